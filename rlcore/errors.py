@@ -1,0 +1,56 @@
+"""Every error that rlcore raises on purpose: each says the value, what it breaks and what to do."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+
+class RLCoreError(Exception):
+    """Root of the errors below, so that a caller can catch them together."""
+
+
+class SettingError(RLCoreError, ValueError):
+    """A setting has a value that cannot be used.
+
+    :param setting: where the setting stands, as the user wrote it (``optimizer_kwargs['lr']``)
+    """
+
+    def __init__(self, setting: str, message: str) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
+class UnknownSettingError(SettingError, TypeError):
+    """A setting is misspelt or stands in the wrong place; the message names the right one where there is one."""
+
+
+class NonFiniteGradientError(RLCoreError, ArithmeticError):
+    """A gradient holds NaN or infinity; nothing was changed.
+
+    :param parameter: name of the parameter, or its position and shape where it has no name
+    """
+
+    def __init__(self, parameter: str, message: str) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+class StateError(RLCoreError, ValueError):
+    """A saved state does not fit the object it is to be restored into; the object is unchanged."""
+
+
+class CheckpointError(RLCoreError, ValueError):
+    """A file cannot be read as a checkpoint (truncated, foreign, unknown, mistyped, tampered with) or not be written.
+
+    :param path: the file, or None for a file object
+    :param reason: what is wrong with it
+    """
+
+    def __init__(self, path: str | PathLike[str] | None, reason: str) -> None:
+        super().__init__(f"{path if path is not None else 'file object'}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class ResumeWarning(UserWarning):
+    """Part of a training state starts fresh, so training does not continue exactly where it stopped."""

@@ -1,0 +1,11 @@
+"""Types that several rooms share."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import torch
+
+# What a saved state may hold: tensors and plain Python, so that a file of it loads without executing anything.
+StateValue: TypeAlias = "torch.Tensor | bool | int | float | str | None | list[StateValue] | StateDict"
+StateDict: TypeAlias = "dict[str | int, StateValue]"
