@@ -35,6 +35,10 @@ class NonFiniteGradientError(RLCoreError, ArithmeticError):
         self.parameter = parameter
 
 
+class CallOrderError(RLCoreError, RuntimeError):
+    """A call came before the one that it builds on; nothing was changed."""
+
+
 class StateError(RLCoreError, ValueError):
     """A saved state does not fit the object it is to be restored into; the object is unchanged."""
 

@@ -1,0 +1,40 @@
+# The whole set-up: its own virtual environment from pinned versions, made once and again when they change.
+# Where the default index would bring a CUDA build of torch: make audit TORCH_INDEX=https://download.pytorch.org/whl/cpu
+PYTHON ?= python3.11
+TORCH_INDEX ?=
+VENV := .venv
+RUN := $(VENV)/bin/python -m
+export OMP_NUM_THREADS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: audit test gate lint types format clean
+
+audit: $(VENV)/.ready
+	$(VENV)/bin/rlverify audit
+
+test: $(VENV)/.ready
+	$(RUN) pytest -n 2
+
+gate: $(VENV)/.ready
+	$(VENV)/bin/rlverify gate
+
+lint: $(VENV)/.ready
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(VENV)/bin/lint-imports
+
+types: $(VENV)/.ready
+	$(RUN) mypy
+
+format: $(VENV)/.ready
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+
+$(VENV)/.ready: constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(RUN) pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .rlverify .mypy_cache .ruff_cache .pytest_cache

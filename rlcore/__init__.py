@@ -1,0 +1,38 @@
+"""A small distributional-PPO core on Stable-Baselines3, built to be verified."""
+
+from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from rlcore.envs import ResumableEnv
+from rlcore.errors import (
+    CheckpointError,
+    NonFiniteGradientError,
+    ResumeWarning,
+    RLCoreError,
+    SettingError,
+    StateError,
+    UnknownSettingError,
+)
+from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.config import PPOSettings
+from rlcore.ppo.policy import DistributionalRecurrentPolicy
+
+__all__ = [
+    "UPGD",
+    "AdaptiveUPGD",
+    "Checkpoint",
+    "CheckpointError",
+    "DistributionalPPO",
+    "DistributionalRecurrentPolicy",
+    "NonFiniteGradientError",
+    "PPOSettings",
+    "RLCoreError",
+    "ResumableEnv",
+    "ResumeWarning",
+    "SettingError",
+    "StateError",
+    "UnknownSettingError",
+    "VarianceGradientScaler",
+    "load_checkpoint",
+    "save_checkpoint",
+]

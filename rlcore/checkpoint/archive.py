@@ -1,0 +1,130 @@
+"""The zip file that torch.save writes, read strictly: only the records that belong there, each exactly once."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import sys
+import zipfile
+import zlib
+
+from rlcore.checkpoint.refusal import RefusedError, quoted
+from rlcore.checkpoint.storage import END_RECORD, end_record_position
+
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_END_RECORD_64 = struct.Struct("<4sQ4s2L4Q")
+_LOCATOR_64 = struct.Struct("<4sLQL")
+_LOCAL_SIGNATURE = b"PK\x03\x04"
+_MAX_DIRECTORY_BYTES = 2**24
+_DATA_DESCRIPTOR_OR_UTF8 = 0x808
+_SMALL_RECORD_BYTES = 64
+_STORAGE_NAME = re.compile(r"data/(0|[1-9][0-9]{0,8})")
+_SMALL_RECORDS = {
+    "version": re.compile(rb"3\n"),
+    "byteorder": re.compile(rb"little"),
+    ".format_version": re.compile(rb"1"),
+    ".storage_alignment": re.compile(rb"[0-9]{1,4}"),
+    ".data/serialization_id": re.compile(rb"[0-9]{1,64}"),
+}
+
+
+def read_records(content: bytes) -> dict[str, memoryview]:
+    """Return the records of a torch.save file by name, without the folder's name that torch puts before each.
+
+    Everything is a view into ``content``, so the cost in memory is that of the names.
+
+    :raises RefusedError: not such a zip: truncated, or with compressed, encrypted, duplicate, overlapping, foreign or
+        damaged records, or with weights in another byte order
+    """
+    entries = _directory(content)
+    folder, separator, _ = entries[0].filename.partition("/")
+    if not separator:
+        raise RefusedError(f"holds the foreign record {quoted(entries[0].filename)}; torch.save writes no such file")
+    records: dict[str, memoryview] = {}
+    end_of_previous = 0
+    for entry in sorted(entries, key=lambda entry: entry.header_offset):
+        name = entry.filename.removeprefix(f"{folder}/")
+        if name in records:
+            raise RefusedError(f"holds the record {quoted(name)} twice")
+        if entry.header_offset < end_of_previous:
+            raise RefusedError(f"its record {quoted(name)} overlaps the one before")
+        start = _data_start(content, entry)
+        records[name] = _data(content, entry, start)
+        end_of_previous = start + entry.file_size
+    _check_names(records)
+    return records
+
+
+def _directory(content: bytes) -> list[zipfile.ZipInfo]:
+    if not content.startswith(_LOCAL_SIGNATURE):
+        raise RefusedError("is not a file that torch.save wrote in its zip format")
+    end = end_record_position(content)
+    _, disk, directory_disk, entries_here, entries, size, offset, _ = END_RECORD.unpack_from(content, end)
+    if disk or directory_disk or entries_here != entries or size > _MAX_DIRECTORY_BYTES:
+        raise RefusedError("its zip directory is damaged")
+    after = content[offset + size : end]
+    if offset + size != end and after != _end_records_64(after, entries, size, offset):
+        raise RefusedError("its zip directory is damaged: the end records contradict each other")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            found = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error, OSError):
+        raise RefusedError("its zip directory is damaged") from None
+    if not found or len(found) != entries:
+        raise RefusedError(f"its zip directory announces {entries} records and lists {len(found)}")
+    return found
+
+
+def _end_records_64(found: bytes, entries: int, size: int, offset: int) -> bytes:
+    """Return the 64-bit end record and its locator, which torch.save always adds, as they must be for these numbers.
+
+    Only the two version fields are taken from what was found.
+    """
+    length = _END_RECORD_64.size - 12
+    record = _END_RECORD_64.pack(b"PK\x06\x06", length, found[12:16], 0, 0, entries, entries, size, offset)
+    return record + _LOCATOR_64.pack(b"PK\x06\x07", 0, offset + size, 1)
+
+
+def _data_start(content: bytes, entry: zipfile.ZipInfo) -> int:
+    name = quoted(entry.filename)
+    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+        raise RefusedError(f"its record {name} is compressed; torch.save compresses nothing")
+    if entry.flag_bits & ~_DATA_DESCRIPTOR_OR_UTF8 or entry.extra or entry.comment:
+        raise RefusedError(f"its record {name} is encrypted or carries additions that torch.save does not write")
+    start = entry.header_offset + _LOCAL_HEADER.size
+    if start > len(content):
+        raise RefusedError(f"its record {name} lies outside the file")
+    signature, _, flags, method, *_, name_length, extra_length = _LOCAL_HEADER.unpack_from(content, entry.header_offset)
+    local_name = content[start : start + name_length]
+    if (signature, flags, method, local_name) != (_LOCAL_SIGNATURE, entry.flag_bits, 0, entry.filename.encode()):
+        raise RefusedError(f"its record {name} contradicts the zip directory")
+    return start + int(name_length) + int(extra_length)
+
+
+def _data(content: bytes, entry: zipfile.ZipInfo, start: int) -> memoryview:
+    data = memoryview(content)[start : start + entry.file_size]
+    if len(data) != entry.file_size or zlib.crc32(data) != entry.CRC:
+        raise RefusedError(f"its record {quoted(entry.filename)} is damaged: length or CRC-32 do not fit")
+    return data
+
+
+def _check_names(records: dict[str, memoryview]) -> None:
+    for name, data in records.items():
+        expected = _SMALL_RECORDS.get(name)
+        if expected is not None:
+            _check_small_record(name, data, expected)
+        elif name != "data.pkl" and not _STORAGE_NAME.fullmatch(name):
+            raise RefusedError(f"holds the foreign record {quoted(name)}; torch.save writes no such file")
+    for name in ("data.pkl", "version"):
+        if name not in records:
+            raise RefusedError(f"its record {name!r} is missing")
+    if sys.byteorder != "little":
+        raise RefusedError("holds little-endian weights and this machine is big-endian")
+
+
+def _check_small_record(name: str, data: memoryview, expected: re.Pattern[bytes]) -> None:
+    if len(data) > _SMALL_RECORD_BYTES or not expected.fullmatch(data):
+        raise RefusedError(
+            f"its record {name!r} holds {quoted(bytes(data[:_SMALL_RECORD_BYTES]))}, which is not readable here"
+        )

@@ -1,0 +1,353 @@
+"""Settings as plain values of a model file and back, without pickle: spaces, schedules and classes by name."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
+from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
+
+from rlcore.errors import CheckpointError, SettingError
+from rlcore.types import StateDict, StateValue
+
+KIND = "__kind__"
+"""The key that marks a dict as the form of something that is not a dict."""
+
+Nested = Callable[[Any, str], Any]
+"""Encodes or decodes a part: (part, its field) -> result."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the objects of one exact type are written.
+
+    :param kind: name in the file
+    :param keys: the entries of its dict, besides the kind
+    :param encode: (object, field, nested) -> entries
+    :param decode: (entries, field, nested) -> object; may raise what the type's constructor raises
+    """
+
+    kind: str
+    keys: frozenset[str]
+    encode: Callable[[Any, str, Nested], StateDict]
+    decode: Callable[[dict[str, Any], str, Nested], object]
+
+
+def encode(value: object, field: str) -> StateValue:
+    """Return ``value`` as tensors, plain Python numbers, strs, lists and dicts.
+
+    Taken are None, bool, int, float, str, list, tuple, dict, NumPy numbers (they become Python's), NumPy arrays and
+    tensors, ``torch.device``, ``torch.dtype``, Gymnasium's Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple
+    (without their generators), the schedules of Stable-Baselines3, and classes of :func:`register_class`. Anything else
+    (a lambda, an unregistered class) leaves a placeholder that describes it.
+
+    :param field: name of the setting; parts are named ``policy_kwargs.activation_fn``, ``net_arch.0``
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value) in (bool, int, float, str):
+        return cast("StateValue", value)
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    if type(value) is list:
+        return [encode(part, f"{field}.{position}") for position, part in enumerate(value)]
+    if _is_plain_dict(value):
+        return {key: encode(part, f"{field}.{key}") for key, part in cast("dict[str, object]", value).items()}
+    if isinstance(value, type) and value in _NAMES:
+        return {KIND: "class", "name": _NAMES[value]}
+    form = _FORMS.get(type(value))
+    if form is None:
+        return {KIND: "placeholder", "description": _description(value)}
+    return {KIND: form.kind, **form.encode(value, field, encode)}
+
+
+def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) -> object:
+    """Return what :func:`encode` was given.
+
+    :param field: name of the setting, as in :func:`encode`
+    :param custom_objects: objects by field, which stand in place of whatever the file has there
+    :raises CheckpointError: a placeholder without its custom object, an unregistered class, or a malformed value
+    """
+
+    def nested(part: Any, name: str) -> object:
+        return decode(part, name, custom_objects)
+
+    if field in custom_objects:
+        return custom_objects[field]
+    if value is None or isinstance(value, bool | int | float | str | torch.Tensor):
+        return value
+    if isinstance(value, list):
+        return [nested(part, f"{field}.{position}") for position, part in enumerate(value)]
+    if not isinstance(value, dict):
+        raise _malformed(field, f"a {type(value).__name__}, which a model file cannot hold")
+    if KIND not in value:
+        return {key: nested(part, f"{field}.{key}") for key, part in value.items()}
+    return _decode_marked(value, field, nested)
+
+
+def register_class(name: str, cls: type) -> None:
+    """Let model files hold ``cls`` under ``name``, so that it needs no custom object; repeating it changes nothing.
+
+    :param name: stable dotted name (``rlcore.optim.UPGD``); files refer to it, so it must never change
+    :raises SettingError: the name stands for another class, or the class has another name
+    """
+    known, known_name = _CLASSES.get(name, cls), _NAMES.get(cls, name)
+    if known is not cls:
+        raise SettingError(
+            "name", f"{name!r} already stands for {known.__name__}; give {cls.__name__} a name of its own"
+        )
+    if known_name != name:
+        raise SettingError("name", f"{cls.__name__} is already registered as {known_name!r}; a class has one name")
+    _CLASSES[name] = cls
+    _NAMES[cls] = name
+
+
+def _decode_marked(value: StateDict, field: str, nested: Nested) -> object:
+    kind = value[KIND]
+    if kind == "class":
+        return _decode_class(value, field)
+    if kind == "placeholder":
+        raise CheckpointError(
+            None,
+            f"the setting {field!r} was {_shown(value.get('description'))}, which no model file can hold; "
+            f"pass custom_objects={{{field!r}: ...}} with the object to use",
+        )
+    form = _KINDS.get(kind) if isinstance(kind, str) else None
+    if form is None:
+        raise _malformed(field, f"a value of the unknown kind {_shown(kind)}")
+    if set(value) - {KIND} != form.keys:
+        raise _malformed(field, f"a {form.kind} with the entries {_shown(sorted(map(str, set(value) - {KIND})))}")
+    try:
+        return form.decode(cast("dict[str, Any]", value), field, nested)
+    except CheckpointError:
+        raise
+    except (AssertionError, ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise _malformed(field, f"a {form.kind} that cannot be built ({_shown(str(error))})") from error
+
+
+def _decode_class(value: StateDict, field: str) -> type:
+    name = value.get("name")
+    if not isinstance(name, str) or name not in _CLASSES:
+        raise CheckpointError(
+            None,
+            f"the setting {field!r} is the class {_shown(name)}, which is not registered; register it with "
+            f"rlcore.checkpoint.codec.register_class or pass custom_objects={{{field!r}: ...}}",
+        )
+    return _CLASSES[name]
+
+
+def _is_plain_dict(value: object) -> bool:
+    """Whether ``value`` can be written as a dict: plain keys, and none that would look like a mark."""
+    return (
+        type(value) in (dict, OrderedDict)
+        and all(type(key) in (str, int) for key in cast("dict[Any, object]", value))
+        and KIND not in cast("dict[Any, object]", value)
+    )
+
+
+def _description(value: object) -> str:
+    """Describe an object by its names alone: the same text in every process, without addresses or paths."""
+    if isinstance(value, type):
+        return f"the class {value.__module__}.{value.__qualname__}"
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType | types.MethodType):
+        return f"the function {value.__module__}.{value.__qualname__}"
+    return f"an object of the class {type(value).__module__}.{type(value).__qualname__}"
+
+
+def _shown(value: object) -> str:
+    """Show something that a file says: escaped and cut."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def _malformed(field: str, found: str) -> CheckpointError:
+    return CheckpointError(
+        None, f"the setting {field!r} holds {found}; the file is damaged or was written by a newer version"
+    )
+
+
+def _encode_array(array: np.ndarray[Any, Any]) -> StateDict:
+    """Write an array as its bytes, little-endian: exact for every dtype, also those that torch lacks."""
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    content = torch.from_numpy(np.frombuffer(little.tobytes(), np.uint8).copy())
+    return {"dtype": array.dtype.name, "shape": [int(size) for size in array.shape], "bytes": content}
+
+
+def _decode_array(value: object) -> np.ndarray[Any, Any]:
+    """Read an array; whatever does not fit together raises ValueError or TypeError."""
+    entries = _typed(value, dict)
+    dtype, content = _decode_dtype(entries.get("dtype")), entries.get("bytes")
+    if not isinstance(content, torch.Tensor) or content.dtype != torch.uint8 or content.ndim != 1:
+        raise ValueError("the bytes of an array must be a tensor of torch.uint8 with one dimension")
+    raw = content.detach().cpu().numpy().tobytes()
+    return np.frombuffer(raw, dtype.newbyteorder("<")).reshape(_decode_shape(entries.get("shape"))).astype(dtype)
+
+
+def _decode_dtype(name: object) -> np.dtype[Any]:
+    dtype = np.dtype(name) if isinstance(name, str) else None
+    if dtype is None or dtype.kind not in "biuf" or dtype.name != name:
+        raise ValueError(f"{_shown(name)} is not the name of a numeric dtype")
+    return dtype
+
+
+def _decode_shape(shape: object) -> tuple[int, ...]:
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError(f"{_shown(shape)} is not a shape")
+    return tuple(shape)
+
+
+def _typed(value: object, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{_shown(value)} is not of the type {kind.__name__}")
+    return value
+
+
+def _encode_box(box: spaces.Box[Any], _field: str, _nested: Nested) -> StateDict:
+    arrays = {"low": box.low, "high": box.high, "bounded_below": box.bounded_below, "bounded_above": box.bounded_above}
+    return {name: _encode_array(array) for name, array in arrays.items()}
+
+
+def _decode_box(entries: dict[str, Any], _field: str, _nested: Nested) -> spaces.Box[Any]:
+    arrays = {name: _decode_array(entry) for name, entry in entries.items() if name != KIND}
+    low, high = arrays["low"], arrays["high"]
+    if low.dtype != high.dtype or any(array.shape != low.shape for array in arrays.values()):
+        raise ValueError("the bounds differ in shape or dtype")
+    box = spaces.Box(low, high, shape=low.shape, dtype=low.dtype)
+    # Of an integer Box the bounds alone do not tell an infinite one from the smallest integer.
+    box.bounded_below = arrays["bounded_below"].astype(bool)
+    box.bounded_above = arrays["bounded_above"].astype(bool)
+    return box
+
+
+def _encode_discrete(space: spaces.Discrete[Any], _field: str, _nested: Nested) -> StateDict:
+    return {"n": int(space.n), "start": int(space.start), "dtype": np.dtype(space.dtype).name}
+
+
+def _decode_discrete(entries: dict[str, Any], _field: str, _nested: Nested) -> object:
+    n, start, dtype = _typed(entries["n"], int), _typed(entries["start"], int), _decode_dtype(entries["dtype"])
+    if dtype == np.int64:
+        return spaces.Discrete(n, start=start)
+    return spaces.Discrete(n, start=start, dtype=dtype.type)
+
+
+def _encode_multi_discrete(space: spaces.MultiDiscrete[Any], _field: str, _nested: Nested) -> StateDict:
+    return {"nvec": _encode_array(space.nvec), "start": _encode_array(space.start)}
+
+
+def _decode_multi_discrete(entries: dict[str, Any], _field: str, _nested: Nested) -> object:
+    nvec, start = _decode_array(entries["nvec"]), _decode_array(entries["start"])
+    return spaces.MultiDiscrete(nvec, dtype=nvec.dtype.type, start=start)
+
+
+def _encode_multi_binary(space: spaces.MultiBinary, _field: str, _nested: Nested) -> StateDict:
+    return {"n": space.n if isinstance(space.n, int) else [int(size) for size in space.n]}
+
+
+def _decode_multi_binary(entries: dict[str, Any], _field: str, _nested: Nested) -> object:
+    n = entries["n"]
+    return spaces.MultiBinary(n if type(n) is int else _decode_shape(n))
+
+
+def _encode_dict_space(space: spaces.Dict, field: str, nested: Nested) -> StateDict:
+    return {"spaces": [[key, nested(part, f"{field}.{key}")] for key, part in space.spaces.items()]}
+
+
+def _decode_dict_space(entries: dict[str, Any], field: str, nested: Nested) -> object:
+    pairs = [(_typed(key, str), nested(part, f"{field}.{key}")) for key, part in entries["spaces"]]
+    return spaces.Dict(OrderedDict(pairs))
+
+
+def _encode_items(items: Any, field: str, nested: Nested) -> StateDict:
+    return {"items": [nested(part, f"{field}.{position}") for position, part in enumerate(items)]}
+
+
+def _decode_items(entries: dict[str, Any], field: str, nested: Nested) -> tuple[Any, ...]:
+    parts = _typed(entries["items"], list)
+    return tuple(nested(part, f"{field}.{position}") for position, part in enumerate(parts))
+
+
+def _decode_torch_dtype(entries: dict[str, Any], _field: str, _nested: Nested) -> torch.dtype:
+    dtype = vars(torch).get(_typed(entries["name"], str))
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"torch has no dtype {_shown(entries['name'])}")
+    return dtype
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{_shown(value)} is not a number")
+    return value
+
+
+def _numbers(kind: str, cls: type, names: tuple[str, ...]) -> Form:
+    """Return the form of a class that is built from numbers, which it keeps under the names of its parameters."""
+
+    def write(value: Any, field: str, nested: Nested) -> StateDict:
+        return {name: nested(getattr(value, name), f"{field}.{name}") for name in names}
+
+    def read(entries: dict[str, Any], field: str, nested: Nested) -> object:
+        return cls(*(_number(nested(entries[name], f"{field}.{name}")) for name in names))
+
+    return Form(kind, frozenset(names), write, read)
+
+
+_FORMS: dict[type, Form] = {
+    tuple: Form("tuple", frozenset({"items"}), _encode_items, _decode_items),
+    np.ndarray: Form(
+        "numpy.ndarray",
+        frozenset({"dtype", "shape", "bytes"}),
+        lambda array, _field, _nested: _encode_array(array),
+        lambda entries, _field, _nested: _decode_array(entries),
+    ),
+    torch.device: Form(
+        "torch.device",
+        frozenset({"name"}),
+        lambda device, _field, _nested: {"name": str(device)},
+        lambda entries, _field, _nested: torch.device(_typed(entries["name"], str)),
+    ),
+    torch.dtype: Form(
+        "torch.dtype",
+        frozenset({"name"}),
+        lambda dtype, _field, _nested: {"name": str(dtype).removeprefix("torch.")},
+        _decode_torch_dtype,
+    ),
+    spaces.Box: Form("Box", frozenset({"low", "high", "bounded_below", "bounded_above"}), _encode_box, _decode_box),
+    spaces.Discrete: Form("Discrete", frozenset({"n", "start", "dtype"}), _encode_discrete, _decode_discrete),
+    spaces.MultiDiscrete: Form(
+        "MultiDiscrete", frozenset({"nvec", "start"}), _encode_multi_discrete, _decode_multi_discrete
+    ),
+    spaces.MultiBinary: Form("MultiBinary", frozenset({"n"}), _encode_multi_binary, _decode_multi_binary),
+    spaces.Dict: Form("Dict", frozenset({"spaces"}), _encode_dict_space, _decode_dict_space),
+    spaces.Tuple: Form(
+        "Tuple",
+        frozenset({"items"}),
+        lambda space, field, nested: _encode_items(space.spaces, field, nested),
+        lambda entries, field, nested: spaces.Tuple(_decode_items(entries, field, nested)),
+    ),
+    # The callable inside has the name of the setting: that is what the user would pass as a custom object.
+    FloatSchedule: Form(
+        "FloatSchedule",
+        frozenset({"value_schedule"}),
+        lambda schedule, field, nested: {"value_schedule": nested(schedule.value_schedule, field)},
+        lambda entries, field, nested: FloatSchedule(nested(entries["value_schedule"], field)),
+    ),
+    ConstantSchedule: _numbers("ConstantSchedule", ConstantSchedule, ("val",)),
+    LinearSchedule: _numbers("LinearSchedule", LinearSchedule, ("start", "end", "end_fraction")),
+}
+_KINDS: dict[str, Form] = {form.kind: form for form in _FORMS.values()}
+_CLASSES: dict[str, type] = {}
+_NAMES: dict[type, str] = {}
+
+for _class in (FlattenExtractor, CombinedExtractor, NatureCNN):
+    register_class(f"stable_baselines3.{_class.__name__}", _class)
+for _name in ("Tanh", "ReLU", "ELU", "GELU", "SiLU", "LeakyReLU", "Mish", "Identity"):
+    register_class(f"torch.nn.{_name}", getattr(torch.nn, _name))
+for _name in ("Adam", "AdamW", "SGD", "RMSprop"):
+    register_class(f"torch.optim.{_name}", getattr(torch.optim, _name))

@@ -1,0 +1,166 @@
+"""Bytes on disk: atomic writing, bounded reading, and the digest that shows damage."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import struct
+from pathlib import Path
+
+from rlcore.checkpoint.refusal import PathOrFile, RefusedError, refusals_name
+
+DEFAULT_MAX_BYTES = 2**31
+"""Largest file that is read, in bytes (2 GiB): it is held in memory as a whole."""
+
+DIGEST_MARK = b"rlcore-sha256:"
+END_RECORD = struct.Struct("<4s4H2LH")
+END_SIGNATURE = b"PK\x05\x06"
+_COMMENT_LENGTH = len(DIGEST_MARK) + 2 * hashlib.sha256().digest_size
+_WRITE_MODE = 0o666
+
+
+def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
+    """Put ``content`` into ``path`` so that a reader finds the old file or the new one, whatever interrupts this.
+
+    The bytes go to the sibling ``.<name>.tmp``, are synced, renamed over ``path``, and the folder is synced. The name
+    of the sibling is fixed, so an interrupted write leaves at most one file behind and the next write reuses it; two
+    processes may therefore not write one path at the same time. A symbolic link is followed, not replaced.
+
+    :raises CheckpointError: the file cannot be written; an older file is unchanged and the sibling is removed
+    """
+    with refusals_name(path):
+        try:
+            _write_through_sibling(Path(path).resolve(), content)
+        except (OSError, RuntimeError) as error:  # resolve() reports a loop of links as RuntimeError
+            raise RefusedError(f"cannot be written ({_os_text(error)}); an older file there is unchanged") from error
+
+
+def _write_through_sibling(target: Path, content: bytes) -> None:
+    sibling = target.with_name(f".{target.name}.tmp")
+    try:
+        write_synced(sibling, content)
+        os.replace(sibling, target)  # noqa: PTH105 - the order of the system calls is the contract here
+    except OSError:
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            sibling.unlink()
+        raise
+    sync_folder(target.parent)
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Write a new file and wait until the disk has it. A link planted under its name is not followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags, _WRITE_MODE), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the folder's entries; without it a power cut may undo the rename."""
+    if os.name == "nt":  # Windows cannot open a folder
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_content(target: PathOrFile, content: bytes) -> None:
+    """Write atomically to a path, or with one complete ``write`` call to a binary file object."""
+    if isinstance(target, str | os.PathLike):
+        write_atomic(target, content)
+        return
+    with refusals_name(target):
+        try:
+            written = target.write(content)
+        except OSError as error:
+            raise RefusedError(f"cannot be written ({_os_text(error)})") from error
+        if written is not None and written != len(content):
+            raise RefusedError(f"only {written} of {len(content)} bytes were written")
+
+
+def read_content(source: PathOrFile, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
+    """Read a regular file (or a binary file object) once, never more than ``max_bytes``.
+
+    :raises RefusedError: missing, unreadable, not a regular file, larger than ``max_bytes``, or not binary
+    """
+    try:
+        if isinstance(source, str | os.PathLike):
+            content = _read_regular_file(source, max_bytes)
+        else:
+            content = source.read(max_bytes + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise RefusedError(f"cannot be read ({_os_text(error)})") from error
+    if not isinstance(content, bytes):
+        raise RefusedError(f"reading gave {type(content).__name__}, not bytes; open the file in binary mode")
+    check_size(len(content), max_bytes)
+    return content
+
+
+def _read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    # Non-blocking, so that a named pipe without a writer is refused instead of waited for.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise RefusedError("is not a regular file")
+        check_size(status.st_size, max_bytes)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(max_bytes + 1)
+
+
+def check_size(size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise RefusedError(f"is larger than {max_bytes} bytes; pass a larger max_bytes if you trust it")
+
+
+def add_digest(content: bytes) -> bytes:
+    """Return a zip file without comment as one whose comment is the SHA-256 of everything before the digest itself.
+
+    The comment's length is hashed with the rest, so the comment can be neither cut off nor lengthened unseen.
+    """
+    hashed = content[:-2] + struct.pack("<H", _COMMENT_LENGTH) + DIGEST_MARK
+    return hashed + hashlib.sha256(hashed).hexdigest().encode()
+
+
+def verify_digest(content: bytes) -> bool:
+    """Say whether the file carries a digest, having compared it with the content.
+
+    A digest is integrity, not authenticity: whoever writes a file can also write its digest.
+
+    :raises RefusedError: no end of a zip file, a foreign comment there, or a digest that does not fit
+    """
+    if end_record_position(content) + END_RECORD.size == len(content):
+        return False
+    hex_length = 2 * hashlib.sha256().digest_size
+    hashed, stored = memoryview(content)[:-hex_length], content[-hex_length:]
+    if bytes(hashed[-len(DIGEST_MARK) :]) != DIGEST_MARK:
+        raise RefusedError("its zip comment is damaged, or was not written by this project")
+    if hashlib.sha256(hashed).hexdigest().encode() != stored:
+        raise RefusedError("its SHA-256 digest does not fit its content: the file was damaged or changed after saving")
+    return True
+
+
+def end_record_position(content: bytes) -> int:
+    """Return where the zip end record starts, which leaves room for our digest or for nothing.
+
+    :raises RefusedError: no end record at either place: truncated, or not a file of this kind
+    """
+    for comment_length in (0, _COMMENT_LENGTH):
+        position = len(content) - END_RECORD.size - comment_length
+        if position >= 0 and content.startswith(END_SIGNATURE, position):
+            (*_, stored_length) = END_RECORD.unpack_from(content, position)
+            if stored_length == comment_length:
+                return position
+    raise RefusedError("is truncated, or not a file that torch.save wrote in its zip format")
+
+
+def _os_text(error: Exception) -> str:
+    return getattr(error, "strerror", None) or type(error).__name__

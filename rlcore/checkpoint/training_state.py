@@ -1,0 +1,136 @@
+"""The registry of training state: every piece has a name here, and every way of saving goes through it."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+
+from rlcore.errors import ResumeWarning, StateError
+from rlcore.types import StateDict, StateValue
+
+
+class Scope(Enum):
+    """Who takes a piece of state along."""
+
+    LEARNER = "learner"
+    """What was learnt: ``get_parameters()``, checkpoints, an exploit, and everything below."""
+    PROGRESS = "progress"
+    """How far training has come: model files and pickles."""
+    RUN = "run"
+    """Where the run stands (environments, generators): model files and pickles, restored when training goes on."""
+
+
+@dataclass(frozen=True)
+class StatePart:
+    """One named piece of training state.
+
+    :param capture: gives the present state, or None where there is nothing to save
+    :param restore: puts a state back; raises StateError and changes nothing if it does not fit
+    :param reset: starts the piece fresh, for when a file does not have it
+    :param required: whether a set of parameters without it is incomplete
+    :param changes_in_rollout: whether collecting a rollout changes it
+    """
+
+    key: str
+    scope: Scope
+    capture: Callable[[], StateDict | None]
+    restore: Callable[[StateDict], None]
+    reset: Callable[[], None] = lambda: None
+    required: bool = False
+    changes_in_rollout: bool = False
+
+
+def snapshot(value: StateValue) -> StateValue:
+    """A copy that shares no tensor with its source, detached from any graph."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: snapshot(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [snapshot(item) for item in value]
+    return value
+
+
+class TrainingState:
+    """Captures and restores the parts it is given, in their order.
+
+    :param parts: every piece of state of one model
+    """
+
+    def __init__(self, parts: Sequence[StatePart]) -> None:
+        self.parts = {part.key: part for part in parts}
+
+    def capture(self, wanted: Callable[[StatePart], bool]) -> dict[str, StateDict | None]:
+        """Snapshots of the parts that are wanted, by key; None for a part that has nothing to save."""
+        captured = {}
+        for key, part in self.parts.items():
+            if wanted(part):
+                state = part.capture()
+                captured[key] = None if state is None else snapshot(state)
+        return captured  # type: ignore[return-value]
+
+    def restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool = True) -> None:
+        """Restore every given state, or none of them.
+
+        With ``exact_match`` a required part must be given, and a part that is left out starts fresh, which one warning
+        says. Without it, what is left out stays as it is, and what finds no home is passed over.
+
+        :raises StateError: for an unknown key, a required part left out, a state that does not fit
+        """
+        self._reject_unknown(states)
+        learner = [part for part in self.parts.values() if part.scope is Scope.LEARNER]
+        if exact_match:
+            missing = [part.key for part in learner if part.required and states.get(part.key) is None]
+            if missing:
+                raise StateError(
+                    f"{', '.join(missing)} missing from {sorted(states)}; give all of it, or exact_match=False to "
+                    "restore what is there"
+                )
+        before = self.capture(lambda part: part.key in states)
+        complete = False
+        try:
+            for key, state in states.items():
+                if state is not None:
+                    self._restore_part(self.parts[key], state, exact_match)
+            complete = True
+        finally:
+            if not complete:
+                self._put_back(before)
+        if exact_match:
+            self._start_fresh(part for part in learner if states.get(part.key) is None)
+
+    def _restore_part(self, part: StatePart, state: StateDict, exact_match: bool) -> None:
+        if not isinstance(state, Mapping):
+            raise StateError(f"{part.key} must be a dict of state, got {type(state).__name__}")
+        if part.scope is Scope.LEARNER and part.capture() is None and not exact_match:
+            return
+        part.restore(snapshot(state))  # type: ignore[arg-type]
+
+    def _put_back(self, states: Mapping[str, StateDict | None]) -> None:
+        for key, state in states.items():
+            if state is not None:
+                self.parts[key].restore(state)
+
+    def _start_fresh(self, parts: Iterable[StatePart]) -> None:
+        fresh = [part for part in parts if part.capture() is not None]
+        for part in fresh:
+            part.reset()
+        if fresh:
+            warnings.warn(
+                f"no state for {', '.join(part.key for part in fresh)}: it starts fresh, so training does not go on "
+                "exactly where it stopped",
+                ResumeWarning,
+                stacklevel=4,
+            )
+
+    def _reject_unknown(self, states: Iterable[str]) -> None:
+        for key in states:
+            if key not in self.parts:
+                nearest = difflib.get_close_matches(str(key), list(self.parts), n=1)
+                hint = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(self.parts)}"
+                raise StateError(f"no part of the training state is called {key!r}; {hint}")

@@ -1,0 +1,347 @@
+"""Variance gradient scaling: shrink all gradients by one factor while they vary much from step to step.
+
+Per tensor the variance of the gradient over time is divided by its power; the 90th percentile over tensors, ``nv``,
+gives the factor ``max(min_scaling_factor, 1 / (1 + alpha * nv))``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
+from rlcore.optim import estimators
+from rlcore.optim.estimators import LARGEST, Moments, TensorLayout, VarianceEstimator, carry_over
+from rlcore.optim.scaler_settings import (
+    Estimator,
+    Normalization,
+    ScalableParameters,
+    ScalerSettings,
+    checked_parameters,
+)
+from rlcore.optim.scaler_state import GLOBAL_AVERAGES, STATE_VERSION, LoadedState
+from rlcore.types import StateDict, StateValue
+
+PERCENTILE: Final = 0.9
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The raw gradients of one step, measured and not yet committed."""
+
+    positions: tuple[int, ...]
+    moments: Moments
+    copies: tuple[Tensor, ...]
+
+
+class VarianceGradientScaler:
+    """Scales the gradients of ``parameters`` by one factor that falls as their variance over time grows.
+
+    A step is: backward, :meth:`scale_gradients`, clip, ``optimizer.step()``, :meth:`step`. If the optimizer raises,
+    nothing has been committed. Averages start at zero and are bias-corrected by each tensor's own number of
+    observations; a tensor without gradient in a step is not observed in it. Copies of a scaler (pickle, deepcopy) are
+    not linked to any parameter until :meth:`update_parameters` is called.
+
+    :param parameters: parameters, or ``(name, parameter)`` pairs as of ``module.named_parameters()``
+    :param enabled: False: the factor is 1 and nothing is measured
+    :param beta: decay of the averages, in [0, 1)
+    :param alpha: strength of the scaling, >= 0
+    :param eps: added to the denominator, > 0
+    :param warmup_steps: number of committed steps during which the factor is 1
+    :param estimator: ``"mean"``: Var_t[mean_s g], O(1) memory; ``"element"``: mean_s Var_t[g], two numbers per element
+    :param normalization: denominator ``"squared_mean"``: (E_t[mean_s g])^2, the published rule, whatever the estimator;
+        ``"second_moment"``: E_t[mean_s g^2], which makes a scale-free fraction
+    :param min_scaling_factor: smallest factor, in [0, 1]
+    :param max_normalized_variance: cap of the normalized variance of each tensor, > 0
+    :raises SettingError: a setting, or the list of parameters, cannot be used
+    """
+
+    def __init__(
+        self,
+        parameters: ScalableParameters,
+        *,
+        enabled: bool = True,
+        beta: float = 0.99,
+        alpha: float = 0.1,
+        eps: float = 1e-8,
+        warmup_steps: int = 100,
+        estimator: Estimator = "mean",
+        normalization: Normalization = "squared_mean",
+        min_scaling_factor: float = 0.1,
+        max_normalized_variance: float = 50.0,
+    ) -> None:
+        self._settings = ScalerSettings(
+            enabled,
+            beta,
+            alpha,
+            eps,
+            warmup_steps,
+            estimator,
+            normalization,
+            min_scaling_factor,
+            max_normalized_variance,
+        )
+        self._pending: Pending | None = None
+        self._link(*checked_parameters(parameters))
+        self.reset_statistics()
+
+    @property
+    def settings(self) -> ScalerSettings:
+        """The settings in force; loading a state replaces them."""
+        return self._settings
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        """The parameters whose gradients are scaled; empty for a copy that is not linked."""
+        return self._parameters or ()
+
+    @property
+    def step_count(self) -> int:
+        """Number of committed steps."""
+        return self._step_count
+
+    @property
+    def is_warming_up(self) -> bool:
+        """Whether too few steps are committed for a factor other than 1."""
+        return self._step_count < self._settings.warmup_steps
+
+    @property
+    def grad_mean_ema(self) -> float | None:
+        """Average over steps of the mean of all gradient elements; None before the first commit, as the three below."""
+        return self._global_average("grad_mean_ema")
+
+    @property
+    def grad_var_ema(self) -> float | None:
+        """Average over steps of the variance between all gradient elements of a step (not a variance over time)."""
+        return self._global_average("grad_var_ema")
+
+    @property
+    def grad_norm_ema(self) -> float | None:
+        """Average over steps of the L2 norm of all gradients together."""
+        return self._global_average("grad_norm_ema")
+
+    @property
+    def grad_max_ema(self) -> float | None:
+        """Average over steps of the largest magnitude of a gradient element."""
+        return self._global_average("grad_max_ema")
+
+    def scale_gradients(self) -> float:
+        """Measure the raw gradients as pending, multiply them in place by the factor from committed statistics.
+
+        A measurement still pending from a step that was never committed is replaced.
+
+        :returns: the factor, in [min_scaling_factor, 1]
+        :raises NonFiniteGradientError: a gradient holds NaN or infinity; no gradient is changed and nothing is pending
+        :raises StateError: this is a copy that is not linked to parameters
+        """
+        if not self._settings.enabled:
+            return 1.0
+        self._measure()
+        factor = self.get_scaling_factor()
+        self._apply(factor)
+        return factor
+
+    def step(self) -> None:
+        """Commit the pending measurement; does nothing when disabled.
+
+        :raises CallOrderError: nothing is pending
+        """
+        if not self._settings.enabled:
+            return
+        if self._pending is None:
+            raise CallOrderError(
+                "step() has nothing to commit: no gradients were measured since the last step(). "
+                "Call scale_gradients() after backward and before optimizer.step(), then step()."
+            )
+        self._commit(self._pending)
+        self._pending = None
+
+    def update_statistics(self) -> None:
+        """Measure the gradients and commit them without scaling; raises as :meth:`scale_gradients`."""
+        if self._settings.enabled:
+            self._measure()
+            self.step()
+
+    def get_scaling_factor(self) -> float:
+        """Return the factor that :meth:`scale_gradients` would apply now, in [min_scaling_factor, 1]."""
+        if not self._settings.enabled or self.is_warming_up:
+            return 1.0
+        factor = 1.0 / (1.0 + self._settings.alpha * self.get_normalized_variance())
+        return max(self._settings.min_scaling_factor, factor)
+
+    def get_normalized_variance(self) -> float:
+        """Return the 90th percentile of the normalized variance over the tensors observed so far; 0 if none was."""
+        observed = self._observations > 0
+        if not bool(observed.any()):
+            return 0.0
+        return float(torch.quantile(self._normalized_variances()[observed], PERCENTILE))
+
+    def reset_statistics(self) -> None:
+        """Forget all statistics, the step count and what is pending; settings and parameters stay."""
+        size = len(self._layouts)
+        self._step_count = 0
+        self._observations = torch.zeros(size, dtype=torch.int64)
+        self._mean = torch.zeros(size, dtype=torch.float64)
+        self._mean_square = torch.zeros(size, dtype=torch.float64)
+        self._global_observations = 0
+        self._global_averages = torch.zeros(len(GLOBAL_AVERAGES), dtype=torch.float64)
+        self._estimator: VarianceEstimator = estimators.ESTIMATORS[self._settings.estimator](self._layouts)
+        self._pending = None
+
+    def update_parameters(self, parameters: ScalableParameters) -> None:
+        """Link to ``parameters``, keeping the statistics that fit by position and shape, and the step count.
+
+        What is pending was measured on the old parameters and is dropped. A :class:`ResumeWarning` names the parameters
+        that start fresh.
+
+        :raises SettingError: the list of parameters cannot be used; nothing is changed
+        """
+        names, linked = checked_parameters(parameters)
+        layouts = tuple(map(TensorLayout.of, linked))
+        pairs = enumerate(zip(self._layouts, layouts, strict=False))
+        kept = [position for position, (old, new) in pairs if old.shape == new.shape]
+        self._observations = carry_over(self._observations, kept, len(layouts))
+        self._mean = carry_over(self._mean, kept, len(layouts))
+        self._mean_square = carry_over(self._mean_square, kept, len(layouts))
+        self._estimator = self._estimator.relinked(layouts, kept)
+        self._pending = None
+        dropped = len(self._layouts) - len(kept)
+        self._link(names, linked)
+        self._warn_of_fresh_statistics([i for i in range(len(layouts)) if i not in set(kept)], dropped)
+
+    def state_dict(self) -> StateDict:
+        """Return a snapshot of settings and statistics as tensors and plain Python values, without what is pending."""
+        shapes: list[StateValue] = [list(layout.shape) for layout in self._layouts]
+        settings: StateDict = {x.name: getattr(self._settings, x.name) for x in fields(self._settings)}
+        return {
+            "version": STATE_VERSION,
+            **settings,
+            "step_count": self._step_count,
+            "global_observations": self._global_observations,
+            **{name: self._global_average(name) for name in GLOBAL_AVERAGES},
+            "shapes": shapes,
+            "observations": self._observations.clone(),
+            "mean": self._mean.clone(),
+            "mean_square": self._mean_square.clone(),
+            "estimator_state": self._estimator.state_dict(),
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restore a snapshot, its settings included; what is pending is dropped.
+
+        :raises StateError: the state is of another version, damaged or for other shapes; nothing is changed
+        """
+        loaded = LoadedState.read(state, self._layouts)
+        self._settings = loaded.settings
+        self._step_count = loaded.step_count
+        self._observations, self._mean, self._mean_square = loaded.observations, loaded.mean, loaded.mean_square
+        self._global_observations, self._global_averages = loaded.global_observations, loaded.global_averages
+        self._estimator = loaded.estimator
+        self._pending = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the parameters out: copies of them are not what an optimizer trains, so a copy must be linked anew."""
+        return {**self.__dict__, "_parameters": None, "_pending": None}
+
+    def _link(self, names: tuple[str | None, ...], parameters: tuple[nn.Parameter, ...]) -> None:
+        self._names = names
+        self._parameters: tuple[nn.Parameter, ...] | None = parameters
+        self._layouts = tuple(map(TensorLayout.of, parameters))
+
+    def _measure(self) -> None:
+        self._pending = None
+        if self._parameters is None:
+            raise StateError(
+                "This scaler was copied or unpickled and is linked to no parameters, so it cannot scale the gradients "
+                "of any; call update_parameters(model.parameters()) first."
+            )
+        gradients = {i: p.grad.detach() for i, p in enumerate(self._parameters) if p.grad is not None and p.numel() > 0}
+        positions = tuple(gradients)
+        self._refuse_sparse(gradients)
+        moments = estimators.measure_moments(list(gradients.values()))
+        for index in (~moments.maximum.isfinite()).nonzero().flatten().tolist():
+            self._refuse_non_finite(positions[index], gradients[positions[index]])
+        self._pending = Pending(positions, moments, self._estimator.measure(positions, list(gradients.values())))
+
+    def _refuse_sparse(self, gradients: dict[int, Tensor]) -> None:
+        for position, gradient in gradients.items():
+            if gradient.layout != torch.strided:
+                raise SettingError(
+                    "parameters",
+                    f"The gradient of {self._describe(position)} is sparse, and its moments over all elements are not "
+                    "defined here; use sparse=False in its module, or leave the parameter out.",
+                )
+
+    def _refuse_non_finite(self, position: int, gradient: Tensor) -> None:
+        count = int((~gradient.isfinite()).sum())
+        raise NonFiniteGradientError(
+            self._names[position] or self._describe(position),
+            f"The gradient of {self._describe(position)} holds NaN or infinity in {count} of {gradient.numel()} "
+            "elements; nothing was measured or scaled. Skip this update (zero_grad) and look for the loss term that is "
+            "not finite.",
+        )
+
+    def _apply(self, factor: float) -> None:
+        gradients = [parameter.grad.detach() for parameter in self.parameters if parameter.grad is not None]
+        if gradients and factor != 1.0:
+            torch._foreach_mul_(gradients, factor)
+
+    def _commit(self, pending: Pending) -> None:
+        observed = list(pending.positions)
+        self._step_count += 1
+        if not observed:
+            return
+        self._observations[observed] += 1
+        weights = self._weights(self._observations[observed])
+        self._mean[observed] += weights * (pending.moments.mean - self._mean[observed])
+        self._mean_square[observed] += weights * (pending.moments.mean_square - self._mean_square[observed])
+        self._estimator.commit(pending.positions, pending.moments, pending.copies, weights)
+        self._global_observations += 1
+        weight = self._weights(torch.tensor(self._global_observations))
+        self._global_averages += weight * (_global_measures(pending.moments) - self._global_averages)
+
+    def _weights(self, observations: Tensor) -> Tensor:
+        """Weight of the newest of ``observations`` in a bias-corrected average: (1 - beta) / (1 - beta^t)."""
+        return (1.0 - self._settings.beta) / (1.0 - self._settings.beta ** observations.double())
+
+    def _normalized_variances(self) -> Tensor:
+        """Return variance / denominator per tensor, float64 ``[N]``, in [0, max_normalized_variance]."""
+        ratio = self._estimator.variance() / (self._denominators() + self._settings.eps)
+        return ratio.clamp_(max=self._settings.max_normalized_variance)
+
+    def _denominators(self) -> Tensor:
+        return self._mean.square() if self._settings.normalization == "squared_mean" else self._mean_square
+
+    def _global_average(self, name: str) -> float | None:
+        return float(self._global_averages[GLOBAL_AVERAGES.index(name)]) if self._global_observations else None
+
+    def _describe(self, position: int) -> str:
+        name = self._names[position]
+        return (
+            f"parameter {position}{f' ({name!r})' if name is not None else ''}, shape {self._layouts[position].shape}"
+        )
+
+    def _warn_of_fresh_statistics(self, fresh: Sequence[int], dropped: int) -> None:
+        if self._step_count == 0 or not (fresh or dropped):
+            return
+        named = "; ".join(map(self._describe, fresh)) or "no parameter"
+        warnings.warn(
+            f"Gradient statistics start fresh after {self._step_count} steps for {named}; those of {dropped} earlier "
+            "tensor(s) had no parameter of their shape in their place and were dropped.",
+            ResumeWarning,
+            stacklevel=3,
+        )
+
+
+def _global_measures(moments: Moments) -> Tensor:
+    """Mean, variance, norm and largest magnitude over all elements of one step, float64 ``[4]``."""
+    elements = moments.size.sum()
+    mean = (moments.size * moments.mean).sum() / elements
+    power = (moments.size * moments.mean_square).sum()
+    variance = (power / elements - mean.square()).clamp_(min=0.0)
+    return torch.stack([mean, variance, power.sqrt(), moments.maximum.max().clamp(max=LARGEST)])

@@ -1,0 +1,114 @@
+"""The saved state of a ``VarianceGradientScaler``, read completely before anything is changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from rlcore.errors import SettingError, StateError
+from rlcore.optim import estimators
+from rlcore.optim.estimators import TensorLayout, VarianceEstimator
+from rlcore.optim.scaler_settings import ScalerSettings
+from rlcore.optim.state_reading import read_count, read_entries, read_tensor, show
+from rlcore.types import StateValue
+
+STATE_VERSION: Final = 1
+GLOBAL_AVERAGES: Final = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema", "grad_max_ema")
+STATE_KEYS: Final = (
+    "version",
+    "step_count",
+    "global_observations",
+    *GLOBAL_AVERAGES,
+    "shapes",
+    "observations",
+    "mean",
+    "mean_square",
+    "estimator_state",
+)
+
+
+@dataclass(frozen=True)
+class LoadedState:
+    """A state that was checked completely."""
+
+    settings: ScalerSettings
+    step_count: int
+    global_observations: int
+    global_averages: Tensor
+    observations: Tensor
+    mean: Tensor
+    mean_square: Tensor
+    estimator: VarianceEstimator
+
+    @classmethod
+    def read(cls, state: object, layouts: tuple[TensorLayout, ...]) -> LoadedState:
+        _check_version(state)
+        setting_names = [field.name for field in fields(ScalerSettings)]
+        entries = read_entries(state, (*STATE_KEYS, *setting_names), "state of the gradient scaler")
+        settings = _read_settings({name: entries[name] for name in setting_names})
+        _check_shapes(entries["shapes"], layouts)
+        step_count = read_count(entries["step_count"], "step_count")
+        global_observations = read_count(entries["global_observations"], "global_observations", step_count)
+        size = (len(layouts),)
+        observations = read_tensor(entries["observations"], size, torch.int64, "observations", minimum=0)
+        if bool((observations > step_count).any()):
+            raise StateError(
+                f"observations exceeds step_count={step_count}, the state is damaged; nothing was changed."
+            )
+        estimator = estimators.ESTIMATORS[settings.estimator](layouts)
+        estimator.load_state_dict(entries["estimator_state"])
+        return cls(
+            settings,
+            step_count,
+            global_observations,
+            torch.stack([_read_average(entries[name], name, global_observations) for name in GLOBAL_AVERAGES]),
+            observations,
+            read_tensor(entries["mean"], size, torch.float64, "mean"),
+            read_tensor(entries["mean_square"], size, torch.float64, "mean_square", minimum=0.0),
+            estimator,
+        )
+
+
+def _check_version(state: object) -> None:
+    version = state.get("version") if isinstance(state, Mapping) else None
+    if isinstance(version, bool) or version != STATE_VERSION:
+        raise StateError(
+            f"The state of the gradient scaler has version {show(version)}, and this program reads version "
+            f"{STATE_VERSION}; load it with the program that wrote it. Nothing was changed."
+        )
+
+
+def _read_settings(values: dict[str, Any]) -> ScalerSettings:
+    try:
+        return ScalerSettings(**values)
+    except SettingError as error:
+        raise StateError(f"The state of the gradient scaler holds an unusable setting: {error}") from error
+
+
+def _check_shapes(shapes: StateValue, layouts: Sequence[TensorLayout]) -> None:
+    if not isinstance(shapes, list) or len(shapes) != len(layouts):
+        count = len(shapes) if isinstance(shapes, list) else show(shapes)
+        raise StateError(
+            f"The state is for {count} tensors and the scaler has {len(layouts)} parameters; load it into a scaler of "
+            "the same network. Nothing was changed."
+        )
+    for position, (shape, layout) in enumerate(zip(shapes, layouts, strict=True)):
+        if show(shape) != show(list(layout.shape)):
+            raise StateError(
+                f"The state is for a tensor of shape {show(shape)} at position {position}, where the scaler has a "
+                f"parameter of shape {layout.shape}; load it into a scaler of the same network. Nothing was changed."
+            )
+
+
+def _read_average(value: StateValue, name: str, observations: int) -> Tensor:
+    if observations == 0 and value is None:
+        return torch.zeros((), dtype=torch.float64)
+    if observations == 0 or not isinstance(value, float) or not math.isfinite(value):
+        wanted = "a finite float" if observations else "None"
+        raise StateError(f"{name}: expected {wanted} after {observations} observations, got {show(value)}.")
+    return torch.tensor(value, dtype=torch.float64)

@@ -1,0 +1,380 @@
+"""Utility-based perturbed gradient descent: UPGD and AdaptiveUPGD.
+
+Source: Elsayed and Mahmood, "Addressing Loss of Plasticity and Catastrophic Forgetting in Continual Learning",
+ICLR 2024 (global, first-order utility).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias, overload
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer, ParamsT
+
+from rlcore.errors import NonFiniteGradientError, SettingError
+from rlcore.functional import utility as functional
+from rlcore.functional.utility import UtilityExtremes
+from rlcore.optim import upgd_settings as settings
+from rlcore.optim import upgd_state
+
+Group: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Update:
+    """One parameter that has a gradient in this step.
+
+    :param gradient: as found until it is checked; then in the dtype of the state and bounded
+    :param position: index of the group, index in the group
+    """
+
+    parameter: Tensor
+    gradient: Tensor
+    group: Group
+    position: tuple[int, int]
+
+    @property
+    def label(self) -> str:
+        """The parameter's name, or where it stands."""
+        group_index, index = self.position
+        if names := self.group.get("param_names"):
+            return str(names[index])
+        return f"parameter {index} of group {group_index}, shape {tuple(self.parameter.shape)}"
+
+
+class UtilityGatedOptimizer(Optimizer):
+    """The part that both optimizers share: everything except the direction d of the step.
+
+    For every parameter p with a gradient g, over its own step count t::
+
+        u_t = EMA of -g * p (beta_utility, from zero), divided by 1 - beta_utility^t
+        s_t = sigmoid(u_t / max u_t), the maximum over all parameters with a gradient in this step
+        p_t = p_{t-1} * (1 - lr * weight_decay) - lr * (d_t + noise) * (1 - s_t)
+
+    Where max u <= 0 the divisor is max |u|, and s = 0.5 where every u is 0. The noise is normal with the standard
+    deviation sigma, or with ``adaptive_noise`` max(sigma * r, min_noise_std), r being the bias-corrected EMA
+    (noise_beta) of the root mean square of d over the parameter tensor. sigma = 0 means no noise in either case.
+
+    Noise comes from torch's global generators: one ``torch.randn`` for each device and state dtype, in the order in
+    which these first occur, over all parameters with a gradient and sigma > 0, groups first, then parameters, each
+    row-major.
+
+    State is float32, or float64 for float64 parameters. It is finite for every finite input (magnitudes above a
+    quarter of the dtype's range are taken as that); a parameter overflows only where its new value leaves its dtype.
+    Parameters without a gradient, or without elements, are left alone. The check for non-finite gradients waits for
+    the device once a step.
+    """
+
+    _settings: ClassVar[tuple[str, ...]] = settings.SHARED
+    _averages: ClassVar[upgd_state.Averages] = {"step": ("utility",)}
+
+    def __init__(self, params: ParamsT, **values: object) -> None:
+        for name, value in values.items():
+            settings.check(name, name, value)
+        super().__init__(params, {name: settings.plain(value) for name, value in values.items()})
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group; settings that it leaves out take the constructor's values, keys of other kinds are kept.
+
+        :raises SettingError: a setting is unusable or a parameter is not real; no group is added
+        """
+        where = f"param_groups[{len(self.param_groups)}]"
+        group = settings.plain_group(param_group, self._settings, where)
+        if not isinstance(group["params"], (Tensor, set)):
+            group["params"] = list(group["params"])
+            settings.check_parameters(group["params"], where)
+        else:
+            settings.check_parameters([group["params"]], where)
+        super().add_param_group(group)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore; settings that the saved groups or defaults do not know yet take their defaults."""
+        super().__setstate__(state)
+        for name in self._settings:
+            self.defaults.setdefault(name, settings.RULES[name].default)
+            for group in self.param_groups:
+                group.setdefault(name, self.defaults[name])
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore a copy of a saved state, in the precision of the state instead of the parameter's.
+
+        Averages that the saved state lacks start fresh, settings that its groups lack take the constructor's values.
+
+        :raises StateError: the state does not fit the parameters; nothing was changed
+        :raises SettingError: a group holds an unusable setting; nothing was changed
+        """
+        saved: dict[str, Any] = {}
+
+        def examine(_: Optimizer, final: dict[str, Any]) -> None:
+            upgd_state.check(final, self.param_groups, self._all_averages())
+            for index, group in enumerate(final["param_groups"]):
+                settings.plain_group(group, self._settings, f"param_groups[{index}]")
+            saved.update(final)
+
+        def restore(_: Optimizer) -> None:
+            upgd_state.restore(self.state, saved, self.param_groups, self._all_averages())
+
+        # As hooks, so that they see what the hooks of others made of the state, and are seen through by them.
+        first = self.register_load_state_dict_pre_hook(examine)
+        last = self.register_load_state_dict_post_hook(restore, prepend=True)
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            first.remove()
+            last.remove()
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Change every parameter that has a gradient.
+
+        :param closure: evaluates the model again and returns the loss
+        :return: the closure's loss, or None
+        :raises NonFiniteGradientError: a gradient holds NaN or infinity; nothing was changed and nothing drawn
+        :raises SettingError: a gradient is sparse or a group holds an unusable setting; nothing was changed
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            updates = self._collect()
+            if updates:
+                self._check(updates)
+                self._change([self._prepare(update) for update in updates])
+        return loss
+
+    def _collect(self) -> list[Update]:
+        return [
+            Update(parameter, parameter.grad, group, (group_index, index))
+            for group_index, group in enumerate(self.param_groups)
+            for index, parameter in enumerate(group["params"])
+            if parameter.grad is not None and parameter.numel() > 0
+        ]
+
+    def _check(self, updates: Sequence[Update]) -> None:
+        for index, group in enumerate(self.param_groups):
+            settings.check_group(group, self._settings, f"param_groups[{index}]")
+        for update in updates:
+            if update.gradient.layout != torch.strided:
+                raise SettingError(
+                    "sparse",
+                    f"the gradient of {update.label} is sparse: the utility needs every element. "
+                    "Build the layer with sparse=False.",
+                )
+        self._reject_non_finite(updates)
+
+    def _reject_non_finite(self, updates: Sequence[Update]) -> None:
+        finite = functional.gather([torch.isfinite(update.gradient).all() for update in updates])
+        if not finite.all():
+            label = updates[finite.tolist().index(False)].label
+            raise NonFiniteGradientError(
+                label,
+                f"the gradient of {label} holds NaN or infinity: through the global maximum of the utility it would "
+                "reach every parameter. Nothing was changed; look at the loss and the inputs of this batch.",
+            )
+
+    def _prepare(self, update: Update) -> Update:
+        parameter, state = update.parameter, self.state[update.parameter]
+        for counter, names in self._averages_of(update.group).items():
+            if not all(name in state for name in (counter, *names)):
+                state[counter] = 0
+                state.update({name: self._initial_average(name, parameter) for name in names})
+        gradient = functional.bounded(update.gradient.to(upgd_state.state_dtype(parameter)))
+        return replace(update, gradient=gradient)
+
+    def _initial_average(self, name: str, parameter: Tensor) -> Tensor:
+        shape = () if name in upgd_state.SCALARS else parameter.shape
+        return torch.zeros(shape, dtype=upgd_state.state_dtype(parameter), device=parameter.device)
+
+    def _averages_of(self, group: Group) -> upgd_state.Averages:
+        return self._all_averages() if group["adaptive_noise"] and group["sigma"] > 0 else self._averages
+
+    def _all_averages(self) -> upgd_state.Averages:
+        return {**self._averages, **upgd_state.NOISE_AVERAGES}
+
+    def _change(self, updates: Sequence[Update]) -> None:
+        for update in updates:
+            self._track_utility(update)
+        extremes = self._extremes(updates)
+        for update, noise in zip(updates, self._draw_noise(updates), strict=True):
+            direction = self._direction(update)
+            if noise is not None:
+                direction = self._perturbed(direction, noise, self._noise_std(update, direction))
+            self._apply(update, direction, self._protection(self._utility(update), extremes))
+
+    def _track_utility(self, update: Update) -> None:
+        state, beta = self.state[update.parameter], update.group["beta_utility"]
+        parameter = update.parameter.to(update.gradient.dtype)
+        state["step"] += 1
+        _average(state["utility"], functional.weight_utility(update.gradient, parameter), beta)
+
+    def _utility(self, update: Update) -> Tensor:
+        """Bias-corrected utility; a fresh tensor of the parameter's shape."""
+        state: dict[str, Any] = self.state[update.parameter]
+        utility: Tensor = state["utility"]
+        return utility / _correction(update.group["beta_utility"], state["step"])
+
+    def _extremes(self, updates: Sequence[Update]) -> UtilityExtremes:
+        return functional.utility_extremes([self._utility(update) for update in updates])
+
+    def _protection(self, utility: Tensor, extremes: UtilityExtremes) -> Tensor:
+        return functional.gate(utility, functional.utility_scale(extremes))
+
+    def _direction(self, update: Update) -> Tensor:
+        """The direction d of the step; the parameter's shape, state dtype, finite."""
+        raise NotImplementedError
+
+    def _draw_noise(self, updates: Sequence[Update]) -> list[Tensor | None]:
+        """Standard normal noise for each update, None where its group has sigma 0."""
+        kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+        for position, update in enumerate(updates):
+            if update.group["sigma"] > 0:
+                kinds.setdefault((update.gradient.device, update.gradient.dtype), []).append(position)
+        noise: list[Tensor | None] = [None] * len(updates)
+        for (device, dtype), positions in kinds.items():
+            sizes = [updates[position].gradient.numel() for position in positions]
+            draws = torch.split(torch.randn(sum(sizes), device=device, dtype=dtype), sizes)
+            for position, draw in zip(positions, draws, strict=True):
+                noise[position] = draw.view(updates[position].gradient.shape)
+        return noise
+
+    def _noise_std(self, update: Update, direction: Tensor) -> Tensor | float:
+        group = update.group
+        if not group["adaptive_noise"]:
+            return float(group["sigma"])
+        state = self.state[update.parameter]
+        state["noise_step"] += 1
+        _average(state["direction_rms"], self._noise_reference(update, direction), group["noise_beta"])
+        rms: Tensor = state["direction_rms"] / _correction(group["noise_beta"], state["noise_step"])
+        return functional.bounded((rms * group["sigma"]).clamp(min=group["min_noise_std"]))
+
+    def _noise_reference(self, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG002
+        """What adaptive noise is proportional to; 0-dimensional."""
+        return functional.root_mean_square(direction)
+
+    def _perturbed(self, direction: Tensor, noise: Tensor, std: Tensor | float) -> Tensor:
+        return functional.bounded(direction + noise * std)
+
+    def _apply(self, update: Update, direction: Tensor, protection: Tensor) -> None:
+        lr, weight_decay = update.group["lr"], update.group["weight_decay"]
+        # The parameter itself, or a wider copy of it where it has low precision.
+        working = update.parameter.to(direction.dtype)
+        working.mul_(1 - lr * weight_decay).add_(direction * (1 - protection), alpha=-lr)
+        update.parameter.copy_(working)
+
+
+class UPGD(UtilityGatedOptimizer):
+    """Utility-based perturbed gradient descent, d = g; the rule is that of :class:`UtilityGatedOptimizer`.
+
+    :param params: parameters, named parameters or groups, as for any torch optimizer
+    :param lr: step size, at least 0
+    :param weight_decay: decoupled weight decay, at least 0
+    :param beta_utility: decay of the utility's average, in [0, 1)
+    :param sigma: standard deviation of the noise, or its ratio to the RMS of d; at least 0, and 0 means no noise
+    :param adaptive_noise: noise in proportion to d, so that rescaled gradients keep their signal-to-noise ratio
+    :param noise_beta: decay of the average of the RMS of d, in [0, 1)
+    :param min_noise_std: least standard deviation of adaptive noise, at least 0
+    :raises SettingError: a setting is unusable or a parameter is not real
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-5,
+        *,
+        weight_decay: float = 1e-3,
+        beta_utility: float = 0.999,
+        sigma: float = 1e-3,
+        adaptive_noise: bool = False,
+        noise_beta: float = 0.999,
+        min_noise_std: float = 1e-6,
+    ) -> None:
+        super().__init__(
+            params,
+            lr=lr,
+            weight_decay=weight_decay,
+            beta_utility=beta_utility,
+            sigma=sigma,
+            adaptive_noise=adaptive_noise,
+            noise_beta=noise_beta,
+            min_noise_std=min_noise_std,
+        )
+
+    def _direction(self, update: Update) -> Tensor:
+        return update.gradient
+
+
+class AdaptiveUPGD(UtilityGatedOptimizer):
+    """UPGD with the direction of Adam, d = m_hat / (sqrt(v_hat) + eps).
+
+    m and v are the averages of g and g^2 (Kingma and Ba, "Adam", ICLR 2015), bias-corrected. d does not depend on the
+    scale of the gradient, so a fixed sigma already keeps the signal-to-noise ratio.
+
+    :param params: parameters, named parameters or groups, as for any torch optimizer
+    :param betas: decay of m and of v, each in [0, 1)
+    :param eps: added to the root of v, positive
+
+    The other settings and the errors are those of :class:`UPGD`.
+    """
+
+    _settings = (*settings.SHARED, "betas", "eps")
+    _averages: ClassVar[upgd_state.Averages] = {
+        **UtilityGatedOptimizer._averages,
+        "moment_step": ("first_moment", "second_moment"),
+    }
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-5,
+        *,
+        weight_decay: float = 1e-3,
+        beta_utility: float = 0.999,
+        sigma: float = 1e-3,
+        adaptive_noise: bool = False,
+        noise_beta: float = 0.999,
+        min_noise_std: float = 1e-6,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(
+            params,
+            lr=lr,
+            weight_decay=weight_decay,
+            beta_utility=beta_utility,
+            sigma=sigma,
+            adaptive_noise=adaptive_noise,
+            noise_beta=noise_beta,
+            min_noise_std=min_noise_std,
+            betas=betas,
+            eps=eps,
+        )
+
+    def _direction(self, update: Update) -> Tensor:
+        state, gradient = self.state[update.parameter], update.gradient
+        first_beta, second_beta = update.group["betas"]
+        state["moment_step"] += 1
+        _average(state["first_moment"], gradient, first_beta)
+        _average(state["second_moment"], functional.bounded(gradient.square()), second_beta)
+        mean: Tensor = state["first_moment"] / _correction(first_beta, state["moment_step"])
+        root = state["second_moment"].sqrt() / math.sqrt(_correction(second_beta, state["moment_step"]))
+        return functional.bounded(mean / (root + update.group["eps"]))
+
+
+def _average(average: Tensor, value: Tensor, beta: float) -> None:
+    """Move an exponential moving average one step, in place; unlike ``lerp_`` it takes no difference to overflow."""
+    average.mul_(beta).add_(value, alpha=1 - beta)
+
+
+def _correction(beta: float, step: int) -> float:
+    """Sum of the weights that an average started at zero has given out after ``step`` steps."""
+    return 1.0 - float(beta) ** step

@@ -1,0 +1,406 @@
+"""DistributionalPPO: sb3-contrib's RecurrentPPO with quantile critics, variance gradient scaling and exact resume."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from gymnasium import spaces
+from sb3_contrib import RecurrentPPO
+from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples, RNNStates
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.utils import FloatSchedule, explained_variance
+from stable_baselines3.common.vec_env import VecEnv
+
+from rlcore import env_state
+from rlcore.checkpoint.training_state import Scope, StatePart, TrainingState
+from rlcore.errors import ResumeWarning, SettingError, StateError
+from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.ppo import components, config, losses
+from rlcore.ppo.buffer import TwinCriticRolloutBuffer
+from rlcore.ppo.model_file import ModelFile
+from rlcore.ppo.optimizers import find_optimizer
+from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.types import StateDict
+
+
+class DistributionalPPO(ModelFile, RecurrentPPO):
+    """Recurrent PPO whose one or two critics predict the quantiles of the return.
+
+    Every setting is a keyword of :class:`rlcore.ppo.config.PPOSettings`; an unknown or misplaced one raises
+    :class:`rlcore.errors.UnknownSettingError` and names the right one. What Stable-Baselines3 users know (callbacks,
+    ``VecNormalize``, ``predict``, ``evaluate_policy``, the logger) works as they know it.
+
+    :param policy: ``"MlpLstmPolicy"`` or a subclass of :class:`rlcore.ppo.policy.DistributionalRecurrentPolicy`
+    :param env: a Gymnasium environment, its id, a ``VecEnv``, or None for a model that only predicts
+    :param settings: see :class:`rlcore.ppo.config.PPOSettings`
+    :raises SettingError: for a setting that cannot be used
+    """
+
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MlpLstmPolicy": DistributionalRecurrentPolicy}
+    policy: DistributionalRecurrentPolicy
+    rollout_buffer: TwinCriticRolloutBuffer
+    variance_gradient_scaler: VarianceGradientScaler | None
+    _last_lstm_states: Any
+
+    clip_range: Any
+    clip_range_vf: Any
+    optimizer_class: str | type[torch.optim.Optimizer]
+    optimizer_kwargs: dict[str, Any]
+    critic_lr_multiplier: float
+    n_critics: int
+    n_quantiles: int
+    huber_kappa: float
+    vgs_beta: float
+    vgs_alpha: float
+    vgs_eps: float
+    vgs_warmup_steps: int
+    vgs_estimator: Literal["mean", "element"]
+    vgs_normalization: Literal["squared_mean", "second_moment"]
+    vgs_min_scaling_factor: float
+    vgs_max_normalized_variance: float
+    stats_window_size: int
+
+    def __init__(
+        self,
+        policy: str | type[DistributionalRecurrentPolicy],
+        env: GymEnv | str | None,
+        *,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        **settings: Any,
+    ) -> None:
+        checked = config.resolve_settings(settings)
+        if isinstance(policy, str) and policy not in self.policy_aliases:
+            raise SettingError(
+                "policy", f"policy={policy!r} is not known; use one of {sorted(self.policy_aliases)} or a policy class"
+            )
+        super().__init__(  # the schedules are typed by SB3 as its own alias
+            policy,
+            env,  # type: ignore[arg-type]
+            learning_rate=checked.learning_rate,  # type: ignore[arg-type]
+            tensorboard_log=checked.tensorboard_log,
+            stats_window_size=checked.stats_window_size,
+            verbose=checked.verbose,
+            device=device,
+            seed=checked.seed,
+            _init_setup_model=False,
+        )
+        for name in config.PPOSettings.model_fields:
+            setattr(self, name, getattr(checked, name))
+        self.variance_gradient_scaler = None
+        self.pending_state: dict[str, StateDict] = {}
+        self._boundary: dict[str, StateDict | None] | None = None
+        if _init_setup_model:
+            self._setup_model()
+
+    # -- construction ---------------------------------------------------------------------------------------------
+
+    def _setup_model(self) -> None:
+        self._setup_lr_schedule()
+        self.set_random_seed(self.seed)
+        self.policy = self._make_policy().to(self.device)
+        self.rollout_buffer = self._make_buffer()
+        self._last_lstm_states = self._initial_lstm_states()
+        self.clip_range = FloatSchedule(self.clip_range)
+        if self.clip_range_vf is not None:
+            self.clip_range_vf = FloatSchedule(self.clip_range_vf)
+        self.variance_gradient_scaler = self._make_scaler() if self.variance_gradient_scaling else None
+
+    def _make_policy(self) -> DistributionalRecurrentPolicy:
+        policy_class: Any = self.policy_class
+        policy: DistributionalRecurrentPolicy = policy_class(
+            self.observation_space,
+            self.action_space,
+            self.lr_schedule,
+            n_critics=self.n_critics,
+            n_quantiles=self.n_quantiles,
+            critic_lr_multiplier=self.critic_lr_multiplier,
+            optimizer_class=find_optimizer(self.optimizer_class),
+            optimizer_kwargs=dict(self.optimizer_kwargs),
+            **self.policy_kwargs,
+        )
+        return policy
+
+    def _make_buffer(self) -> TwinCriticRolloutBuffer:
+        lstm = self.policy.lstm_actor
+        return TwinCriticRolloutBuffer(
+            self.n_steps,
+            self.observation_space,
+            self.action_space,
+            (self.n_steps, lstm.num_layers, self.n_envs, lstm.hidden_size),
+            self.device,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+            n_envs=self.n_envs,
+            n_critics=self.n_critics,
+        )
+
+    def _initial_lstm_states(self) -> RNNStates:
+        lstm = self.policy.lstm_actor
+        shape = (lstm.num_layers, self.n_envs, lstm.hidden_size)
+        hidden = [torch.zeros(shape, device=self.device) for _ in range(4)]
+        return RNNStates((hidden[0], hidden[1]), (hidden[2], hidden[3]))
+
+    def _make_scaler(self) -> VarianceGradientScaler:
+        return VarianceGradientScaler(
+            self.policy.named_parameters(),
+            beta=self.vgs_beta,
+            alpha=self.vgs_alpha,
+            eps=self.vgs_eps,
+            warmup_steps=self.vgs_warmup_steps,
+            estimator=self.vgs_estimator,
+            normalization=self.vgs_normalization,
+            min_scaling_factor=self.vgs_min_scaling_factor,
+            max_normalized_variance=self.vgs_max_normalized_variance,
+        )
+
+    def _relink_scaler(self) -> None:
+        """Point the scaler at the parameters that the policy has now."""
+        if self.variance_gradient_scaler is not None:
+            self.variance_gradient_scaler.update_parameters(self.policy.named_parameters())
+
+    def rebuild_optimizer(self) -> None:
+        """Start a fresh optimizer over the policy's present parameters, and relink the scaler to them.
+
+        Call it after replacing a module of the policy.
+        """
+        self.policy.rebuild_optimizer()
+        self._relink_scaler()
+
+    # -- training -------------------------------------------------------------------------------------------------
+
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
+        """Fill the buffer; a save on the way holds the state from which this rollout started."""
+        self._boundary = self._training_state().capture(lambda part: part.changes_in_rollout)
+        complete = super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
+        if complete:
+            self._boundary = None
+        return complete
+
+    def train(self) -> None:
+        """Update the policy from the rollout buffer."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        measured: dict[str, list[torch.Tensor | float]] = defaultdict(list)
+        for _ in range(self.n_epochs):
+            complete = self._train_epoch(measured)
+            self._n_updates += 1
+            if not complete:
+                break
+        self._log_update(measured)
+
+    def _train_epoch(self, measured: dict[str, list[torch.Tensor | float]]) -> bool:
+        """One pass over the rollout; False if the policy moved too far and the update is to stop."""
+        for samples in self.rollout_buffer.get(self.batch_size):
+            minibatch = self._minibatch_losses(samples)
+            for name, value in minibatch._asdict().items():
+                measured[name].append(value.detach())
+            if self.target_kl is not None and minibatch.approx_kl > 1.5 * self.target_kl:
+                if self.verbose >= 1:
+                    self.logger.info(f"update stopped: KL divergence {minibatch.approx_kl:.3f} over 1.5 * target_kl")
+                return False
+            measured["scaling_factor"].append(self._optimize(minibatch.total))
+        return True
+
+    def _minibatch_losses(self, samples: RecurrentRolloutBufferSamples) -> losses.MinibatchLosses:
+        mask = samples.mask > 1e-8
+        actions = samples.actions
+        if isinstance(self.action_space, spaces.Discrete):
+            actions = actions.long().flatten()
+        predictions = losses.Predictions(
+            *self.policy.evaluate_actions(samples.observations, actions, samples.lstm_states, samples.episode_starts)
+        )
+        remaining = self._current_progress_remaining
+        return losses.minibatch_losses(
+            losses.valid_predictions(predictions, mask),
+            losses.valid_targets(samples, mask),
+            clip_range=self.clip_range(remaining),
+            clip_range_vf=None if self.clip_range_vf is None else self.clip_range_vf(remaining),
+            ent_coef=self.ent_coef,
+            vf_coef=self.vf_coef,
+            huber_kappa=self.huber_kappa,
+            normalize_advantage=self.normalize_advantage,
+        )
+
+    def _optimize(self, loss: torch.Tensor) -> float:
+        """Backward, scale, clip, optimizer step, scaler step; returns the factor of the scaling."""
+        scaler = self.variance_gradient_scaler
+        self.policy.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        factor = 1.0 if scaler is None else scaler.scale_gradients()
+        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        self.policy.optimizer.step()
+        if scaler is not None:
+            scaler.step()
+        return factor
+
+    def _update_learning_rate(self, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
+        """Give every group the scheduled learning rate, the critics' multiplied by ``critic_lr_multiplier``."""
+        lr = self.lr_schedule(self._current_progress_remaining)
+        self.logger.record("train/learning_rate", lr)
+        for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
+            for group in optimizer.param_groups:
+                group["lr"] = lr * (self.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
+
+    def _log_update(self, measured: Mapping[str, list[torch.Tensor | float]]) -> None:
+        names = {
+            "policy": "train/policy_gradient_loss",
+            "value": "train/value_loss",
+            "entropy": "train/entropy_loss",
+            "approx_kl": "train/approx_kl",
+            "clip_fraction": "train/clip_fraction",
+            "total": "train/loss",
+            "scaling_factor": "vgs/scaling_factor",
+        }
+        for name, values in measured.items():
+            self.logger.record(names[name], float(torch.as_tensor(values, dtype=torch.float64).mean()))
+        buffer = self.rollout_buffer
+        self.logger.record(
+            "train/explained_variance", explained_variance(buffer.values.flatten(), buffer.returns.flatten())
+        )
+        remaining = self._current_progress_remaining
+        self.logger.record("train/clip_range", self.clip_range(remaining))
+        if self.clip_range_vf is not None:
+            self.logger.record("train/clip_range_vf", self.clip_range_vf(remaining))
+        if hasattr(self.policy, "log_std"):
+            self.logger.record("train/std", self.policy.log_std.exp().mean().item())
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        if self.variance_gradient_scaler is not None:
+            self.logger.record("vgs/step_count", self.variance_gradient_scaler.step_count)
+            self.logger.record("vgs/normalized_variance", self.variance_gradient_scaler.get_normalized_variance())
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 1,
+        tb_log_name: str = "DistributionalPPO",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> DistributionalPPO:
+        """Train, as in Stable-Baselines3.
+
+        To go on exactly where a loaded model stopped, ask for what is left of the original total:
+        ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)``.
+        """
+        super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+        return self
+
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        tb_log_name: str = "run",
+        progress_bar: bool = False,
+    ) -> tuple[int, BaseCallback]:
+        pending, self.pending_state = self.pending_state, {}
+        self._boundary = None
+        if not reset_num_timesteps and pending:
+            self._resume_run(pending)
+        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+
+    def _resume_run(self, pending: Mapping[str, StateDict]) -> None:
+        """Put environments, LSTM states and generators where they stood; or say why they start fresh."""
+        reason = self._restore_environments(pending)
+        if reason is not None:
+            warnings.warn(
+                f"the environments start from a reset: {reason}; training goes on, but not exactly where it stopped",
+                ResumeWarning,
+                stacklevel=4,
+            )
+        if "rng_state" in pending:
+            components.GeneratorState(self).apply(pending["rng_state"])
+
+    def _restore_environments(self, pending: Mapping[str, StateDict]) -> str | None:
+        """Restore environments and what the next rollout starts from; the reason where that cannot be done."""
+        assert self.env is not None, "learn() needs an environment; pass env to load() or call set_env()"
+        position = components.LstmState(self)
+        if "lstm_state" not in pending or "env_state" not in pending:
+            return env_state.unsupported_reason(self.env) or "no state of the environments was saved"
+        if not position.fits(pending["lstm_state"]):
+            return f"the saved run had another number of environments than {self.n_envs}"
+        reason = env_state.unsupported_reason(self.env)
+        if reason is None:
+            env_state.restore_env_state(self.env, pending["env_state"])
+            position.apply(pending["lstm_state"])
+        return reason
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    def _state_parts(self) -> list[StatePart]:
+        return components.state_parts(self)
+
+    def _training_state(self) -> TrainingState:
+        return TrainingState(self._state_parts())
+
+    def get_parameters(self) -> dict[str, Any]:
+        """A snapshot of everything learnt: network, optimizer, scaler, normaliser. Later training does not change it.
+
+        :return: state by key; tensors and plain Python values only; a part that the model lacks is None
+        """
+        return self._training_state().capture(lambda part: part.scope is Scope.LEARNER)
+
+    def set_parameters(
+        self,
+        load_path_or_dict: Any,
+        exact_match: bool = True,
+        device: torch.device | str = "auto",  # noqa: ARG002
+    ) -> None:
+        """Restore what ``get_parameters()`` gave, or the parameters in a checkpoint or model file.
+
+        :param load_path_or_dict: a mapping from ``get_parameters()``, or the path of a file
+        :param exact_match: require every part, and start fresh (with one warning) what optional part is absent; False
+            restores what is there and leaves the rest alone
+        :param device: ignored, as the model stays on its own device
+        :raises StateError: if a state does not fit; the model is unchanged
+        :raises CheckpointError: if the file cannot be read
+        """
+        if not isinstance(load_path_or_dict, Mapping):
+            load_path_or_dict = self.read_parameters(load_path_or_dict)
+        self._restore(load_path_or_dict, exact_match=exact_match)
+
+    def _restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool) -> None:
+        self._training_state().restore(states, exact_match=exact_match)
+        self._boundary = None
+        self._relink_scaler()
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        """As in Stable-Baselines3; normaliser statistics that waited for an environment are restored into it."""
+        super().set_env(env, force_reset)
+        self._boundary = None
+        waiting = self.pending_state.pop("normalizer_state", None)
+        if waiting is None:
+            return
+        assert self.env is not None
+        if env_state.capture_normalizer(self.env) is None:
+            self.pending_state["normalizer_state"] = waiting
+            raise StateError(
+                "the model was trained behind VecNormalize and this environment has none, so it would see observations "
+                "on another scale; wrap it: set_env(VecNormalize(env))"
+            )
+        env_state.restore_normalizer(self.env, waiting)
+
+
+def _signature() -> inspect.Signature:
+    """What ``help(DistributionalPPO)`` shows: the settings by name, with their defaults."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    settings = [
+        inspect.Parameter(name, keyword, default=field.default, annotation=field.annotation)
+        for name, field in config.PPOSettings.model_fields.items()
+    ]
+    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("policy", "env")]
+    return inspect.Signature([*first, *settings, inspect.Parameter("device", keyword, default="auto")])
+
+
+DistributionalPPO.__signature__ = _signature()  # type: ignore[attr-defined]

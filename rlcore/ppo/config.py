@@ -1,0 +1,245 @@
+"""The settings of DistributionalPPO: one table, checked before anything is built."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor
+from torch import nn
+
+from rlcore.errors import SettingError
+from rlcore.ppo.optimizers import find_optimizer, optimizer_options
+from rlcore.ppo.suggestions import reject_unknown
+
+DEFAULT_LEARNING_RATE = 3e-4
+
+Schedule = Callable[[float], float]
+
+
+def _plain(value: object) -> object:
+    """NumPy scalars as the Python numbers they stand for."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+Positive = Annotated[float, BeforeValidator(_plain), Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
+Fraction = Annotated[float, BeforeValidator(_plain), Field(ge=0, le=1)]
+Count = Annotated[int, BeforeValidator(_plain), Field(ge=1)]
+Natural = Annotated[int, BeforeValidator(_plain), Field(ge=0)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+class LstmSettings(_Table):
+    """What ``policy_kwargs['lstm_kwargs']`` takes."""
+
+    bias: bool = True
+    dropout: Fraction = 0.0
+
+
+class NetArch(_Table):
+    """What ``policy_kwargs['net_arch']`` takes: hidden widths of the actor and of every critic head."""
+
+    pi: list[Count] = [64, 64]
+    vf: list[Count] = [64, 64]
+
+
+class PolicySettings(_Table):
+    """What ``policy_kwargs`` takes; the names and meanings are sb3-contrib's."""
+
+    net_arch: list[Count] | NetArch | None = None
+    activation_fn: type[nn.Module] = nn.Tanh
+    ortho_init: bool = True
+    log_std_init: Finite = 0.0
+    features_extractor_class: type[BaseFeaturesExtractor] = FlattenExtractor
+    features_extractor_kwargs: dict[str, Any] = {}
+    share_features_extractor: bool = True
+    normalize_images: bool = True
+    lstm_hidden_size: Count = 256
+    n_lstm_layers: Count = 1
+    shared_lstm: bool = False
+    enable_critic_lstm: bool = True
+    lstm_kwargs: LstmSettings = LstmSettings()
+
+
+class PPOSettings(_Table):
+    """Every setting of DistributionalPPO beside ``policy`` and ``env``."""
+
+    learning_rate: Positive | Schedule | None = Field(
+        None, description="number or schedule of the remaining progress; default 3e-4"
+    )
+    n_steps: Count = Field(128, description="steps of each environment per rollout")
+    batch_size: Count = Field(128, description="samples of a minibatch")
+    n_epochs: Count = Field(10, description="passes over each rollout")
+    gamma: Fraction = Field(0.99, description="discount factor")
+    gae_lambda: Fraction = Field(0.95, description="lambda of generalised advantage estimation")
+    clip_range: Positive | Schedule = Field(0.2, description="clipping of the probability ratio")
+    clip_range_vf: Positive | Schedule | None = Field(
+        None, description="clipping of each critic's mean, in units of the return; None for none"
+    )
+    normalize_advantage: bool = Field(True, description="normalise the advantages of each minibatch")
+    ent_coef: NonNegative = Field(0.0, description="weight of the entropy bonus")
+    vf_coef: NonNegative = Field(0.5, description="weight of the value loss")
+    max_grad_norm: Positive = Field(0.5, description="largest norm of the gradient, after its scaling")
+    target_kl: Positive | None = Field(None, description="stop an update beyond 1.5 times this KL divergence")
+    optimizer_class: str | type[torch.optim.Optimizer] = Field(
+        "adaptive_upgd", description="adaptive_upgd, upgd, adam, adamw, sgd, rmsprop or a class"
+    )
+    optimizer_kwargs: dict[str, Any] = Field({}, description="settings of the optimizer; 'lr' becomes learning_rate")
+    critic_lr_multiplier: Positive = Field(1.0, description="the critics' learning rate over the actor's")
+    n_critics: Count = Field(2, le=2, description="2 for twin critics, 1 for a single one")
+    value_distribution: Literal["quantile"] = Field("quantile", description="how a critic describes returns")
+    n_quantiles: Count = Field(32, description="quantiles of each critic")
+    huber_kappa: NonNegative = Field(1.0, description="where the quantile Huber loss turns linear")
+    variance_gradient_scaling: bool = Field(True, description="scale gradients by their variance over time")
+    vgs_beta: Fraction = Field(0.99, lt=1, description="decay of the scaler's statistics")
+    vgs_alpha: NonNegative = Field(0.1, description="strength of the scaling")
+    vgs_eps: Positive = Field(1e-8, description="added to the denominator of the normalised variance")
+    vgs_warmup_steps: Natural = Field(100, description="optimizer steps before the scaling acts")
+    vgs_estimator: Literal["mean", "element"] = Field("mean", description="which variance is measured")
+    vgs_normalization: Literal["squared_mean", "second_moment"] = Field(
+        "squared_mean", description="what the variance is divided by"
+    )
+    vgs_min_scaling_factor: Fraction = Field(0.1, gt=0, description="floor of the factor")
+    vgs_max_normalized_variance: Positive = Field(50.0, description="cap of the normalised variance")
+    stats_window_size: Count = Field(100, description="episodes that the logged means cover")
+    tensorboard_log: str | None = Field(None, description="folder for TensorBoard")
+    policy_kwargs: dict[str, Any] = Field({}, description="settings of the policy network")
+    verbose: Annotated[Natural, Field(le=2)] = Field(0, description="0 silent, 1 info, 2 debug")
+    seed: Natural | None = Field(None, description="seed of every generator")
+
+
+def _check(table: type[_Table], given: Mapping[str, Any], where: str) -> Any:
+    """Validate one level, and turn pydantic's report into one sentence about the first thing that is wrong."""
+    reject_unknown(given, where, _homes(given))
+    try:
+        return table(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        path = ".".join(str(part) for part in first["loc"][:1])
+        setting = path if where == "DistributionalPPO" else f"{where}[{path!r}]"
+        wanted = table.model_fields[path].description
+        meaning = f" ({wanted})" if wanted else ""
+        raise SettingError(
+            setting, f"{setting}={given[path]!r} cannot be used{meaning}: {first['msg'][0].lower()}{first['msg'][1:]}"
+        ) from error
+
+
+def _homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Where every known setting belongs, for telling a user of a misplaced one."""
+    optimizer_class = find_optimizer(given.get("optimizer_class", "adaptive_upgd"))
+    return {
+        "DistributionalPPO": list(PPOSettings.model_fields),
+        "policy_kwargs": [*PolicySettings.model_fields, "optimizer_class", "optimizer_kwargs"],
+        "policy_kwargs['lstm_kwargs']": list(LstmSettings.model_fields),
+        "policy_kwargs['net_arch']": list(NetArch.model_fields),
+        "optimizer_kwargs": list(optimizer_options(optimizer_class)),
+    }
+
+
+def resolve_settings(given: Mapping[str, Any]) -> PPOSettings:
+    """Check every level and fold what may be said in two places into one.
+
+    ``optimizer_class`` and ``optimizer_kwargs`` may stand in ``policy_kwargs`` as Stable-Baselines3 has them, and
+    ``lr`` in ``optimizer_kwargs``; the result has them at the top and in ``learning_rate``.
+
+    :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
+    :raises SettingError: for a value that cannot be used, and for one setting given twice with different values
+    """
+    settings: PPOSettings = _check(PPOSettings, given, "DistributionalPPO")
+    policy_kwargs = dict(settings.policy_kwargs)
+    lifted = _lift_optimizer(settings, policy_kwargs)
+    _check_policy(policy_kwargs)
+    options = dict(lifted.optimizer_kwargs)
+    _check_optimizer(find_optimizer(lifted.optimizer_class), options)
+    learning_rate = resolve_learning_rate(lifted.learning_rate, options)
+    options.pop("lr", None)
+    return lifted.model_copy(
+        update={"policy_kwargs": policy_kwargs, "optimizer_kwargs": options, "learning_rate": learning_rate}
+    )
+
+
+def resolve_learning_rate(
+    learning_rate: float | Schedule | None, optimizer_kwargs: Mapping[str, Any]
+) -> float | Schedule:
+    """The learning rate that trains: ``optimizer_kwargs['lr']`` where it is given, else ``learning_rate``, else 3e-4.
+
+    :raises SettingError: if both are given and differ
+    """
+    if "lr" not in optimizer_kwargs:
+        return DEFAULT_LEARNING_RATE if learning_rate is None else learning_rate
+    lr = _plain(optimizer_kwargs["lr"])
+    if not isinstance(lr, float | int) or isinstance(lr, bool) or not math.isfinite(lr) or lr <= 0:
+        raise SettingError(
+            "optimizer_kwargs['lr']",
+            f"optimizer_kwargs['lr']={lr!r} is no positive number, so no step could be taken; "
+            "give a number here or a schedule as learning_rate",
+        )
+    if learning_rate is not None and learning_rate != lr:
+        raise SettingError(
+            "optimizer_kwargs['lr']",
+            f"learning_rate={learning_rate!r} and optimizer_kwargs['lr']={lr!r} contradict each other; "
+            "give one of them",
+        )
+    return float(lr)
+
+
+def _lift_optimizer(settings: PPOSettings, policy_kwargs: dict[str, Any]) -> PPOSettings:
+    """Move the optimizer's settings out of ``policy_kwargs``, where Stable-Baselines3 users write them."""
+    lifted: dict[str, Any] = {}
+    for name in ("optimizer_class", "optimizer_kwargs"):
+        if name not in policy_kwargs:
+            continue
+        value = policy_kwargs.pop(name)
+        if name in settings.model_fields_set and getattr(settings, name) != value:
+            raise SettingError(
+                f"policy_kwargs[{name!r}]",
+                f"{name}={getattr(settings, name)!r} and policy_kwargs[{name!r}]={value!r} contradict each other; "
+                "give one of them",
+            )
+        lifted[name] = value
+    if not lifted:
+        return settings
+    top = {name: getattr(settings, name) for name in settings.model_fields_set}
+    checked: PPOSettings = _check(PPOSettings, {**top, **lifted, "policy_kwargs": policy_kwargs}, "DistributionalPPO")
+    return checked
+
+
+def _check_policy(policy_kwargs: Mapping[str, Any]) -> None:
+    for nested, table in (("lstm_kwargs", LstmSettings), ("net_arch", NetArch)):
+        if isinstance(policy_kwargs.get(nested), Mapping):
+            _check(table, policy_kwargs[nested], f"policy_kwargs[{nested!r}]")
+    nested_names = [n for n in ("lstm_kwargs", "net_arch") if isinstance(policy_kwargs.get(n), Mapping)]
+    flat = {name: value for name, value in policy_kwargs.items() if name not in nested_names}
+    checked: PolicySettings = _check(PolicySettings, flat, "policy_kwargs")
+    if checked.shared_lstm and checked.enable_critic_lstm:
+        raise SettingError(
+            "policy_kwargs['shared_lstm']",
+            "policy_kwargs['shared_lstm']=True and policy_kwargs['enable_critic_lstm']=True contradict each other; "
+            "set enable_critic_lstm=False to let the critics use the actor's LSTM",
+        )
+    extractor_options = optimizer_options(checked.features_extractor_class)  # type: ignore[arg-type]
+    extractor_options.pop("observation_space", None)
+    where = "policy_kwargs['features_extractor_kwargs']"
+    reject_unknown(checked.features_extractor_kwargs, where, {where: list(extractor_options)})
+
+
+def _check_optimizer(optimizer_class: type[torch.optim.Optimizer], options: Mapping[str, Any]) -> None:
+    known = optimizer_options(optimizer_class)
+    homes = {**_homes({}), "optimizer_kwargs": list(known)}
+    reject_unknown(options, "optimizer_kwargs", homes)
+    for name, value in options.items():
+        if isinstance(known[name], bool) and not isinstance(value, bool):
+            raise SettingError(
+                f"optimizer_kwargs[{name!r}]",
+                f"optimizer_kwargs[{name!r}]={value!r} is neither True nor False, and any text would count as True; "
+                "give a bool",
+            )

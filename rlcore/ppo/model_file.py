@@ -1,0 +1,227 @@
+"""One file that holds a whole model: settings, spaces and every part of the training state."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info
+
+from rlcore.checkpoint import codec, loading
+from rlcore.checkpoint.container import load_container, save_container
+from rlcore.checkpoint.refusal import refusals_name
+from rlcore.checkpoint.schema import FORMAT_MODEL
+from rlcore.checkpoint.training_state import TrainingState
+from rlcore.errors import CheckpointError, SettingError
+from rlcore.ppo import components, config
+
+if TYPE_CHECKING:
+    import torch
+    from stable_baselines3.common.type_aliases import GymEnv
+
+    from rlcore.types import StateDict
+
+FIELDS = ("format_version", "policy_class", "settings", "observation_space", "action_space", "n_envs", "state")
+"""What a model file holds, and nothing else."""
+
+
+class ModelFile(BaseAlgorithm):
+    """Saving, loading and pickling of a model; all three carry the parts that the registry of training state names."""
+
+    pending_state: dict[str, StateDict]
+    variance_gradient_scaling: bool
+    _boundary: dict[str, StateDict | None] | None
+
+    def _training_state(self) -> TrainingState:
+        raise NotImplementedError
+
+    def _restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool) -> None:
+        raise NotImplementedError
+
+    def save(
+        self,
+        path: str | Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """Write one file, whole or not at all; an old file of that name stays until the new one is complete.
+
+        A save in the middle of a rollout holds the state from which the rollout started.
+
+        :param path: ``.zip`` is added to a name without ending; or a binary file object
+        :param exclude: must be empty, like ``include``: the registry says what belongs to a model
+        :raises CheckpointError: if the file cannot be written
+        """
+        if exclude or include:
+            raise SettingError(
+                "exclude",
+                f"exclude={exclude!r}, include={include!r}: a model file holds the whole state; leave them out",
+            )
+        content = self.__getstate__()
+        payload: StateDict = {"format_version": FORMAT_MODEL, "n_envs": content["n_envs"], "state": content["state"]}
+        payload["settings"] = {name: codec.encode(value, name) for name, value in content["settings"].items()}
+        for name in ENCODED:
+            payload[name] = codec.encode(content[name], name)
+        save_container(_with_ending(path), payload)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | io.BufferedIOBase,
+        env: GymEnv | None = None,
+        device: torch.device | str = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = False,
+        **settings: Any,
+    ) -> Self:
+        """Build a model from a file of ``save()`` without executing anything that the file says.
+
+        ``learn(total - model.num_timesteps, reset_num_timesteps=False)`` then goes on exactly where the run stopped, if
+        the environments can be restored (see :class:`rlcore.envs.ResumableEnv`).
+
+        :param env: environment to go on in; None for a model that only predicts, until ``set_env``
+        :param device: where the model is put
+        :param custom_objects: by name, what stands for a setting that no file holds (a lambda, an unregistered class)
+        :param force_reset: drop where the run stood, so that training starts from a reset of the environments
+        :param settings: settings to change, named and checked as in the constructor
+        :raises CheckpointError: if the file cannot be read as a model, or names something unknown
+        :raises StateError: if its state does not fit
+        """
+        if print_system_info:
+            get_system_info()
+        content = read_model_file(path)
+        content = _decoded(content, custom_objects or {}, path)
+        model = cls.__new__(cls)
+        model._build(content, env, device, settings)
+        if force_reset:
+            model.pending_state.clear()
+        return model
+
+    @staticmethod
+    def read_parameters(path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
+        """What was learnt, from a model file or a checkpoint; a v1 file gives the policy alone."""
+        content = load_container(_existing(path))
+        if content.get("format_version") == FORMAT_MODEL:
+            state = read_model_content(content, path)["state"]
+            return {key: value for key, value in state.items() if key not in ("progress_state", *RUN_KEYS)}
+        with refusals_name(path):
+            return {str(key): part for key, part in loading.from_payload(content).data.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self._training_state().capture(lambda _: True)
+        if self._boundary is not None:
+            state.update(self._boundary)
+        return {
+            "policy_class": self.policy_class,
+            "settings": {name: getattr(self, name) for name in config.PPOSettings.model_fields},
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "n_envs": self.n_envs,
+            "state": state,
+        }
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        self._build(content, None, "auto", {})
+
+    def _build(
+        self, content: Mapping[str, Any], env: GymEnv | None, device: torch.device | str, settings: Mapping[str, Any]
+    ) -> None:
+        """Construct the model and restore its state, leaving the global generators as they were."""
+        with _generators_untouched():
+            self.__init__(  # type: ignore[misc]
+                content["policy_class"],
+                env,
+                device=device,
+                _init_setup_model=False,
+                **_override(content["settings"], settings),
+            )
+            if env is None:
+                self.observation_space = content["observation_space"]
+                self.action_space = content["action_space"]
+                self.n_envs = content["n_envs"]
+            else:
+                check_for_correct_spaces(self.env, content["observation_space"], content["action_space"])  # type: ignore[arg-type]
+            self._setup_model()
+        state = content["state"]
+        self._restore(state if self.variance_gradient_scaling else {**state, "vgs_state": None}, exact_match=True)
+
+
+ENCODED = ("policy_class", "observation_space", "action_space")
+"""Fields beside the settings that stand in the file as plain values for something else."""
+
+RUN_KEYS = ("env_state", "lstm_state", "rng_state")
+
+
+def _decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
+    """The content with settings, spaces and policy class turned back from plain values."""
+    try:
+        settings = {name: codec.decode(value, name, custom_objects) for name, value in content["settings"].items()}
+        encoded = {name: codec.decode(content[name], name, custom_objects) for name in ENCODED}
+    except CheckpointError as error:
+        raise CheckpointError(_shown(path), error.reason) from error
+    return {**content, **encoded, "settings": settings}
+
+
+def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Saved settings with the user's changes; a new ``lr`` or ``learning_rate`` replaces the saved learning rate."""
+    merged = {**saved, **changes}
+    if "lr" in changes.get("optimizer_kwargs", {}) and "learning_rate" not in changes:
+        merged["learning_rate"] = None
+    return merged
+
+
+@contextmanager
+def _generators_untouched() -> Iterator[None]:
+    state = components.capture_generators()
+    try:
+        yield
+    finally:
+        components.apply_generators(state)
+
+
+def read_model_file(path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
+    """The content of a file of ``save()``, checked field by field."""
+    return read_model_content(load_container(_existing(path)), path)
+
+
+def read_model_content(content: Mapping[Any, Any], path: object) -> dict[str, Any]:
+    """
+    :raises CheckpointError: if the content is no model's
+    """
+    shown = _shown(path)
+    if content.get("format_version") != FORMAT_MODEL:
+        raise CheckpointError(
+            shown,
+            f"no model file (format_version {str(content.get('format_version'))[:60]!r}); a checkpoint of parameters "
+            "is read by set_parameters(path) on a model, or rlcore.load_checkpoint(path)",
+        )
+    if set(content) != set(FIELDS):
+        raise CheckpointError(shown, f"a model file holds {', '.join(FIELDS)}; this one {sorted(map(str, content))}")
+    mistyped = [name for name in ("settings", "state") if not isinstance(content[name], dict)]
+    n_envs = content["n_envs"]
+    if isinstance(n_envs, bool) or not isinstance(n_envs, int) or n_envs < 1:
+        mistyped.append("n_envs")
+    unknown = sorted(set(map(str, content["settings"])) - set(config.PPOSettings.model_fields)) if not mistyped else []
+    if mistyped or unknown:
+        raise CheckpointError(shown, f"mistyped fields {mistyped}" if mistyped else f"unknown settings {unknown}")
+    return {str(key): value for key, value in content.items()}
+
+
+def _shown(path: object) -> str | None:
+    return str(path) if isinstance(path, str | Path) else None
+
+
+def _with_ending(path: Any) -> Any:
+    """``.zip`` for a path without ending, as in Stable-Baselines3."""
+    if not isinstance(path, str | Path):
+        return path
+    return path if Path(path).suffix else Path(f"{path}.zip")
+
+
+def _existing(path: Any) -> Any:
+    return _with_ending(path) if isinstance(path, str | Path) and not Path(path).exists() else path

@@ -1,0 +1,55 @@
+"""Optimizers by name, and how one is built."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from rlcore.checkpoint.codec import register_class
+from rlcore.errors import SettingError
+from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "adaptive_upgd": AdaptiveUPGD,
+    "upgd": UPGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+for _optimizer in (UPGD, AdaptiveUPGD):
+    register_class(f"rlcore.{_optimizer.__name__}", _optimizer)
+
+
+def find_optimizer(optimizer_class: object) -> type[torch.optim.Optimizer]:
+    """
+    :param optimizer_class: a name from ``OPTIMIZERS`` or an optimizer class
+    :raises SettingError: for anything else
+    """
+    if isinstance(optimizer_class, str) and optimizer_class in OPTIMIZERS:
+        return OPTIMIZERS[optimizer_class]
+    if isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer):
+        return optimizer_class
+    raise SettingError(
+        "optimizer_class",
+        f"optimizer_class={optimizer_class!r} names no optimizer, so nothing could train; "
+        f"give one of {', '.join(sorted(OPTIMIZERS))} or a torch.optim.Optimizer class",
+    )
+
+
+def optimizer_options(optimizer_class: type[torch.optim.Optimizer]) -> dict[str, Any]:
+    """The settings that an optimizer takes, each with its default, ``params`` left out."""
+    parameters = inspect.signature(optimizer_class).parameters.values()
+    return {p.name: p.default for p in parameters if p.name != "params" and p.kind is not p.VAR_KEYWORD}
+
+
+def make_optimizer(
+    optimizer_class: type[torch.optim.Optimizer], groups: list[dict[str, Any]], options: Mapping[str, Any]
+) -> torch.optim.Optimizer:
+    """Build an optimizer over the groups that hold parameters."""
+    filled = [group for group in groups if group["params"]]
+    return optimizer_class(filled, lr=filled[0]["lr"], **options)  # type: ignore[call-arg]

@@ -1,0 +1,154 @@
+"""Recurrent actor-critic whose critics are separate heads, each a distribution over returns."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from stable_baselines3.common.torch_layers import MlpExtractor
+from stable_baselines3.common.type_aliases import Schedule
+from torch import Tensor, nn
+
+from rlcore.checkpoint.codec import register_class
+from rlcore.ppo.optimizers import make_optimizer
+
+CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
+
+
+class QuantileCritics(nn.Module):
+    """``n_critics`` independent heads with hidden layers of their own over one shared latent.
+
+    :param latent_dim: width of the shared latent
+    :param hidden: widths of each head's hidden layers
+    :param n_critics: number of heads, at least 1
+    :param n_quantiles: quantiles of each head, at least 1
+    """
+
+    def __init__(
+        self, latent_dim: int, hidden: list[int], n_critics: int, n_quantiles: int, activation_fn: type[nn.Module]
+    ) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(
+            self._head([latent_dim, *hidden], n_quantiles, activation_fn) for _ in range(n_critics)
+        )
+
+    @staticmethod
+    def _head(widths: list[int], n_quantiles: int, activation_fn: type[nn.Module]) -> nn.Sequential:
+        layers: list[nn.Module] = []
+        for width_in, width_out in pairwise(widths):
+            layers += [nn.Linear(width_in, width_out), activation_fn()]
+        return nn.Sequential(*layers, nn.Linear(widths[-1], n_quantiles))
+
+    def initialise_orthogonally(self) -> None:
+        """Gain sqrt(2) in hidden layers and 1 at the output, as Stable-Baselines3 initialises its value network."""
+        for head in self.heads:
+            linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
+            for linear in linears:
+                nn.init.orthogonal_(linear.weight, gain=1.0 if linear is linears[-1] else float(np.sqrt(2)))
+                nn.init.zeros_(linear.bias)
+
+    def forward(self, latent: Tensor) -> Tensor:
+        """
+        :param latent: shape (batch, latent_dim)
+        :return: quantiles, shape (batch, n_critics, n_quantiles)
+        """
+        return torch.stack([head(latent) for head in self.heads], dim=1)
+
+
+class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
+    """sb3-contrib's recurrent policy with quantile critics in place of its value network.
+
+    ``evaluate_actions`` gives quantiles of shape (batch, n_critics, n_quantiles) where upstream gives values.
+
+    :param n_critics: number of critic heads over the one critic LSTM
+    :param n_quantiles: quantiles of each head
+    :param critic_lr_multiplier: the critics' learning rate over the actor's
+    :param optimizer_kwargs: without ``lr``, which the schedule gives
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        n_critics: int = 2,
+        n_quantiles: int = 32,
+        critic_lr_multiplier: float = 1.0,
+        net_arch: list[int] | dict[str, list[int]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        arch = {"pi": [64, 64], "vf": [64, 64]} if net_arch is None else net_arch
+        if isinstance(arch, list):
+            arch = {"pi": arch, "vf": arch}
+        self.n_critics = n_critics
+        self.n_quantiles = n_quantiles
+        self.critic_lr_multiplier = critic_lr_multiplier
+        self.critic_arch = list(arch.get("vf", []))
+        self.actor_arch = list(arch.get("pi", []))
+        kwargs["net_arch"] = {"pi": self.actor_arch, "vf": []}
+        super().__init__(*args, **kwargs)
+        self.rebuild_optimizer()
+
+    def _build_mlp_extractor(self) -> None:
+        self.mlp_extractor = MlpExtractor(
+            self.lstm_output_dim,
+            net_arch={"pi": self.actor_arch, "vf": []},
+            activation_fn=self.activation_fn,
+            device=self.device,
+        )
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        super()._build(lr_schedule)
+        self.initial_lr = float(lr_schedule(1.0))
+        critics = QuantileCritics(
+            self.mlp_extractor.latent_dim_vf, self.critic_arch, self.n_critics, self.n_quantiles, self.activation_fn
+        )
+        if self.ortho_init:
+            critics.initialise_orthogonally()
+        self.value_net = critics  # type: ignore[assignment]  # upstream declares a single linear layer
+
+    def rebuild_optimizer(self) -> None:
+        """A fresh optimizer over the present parameters: one group for the actor, one for the critics."""
+        lr = self.optimizer.param_groups[0]["lr"] if getattr(self, "optimizer", None) else self.initial_lr
+        actor: list[tuple[str, nn.Parameter]] = []
+        critic: list[tuple[str, nn.Parameter]] = []
+        for name, parameter in self.named_parameters():
+            (critic if name.startswith(CRITIC_MODULES) else actor).append((name, parameter))
+        self.optimizer = make_optimizer(
+            self.optimizer_class,
+            [
+                {"params": actor, "name": "actor", "lr": lr},
+                {"params": critic, "name": "critic", "lr": lr * self.critic_lr_multiplier},
+            ],
+            self.optimizer_kwargs,
+        )
+
+    def forward(  # type: ignore[override]  # upstream's own signature departs from its base's
+        self, obs: Tensor, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
+        """Act, and value the same observations from the LSTM state before this step.
+
+        :return: actions, mean value by each critic of shape (n_envs, n_critics), log_prob, LSTM states after this step
+        """
+        actions, quantiles, log_prob, states = super().forward(obs, lstm_states, episode_starts, deterministic)
+        return actions, quantiles.mean(dim=-1), log_prob, states
+
+    def predict_values(  # type: ignore[override]
+        self, obs: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor
+    ) -> Tensor:
+        """
+        :return: the smallest critic's mean value, shape (n_envs,)
+        """
+        return self.predict_quantiles(obs, lstm_states, episode_starts).mean(dim=-1).amin(dim=-1)
+
+    def predict_quantiles(self, obs: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor) -> Tensor:
+        """
+        :return: the whole distribution of every critic, shape (n_envs, n_critics, n_quantiles)
+        """
+        quantiles: Tensor = super().predict_values(obs, lstm_states, episode_starts)
+        return quantiles
+
+
+register_class("rlcore.DistributionalRecurrentPolicy", DistributionalRecurrentPolicy)

@@ -1,0 +1,116 @@
+"""learn(T) cut after k updates, saved, loaded in a new process and resumed to T is learn(T), bit for bit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+import torch
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from rlcore import DistributionalPPO, ResumeWarning
+from tests.support import resume_run
+from tests.support.training import differing, make_envs, make_model
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_a_run_cut_in_a_rollout_and_resumed_in_a_new_process_ends_with_the_same_bits(
+    env_id: str, tmp_path: Path
+) -> None:
+    whole, trace = resume_run.build(env_id), resume_run.Trace()
+    whole.learn(resume_run.TOTAL, callback=trace)
+    expected = resume_run.outcome(whole)
+
+    first, first_trace = resume_run.build(env_id), resume_run.Trace(stop_after=3)
+    first.learn(resume_run.TOTAL, callback=first_trace)
+    assert 0 < len(first_trace.steps) - first_trace.complete_steps < 16
+    first.save(tmp_path / "model.zip")
+    subprocess.run(
+        [sys.executable, "-m", "tests.support.resume_run", tmp_path / "model.zip", env_id, tmp_path / "result.pt"],
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    resumed = torch.load(tmp_path / "result.pt", weights_only=True)
+
+    assert differing(trace.steps, first_trace.steps[: first_trace.complete_steps] + resumed["trace"]) == []
+    assert differing(expected, resumed["state"]) == []
+
+
+def test_a_save_between_two_calls_of_learn_resumes_exactly(tmp_path: Path) -> None:
+    model = make_model(make_envs(normalize=True))
+    model.learn(96)
+    model.save(tmp_path / "model.zip")
+    model.learn(96, reset_num_timesteps=False)
+    expected = resume_run.outcome(model)
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=True), device="cpu")
+    loaded.learn(96, reset_num_timesteps=False)
+    assert differing(expected, resume_run.outcome(loaded)) == []
+
+
+def test_predicting_between_load_and_learn_does_not_disturb_the_resumed_run(tmp_path: Path) -> None:
+    model = make_model()
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    model.learn(48, reset_num_timesteps=False)
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
+    torch.rand(7)
+    loaded.predict(loaded.env.reset(), deterministic=False)
+    loaded.learn(48, reset_num_timesteps=False)
+    assert differing(model.get_parameters(), loaded.get_parameters()) == []
+
+
+def test_a_load_leaves_the_global_generators_alone(tmp_path: Path) -> None:
+    model = make_model()
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_environments_without_the_contract_start_from_a_reset_and_one_warning_says_so(tmp_path: Path) -> None:
+    def plain() -> DummyVecEnv:
+        return make_vec_env("CartPole-v1", n_envs=2, seed=0)
+
+    model = make_model(plain())
+    model.learn(32)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=plain(), device="cpu")
+    with pytest.warns(ResumeWarning, match="start from a reset") as caught:
+        loaded.learn(32, reset_num_timesteps=False)
+    assert len(caught) == 1
+    assert loaded.num_timesteps == 64
+
+
+def test_another_number_of_environments_starts_from_a_reset_and_says_so(tmp_path: Path) -> None:
+    model = make_model()
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(n_envs=2), device="cpu")
+    with pytest.warns(ResumeWarning, match="another number of environments"):
+        loaded.learn(32, reset_num_timesteps=False)
+
+
+def test_starting_anew_after_a_load_restores_nothing_of_the_old_run(tmp_path: Path) -> None:
+    model = make_model()
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded.learn(48)
+    assert loaded.num_timesteps == 48
+    assert loaded.pending_state == {}
+
+
+def test_a_single_gymnasium_environment_can_be_given_as_it_is() -> None:
+    model = make_model(gym.make("CartPole-v1"))
+    model.learn(16)
+    assert model.num_timesteps == 16

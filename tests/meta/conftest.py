@@ -1,0 +1,51 @@
+"""The harness is tried on tiny laboratories with known answers, in the folder ``lab``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+LAB = Path(__file__).parent / "lab"
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(LAB))
+
+from verification.laboratory import Laboratory  # noqa: E402
+
+Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def toylab() -> Laboratory:
+    """Claims that all come out as expected."""
+    return Laboratory("toylab")
+
+
+@pytest.fixture(scope="session")
+def troublelab() -> Laboratory:
+    """Claims that each go wrong in one way."""
+    return Laboratory("troublelab")
+
+
+@pytest.fixture(scope="session")
+def lab_environment() -> dict[str, str]:
+    """An environment in which another process finds the laboratories."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(LAB), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="session")
+def rlverify(lab_environment: dict[str, str]) -> Invoke:
+    """Runs the command line in a process of its own, as a user would."""
+
+    def invoke(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "verification.cli", *map(str, arguments)]
+        environment = {**lab_environment, **{k: v for k, v in settings.items() if k != "cwd"}}
+        return subprocess.run(
+            command, cwd=settings.get("cwd"), env=environment, capture_output=True, text=True, check=False
+        )
+
+    return invoke

@@ -1,0 +1,40 @@
+"""Faults of the toy code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toylab.target import Average
+
+from verification.faults import add, fault, get, healthy, null_fault_of
+
+
+@fault("restored-forgets", target="toylab.target:Average.restored", pins="541b32191600d6d9", area="state")
+def restored_forgets(cls: type[Average], state: dict[str, Any]) -> Average:
+    return cls()
+
+
+@fault("restored-keeps-total", target="toylab.target:Average.restored", pins="541b32191600d6d9", area="state")
+def restored_keeps_total(cls: type[Average], state: dict[str, Any]) -> Average:
+    made = cls()
+    made.total = state["total"]
+    return made
+
+
+@fault("clip-one-sided", target="toylab.target:clip", pins="1dcff7cce1ab6bd2")
+def clip_one_sided(value: float, low: float, high: float) -> float:
+    return min(value, high)
+
+
+@fault("clip-other-order", target="toylab.target:clip", pins="1dcff7cce1ab6bd2")
+def clip_other_order(value: float, low: float, high: float) -> float:
+    return max(min(value, high), low)
+
+
+@fault("add-twice", target="toylab.target:Average.add", pins="eb3185a484afcc1f")
+def add_twice(self: Average, value: float) -> None:
+    healthy("add-twice")(self, value)
+    healthy("add-twice")(self, value)
+
+
+add(null_fault_of(get("add-twice")))

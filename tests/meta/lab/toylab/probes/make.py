@@ -1,0 +1,13 @@
+"""The factories that toy probes are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toylab import target
+
+
+@dataclass(frozen=True)
+class Make:
+    def average(self) -> target.Average:
+        return target.Average()

@@ -1,0 +1,25 @@
+"""Faults that cannot do their work."""
+
+from __future__ import annotations
+
+from verification.faults import fault
+
+
+@fault("stale", target="troublelab.target:half", pins="0000000000000000")
+def stale(value: int) -> int:
+    return value
+
+
+@fault("unreached", target="troublelab.target:unused", pins="7829c1f1984de433")
+def unreached(value: int) -> int:
+    return -value
+
+
+@fault("sometimes", target="troublelab.target:half", pins="45c24fd7116c2891")
+def sometimes(value: int) -> int:
+    return value // 2 + value % 2
+
+
+@fault("double-of-nothing", target="troublelab.target:double", pins="55c514beb75c472e")
+def double_of_nothing(value: int) -> int:
+    return 0

@@ -1,0 +1,5 @@
+"""Trouble needs no factories."""
+
+
+class Make:
+    pass

@@ -1,0 +1,47 @@
+"""Probes that go wrong, each in one way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from troublelab import target
+
+from verification.model import Observation
+from verification.probes import probe
+
+
+@probe("half")
+def half(make: object, seed: int) -> Sequence[Observation]:
+    return [Observation("half", str(seed), str(target.half(seed)), target.half(seed) == seed // 2)]
+
+
+@probe("double")
+def double(make: object, seed: int) -> Sequence[Observation]:
+    return [Observation("double", str(seed), str(target.double(seed)), target.double(seed) == 2 * seed)]
+
+
+@probe("crash")
+def crash(make: object, seed: int) -> Sequence[Observation]:
+    raise ZeroDivisionError("on\npurpose")
+
+
+@probe("leave")
+def leave(make: object, seed: int) -> Sequence[Observation]:
+    sys.exit("leaving")
+
+
+@probe("die")
+def die(make: object, seed: int) -> Sequence[Observation]:
+    os._exit(3)
+
+
+@probe("nothing")
+def nothing(make: object, seed: int) -> Sequence[Observation]:
+    return []
+
+
+@probe("twice")
+def twice(make: object, seed: int) -> Sequence[Observation]:
+    return [Observation("same", "", "", True), Observation("same", "", "", True)]

@@ -1,0 +1,159 @@
+"""A broken catalogue gives one error that names file, claim and field, and nothing is measured with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verification.claims import load_catalogue
+from verification.errors import CatalogueError, UnknownNameError
+from verification.laboratory import Laboratory
+from verification.model import FixGrade, Verdict
+
+HEAD = 'document = "toy"\n'
+CLAIM = """
+[[claim]]
+id = "TOY-01"
+title = "a title"
+kind = "defect"
+area = "state"
+section = "Bug 1"
+statement = "a statement"
+if_true = "a symptom"
+documented_status = "fixed"
+expected_verdict = "CONFIRMED"
+probe = "restore"
+modules = ["toylab.target"]
+seeds = [0, 1]
+fault = "restored-forgets"
+"""
+FIX = 'documented_fix = "restored-keeps-total"\n'
+
+
+def _catalogue(folder: Path, text: str, name: str = "toy.toml") -> Path:
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_claim_keeps_every_field(tmp_path: Path) -> None:
+    (claim,) = load_catalogue(_catalogue(tmp_path, HEAD + CLAIM + FIX + 'expected_fix_grade = "NO EFFECT"\n'))
+    assert (claim.id, claim.document, claim.seeds) == ("TOY-01", "toy", (0, 1))
+    assert (claim.expected_verdict, claim.expected_fix_grade) == (Verdict.CONFIRMED, FixGrade.NO_EFFECT)
+    assert (claim.root_cause, claim.killed_by) == ("", ())
+    assert claim.variants == ("healthy", "faulty", "documented_fix")
+
+
+def test_claims_come_in_the_order_of_files_and_entries(tmp_path: Path) -> None:
+    _catalogue(tmp_path, 'document = "b"\n' + CLAIM, "b.toml")
+    _catalogue(tmp_path, 'document = "a"\n' + CLAIM.replace("-01", "-03") + CLAIM.replace("-01", "-02"), "a.toml")
+    assert [claim.id for claim in load_catalogue(tmp_path)] == ["TOY-03", "TOY-02", "TOY-01"]
+
+
+BROKEN = {
+    "misspelt field": (CLAIM.replace("seeds", "seed"), "TOY-01", "seeds", "is missing"),
+    "unknown field": (CLAIM + "statment = 1", "TOY-01", "statment", "did you mean 'statement'"),
+    "wrong type": (CLAIM.replace("[0, 1]", '["0"]'), "TOY-01", "seeds.0", "valid integer, got '0'"),
+    "bool as seed": (CLAIM.replace("[0, 1]", "[true]"), "TOY-01", "seeds.0", "valid integer"),
+    "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "at least 1"),
+    "a seed twice": (CLAIM.replace("[0, 1]", "[1, 1]"), "TOY-01", "seeds", "every seed once"),
+    "empty text": (CLAIM.replace("a statement", " "), "TOY-01", "statement", "at least 1"),
+    "unsafe id": (CLAIM.replace("TOY-01", "../X"), "../X", "id", "pattern"),
+    "unknown verdict": (CLAIM.replace("CONFIRMED", "MAYBE"), "TOY-01", "expected_verdict", "got 'MAYBE'"),
+    "verdict of a failure": (CLAIM.replace("CONFIRMED", "ERROR"), "TOY-01", "expected_verdict", "with a fault it can be"),
+    "refuted fault": (CLAIM.replace("CONFIRMED", "REFUTED"), "TOY-01", "expected_verdict", "NOT REPRODUCED"),
+    "defect without fault": (CLAIM.replace("fault =", "#"), "TOY-01", "fault", "a defect needs the fault"),
+    "fix without fault": (
+        CLAIM.replace("fault =", "#").replace("defect", "fix") + FIX, "TOY-01", "documented_fix", "name the fault"),
+    "fix without grade": (CLAIM + FIX, "TOY-01", "expected_fix_grade", "stands with documented_fix"),
+    "alarming null": (CLAIM.replace("defect", "null"), "TOY-01", "expected_verdict", "expect NOT REPRODUCED"),
+    "no id": (CLAIM.replace("id =", "#"), "entry 1", "id", "is missing"),
+    "stray field": ('title = "x"\n' + CLAIM, "", "title", "outside every"),
+    "no claims": ("", "", "claim", "one or more"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_entry_is_named(case: str, tmp_path: Path) -> None:
+    text, claim, field, reason = BROKEN[case]
+    with pytest.raises(CatalogueError, match="catalogue toy.toml") as caught:
+        load_catalogue(_catalogue(tmp_path, HEAD + text))
+    assert (caught.value.file, caught.value.claim, caught.value.field) == ("toy.toml", claim, field)
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_named_as_its_document(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match=r"other\.toml, document: must be 'other'"):
+        load_catalogue(_catalogue(tmp_path, HEAD + CLAIM, "other.toml"))
+
+
+def test_an_id_is_given_once_over_all_files(tmp_path: Path) -> None:
+    _catalogue(tmp_path, HEAD + CLAIM)
+    with pytest.raises(CatalogueError, match=r"toy\.toml, TOY-01, id: already used in again\.toml"):
+        load_catalogue(_catalogue(tmp_path, 'document = "again"\n' + CLAIM, "again.toml"))
+
+
+def test_what_is_not_toml_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match=r"toy\.toml: cannot be read"):
+        load_catalogue(_catalogue(tmp_path, "[["))
+
+
+def test_a_missing_or_empty_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match="cannot be read: No such file"):
+        load_catalogue(tmp_path / "nowhere")
+    with pytest.raises(CatalogueError, match=r"holds no \.toml file"):
+        load_catalogue(tmp_path)
+
+
+def test_a_sound_laboratory_passes_its_check(toylab: Laboratory) -> None:
+    toylab.check()
+    assert len(toylab.claims) == 6
+
+
+@pytest.mark.parametrize(
+    ("field", "old", "new"),
+    [
+        ("probe", "restore", "restart"),
+        ("fault", "restored-forgets", "restored-forgot"),
+        ("modules", "toylab.target", "toylab.nothing"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_found(field: str, old: str, new: str, tmp_path: Path) -> None:
+    laboratory = Laboratory("toylab", _catalogue(tmp_path, HEAD + CLAIM.replace(f'"{old}"', f'"{new}"')))
+    with pytest.raises(CatalogueError, match=new) as caught:
+        laboratory.check()
+    assert (caught.value.claim, caught.value.field) == ("TOY-01", field)
+
+
+def test_a_fault_or_probe_that_no_claim_uses_is_found(tmp_path: Path, toylab: Laboratory) -> None:
+    text = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
+    laboratory = Laboratory("toylab", _catalogue(tmp_path, text))
+    with pytest.raises(CatalogueError, match="fault: no claim names null-add-twice"):
+        laboratory.check()
+    nulls = toylab.folder / "catalogue" / "nulls.toml"
+    _catalogue(tmp_path, nulls.read_text(encoding="utf-8"), "nulls.toml")
+    _catalogue(tmp_path, text.replace('"mean-is-largest"', '"count"'))
+    with pytest.raises(CatalogueError, match="probe: no claim names mean-is-largest"):
+        Laboratory("toylab", tmp_path).check()
+
+
+def test_an_unknown_package_is_named() -> None:
+    with pytest.raises(UnknownNameError, match="'nolab'"):
+        _ = Laboratory("nolab").folder
+
+
+def test_every_part_of_an_experiment_is_in_its_digest(toylab: Laboratory, tmp_path: Path) -> None:
+    source = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
+    claim = toylab.claim("TOY-01")
+    experiment, modules = toylab.digests(claim)
+    assert [name for name, _ in modules] == ["toylab.target"]
+    changes = {"seeds = [0, 1]": "seeds = [0, 2]", '"restore"': '"count"', '"restored-forgets"': '"add-twice"'}
+    for number, (old, new) in enumerate(changes.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        other = Laboratory("toylab", _catalogue(folder, source.replace(old, new, 1)))
+        assert other.digests(other.claim("TOY-01"))[0] != experiment, old
+    (tmp_path / "same").mkdir()
+    same = Laboratory("toylab", _catalogue(tmp_path / "same", source.replace("the state is not read", "other words")))
+    assert same.digests(same.claim("TOY-01"))[0] == experiment

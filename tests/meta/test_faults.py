@@ -1,0 +1,156 @@
+"""A fault is in place for everyone while it is planted, is counted, and leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from toylab import target
+
+from verification import faults
+from verification.errors import FaultError, StaleFaultError, UnknownNameError
+from verification.faults import Fault, get, healthy, null_fault_of, plant
+from verification.fingerprint import member_digest
+from verification.laboratory import Laboratory
+
+
+def _fault(owner: str, member: str, replacement: Callable[..., Any], healthy_member: Callable[..., Any]) -> Fault:
+    return Fault("made-here", owner, member, replacement, member_digest(healthy_member), "toy", __name__)
+
+
+def _average(*values: float) -> target.Average:
+    average = target.Average()
+    for value in values:
+        average.add(value)
+    return average
+
+
+MEAN = target.Average.__dict__["mean"].fget
+KINDS = {
+    "function": ("toylab.target", "clip", lambda value, low, high: 99, target.clip, lambda: target.clip(1, 0, 3), 1, 99),
+    "method": (
+        "toylab.target:Average", "add", lambda self, value: None, target.Average.add, lambda: _average(5).count, 1, 0,
+    ),
+    "property": ("toylab.target:Average", "mean", lambda self: -1.0, MEAN, lambda: _average(4).mean, 4.0, -1.0),
+    "static": (
+        "toylab.target:Average", "is_usable", lambda value: False, target.Average.is_usable,
+        lambda: _average(4).count, 1, 0,
+    ),
+    "class": (
+        "toylab.target:Average", "restored", lambda cls, state: cls.limit, target.Average.restored.__func__,
+        lambda: getattr(target.Average.restored({"count": 2, "total": 3.0}), "count", 10), 2, 10,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_member_is_replaced_counted_and_restored(kind: str) -> None:
+    owner, member, replacement, original, use, before, during = KINDS[kind]
+    holder = target if ":" not in owner else target.Average
+    found = vars(holder)[member]
+    assert use() == before
+    with plant(_fault(owner, member, replacement, original)) as planted:
+        assert planted.executions == 0
+        assert use() == during
+        assert planted.executions == 1
+        assert type(vars(holder)[member]) is type(found)
+    assert use() == before
+    assert vars(holder)[member] is found
+
+
+def test_an_inherited_member_is_replaced_on_the_named_class_only() -> None:
+    with plant(_fault("toylab.target:Heir", "add", lambda self, value: None, target.Average.add)):
+        heir = target.Heir()
+        heir.add(1)
+        assert (heir.count, _average(1).count) == (0, 1)
+    assert "add" not in vars(target.Heir)
+    assert target.Heir.add is target.Average.add
+
+
+def _fail_while_planted(fault: Fault) -> None:
+    with plant(fault):
+        raise ZeroDivisionError
+
+
+def test_a_fault_is_taken_out_when_the_block_fails() -> None:
+    found = target.clip
+    with pytest.raises(ZeroDivisionError):
+        _fail_while_planted(_fault("toylab.target", "clip", lambda value, low, high: 0, target.clip))
+    assert target.clip is found
+
+
+def test_a_replacement_can_call_what_it_replaces(toylab: Laboratory) -> None:
+    with plant(toylab.fault("add-twice")):
+        assert _average(3).count == 2
+        assert healthy("add-twice").__qualname__ == "Average.add"
+    assert healthy("add-twice") is target.Average.add
+
+
+def test_faults_of_different_members_can_be_planted_together() -> None:
+    first = _fault("toylab.target", "clip", lambda value, low, high: 7, target.clip)
+    second = _fault("toylab.target", "unused", lambda value: 8, target.unused)
+    with plant(first) as one, plant(second) as two:
+        assert (target.clip(0, 0, 0), target.unused(0)) == (7, 8)
+        assert (one.executions, two.executions) == (1, 1)
+
+
+def test_a_member_can_be_replaced_by_one_fault_at_a_time(toylab: Laboratory) -> None:
+    with plant(toylab.fault("clip-one-sided")), pytest.raises(FaultError, match="already replaced"):  # noqa: SIM117
+        with plant(toylab.fault("clip-other-order")):
+            pass
+    assert target.clip(-1, 0, 3) == 0
+
+
+def test_a_null_fault_runs_and_changes_nothing(toylab: Laboratory) -> None:
+    null = null_fault_of(toylab.fault("clip-one-sided"))
+    with plant(null) as planted:
+        assert target.clip(-5, 0, 3) == 0
+    assert (null.name, planted.executions) == ("null-clip-one-sided", 1)
+
+
+def test_a_changed_member_makes_its_fault_stale(troublelab: Laboratory) -> None:
+    with pytest.raises(StaleFaultError, match=r"stale is stale.*pinned '0000000000000000', now '[0-9a-f]{16}'"):
+        plant(troublelab.fault("stale")).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("owner", "member"), [("toylab.target", "gone"), ("toylab.target:Gone", "add"), ("toylab.gone", "clip")]
+)
+def test_a_target_that_is_gone_makes_its_fault_stale(owner: str, member: str) -> None:
+    with pytest.raises(StaleFaultError, match="made-here"):
+        plant(_fault(owner, member, lambda value: value, target.unused)).__enter__()
+
+
+@pytest.mark.parametrize(("owner", "member"), [("toylab.target:Average", "limit"), ("toylab.target", "Average")])
+def test_only_functions_can_be_replaced(owner: str, member: str) -> None:
+    with pytest.raises(FaultError, match="not a function, method or property"):
+        plant(_fault(owner, member, lambda value: value, target.unused)).__enter__()
+
+
+def test_a_replacement_must_take_what_its_target_takes() -> None:
+    with pytest.raises(FaultError, match=r"takes \(value, \*rest\), but its target takes \(value, low, high\)"):
+        plant(_fault("toylab.target", "clip", lambda value, *rest: 0, target.clip)).__enter__()
+
+
+def test_a_name_is_given_once(toylab: Laboratory) -> None:
+    known = toylab.fault("add-twice")
+    with pytest.raises(FaultError, match=r"two faults are named 'add-twice': in toylab\.faults\.arithmetic and"):
+        faults.add(known)
+
+
+def test_a_target_must_name_a_module_and_a_member() -> None:
+    with pytest.raises(FaultError, match="must read package"):
+        faults.fault("no-member", target="toylab.target", pins="")
+
+
+def test_an_unknown_name_is_told(toylab: Laboratory) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'add-twice'"):
+        toylab.fault("add-twise")
+    with pytest.raises(UnknownNameError, match="no fault named 'nowhere' is registered"):
+        get("nowhere")
+
+
+def test_the_area_of_a_fault_is_its_module_unless_told(toylab: Laboratory) -> None:
+    assert toylab.fault("clip-one-sided").area == "arithmetic"
+    assert toylab.fault("restored-forgets").area == "state"

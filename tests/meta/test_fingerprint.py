@@ -1,0 +1,122 @@
+"""A fingerprint changes with the meaning of a member, and with nothing else."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from toylab import target
+
+from verification.errors import StaleFaultError
+from verification.fingerprint import (
+    canonical,
+    digest,
+    member_digest,
+    module_digest,
+    module_digests,
+    module_path,
+    source_digest,
+)
+
+PLAIN = "def f(x, y=1):\n    return x + y\n"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        "def f(x, y=1):\n    # why\n    return x + y\n",
+        'def f(x, y=1):\n    """What it does."""\n    return x + y\n',
+        "def f(\n    x,\n    y=1,\n):\n\n    return (x\n        + y)\n",
+    ],
+    ids=["comment", "docstring", "layout"],
+)
+def test_comments_docstrings_and_layout_do_not_matter(same: str) -> None:
+    assert source_digest(same) == source_digest(PLAIN)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "def f(x, y=2):\n    return x + y\n",
+        "def f(x, y=1):\n    return x - y\n",
+        "def f(x, y=True):\n    return x + y\n",
+        "def f(x, y=1.0):\n    return x + y\n",
+        "@cache\ndef f(x, y=1):\n    return x + y\n",
+        "def f(x: int, y=1):\n    return x + y\n",
+        "def f(x, y=1):\n    'doc'\n    'not doc'\n    return x + y\n",
+    ],
+    ids=["constant", "operator", "type of constant", "float", "decorator", "annotation", "second text"],
+)
+def test_whatever_may_change_the_meaning_matters(other: str) -> None:
+    assert source_digest(other) != source_digest(PLAIN)
+
+
+def test_none_and_a_missing_value_differ() -> None:
+    assert source_digest("def f():\n    return None\n") != source_digest("def f():\n    return\n")
+
+
+def test_the_canonical_text_is_ours_and_leaves_out_what_versions_disagree_on() -> None:
+    tree = ast.parse('def f(x):\n    "doc"\n    return x\n')
+    assert canonical(tree) == (
+        "Module(body=[FunctionDef(args=arguments(args=[arg(arg=str:'x')]),"
+        "body=[Return(value=Name(id=str:'x'))],name=str:'f')])"
+    )
+    before = canonical(tree)
+    tree.body[0].type_params = []  # type: ignore[attr-defined]
+    tree.body[0].type_comment = "int"  # type: ignore[attr-defined]
+    assert canonical(tree) == before
+
+
+def test_borders_between_texts_matter() -> None:
+    assert digest(["ab", "c"]) != digest(["a", "bc"])
+
+
+def test_only_the_named_definition_counts() -> None:
+    source = "class A:\n    def f(self): return 1\n    def g(self): return 2\n"
+    changed = source.replace("return 2", "return 3")
+    assert source_digest(source, "A.f") == source_digest(changed, "A.f")
+    assert source_digest(source, "A.g") != source_digest(changed, "A.g")
+    with pytest.raises(LookupError, match=r"A\.h"):
+        source_digest(source, "A.h")
+
+
+def test_a_definition_under_a_condition_is_found() -> None:
+    source = "try:\n    def f(): return 1\nexcept ImportError:\n    def f(): return 2\n"
+    assert source_digest(source, "f") != source_digest(source.replace("return 2", "return 3"), "f")
+
+
+def test_a_member_is_fingerprinted_where_it_is_defined() -> None:
+    source = Path(str(target.__file__)).read_text(encoding="utf-8")
+    assert member_digest(target.Heir.add) == source_digest(source, "Average.add")
+
+
+def test_a_function_without_a_definition_cannot_be_fingerprinted() -> None:
+    made = eval("lambda: 1")  # noqa: S307 - a function that stands in no file
+    with pytest.raises(StaleFaultError, match="cannot be fingerprinted"):
+        member_digest(made)
+
+
+def _package(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def test_a_module_is_digested_without_being_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _package(tmp_path, {"unimported/__init__.py": "raise SystemExit", "unimported/inner/part.py": "X = 1"})
+    monkeypatch.syspath_prepend(tmp_path)
+    assert module_digest("unimported.inner.part") == source_digest("X = 1")
+    assert "unimported" not in sys.modules
+    with pytest.raises(LookupError, match=r"no module unimported\.other"):
+        module_path("unimported.other")
+
+
+def test_helpers_that_a_module_imports_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"helped/probes/a.py": "import os\nfrom helped.probes.b import X", "helped/probes/b.py": "from helped.probes import c"}
+    _package(tmp_path, {**files, "helped/probes/c.py": "X = 1", "helped/other.py": "Y = 1"})
+    monkeypatch.syspath_prepend(tmp_path)
+    found = module_digests(["helped.probes.a"], within=("helped.probes",))
+    assert [name for name, _ in found] == ["helped.probes.a", "helped.probes.b", "helped.probes.c"]

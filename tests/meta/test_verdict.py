@@ -1,0 +1,111 @@
+"""The table of verdicts, and the grades of documented fixes."""
+
+from __future__ import annotations
+
+import pytest
+
+from verification.model import Evidence, FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
+from verification.verdict import grade_fix, judge
+
+RUNS = 4
+
+
+def _variant(name: Variant, held: int, **more: object) -> VariantEvidence:
+    settings: dict[str, object] = {"runs": RUNS, "reached": None if name == "healthy" else True, "symptoms": (), **more}
+    return VariantEvidence(name, held_runs=held, **settings)  # type: ignore[arg-type]
+
+
+def _evidence(*variants: VariantEvidence) -> Evidence:
+    return Evidence("TOY-01", "", (), tuple(range(RUNS)), variants)
+
+
+@pytest.mark.parametrize(
+    ("healthy", "faulty", "verdict"),
+    [
+        (4, 0, Verdict.CONFIRMED),
+        (4, 4, Verdict.NOT_REPRODUCED),
+        (4, 2, Verdict.UNDECIDED),
+        (3, 0, Verdict.UNDECIDED),
+        (0, 0, Verdict.REGRESSED),
+        (0, 4, Verdict.REGRESSED),
+        (0, 2, Verdict.REGRESSED),
+    ],
+)
+def test_a_claim_with_a_fault(healthy: int, faulty: int, verdict: Verdict) -> None:
+    assert judge(_evidence(_variant("healthy", healthy), _variant("faulty", faulty))) is verdict
+
+
+@pytest.mark.parametrize(
+    ("healthy", "verdict"), [(4, Verdict.CONFIRMED), (0, Verdict.REFUTED), (1, Verdict.UNDECIDED)]
+)
+def test_a_claim_without_a_fault(healthy: int, verdict: Verdict) -> None:
+    assert judge(_evidence(_variant("healthy", healthy))) is verdict
+
+
+TROUBLES = {
+    Verdict.ERROR: {"errors": ("seed 0: boom",)},
+    Verdict.STALE: {"stale": "changed"},
+    Verdict.UNREACHED: {"reached": False},
+}
+
+
+@pytest.mark.parametrize("verdict", TROUBLES)
+@pytest.mark.parametrize("name", ["faulty", "documented_fix"])
+def test_trouble_in_any_variant_is_never_a_pass(verdict: Verdict, name: Variant) -> None:
+    sound = [_variant("healthy", 4), _variant("faulty", 0), _variant("documented_fix", 4)]
+    troubled = [_variant(name, each.held_runs, **TROUBLES[verdict]) if each.variant == name else each for each in sound]
+    assert judge(_evidence(*sound)) is Verdict.CONFIRMED
+    assert judge(_evidence(*troubled)) is verdict
+    assert grade_fix(_evidence(*troubled)) is None
+
+
+def test_the_worst_trouble_is_told_first() -> None:
+    order = list(TROUBLES)
+    for first, second in zip(order, order[1:], strict=False):
+        both = _variant("faulty", 0, **TROUBLES[first], **TROUBLES[second])
+        assert judge(_evidence(_variant("healthy", 0), both)) is first
+    assert judge(_evidence(_variant("healthy", 0), _variant("faulty", 0, reached=False))) is Verdict.UNREACHED
+
+
+def test_no_runs_are_an_error_and_not_a_pass() -> None:
+    assert judge(_evidence()) is Verdict.ERROR
+    assert judge(_evidence(_variant("healthy", 0, runs=0))) is Verdict.ERROR
+    assert judge(_evidence(_variant("faulty", 0))) is Verdict.ERROR
+    stale = _variant("faulty", 0, runs=0, stale="changed")
+    assert judge(_evidence(_variant("healthy", 4), stale)) is Verdict.STALE
+
+
+def _graded(faulty: dict[str, int], fixed: dict[str, int]) -> FixGrade | None:
+    def variant(name: Variant, held: dict[str, int]) -> VariantEvidence:
+        symptoms = tuple(SymptomEvidence(symptom, count, RUNS, "", "") for symptom, count in held.items())
+        return _variant(name, min(held.values()), symptoms=symptoms)
+
+    healthy = variant("healthy", dict.fromkeys(faulty | fixed, RUNS))
+    return grade_fix(_evidence(healthy, variant("faulty", faulty), variant("documented_fix", fixed)))
+
+
+@pytest.mark.parametrize(
+    ("faulty", "fixed", "grade"),
+    [
+        ({"a": 0, "b": 0}, {"a": 4, "b": 4}, FixGrade.CURED),
+        ({"a": 0, "b": 0}, {"a": 4, "b": 0}, FixGrade.PARTIAL),
+        ({"a": 0, "b": 0}, {"a": 2, "b": 0}, FixGrade.PARTIAL),
+        ({"a": 0, "b": 4}, {"a": 0, "b": 4}, FixGrade.NO_EFFECT),
+        ({"a": 0, "b": 4}, {"a": 4, "b": 0}, FixGrade.HARMFUL),
+        ({"a": 0, "b": 4}, {"a": 4, "b": 3}, FixGrade.HARMFUL),
+        ({"a": 4, "b": 4}, {"a": 4, "b": 4}, FixGrade.NO_EFFECT),
+        ({"a": 4, "b": 4}, {"a": 0, "b": 4}, FixGrade.HARMFUL),
+        ({"a": 0}, {"a": 4, "b": 4}, FixGrade.CURED),
+        ({"a": 0, "b": 0}, {"a": 4}, FixGrade.CURED),
+    ],
+)
+def test_what_a_documented_fix_does(faulty: dict[str, int], fixed: dict[str, int], grade: FixGrade) -> None:
+    assert _graded(faulty, fixed) is grade
+
+
+def test_a_symptom_that_the_fix_hides_is_not_cured() -> None:
+    assert _graded({"a": 0, "b": 4}, {"a": 4}) is FixGrade.HARMFUL
+
+
+def test_without_a_documented_fix_there_is_no_grade() -> None:
+    assert grade_fix(_evidence(_variant("healthy", 4), _variant("faulty", 0))) is None

@@ -1,0 +1,240 @@
+"""A small file cannot cost much memory or time, and no tensor in it is anything but what its bytes say."""
+
+from __future__ import annotations
+
+import io
+import struct
+import time
+import warnings
+import zipfile
+from typing import Any
+
+import pytest
+import torch
+
+from rlcore.checkpoint import load_container
+from rlcore.checkpoint.outline import MAX_PICKLE_BYTES
+from rlcore.errors import CheckpointError
+
+GIANT = 10**12
+
+
+def refused(source: io.BytesIO, said: str) -> None:
+    with pytest.raises(CheckpointError, match=said):
+        load_container(source)
+
+
+def test_the_forged_file_without_changes_loads(forge: Any) -> None:
+    """Without this the refusals below might be about the forging."""
+    with pytest.warns(UserWarning, match="no digest"):
+        payload = load_container(forge.file(forge.dictionary(x=forge.tensor(), n=forge.literal(5))))
+    assert payload["x"].tolist() == [1.0, 2.0, 3.0, 4.0]  # type: ignore[union-attr]
+    assert payload["n"] == 5
+
+
+SHAPES: list[tuple[str, dict[str, Any], str]] = [
+    ("storage larger than its record", {"numel": GIANT}, "is not the 1000000000000 elements"),
+    ("storage smaller than its record", {"numel": 3}, "is not the 3 elements"),
+    ("storage of negative length", {"numel": -4}, "is not the -4 elements"),
+    ("tensor larger than its storage", {"size": (GIANT,)}, "claims more than the 4 elements"),
+    ("tensor beyond the end", {"offset": 1}, "claims more than the 4 elements"),
+    ("tensor before the start", {"offset": -1}, "pickle is damaged"),
+    ("one element repeated", {"size": (GIANT,), "stride": (0,)}, "claims more than the 4 elements"),
+    ("one of four repeated", {"size": (4,), "stride": (0,)}, "not contiguous"),
+    ("a stride that leaves the storage", {"size": (2, 2), "stride": (GIANT, 1)}, "not contiguous"),
+    ("transposed", {"size": (2, 2), "stride": (1, 2)}, "not contiguous"),
+    ("negative size", {"size": (-4,)}, "pickle is damaged"),
+    ("sizes without strides", {"size": (2, 2), "stride": (1,)}, "pickle is damaged"),
+    ("too many dimensions", {"size": (1,) * 65, "stride": (1,) * 65}, "pickle is damaged"),
+    ("integers beyond the machine's", {"size": (2**70,), "stride": (1,)}, "pickle is damaged"),
+    ("a record that is not there", {"key": "1"}, "'1' is not the 4 elements"),
+    ("another element type", {"kind": "torch\nDoubleStorage"}, "is not the 4 elements of torch.float64"),
+    ("a storage of another record", {"key": "../version"}, "is not the 4 elements"),
+    ("quantized", {"kind": "torch\nQInt32Storage"}, "refers to"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), [shape[1:] for shape in SHAPES], ids=[shape[0] for shape in SHAPES])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_tensor_is_no_more_than_its_bytes(changes: dict[str, Any], said: str, forge: Any) -> None:
+    refused(forge.file(forge.dictionary(x=forge.tensor(**changes))), said)
+
+
+def test_an_empty_tensor_may_have_long_sides_but_none_that_overflow(forge: Any) -> None:
+    tensor = forge.tensor(size=(0, GIANT), stride=(GIANT, 1))
+    with pytest.warns(UserWarning, match="no digest"):
+        assert load_container(forge.file(forge.dictionary(x=tensor)))["x"].numel() == 0  # type: ignore[union-attr]
+    refused(forge.file(forge.dictionary(x=forge.tensor(size=(0, 2**62, 2**62), stride=(1, 1, 1)))), "pickle is damaged")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_giant_that_is_overwritten_or_hidden_is_found(forge: Any) -> None:
+    giant, small = forge.tensor(size=(GIANT,), stride=(0,)), forge.tensor()
+    twice = b"\x80\x02}(" + forge.text("x") + small + forge.text("x") + small + b"u."
+    refused(forge.file(twice), "pickle is damaged")
+    refused(forge.file(forge.dictionary(x=b"(" + giant + b"t")), "claims more")
+    hooks_filled_later = small[:-2].replace(b")R", b")Rq\x00") + b"tRh\x00" + forge.text("x") + giant + b"s"
+    refused(forge.file(forge.dictionary(x=hooks_filled_later)), "claims more")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_one_record_cannot_be_two_types(forge: Any) -> None:
+    pickled = forge.dictionary(x=forge.tensor(), y=forge.tensor(kind="torch\nIntStorage"))
+    refused(forge.file(pickled), "elements of torch.int32")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_record_that_belongs_to_no_tensor_is_refused(forge: Any) -> None:
+    refused(forge.file(forge.dictionary(n=b"N")), "'data/0' belongs to no tensor")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_bytearray_bomb_is_refused(forge: Any) -> None:
+    bomb = b"c__builtin__\nbytearray\n" + forge.integer(3 * 2**30) + b"\x85R"
+    refused(forge.file(forge.dictionary(x=bomb), {}), "refers to '__builtin__ bytearray'")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_sparse_tensors_are_refused() -> None:
+    file = io.BytesIO()
+    torch.save({"x": torch.ones(3).to_sparse()}, file)
+    file.seek(0)
+    refused(file, "refers to 'torch._utils _rebuild_sparse_tensor'")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_deflated_bomb_is_refused(forge: Any) -> None:
+    pickled = forge.dictionary(x=forge.tensor(size=(2**22,), numel=2**22))
+    records = [("data.pkl", pickled), ("version", b"3\n"), ("data/0", bytes(2**24))]
+    file = forge.archive(records, zipfile.ZIP_DEFLATED)
+    assert len(file.getvalue()) < 2**16
+    refused(file, "is compressed")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_swapped_byte_order_is_refused(forge: Any) -> None:
+    refused(forge.file(forge.dictionary(x=forge.tensor()), byteorder=b"big"), "'byteorder' holds b'big'")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_second_pickle_is_refused(forge: Any) -> None:
+    pickled = forge.dictionary(n=b"N")
+    records = [("data.pkl", pickled), ("version", b"3\n"), ("data.pkl", pickled)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # zipfile warns while the file is being forged
+        file = forge.archive(records)
+    refused(file, "the record 'data.pkl' twice")
+
+
+FOREIGN = [
+    "constants.pkl",
+    "code/x.py",
+    "data/00",
+    "data/x",
+    "data/../x",
+    "DATA.PKL",
+    "byteorder/",
+    "/data.pkl",
+    "policy.pth",
+]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_foreign_record_is_refused(name: str, forge: Any) -> None:
+    refused(forge.file(forge.dictionary(n=b"N"), {}, **{name: b"x"}), "foreign record")
+
+
+@pytest.mark.parametrize("name", ["data.pkl", "version"])
+def test_a_missing_record_is_named(name: str, forge: Any) -> None:
+    records = {"data.pkl": forge.dictionary(n=b"N"), "version": b"3\n"}
+    del records[name]
+    refused(forge.archive(records.items()), f"'{name}' is missing")
+
+
+@pytest.mark.parametrize(("name", "value"), [("version", b"4\n"), ("version", b"3" * 99), (".storage_alignment", b"x")])
+def test_a_record_of_torch_with_another_content_is_refused(name: str, value: bytes, forge: Any) -> None:
+    refused(forge.file(forge.dictionary(n=b"N"), {}, **{name: value}), f"'{name}' holds")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_two_records_cannot_share_bytes(forge: Any) -> None:
+    content = bytearray(
+        forge.file(
+            forge.dictionary(x=forge.tensor(), y=forge.tensor(key="1")), {"0": bytes(16), "1": bytes(16)}
+        ).getvalue()
+    )
+    first, second = content.find(b"archive/data/0") - 30, content.find(b"archive/data/1") - 30
+    offset_of_second = content.rfind(b"archive/data/1") - 4
+    assert struct.unpack_from("<L", content, offset_of_second) == (second,)
+    struct.pack_into("<L", content, offset_of_second, first)
+    refused(io.BytesIO(bytes(content)), "overlaps")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_anything_before_after_or_between_is_refused(forge: Any) -> None:
+    content = forge.file(forge.dictionary(n=b"N"), {}).getvalue()
+    end = content.rfind(b"PK\x05\x06")
+    for changed in (b"x" + content, content + b"x", content[:end] + b"x" * 76 + content[end:], content + content):
+        with pytest.raises(CheckpointError):
+            load_container(io.BytesIO(changed))
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_foreign_comment_is_refused(forge: Any) -> None:
+    file = forge.file(forge.dictionary(n=b"N"), {})
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.comment = b"x" * 78
+    file.seek(0)
+    refused(file, "zip comment is damaged, or was not written by this project")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_values_that_share_a_list_or_hold_themselves_are_refused(forge: Any) -> None:
+    doubling = b"]q\x00" + b"".join(
+        b"]" + b"h" + bytes([i]) + b"ah" + bytes([i]) + b"a" + b"q" + bytes([i + 1]) for i in range(60)
+    )
+    refused(forge.file(forge.dictionary(x=b"(" + doubling + b"t"), {}), "tuple that holds")
+    refused(forge.file(forge.dictionary(x=b"]q\x00h\x00a"), {}), "stands in two places")
+    refused(forge.file(forge.dictionary(x=b"]q\x00", y=b"h\x00"), {}), "stands in two places")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_deep_nesting_is_refused_without_recursion(forge: Any) -> None:
+    depth = 200_000
+    refused(forge.file(forge.dictionary(x=b"]" * depth + b"a" * (depth - 1)), {}), "deeper than 64")
+    deep_tuple = b")" + b"\x85" * depth
+    refused(forge.file(forge.dictionary(x=deep_tuple), {}), "tuple that holds a tuple")
+    refused(forge.file(b"\x80\x02}(" + deep_tuple + b"Nu.", {}), "pickle is damaged")  # as a key, where it is hashed
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_memo_index_cannot_claim_a_giant_table(forge: Any) -> None:
+    refused(forge.file(forge.dictionary(x=b"Nr\xff\xff\xff\x7f"), {}), "pickle is damaged")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_long_global_name_costs_no_time(forge: Any) -> None:
+    pickled = forge.dictionary(x=b"c" + b"a." * (MAX_PICKLE_BYTES // 4) + b"\nx\n")
+    start = time.process_time()
+    refused(forge.file(pickled, {}), "refers to")
+    # A quadratic search over these 4 MB takes hours; the bound is three orders of magnitude above what is needed.
+    assert time.process_time() - start < 60
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_giant_pickle_is_refused(forge: Any) -> None:
+    refused(forge.file(forge.dictionary(x=forge.text("a" * MAX_PICKLE_BYTES)), {}), "at most 8388608 are read")
+
+
+@pytest.mark.parametrize(
+    "pickled", [b"", b"\x80\x02", b"\x80\x02.", b"\x80\x02}}.", b"\x80\x02}.}", b"\x80\x02(}.", b"\x80\x02u."]
+)
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_malformed_pickle_is_refused(pickled: bytes, forge: Any) -> None:
+    refused(forge.file(pickled, {}), "pickle is damaged")
+
+
+@pytest.mark.parametrize("pickled", [b"\x80\x02].", b"\x80\x02N.", b"\x80\x02K\x01."])
+def test_a_value_that_is_no_dict_is_refused(pickled: bytes, forge: Any) -> None:
+    refused(forge.file(pickled, {}), "not a dict")

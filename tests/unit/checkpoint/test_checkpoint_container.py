@@ -1,0 +1,235 @@
+"""A payload that is saved comes back the same; one that would not is refused with the path of keys to the culprit."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections import OrderedDict, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from rlcore.checkpoint import load_container, save_container
+from rlcore.errors import CheckpointError, RLCoreError
+
+DTYPES = [
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+]
+
+
+def saved(payload: Any) -> bytes:
+    file = io.BytesIO()
+    save_container(file, payload)
+    return file.getvalue()
+
+
+def loaded(content: bytes, **options: Any) -> Any:
+    return load_container(io.BytesIO(content), **{"require_digest": True, **options})
+
+
+def trained_network() -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.LSTM(4, 2))
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    network(torch.randn(5, 3))[0].sum().backward()
+    optimizer.step()
+    return network, optimizer
+
+
+def plain_values() -> st.SearchStrategy[Any]:
+    leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=6))
+    keys = st.one_of(st.text(max_size=6), st.integers())
+    return st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3))
+
+
+@given(st.dictionaries(st.one_of(st.text(max_size=6), st.integers()), plain_values(), max_size=4))
+def test_plain_python_comes_back_equal_and_of_the_same_types(payload: dict[Any, Any]) -> None:
+    # repr tells True from 1 and 1.0 from 1, which == does not
+    assert repr(loaded(saved(payload))) == repr(payload)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (5,), (2, 3, 1)], ids=str)
+def test_tensor_comes_back_bit_for_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(1)
+    tensor = (torch.randn(shape) * 3).to(dtype)
+    result = loaded(saved({"x": tensor}))["x"]
+    assert result.dtype == dtype
+    assert result.shape == shape
+    assert torch.equal(result, tensor)
+
+
+@pytest.mark.parametrize(
+    "value", [math.inf, -math.inf, 2**1999, -(2**1999), -1, 256, 70000, "\ud800", "\u0430\x1b[2J", ""]
+)
+def test_extreme_scalars_come_back(value: object) -> None:
+    assert loaded(saved({"x": value})) == {"x": value}
+
+
+def test_nan_comes_back() -> None:
+    payload = loaded(saved({"x": math.nan, "t": torch.tensor([math.nan, 1.0])}))
+    assert math.isnan(payload["x"])
+    assert payload["t"].isnan().tolist() == [True, False]
+
+
+def test_state_dict_of_a_module_keeps_its_order_values_and_metadata() -> None:
+    network, _ = trained_network()
+    state = network.state_dict()
+    result = loaded(saved({"policy": state}))["policy"]
+    assert type(result) is OrderedDict
+    assert list(result) == list(state)
+    assert all(torch.equal(result[name], state[name]) for name in state)
+    assert result._metadata == state._metadata
+    assert result._metadata["1"]["version"] == 2  # BatchNorm's, without which load_state_dict resets its counter
+
+
+def test_state_dict_of_adam_comes_back_and_continues_identically() -> None:
+    network, optimizer = trained_network()
+    result = loaded(saved(optimizer.state_dict()))
+    assert result["param_groups"] == optimizer.state_dict()["param_groups"]
+    assert result["param_groups"][0]["betas"] == (0.9, 0.999)
+    for index, state in optimizer.state_dict()["state"].items():
+        assert all(torch.equal(result["state"][index][name], value) for name, value in state.items())
+    torch.optim.Adam(network.parameters()).load_state_dict(result)
+
+
+def test_a_view_is_saved_without_the_storage_behind_it() -> None:
+    content = saved({"x": torch.zeros(1_000_000)[:10], "row": torch.arange(12.0).reshape(3, 4).t()})
+    assert len(content) < 5_000
+    assert torch.equal(loaded(content)["row"], torch.arange(12.0).reshape(3, 4).t())
+
+
+def test_a_parameter_is_saved_as_a_plain_tensor_apart_from_the_original() -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    result = loaded(saved({"x": parameter}))["x"]
+    assert type(result) is torch.Tensor
+    assert not result.requires_grad
+    assert torch.equal(result, torch.ones(3))
+    assert parameter.requires_grad
+
+
+def test_saving_changes_nothing_in_the_payload() -> None:
+    network, optimizer = trained_network()
+    payload = {"policy": network.state_dict(), "optimizer": optimizer.state_dict(), "list": [1, (2, 3)]}
+    before = repr(payload)
+    saved(payload)
+    assert repr(payload) == before
+
+
+def test_one_list_in_two_places_is_saved_as_two() -> None:
+    shared = [1, 2]
+    assert loaded(saved({"a": shared, "b": shared})) == {"a": [1, 2], "b": [1, 2]}
+
+
+def test_plain_torch_load_reads_the_file(tmp_path: Path) -> None:
+    save_container(tmp_path / "x.pt", {"x": torch.arange(3), "n": 1})
+    result = torch.load(tmp_path / "x.pt", weights_only=True)
+    assert torch.equal(result["x"], torch.arange(3))
+    assert result["n"] == 1
+
+
+def looping_list() -> list[object]:
+    loop: list[object] = []
+    loop.append(loop)
+    return loop
+
+
+def deep_list(depth: int) -> list[object]:
+    return [deep_list(depth - 1)] if depth else []
+
+
+class Plain(dict[str, int]):
+    pass
+
+
+UNSAVABLE: list[tuple[Any, str]] = [
+    (np.float64(1.0), r"payload\['a'\]\['b'\]\[1\] is a numpy.float64.*\.item\(\)"),
+    (np.zeros(2), "numpy.ndarray.*as_tensor"),
+    (lambda: None, r"\['a'\]\['b'\]\[1\] is a function"),
+    ((1, [2]), "is a tuple that holds a list"),
+    ((torch.ones(1),), "is a tuple that holds a torch.Tensor"),
+    (b"bytes", "is a bytes"),
+    ({1, 2}, "is a set"),
+    (1j, "is a complex"),
+    (torch.float32, "is a torch.dtype"),
+    (Plain(a=1), "is a Plain; save a plain dict"),
+    (defaultdict(int), "is a defaultdict"),
+    ({True: 1}, r"\[1\] has a key of type bool"),
+    ({1.5: 1}, "has a key of type float"),
+    ({(1, 2): 1}, "has a key of type tuple"),
+    (2**2000, "integer of 2001 bits"),
+    ({2**2000: 1}, "a key of .* is an integer of 2001 bits"),
+    (looping_list(), "nested deeper than 64"),
+    (deep_list(70), "nested deeper than 64"),
+    (torch.ones(2).to_sparse(), "torch.sparse_coo"),
+    (torch.ones(2, device="meta"), "on meta"),
+    (torch.ones(2, dtype=torch.complex64), "torch.complex64"),
+    (torch.ones(2, dtype=torch.float8_e4m3fn), "torch.float8_e4m3fn"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), UNSAVABLE, ids=[said for _, said in UNSAVABLE])
+def test_a_value_that_cannot_be_saved_is_named_and_nothing_is_written(value: Any, said: str, tmp_path: Path) -> None:
+    target = tmp_path / "x.pt"
+    target.write_bytes(b"old")
+    with pytest.raises(CheckpointError, match=said):
+        save_container(target, {"a": {"b": [0, value]}})
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.pt"]
+
+
+@pytest.mark.parametrize("payload", [[1], torch.ones(1), None])
+def test_only_a_dict_can_be_saved(payload: Any) -> None:
+    with pytest.raises(CheckpointError, match="holds a dict, not"):
+        saved(payload)
+
+
+def test_foreign_attributes_of_an_ordered_dict_are_refused_not_dropped() -> None:
+    state: OrderedDict[str, int] = OrderedDict(a=1)
+    state.note = "x"  # type: ignore[attr-defined]
+    with pytest.raises(CheckpointError, match=r"attributes.*note"):
+        saved(state)
+
+
+def test_a_file_without_digest_warns_once_and_is_refused_on_demand(tmp_path: Path) -> None:
+    torch.save({"x": torch.ones(2)}, tmp_path / "x.pt")
+    with pytest.warns(UserWarning, match="carries no digest") as caught:
+        payload = load_container(tmp_path / "x.pt")
+    assert torch.equal(payload["x"], torch.ones(2))  # type: ignore[arg-type]
+    assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+    with pytest.raises(CheckpointError, match="carries no digest"):
+        load_container(tmp_path / "x.pt", require_digest=True)
+
+
+def test_a_file_with_digest_brings_no_warning(tmp_path: Path) -> None:
+    save_container(tmp_path / "x.pt", {"n": 1})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_container(tmp_path / "x.pt") == {"n": 1}
+
+
+def test_map_location_that_does_not_exist_is_one_clear_error() -> None:
+    with pytest.raises(CheckpointError, match="could not load it onto 'nowhere'"):
+        loaded(saved({"x": torch.ones(1)}), map_location="nowhere")
+
+
+def test_meta_tensors_are_not_handed_out() -> None:
+    with pytest.raises(CheckpointError, match="with data"):
+        loaded(saved({"x": torch.ones(1)}), map_location="meta")
+
+
+def test_the_error_carries_path_and_reason_and_belongs_to_the_family(tmp_path: Path) -> None:
+    (tmp_path / "x.pt").write_bytes(b"nothing")
+    with pytest.raises(CheckpointError) as caught:
+        load_container(tmp_path / "x.pt")
+    assert isinstance(caught.value, RLCoreError)
+    assert caught.value.path == str(tmp_path / "x.pt")
+    assert caught.value.reason in str(caught.value)

@@ -1,0 +1,217 @@
+"""Writing never loses the old file, and reading never waits and never reads more than it is allowed to."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import resource
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rlcore.checkpoint import load_container, save_container, write_atomic
+from rlcore.errors import CheckpointError
+
+KILL_ROUNDS = 20
+KILLER = """
+import os, random, signal, sys, time
+from pathlib import Path
+from rlcore.checkpoint import write_atomic
+
+target, rounds = Path(sys.argv[1]), int(sys.argv[2])
+contents = [bytes([letter]) * 3_000_000 for letter in b"ab"]
+write_atomic(target, contents[0])
+generator = random.Random(5)
+for _ in range(rounds):
+    writer = os.fork()
+    if not writer:
+        while True:
+            for content in contents:
+                write_atomic(target, content)
+    time.sleep(generator.uniform(0.002, 0.04))
+    os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+    if target.read_bytes() not in contents:
+        sys.exit("the file is damaged")
+if sorted(path.name for path in target.parent.iterdir()) not in ([".x.tmp", "x"], ["x"]):
+    sys.exit("more than one file was left behind")
+write_atomic(target, b"end")
+if [path.name for path in target.parent.iterdir()] != ["x"]:
+    sys.exit("the file that was left behind was not used again")
+"""
+
+
+@contextmanager
+def file_size_limit(limit: int) -> Iterator[None]:
+    """Make the system refuse to let any file grow beyond ``limit`` bytes, as a full disk would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_the_system_calls_come_in_the_order_that_survives_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    fsync, replace = os.fsync, os.replace
+
+    def record_fsync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        calls.append("fsync folder" if stat.S_ISDIR(status.st_mode) else f"fsync {status.st_size} bytes")
+        fsync(descriptor)
+
+    def record_replace(source: Path, target: Path) -> None:
+        calls.append(f"replace {Path(target).name} by {Path(source).name}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    write_atomic(tmp_path / "x", b"content")
+    assert calls == ["fsync 7 bytes", "replace x by .x.tmp", "fsync folder"]
+
+
+def test_the_new_content_replaces_the_old_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    for content in (b"a longer old content", b"new"):
+        write_atomic(tmp_path / "x", content)
+        assert (tmp_path / "x").read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_what_an_interrupted_write_left_is_reused(tmp_path: Path) -> None:
+    (tmp_path / ".x.tmp").write_bytes(b"a long remainder of an interrupted write")
+    write_atomic(tmp_path / "x", b"new")
+    assert (tmp_path / "x").read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_one_error(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    with file_size_limit(100_000), pytest.raises(CheckpointError, match="cannot be written") as caught:
+        write_atomic(tmp_path / "x", bytes(1_000_000))
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.EFBIG
+    assert (tmp_path / "x").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_a_disk_that_fails_later_leaves_the_old_file_and_one_error(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "x").write_bytes(b"old")
+    monkeypatch.setattr(os, name, fail)
+    with pytest.raises(CheckpointError, match="Input/output error"):
+        write_atomic(tmp_path / "x", b"new")
+    assert (tmp_path / "x").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_folder_that_is_missing_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="No such file or directory"):
+        write_atomic(tmp_path / "missing" / "x", b"new")
+
+
+def test_a_link_is_followed_on_writing_and_reading(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "store" / "x")
+    save_container(tmp_path / "link", {"n": 1})
+    assert (tmp_path / "link").is_symlink()
+    assert load_container(tmp_path / "link") == load_container(tmp_path / "store" / "x") == {"n": 1}
+
+
+def test_a_link_planted_under_the_temporary_name_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / ".x.tmp").symlink_to(tmp_path / "precious")
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        write_atomic(tmp_path / "x", b"new")
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+
+
+@pytest.mark.slow
+def test_a_process_killed_while_overwriting_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLER, str(tmp_path / "x"), str(KILL_ROUNDS)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+class RecordingFile(io.BytesIO):
+    """Counts the writes; ``accepted`` limits what one of them takes, as of a pipe."""
+
+    def __init__(self, accepted: int | None = None) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+        self.accepted = accepted
+
+    def write(self, content: bytes) -> int:  # type: ignore[override]
+        self.lengths.append(len(content))
+        return super().write(content[: self.accepted])
+
+
+def test_a_file_object_gets_one_complete_write() -> None:
+    file = RecordingFile()
+    save_container(file, {"n": 1})
+    assert file.lengths == [len(file.getvalue())]
+    file.seek(0)
+    assert load_container(file) == {"n": 1}
+
+
+def test_a_file_object_that_takes_only_a_part_is_an_error() -> None:
+    with pytest.raises(CheckpointError, match="file object: only 100 of"):
+        save_container(RecordingFile(accepted=100), {"n": 1})
+
+
+def test_a_file_object_gets_nothing_of_a_payload_that_cannot_be_saved() -> None:
+    file = RecordingFile()
+    with pytest.raises(CheckpointError):
+        save_container(file, {"n": object()})  # type: ignore[dict-item]
+    assert file.lengths == []
+
+
+def test_a_file_object_that_is_closed_for_writing_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    with (tmp_path / "x").open("rb") as file, pytest.raises(CheckpointError, match="cannot be written"):
+        save_container(file, {"n": 1})
+
+
+def test_a_text_file_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="binary mode"):
+        load_container(io.StringIO("text"))  # type: ignore[arg-type]
+
+
+def test_a_missing_file_a_folder_and_a_loop_of_links_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name, said in [("missing", "No such file"), (".", "not a regular file"), ("loop", "cannot be read")]:
+        with pytest.raises(CheckpointError, match=said):
+            load_container(tmp_path / name)
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        write_atomic(tmp_path / "loop", b"new")
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="not a regular file"):
+        load_container(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("as_file_object", [False, True])
+def test_a_file_is_not_read_beyond_the_limit(as_file_object: bool, tmp_path: Path) -> None:
+    save_container(tmp_path / "x", {"n": 1})
+    content = (tmp_path / "x").read_bytes()
+    source = io.BytesIO(content) if as_file_object else tmp_path / "x"
+    with pytest.raises(CheckpointError, match=f"larger than {len(content) - 1} bytes"):
+        load_container(source, max_bytes=len(content) - 1)
+    if isinstance(source, io.BytesIO):
+        source.seek(0)
+    assert load_container(source, max_bytes=len(content)) == {"n": 1}

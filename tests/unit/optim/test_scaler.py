@@ -1,0 +1,382 @@
+"""The variance gradient scaler: its statistics, its rule, and what a step commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlcore.errors import CallOrderError, NonFiniteGradientError, SettingError
+from rlcore.optim.scaler import VarianceGradientScaler
+from tests.reference import variance_reference as reference
+
+PATTERN = torch.tensor([0.5, -0.5, 0.5, -0.5])
+
+
+def parameters_of(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[nn.Parameter]:
+    return [nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes]
+
+
+def observe(scaler: VarianceGradientScaler, gradients: Sequence[Tensor | None]) -> None:
+    for parameter, gradient in zip(scaler.parameters, gradients, strict=True):
+        parameter.grad = None if gradient is None else gradient.clone().to(parameter.dtype)
+    scaler.update_statistics()
+
+
+def observed_scaler(history: Iterable[Tensor], **settings: Any) -> VarianceGradientScaler:
+    """Return a scaler of one tensor that has seen ``history``, past its warm-up."""
+    gradients = list(history)
+    scaler = VarianceGradientScaler(parameters_of(tuple(gradients[0].shape)), **{"warmup_steps": 0, **settings})
+    for gradient in gradients:
+        observe(scaler, [gradient])
+    return scaler
+
+
+def variance_of(history: Iterable[Tensor], estimator: str) -> float:
+    """Read the variance itself: with denominators far below eps = 1 and a high cap it is the normalized variance."""
+    centred = observed_scaler(
+        history, estimator=estimator, normalization="squared_mean", eps=1.0, max_normalized_variance=1e9
+    )
+    return centred.get_normalized_variance()
+
+
+def random_history(rng: np.random.Generator, shape: tuple[int, ...], steps: int) -> Tensor:
+    return torch.as_tensor(rng.normal(0.3, 0.5, (steps, *shape)))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("normalization", ["squared_mean", "second_moment"])
+@pytest.mark.parametrize("estimator", ["mean", "element"])
+def test_equals_the_float64_reference_over_random_histories(
+    estimator: Any, normalization: Any, dtype: torch.dtype, tolerance: float
+) -> None:
+    rng = np.random.default_rng(7)
+    shapes = [(4, 3), (5,), (2, 2, 3)]
+    settings = {"beta": 0.9, "eps": 1e-6, "estimator": estimator, "normalization": normalization}
+    scaler = VarianceGradientScaler(parameters_of(*shapes, dtype=dtype), warmup_steps=0, alpha=0.7, **settings)
+    histories = [random_history(rng, shape, 30) for shape in shapes]
+    for step in range(30):
+        observe(scaler, [history[step] for history in histories])
+        seen = [history[: step + 1].reshape(step + 1, -1).to(dtype).double().numpy() for history in histories]
+        expected = reference.normalized_variance(seen, **settings)
+        assert scaler.get_normalized_variance() == pytest.approx(expected, rel=tolerance, abs=1e-12)
+        assert scaler.get_scaling_factor() == pytest.approx(
+            reference.scaling_factor(expected, alpha=0.7), rel=tolerance
+        )
+
+
+def test_global_averages_equal_the_reference() -> None:
+    rng = np.random.default_rng(3)
+    scaler = VarianceGradientScaler(parameters_of((4, 3), (5,), dtype=torch.float64), beta=0.8)
+    assert (scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema) == (None,) * 4
+    first, second = random_history(rng, (4, 3), 10), random_history(rng, (5,), 10)
+    for pair in zip(first, second, strict=True):
+        observe(scaler, pair)
+    elements = np.concatenate([first.reshape(10, -1).numpy(), second.numpy()], axis=1)
+    expected = [
+        elements.mean(axis=1), elements.var(axis=1), np.linalg.norm(elements, axis=1), np.abs(elements).max(axis=1)
+    ]  # fmt: skip
+    measured = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema]
+    assert measured == pytest.approx([float(reference.time_mean(series, 0.8)) for series in expected], rel=1e-12)
+
+
+@pytest.mark.parametrize("estimator", ["mean", "element"])
+def test_a_constant_pattern_of_opposite_signs_has_no_variance(estimator: str) -> None:
+    assert variance_of([PATTERN] * 50, estimator) == 0.0
+
+
+def test_noise_of_opposite_signs_is_seen_by_element_and_not_by_mean() -> None:
+    signs = torch.randint(0, 2, (400,), generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
+    history = [sign * PATTERN for sign in signs]
+    assert variance_of(history, "mean") == 0.0
+    # The mean sign has a standard error of sqrt((1 - beta) / (1 + beta)) = 0.07; three of them lower .25 by 0.011.
+    assert variance_of(history, "element") == pytest.approx(0.25, abs=0.011)
+
+
+def test_independent_noise_is_averaged_out_by_mean_only() -> None:
+    noise = torch.randn(2000, 4, generator=torch.Generator().manual_seed(1)) * 0.5
+    # The weighted average over about 200 steps of a squared normal number has a relative error of sqrt(2 / 200) = 0.1.
+    assert variance_of(noise, "element") == pytest.approx(0.25, rel=0.2)
+    assert variance_of(noise, "mean") == pytest.approx(0.25 / 4, rel=0.35)
+
+
+def test_second_moment_gives_a_scale_free_fraction() -> None:
+    noise = torch.randn(60, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+    def fraction(scale: float) -> float:
+        settings = {"estimator": "element", "normalization": "second_moment", "eps": 1e-300}
+        return observed_scaler((noise * scale).unbind(), **settings).get_normalized_variance()
+
+    assert 0.9 < fraction(1.0) <= 1.0
+    assert [fraction(scale) for scale in (1e-15, 1e-6, 1e6, 1e15)] == pytest.approx([fraction(1.0)] * 4, rel=1e-5)
+
+
+def test_squared_mean_divides_by_the_published_denominator_whatever_the_estimator() -> None:
+    history = [torch.tensor([1.0, 3.0]), torch.tensor([3.0, 1.0])]
+    # beta -> 0.5: weights 1/3 and 2/3; every element has variance 4 * (1/3) * (2/3), and the mean is always 2.
+    for normalization, denominator in (("squared_mean", 4.0), ("second_moment", 5.0)):
+        scaler = observed_scaler(history, beta=0.5, eps=1e-12, estimator="element", normalization=normalization)
+        assert scaler.get_normalized_variance() == pytest.approx(8 / 9 / denominator, rel=1e-6)
+
+
+def test_the_cap_holds_for_each_tensor_and_the_floor_for_the_factor() -> None:
+    history = [torch.tensor([1.0]), torch.tensor([-1.0])] * 20
+    assert observed_scaler(history, max_normalized_variance=7.0).get_normalized_variance() == 7.0
+    assert observed_scaler(history).get_scaling_factor() == pytest.approx(1 / 6)
+    assert observed_scaler(history, alpha=1e6).get_scaling_factor() == 0.1
+    assert observed_scaler(history, alpha=1e6, min_scaling_factor=0.25).get_scaling_factor() == 0.25
+
+
+def test_the_percentile_interpolates_over_observed_tensors_only() -> None:
+    scaler = VarianceGradientScaler(parameters_of(*[(1,)] * 12), beta=0.5, eps=1.0, warmup_steps=0)
+    amplitudes = torch.arange(11, dtype=torch.float64)
+    for sign in (1.0, -1.0, 1.0):
+        observe(scaler, [*(sign * amplitudes[:, None]), None])
+    ratios = [
+        reference.normalized_variance([np.array([[a], [-a], [a]])], beta=0.5, eps=1.0) for a in amplitudes.tolist()
+    ]
+    # Rank 0.9 * (11 - 1) = 9 of eleven sorted values; the twelfth tensor never had a gradient.
+    assert scaler.get_normalized_variance() == pytest.approx(ratios[9], rel=1e-6)
+
+
+def test_the_factor_is_one_for_exactly_the_warm_up() -> None:
+    (parameter,) = parameters_of((1,))
+    scaler = VarianceGradientScaler([parameter], warmup_steps=4)
+    factors, warming = [], []
+    for step in range(6):
+        parameter.grad = torch.tensor([float((-1) ** step)])
+        warming.append(scaler.is_warming_up)
+        factors.append(scaler.scale_gradients())
+        scaler.step()
+    assert factors[:4] == [1.0] * 4
+    assert max(factors[4:]) < 0.5
+    assert warming == [True] * 4 + [False] * 2
+
+
+def test_the_factor_comes_from_committed_statistics_and_is_applied_to_every_gradient() -> None:
+    first, second = parameters_of((1,), (2,))
+    scaler = VarianceGradientScaler([first, second], warmup_steps=0, alpha=1.0)
+    first.grad, second.grad = torch.tensor([1.0]), torch.tensor([1.0, 2.0])
+    assert scaler.scale_gradients() == 1.0
+    scaler.step()
+    first.grad, second.grad = torch.tensor([-1.0]), torch.tensor([-1.0, -2.0])
+    assert scaler.scale_gradients() == 1.0
+    scaler.step()
+    announced = scaler.get_scaling_factor()
+    gradients = [torch.tensor([4.0]), torch.tensor([4.0, 8.0])]
+    first.grad, second.grad = gradients[0].clone(), gradients[1].clone()
+    assert scaler.scale_gradients() == announced
+    assert announced == pytest.approx(0.1)
+    torch.testing.assert_close([first.grad, second.grad], [gradient * announced for gradient in gradients])
+
+
+@pytest.mark.parametrize("estimator", ["mean", "element"])
+def test_what_is_committed_is_the_raw_gradient(estimator: Any) -> None:
+    generator = torch.Generator().manual_seed(5)
+    history = torch.randn(12, 3, generator=generator)
+    watching = observed_scaler(history, estimator=estimator)
+    (parameter,) = parameters_of((3,))
+    scaling = VarianceGradientScaler([parameter], warmup_steps=0, estimator=estimator)
+    factors = []
+    for gradient in history:
+        parameter.grad = gradient.clone()
+        factors.append(scaling.scale_gradients())
+        parameter.grad.mul_(1e-3)
+        scaling.step()
+    assert min(factors) < 0.9
+    assert scaling.get_normalized_variance() == watching.get_normalized_variance()
+    assert scaling.grad_norm_ema == watching.grad_norm_ema
+
+
+@pytest.mark.parametrize("estimator", ["mean", "element"])
+def test_a_step_that_is_never_committed_leaves_no_trace(estimator: Any) -> None:
+    scaler = observed_scaler([torch.tensor([1.0, 2.0]), torch.tensor([2.0, 1.0])], estimator=estimator)
+    before = (scaler.step_count, scaler.get_normalized_variance(), scaler.grad_mean_ema)
+    scaler.parameters[0].grad = torch.tensor([100.0, -3.0])
+    scaler.scale_gradients()
+    assert (scaler.step_count, scaler.get_normalized_variance(), scaler.grad_mean_ema) == before
+    observe(scaler, [torch.tensor([3.0, 0.0])])
+    expected = observed_scaler(
+        [torch.tensor([1.0, 2.0]), torch.tensor([2.0, 1.0]), torch.tensor([3.0, 0.0])], estimator=estimator
+    )
+    assert scaler.get_normalized_variance() == expected.get_normalized_variance()
+
+
+def test_step_without_a_measurement_is_an_error() -> None:
+    scaler = VarianceGradientScaler(parameters_of((2,)))
+    with pytest.raises(CallOrderError, match="scale_gradients"):
+        scaler.step()
+    observe(scaler, [torch.ones(2)])
+    with pytest.raises(CallOrderError, match="nothing to commit"):
+        scaler.step()
+    assert scaler.step_count == 1
+
+
+def test_disabled_measures_and_scales_nothing() -> None:
+    (parameter,) = parameters_of((2,))
+    scaler = VarianceGradientScaler([parameter], enabled=False, warmup_steps=0)
+    for gradient in (torch.tensor([1.0, float("nan")]), torch.tensor([-5.0, 5.0])):
+        parameter.grad = gradient.clone()
+        assert scaler.scale_gradients() == 1.0
+        scaler.step()
+        scaler.update_statistics()
+        torch.testing.assert_close(parameter.grad, gradient, rtol=0, atol=0, equal_nan=True)
+    assert (scaler.step_count, scaler.grad_norm_ema, scaler.get_scaling_factor()) == (0, None, 1.0)
+
+
+@pytest.mark.parametrize("estimator", ["mean", "element"])
+def test_a_tensor_without_gradient_is_not_observed(estimator: Any) -> None:
+    scaler = VarianceGradientScaler(parameters_of((2,), (2,)), warmup_steps=0, beta=0.7, eps=0.5, estimator=estimator)
+    rng = np.random.default_rng(11)
+    histories: list[list[Tensor]] = [[], []]
+    for step in range(12):
+        gradients: list[Tensor | None] = [torch.as_tensor(rng.normal(size=2)), torch.as_tensor(rng.normal(size=2))]
+        if step % 3:
+            gradients[1] = None
+        for history, gradient in zip(histories, gradients, strict=True):
+            history.extend([] if gradient is None else [gradient])
+        observe(scaler, gradients)
+    seen = [torch.stack(history).numpy() for history in histories]
+    expected = reference.normalized_variance(seen, beta=0.7, eps=0.5, estimator=estimator)
+    assert scaler.get_normalized_variance() == pytest.approx(expected, rel=1e-5)
+    assert scaler.step_count == 12
+
+
+def test_a_step_without_any_gradient_counts_and_changes_no_statistic() -> None:
+    scaler = observed_scaler([torch.tensor([1.0]), torch.tensor([3.0])])
+    before = (scaler.get_normalized_variance(), scaler.grad_norm_ema, scaler.grad_max_ema)
+    scaler.parameters[0].grad = None
+    assert scaler.scale_gradients() < 1.0
+    scaler.step()
+    assert (scaler.get_normalized_variance(), scaler.grad_norm_ema, scaler.grad_max_ema) == before
+    assert scaler.step_count == 3
+
+
+def test_an_empty_tensor_is_never_observed() -> None:
+    scaler = VarianceGradientScaler(parameters_of((0, 3), (2,)), warmup_steps=0, estimator="element")
+    observe(scaler, [torch.zeros(0, 3), torch.tensor([1.0, 2.0])])
+    observe(scaler, [torch.zeros(0, 3), torch.tensor([2.0, 1.0])])
+    alone = observed_scaler([torch.tensor([1.0, 2.0]), torch.tensor([2.0, 1.0])], estimator="element")
+    assert scaler.get_normalized_variance() == alone.get_normalized_variance()
+
+
+@pytest.mark.parametrize("normalization", ["squared_mean", "second_moment"])
+@pytest.mark.parametrize("estimator", ["mean", "element"])
+def test_zero_gradients_give_the_factor_one(estimator: Any, normalization: Any) -> None:
+    scaler = observed_scaler([torch.zeros(3)] * 5, estimator=estimator, normalization=normalization)
+    assert scaler.get_normalized_variance() == 0.0
+    assert scaler.scale_gradients() == 1.0
+    assert (scaler.grad_norm_ema, scaler.grad_var_ema) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e30), (torch.float32, 3e38), (torch.float64, 1e300)])
+@pytest.mark.parametrize("normalization", ["squared_mean", "second_moment"])
+@pytest.mark.parametrize("estimator", ["mean", "element"])
+def test_very_large_gradients_stay_finite(estimator: Any, normalization: Any, dtype: torch.dtype, size: float) -> None:
+    settings = {"estimator": estimator, "normalization": normalization}
+    scaler = VarianceGradientScaler(parameters_of((5,), dtype=dtype), warmup_steps=0, **settings)
+    for sign in (1.0, -1.0, 1.0, 1.0, 1e-30, -1.0):
+        observe(scaler, [torch.full((5,), sign * size, dtype=dtype)])
+        averages = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema]
+        assert all(value is not None and np.isfinite(value) for value in averages)
+        assert 0.0 <= scaler.get_normalized_variance() <= 50.0
+        assert 0.1 <= scaler.get_scaling_factor() <= 1.0
+    state: dict[Any, Any] = scaler.state_dict()
+    statistics = [values if isinstance(values, list) else [values] for values in state["estimator_state"].values()]
+    assert all(bool(tensor.isfinite().all()) for tensors in statistics for tensor in tensors)
+
+
+def test_the_norm_of_large_and_tiny_float32_gradients_is_exact() -> None:
+    for size in (1e30, 1e-30):
+        scaler = observed_scaler([torch.full((4,), size)])
+        assert scaler.grad_norm_ema == pytest.approx(2 * size, rel=1e-6)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_non_finite_gradient_is_named_and_changes_nothing(bad: float, named: bool) -> None:
+    first, second = parameters_of((2,), (2, 3))
+    scaler = VarianceGradientScaler(
+        [("a.weight", first), ("b.bias", second)] if named else [first, second], warmup_steps=1
+    )
+    observe(scaler, [torch.ones(2), torch.ones(2, 3)])
+    observe(scaler, [-torch.ones(2), torch.ones(2, 3)])
+    assert scaler.get_scaling_factor() < 1.0
+    first.grad, second.grad = torch.ones(2), torch.ones(2, 3)
+    scaler.scale_gradients()
+    before = scaler.state_dict()
+    first.grad, second.grad = torch.ones(2), torch.full((2, 3), 4.0)
+    second.grad[1, 2] = bad
+    with pytest.raises(NonFiniteGradientError, match=r"parameter 1.*\(2, 3\).*1 of 6 elements") as caught:
+        scaler.scale_gradients()
+    assert caught.value.parameter == ("b.bias" if named else "parameter 1, shape (2, 3)")
+    assert first.grad.tolist() == [1.0, 1.0]
+    assert second.grad[0].tolist() == [4.0, 4.0, 4.0]
+    after = scaler.state_dict()
+    assert repr(after) == repr(before)
+    with pytest.raises(CallOrderError):
+        scaler.step()
+
+
+def test_low_precision_gradients_are_averaged_in_float32() -> None:
+    history = torch.randn(300, 8, generator=torch.Generator().manual_seed(4)).bfloat16()
+    (low,), (full,) = parameters_of((8,), dtype=torch.bfloat16), parameters_of((8,))
+    scalers = [VarianceGradientScaler([p], warmup_steps=0, estimator="element", eps=0.5) for p in (low, full)]
+    for gradient in history:
+        for scaler in scalers:
+            observe(scaler, [gradient])
+    assert scalers[0].get_normalized_variance() == scalers[1].get_normalized_variance() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("enabled", "false"), ("enabled", 1), ("enabled", None), ("beta", 1.0), ("beta", -0.1), ("beta", float("nan")),
+        ("beta", True), ("beta", "0.9"), ("alpha", -1.0), ("alpha", float("inf")), ("alpha", None), ("eps", 0.0),
+        ("eps", -1e-8), ("warmup_steps", -1), ("warmup_steps", 1.5), ("warmup_steps", True), ("warmup_steps", "10"),
+        ("estimator", "variance"), ("estimator", None), ("normalization", "mean"), ("normalization", 2),
+        ("min_scaling_factor", 1.1), ("min_scaling_factor", -0.1), ("max_normalized_variance", 0.0),
+        ("max_normalized_variance", float("nan")),
+    ],
+)  # fmt: skip
+def test_an_unusable_setting_is_refused_by_name_and_value(setting: str, value: Any) -> None:
+    with pytest.raises(SettingError) as caught:
+        VarianceGradientScaler(parameters_of((2,)), **{setting: value})
+    assert caught.value.setting == setting
+    assert f"{setting}={value!r}" in str(caught.value)
+
+
+def test_unusable_parameters_are_refused() -> None:
+    (parameter,) = parameters_of((2,))
+    complex_parameter = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+    cases: list[tuple[Any, str]] = [
+        ([], "empty"), ([parameter, parameter], "more than once"), ([torch.zeros(2)], "Tensor"),
+        ([complex_parameter], "complex64"), (parameter, "parameters"), (nn.Linear(1, 1), "module.parameters"),
+        ([{"params": [parameter]}], "dict"),
+    ]  # fmt: skip
+    for parameters, message in cases:
+        with pytest.raises(SettingError, match=message):
+            VarianceGradientScaler(parameters)
+
+
+def test_a_sparse_gradient_is_refused() -> None:
+    embedding = nn.Embedding(3, 2, sparse=True)
+    scaler = VarianceGradientScaler(embedding.named_parameters())
+    embedding(torch.tensor([1])).sum().backward()
+    with pytest.raises(SettingError, match=r"'weight'.*sparse=False"):
+        scaler.scale_gradients()
+    assert scaler.step_count == 0
+
+
+def test_reset_forgets_statistics_and_what_is_pending() -> None:
+    scaler = observed_scaler([torch.tensor([1.0]), torch.tensor([-1.0])])
+    scaler.scale_gradients()
+    scaler.reset_statistics()
+    fresh = VarianceGradientScaler(parameters_of((1,)), warmup_steps=0)
+    assert repr(scaler.state_dict()) == repr(fresh.state_dict())
+    with pytest.raises(CallOrderError):
+        scaler.step()

@@ -1,0 +1,370 @@
+"""UPGD and AdaptiveUPGD: the rule itself, its noise, and the starts at which it once broke."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from tests.reference.upgd_reference import ReferenceUPGD
+
+SHAPES = ((4, 3), (3,), (), (2, 2, 2))
+BOTH = pytest.mark.parametrize("optimizer_class", [UPGD, AdaptiveUPGD])
+
+
+def make_parameters(seed: int, dtype: torch.dtype = torch.float64, shapes: Any = SHAPES) -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(seed)
+    return [nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)) for shape in shapes]
+
+
+def make_gradients(step: int, shapes: Any = SHAPES) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1000 + step)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+
+
+def set_gradients(parameters: list[nn.Parameter], gradients: list[Tensor]) -> None:
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient.to(parameter.dtype)
+
+
+def draw_as_the_optimizer_will(parameters: list[nn.Parameter], dtype: torch.dtype) -> list[np.ndarray]:
+    state = torch.get_rng_state()
+    sizes = [parameter.numel() for parameter in parameters]
+    draws = torch.randn(sum(sizes), dtype=dtype).split(sizes)
+    torch.set_rng_state(state)
+    return [draw.view(p.shape).double().numpy() for draw, p in zip(draws, parameters, strict=True)]
+
+
+def values(parameters: list[nn.Parameter]) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in parameters]
+
+
+class TestFormula:
+    @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+    @pytest.mark.parametrize("settings", [{"sigma": 0.0}, {"sigma": 0.1}, {"sigma": 0.1, "adaptive_noise": True}])
+    @BOTH
+    def test_equals_the_reference_over_100_steps(
+        self, optimizer_class: Any, settings: dict[str, Any], dtype: torch.dtype, tolerance: float
+    ) -> None:
+        common = {"lr": 0.01, "weight_decay": 0.05, "beta_utility": 0.97, "noise_beta": 0.9, **settings}
+        parameters = make_parameters(0, dtype)
+        optimizer = optimizer_class(parameters, **common)
+        start = [parameter.detach().double().numpy().copy() for parameter in parameters]
+        reference = ReferenceUPGD(start, adaptive_direction=optimizer_class is AdaptiveUPGD, **common)
+        torch.manual_seed(7)
+        for step in range(100):
+            gradients = [gradient.to(dtype) for gradient in make_gradients(step)]
+            set_gradients(parameters, gradients)
+            draws = draw_as_the_optimizer_will(parameters, dtype) if settings["sigma"] else None
+            optimizer.step()
+            reference.step([gradient.double().numpy() for gradient in gradients], draws)
+        for parameter, expected in zip(parameters, reference.parameters, strict=True):
+            np.testing.assert_allclose(parameter.detach().double().numpy(), expected, rtol=0, atol=tolerance)
+        moved = [np.abs(end - first).max() for end, first in zip(reference.parameters, start, strict=True)]
+        assert max(moved) > 0.05, "the parameters hardly moved, so the comparison is empty"
+
+    def test_one_step_by_hand(self) -> None:
+        parameter = nn.Parameter(torch.tensor([2.0, 1.0], dtype=torch.float64))
+        parameter.grad = torch.tensor([-1.0, -1.0], dtype=torch.float64)
+        UPGD([parameter], lr=0.1, sigma=0.0, weight_decay=0.0).step()
+        sigmoid_of = [1 / (1 + math.exp(-1.0)), 1 / (1 + math.exp(-0.5))]
+        expected = [2.0 + 0.1 * (1 - sigmoid_of[0]), 1.0 + 0.1 * (1 - sigmoid_of[1])]
+        assert parameter.tolist() == pytest.approx(expected, abs=1e-14)
+
+    @BOTH
+    def test_maximum_and_utility_are_bias_corrected_alike(self, optimizer_class: Any) -> None:
+        """At step 1 the utilities u, u/2 and -u must meet the gate as 1, 0.5 and -1, not as 1000 times that."""
+        parameters = [
+            nn.Parameter(torch.ones(3, dtype=torch.float64)),
+            nn.Parameter(torch.ones(2, dtype=torch.float64)),
+        ]
+        parameters[0].grad = torch.tensor([-2.0, -1.0, 2.0], dtype=torch.float64)
+        parameters[1].grad = torch.tensor([-0.5, 0.0], dtype=torch.float64)
+        optimizer = optimizer_class(parameters, lr=0.1, sigma=0.0, weight_decay=0.0, beta_utility=0.999)
+        optimizer.step()
+        directions = [parameters[0].grad, parameters[1].grad]
+        if optimizer_class is AdaptiveUPGD:
+            directions = [direction / (direction.abs() + 1e-8) for direction in directions]
+        change = 1 - parameters[0].detach()
+        protection = 1 - change / (0.1 * directions[0])
+        assert protection.tolist() == pytest.approx([1 / (1 + math.exp(-x)) for x in (1.0, 0.5, -1.0)], abs=1e-12)
+
+    @BOTH
+    def test_maximum_spans_all_groups(self, optimizer_class: Any) -> None:
+        together, apart = make_parameters(3), make_parameters(3)
+        one_group = optimizer_class(together, lr=0.1, sigma=0.0)
+        two_groups = optimizer_class([{"params": apart[:2]}, {"params": apart[2:]}], lr=0.1, sigma=0.0)
+        for step in range(3):
+            for parameters, optimizer in ((together, one_group), (apart, two_groups)):
+                set_gradients(parameters, make_gradients(step))
+                optimizer.step()
+        torch.testing.assert_close(values(together), values(apart), rtol=0, atol=0)
+
+    @BOTH
+    def test_parameters_without_gradient_do_not_set_the_maximum_or_move(self, optimizer_class: Any) -> None:
+        both, alone = make_parameters(4), make_parameters(4)[:2]
+        optimizers = [optimizer_class(both, lr=0.1, sigma=0.0), optimizer_class(alone, lr=0.1, sigma=0.0)]
+        set_gradients(both, [1000 * gradient for gradient in make_gradients(0)])
+        set_gradients(alone, [1000 * gradient for gradient in make_gradients(0)[:2]])
+        both[2].grad = both[3].grad = None
+        frozen = values(both[2:])
+        for optimizer in optimizers:
+            optimizer.step()
+        torch.testing.assert_close(values(both[:2]), values(alone), rtol=0, atol=0)
+        torch.testing.assert_close(values(both[2:]), frozen, rtol=0, atol=0)
+        assert both[2] not in optimizers[0].state
+
+    def test_each_group_keeps_its_own_settings(self) -> None:
+        parameters = [nn.Parameter(torch.ones(2, dtype=torch.float64)) for _ in range(2)]
+        set_gradients(parameters, [torch.ones(2)] * 2)
+        groups = [{"params": parameters[:1], "lr": 0.1}, {"params": parameters[1:], "lr": 0.2, "weight_decay": 0.5}]
+        UPGD(groups, sigma=0.0, weight_decay=0.0).step()
+        # Equal negative utilities: u / max |u| = -1 for every element.
+        share = 1 / (1 + math.exp(-1.0))
+        assert parameters[0].tolist() == pytest.approx([1 - 0.1 * share] * 2, abs=1e-14)
+        assert parameters[1].tolist() == pytest.approx([1 - 0.2 * 0.5 - 0.2 * share] * 2, abs=1e-14)
+
+
+class TestStartsThatOnceBroke:
+    @pytest.mark.parametrize("adaptive_noise", [False, True])
+    @pytest.mark.parametrize(("gradient", "parameter"), [(0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+    @BOTH
+    def test_bug_05_zero_utilities_leave_all_parameters_finite(
+        self, optimizer_class: Any, gradient: float, parameter: float, adaptive_noise: bool
+    ) -> None:
+        parameters = [nn.Parameter(torch.full((3, 2), parameter)), nn.Parameter(torch.full((2,), parameter))]
+        set_gradients(parameters, [torch.full((3, 2), gradient), torch.full((2,), gradient)])
+        optimizer = optimizer_class(parameters, lr=0.1, adaptive_noise=adaptive_noise)
+        optimizer.step()
+        assert all(torch.isfinite(tensor).all() for tensor in parameters)
+        assert all(torch.isfinite(entry).all() for tensor in parameters for entry in tensors_of(optimizer, tensor))
+
+    def test_zero_utilities_mean_half_protection(self) -> None:
+        parameter = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+        parameter.grad = torch.tensor([1.0, -2.0, 0.0], dtype=torch.float64)
+        UPGD([parameter], lr=0.1, sigma=0.0).step()
+        assert parameter.tolist() == pytest.approx([-0.05, 0.1, 0.0], abs=1e-15)
+
+    @BOTH
+    def test_zero_gradients_for_many_steps(self, optimizer_class: Any) -> None:
+        parameter = nn.Parameter(torch.ones(3))
+        optimizer = optimizer_class([parameter], lr=0.1, sigma=0.0, weight_decay=0.5)
+        for _ in range(20):
+            parameter.grad = torch.zeros(3)
+            optimizer.step()
+        assert parameter.tolist() == pytest.approx([0.95**20] * 3, rel=1e-5)
+
+    @BOTH
+    def test_negative_maximum_keeps_the_order_of_protection(self, optimizer_class: Any) -> None:
+        """u = -0.5 ... -0.1: dividing by max u = -0.1 gives the least useful weight the largest protection."""
+        parameter = nn.Parameter(torch.ones(5, dtype=torch.float64))
+        gradient = torch.tensor([0.5, 0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
+        parameter.grad = gradient
+        optimizer_class([parameter], lr=0.1, sigma=0.0, weight_decay=0.0).step()
+        direction = gradient if optimizer_class is UPGD else gradient / (gradient + 1e-8)
+        protection = 1 - (1 - parameter.detach()) / (0.1 * direction)
+        assert protection.tolist() == pytest.approx([1 / (1 + math.exp(x)) for x in (1, 0.8, 0.6, 0.4, 0.2)], abs=1e-9)
+
+    @pytest.mark.parametrize("magnitude", [1e-30, 1e30, 3e38])
+    @BOTH
+    def test_extreme_gradients_leave_state_finite_and_no_nan(self, optimizer_class: Any, magnitude: float) -> None:
+        parameters = [nn.Parameter(torch.tensor([1e30, -1e30, 1e-30, 1.0])), nn.Parameter(torch.zeros(2))]
+        optimizer = optimizer_class(parameters, lr=1e-5, adaptive_noise=True)
+        torch.manual_seed(0)
+        for sign in (1.0, 1.0, -1.0, 1.0):
+            set_gradients(parameters, [torch.full((4,), sign * magnitude), torch.full((2,), -sign * magnitude)])
+            optimizer.step()
+        assert all(torch.isfinite(tensor).all() for tensor in parameters)
+        assert all(torch.isfinite(entry).all() for tensor in parameters for entry in tensors_of(optimizer, tensor))
+
+
+def tensors_of(optimizer: torch.optim.Optimizer, parameter: Tensor) -> list[Tensor]:
+    tensors = [entry for entry in optimizer.state[parameter].values() if isinstance(entry, Tensor)]
+    assert tensors
+    return tensors
+
+
+class TestNoise:
+    """The noise is isolated as the difference of two runs that differ in sigma only."""
+
+    def changes(self, optimizer_class: Any, scale: float, steps: int, **settings: Any) -> list[Tensor]:
+        parameter = nn.Parameter(torch.zeros(40, 50, dtype=torch.float64))
+        optimizer = optimizer_class([parameter], lr=1.0, weight_decay=0.0, **settings)
+        recorded = []
+        for step in range(steps):
+            parameter.data.zero_()  # no utility, so a gate of 0.5 throughout
+            parameter.grad = scale * make_gradients(step, ((40, 50),))[0]
+            torch.manual_seed(step)
+            optimizer.step()
+            recorded.append(parameter.detach().clone())
+        return recorded
+
+    def noise_ratios(self, optimizer_class: Any, scale: float, steps: int = 1, **settings: Any) -> list[float]:
+        """RMS of the noise in units of the RMS of the direction, in each of the first steps."""
+        noisy = self.changes(optimizer_class, scale, steps, **settings)
+        silent = self.changes(optimizer_class, scale, steps, **{**settings, "sigma": 0.0})
+        return [
+            float((a - b).square().mean().sqrt() / b.square().mean().sqrt()) for a, b in zip(noisy, silent, strict=True)
+        ]
+
+    @BOTH
+    def test_adaptive_noise_ratio_is_constant_under_gradient_scaling(self, optimizer_class: Any) -> None:
+        settings = {"sigma": 0.1, "adaptive_noise": True, "min_noise_std": 1e-12, "noise_beta": 0.9}
+        ratios = [self.noise_ratios(optimizer_class, scale, steps=3, **settings) for scale in (1.0, 0.1, 30.0)]
+        assert ratios[1] == pytest.approx(ratios[0], rel=1e-5)
+        assert ratios[2] == pytest.approx(ratios[0], rel=1e-5)
+
+    def test_fixed_noise_ratio_grows_as_the_gradient_shrinks_in_upgd_only(self) -> None:
+        """INT-04 holds for UPGD; AdaptiveUPGD does not depend on the scale of the gradient."""
+        plain = [self.noise_ratios(UPGD, scale, sigma=0.1)[0] for scale in (1.0, 0.1)]
+        adaptive = [self.noise_ratios(AdaptiveUPGD, scale, sigma=0.1)[0] for scale in (1.0, 0.1)]
+        assert plain[1] / plain[0] == pytest.approx(10, rel=1e-9)
+        assert adaptive[1] / adaptive[0] == pytest.approx(1, rel=1e-5)
+
+    @BOTH
+    def test_adaptive_noise_has_its_full_and_only_its_full_size_from_the_first_step(self, optimizer_class: Any) -> None:
+        ratios = self.noise_ratios(optimizer_class, 1.0, steps=3, sigma=0.1, adaptive_noise=True)
+        # 2,000 normal draws: the standard error of their RMS is 1.6 %.
+        assert ratios[0] == pytest.approx(0.1, rel=0.08)
+        assert all(0.05 < ratio < 0.2 for ratio in ratios)
+
+    def test_adaptive_noise_does_not_grow_with_the_size_of_the_tensor(self) -> None:
+        stds = []
+        for size in (10, 1000):
+            parameter = nn.Parameter(torch.zeros(size, dtype=torch.float64))
+            parameter.grad = torch.full((size,), 3.0, dtype=torch.float64)
+            optimizer = UPGD([parameter], sigma=0.1, adaptive_noise=True)
+            optimizer.step()
+            state = optimizer.state[parameter]
+            stds.append(float(state["direction_rms"]) / (1 - 0.999))
+        assert stds == pytest.approx([3.0, 3.0], rel=1e-12)
+
+    def test_adaptive_noise_does_not_fall_below_its_floor(self) -> None:
+        parameter = nn.Parameter(torch.zeros(2000))
+        parameter.grad = torch.zeros(2000)
+        torch.manual_seed(0)
+        UPGD([parameter], lr=1.0, weight_decay=0.0, sigma=0.1, adaptive_noise=True, min_noise_std=0.5).step()
+        assert float(parameter.detach().std()) == pytest.approx(0.25, rel=0.08)
+
+    @BOTH
+    def test_noise_repeats_under_the_global_seed_and_only_then(self, optimizer_class: Any) -> None:
+        ends = []
+        for seed in (5, 5, 6):
+            parameters = make_parameters(1, torch.float32)
+            optimizer = optimizer_class(parameters, lr=0.1, sigma=0.5)
+            torch.manual_seed(seed)
+            for step in range(3):
+                set_gradients(parameters, make_gradients(step))
+                optimizer.step()
+            ends.append(values(parameters))
+        torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=0)
+        assert not torch.equal(ends[0][0], ends[2][0])
+
+    @pytest.mark.parametrize("adaptive_noise", [False, True])
+    def test_sigma_zero_draws_nothing_in_either_mode(self, adaptive_noise: bool) -> None:
+        parameter = nn.Parameter(torch.zeros(3))
+        parameter.grad = torch.zeros(3)
+        before = torch.get_rng_state()
+        UPGD([parameter], lr=1.0, sigma=0.0, adaptive_noise=adaptive_noise).step()
+        assert torch.equal(torch.get_rng_state(), before)
+        assert parameter.tolist() == [0.0, 0.0, 0.0]
+
+    def test_draw_order_is_groups_then_parameters_leaving_out_silent_groups(self) -> None:
+        parameters = [nn.Parameter(torch.zeros(size)) for size in (3, 2, 4, 1)]
+        set_gradients(parameters, [torch.zeros_like(parameter) for parameter in parameters])
+        parameters[1].grad = None
+        groups = [{"params": parameters[:2]}, {"params": parameters[2:3], "sigma": 0.0}, {"params": parameters[3:]}]
+        optimizer = UPGD(groups, lr=1.0, sigma=1.0, weight_decay=0.0)
+        torch.manual_seed(11)
+        expected = -0.5 * torch.randn(4)
+        torch.manual_seed(11)
+        optimizer.step()
+        torch.testing.assert_close(parameters[0].detach(), expected[:3], rtol=0, atol=0)
+        torch.testing.assert_close(parameters[3].detach(), expected[3:], rtol=0, atol=0)
+        assert not parameters[1].any()
+        assert not parameters[2].any()
+
+    def test_each_state_dtype_has_its_own_draw(self) -> None:
+        parameters = [nn.Parameter(torch.zeros(2, dtype=dtype)) for dtype in (torch.float32, torch.float64)]
+        set_gradients(parameters, [torch.zeros(2), torch.zeros(2)])
+        torch.manual_seed(3)
+        expected = [-0.5 * torch.randn(2), -0.5 * torch.randn(2, dtype=torch.float64)]
+        torch.manual_seed(3)
+        UPGD(parameters, lr=1.0, sigma=1.0).step()
+        torch.testing.assert_close(values(parameters), expected, rtol=0, atol=0)
+
+
+class TestPrecision:
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    @BOTH
+    def test_low_precision_parameters_have_float32_state(self, optimizer_class: Any, dtype: torch.dtype) -> None:
+        parameter = nn.Parameter(torch.ones(4, dtype=dtype))
+        optimizer = optimizer_class([parameter], lr=0.1, sigma=0.1, adaptive_noise=True, weight_decay=0.0)
+        for _ in range(500):
+            parameter.data.fill_(1.0)
+            parameter.grad = torch.full((4,), -1.0, dtype=dtype)
+            optimizer.step()
+        assert {entry.dtype for entry in tensors_of(optimizer, parameter)} == {torch.float32}
+        # In bfloat16 an average with decay 0.999 stops where its step falls below half a spacing, at about 0.25.
+        assert optimizer.state[parameter]["utility"].tolist() == pytest.approx([1 - 0.999**500] * 4, rel=1e-4)
+        assert parameter.dtype == dtype
+        assert torch.isfinite(parameter).all()
+
+    def test_low_precision_step_is_the_rounded_float32_step(self) -> None:
+        start, gradient = torch.linspace(0.5, 1.5, 8).bfloat16(), torch.linspace(-1, 1, 8).bfloat16()
+        ends = []
+        for dtype in (torch.bfloat16, torch.float32):
+            parameter = nn.Parameter(start.to(dtype, copy=True))
+            parameter.grad = gradient.to(dtype)
+            torch.manual_seed(0)
+            UPGD([parameter], lr=0.1, sigma=0.1).step()
+            ends.append(parameter.detach())
+        torch.testing.assert_close(ends[0], ends[1].bfloat16(), rtol=0, atol=0)
+
+    def test_mixed_precisions_share_one_maximum(self) -> None:
+        dtypes = (torch.float32, torch.float64, torch.bfloat16)
+        parameters = [
+            nn.Parameter(torch.full((2,), size, dtype=dtype)) for size, dtype in zip((1, 2, 4), dtypes, strict=True)
+        ]
+        set_gradients(parameters, [-torch.ones(2)] * 3)
+        UPGD(parameters, lr=1.0, sigma=0.0, weight_decay=0.0).step()
+        expected = [size + 1 - 1 / (1 + math.exp(-size / 4)) for size in (1, 2, 4)]
+        assert [float(parameter[0].detach()) for parameter in parameters] == pytest.approx(expected, rel=4e-3)
+        assert float(parameters[1][0].detach()) == pytest.approx(expected[1], rel=1e-12)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@BOTH
+def test_cuda_equals_cpu_without_noise(optimizer_class: Any) -> None:
+    ends = []
+    for devices in (("cpu",) * 4, ("cuda",) * 4, ("cpu", "cuda", "cuda", "cpu")):
+        starts = make_parameters(0, torch.float32)
+        parameters = [nn.Parameter(p.detach().to(device)) for p, device in zip(starts, devices, strict=True)]
+        optimizer = optimizer_class(parameters, lr=0.01, sigma=0.0)
+        for step in range(20):
+            for parameter, gradient in zip(parameters, make_gradients(step), strict=True):
+                parameter.grad = gradient.to(parameter)
+            optimizer.step()
+        ends.append([parameter.detach().cpu() for parameter in parameters])
+    torch.testing.assert_close(ends[1], ends[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(ends[2], ends[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_noise_repeats_under_the_global_seed() -> None:
+    ends = []
+    for _ in range(2):
+        parameter = nn.Parameter(torch.zeros(100, device="cuda"))
+        parameter.grad = torch.zeros_like(parameter)
+        torch.manual_seed(4)
+        UPGD([parameter], lr=1.0, sigma=1.0, adaptive_noise=False).step()
+        ends.append(parameter.detach().cpu())
+    assert torch.equal(ends[0], ends[1])
+    assert 0.3 < float(ends[0].std()) < 0.7

@@ -1,0 +1,177 @@
+"""Training as Stable-Baselines3 users know it, and the order in which a step is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.logger import configure
+from stable_baselines3.common.vec_env import VecNormalize
+
+from rlcore import UPGD, AdaptiveUPGD, DistributionalPPO, NonFiniteGradientError
+from tests.support.training import differing, make_envs, make_model
+
+
+class Steps(BaseCallback):
+    """Counts what SB3 promises to call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def _on_training_start(self) -> None:
+        self.calls.append("training_start")
+
+    def _on_rollout_start(self) -> None:
+        self.calls.append("rollout_start")
+
+    def _on_step(self) -> bool:
+        self.calls.append("step")
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self.calls.append("rollout_end")
+
+    def _on_training_end(self) -> None:
+        self.calls.append("training_end")
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_callbacks_are_called_as_sb3_calls_them(env_id: str) -> None:
+    callback = Steps()
+    make_model(make_envs(env_id)).learn(96, callback=callback)
+    rollout = ["rollout_start", *["step"] * 16, "rollout_end"]
+    assert callback.calls == ["training_start", *rollout, *rollout, "training_end"]
+
+
+def test_evaluation_and_checkpoint_callbacks_write_models_that_load(tmp_path: Path) -> None:
+    evaluation = EvalCallback(
+        make_envs(n_envs=1), eval_freq=16, n_eval_episodes=2, best_model_save_path=str(tmp_path), verbose=0
+    )
+    checkpoints = CheckpointCallback(save_freq=10, save_path=str(tmp_path), name_prefix="run")
+    make_model().learn(96, callback=[evaluation, checkpoints])
+    assert np.isfinite(evaluation.best_mean_reward)
+    for name in ("best_model.zip", "run_30_steps.zip"):
+        loaded = DistributionalPPO.load(tmp_path / name, device="cpu")
+        assert loaded.predict(np.zeros(4, dtype=np.float32))[0] in (0, 1)
+
+
+def test_evaluate_policy_runs_whole_episodes() -> None:
+    mean, deviation = evaluate_policy(make_model(), make_envs(n_envs=2), n_eval_episodes=3)
+    assert 8 <= mean <= 500
+    assert deviation >= 0
+
+
+def test_a_normaliser_sees_every_observation() -> None:
+    envs = make_envs(normalize=True)
+    make_model(envs).learn(48)
+    assert isinstance(envs, VecNormalize)
+    assert envs.obs_rms.count == pytest.approx(3 * 17 + 1e-4)  # type: ignore[union-attr]
+
+
+def test_logger_and_tensorboard_hold_losses_and_scaling(tmp_path: Path) -> None:
+    model = make_model(make_envs("Pendulum-v1"), clip_range_vf=0.3)
+    model.set_logger(configure(str(tmp_path), ["csv", "tensorboard"]))
+    model.learn(96)
+    model.logger.close()
+    header = (tmp_path / "progress.csv").read_text().splitlines()[0].split(",")
+    for key in ("approx_kl", "value_loss", "policy_gradient_loss", "entropy_loss", "explained_variance", "std"):
+        assert f"train/{key}" in header
+    assert {"train/clip_range_vf", "vgs/scaling_factor", "vgs/step_count"} <= set(header)
+    assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+def test_tensorboard_log_writes_under_the_algorithm_s_name(tmp_path: Path) -> None:
+    make_model(tensorboard_log=str(tmp_path)).learn(48)
+    assert [folder.name for folder in tmp_path.iterdir()] == ["DistributionalPPO_1"]
+
+
+def test_a_step_is_backward_scale_clip_optimizer_scaler() -> None:
+    model = make_model(max_grad_norm=1e-3)
+    scaler, optimizer = model.variance_gradient_scaler, model.policy.optimizer
+    assert scaler is not None
+    order: list[str] = []
+    norms: dict[str, float] = {}
+
+    def spy(owner: Any, name: str, label: str) -> None:
+        original = getattr(owner, name)
+
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            grads = [p.grad for p in model.policy.parameters() if p.grad is not None]
+            norms[label] = float(torch.nn.utils.get_total_norm(grads))
+            order.append(label)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, recorded)
+
+    spy(scaler, "scale_gradients", "scale")
+    spy(optimizer, "step", "optimizer")
+    spy(scaler, "step", "scaler")
+    model.learn(48)
+    assert order[:3] == ["scale", "optimizer", "scaler"]
+    assert order == ["scale", "optimizer", "scaler"] * (len(order) // 3)
+    assert norms["scale"] > model.max_grad_norm >= norms["optimizer"] * 0.999
+
+
+def test_scaling_acts_after_its_warm_up_and_is_logged() -> None:
+    model = make_model(vgs_warmup_steps=3, vgs_alpha=5.0)
+    model.learn(96)
+    assert model.variance_gradient_scaler is not None
+    assert model.variance_gradient_scaler.step_count == 8
+    assert 0.1 <= model.variance_gradient_scaler.get_scaling_factor() < 1.0
+
+
+def test_without_scaling_there_is_no_scaler() -> None:
+    model = make_model(variance_gradient_scaling=False)
+    model.learn(48)
+    assert model.variance_gradient_scaler is None
+    assert model.get_parameters()["vgs_state"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("upgd", UPGD), ("adaptive_upgd", AdaptiveUPGD), ("sgd", torch.optim.SGD)]
+)
+def test_the_optimizer_is_the_one_asked_for(name: str, expected: type) -> None:
+    assert type(make_model(optimizer_class=name).policy.optimizer) is expected
+    assert type(make_model(optimizer_class=expected).policy.optimizer) is expected
+
+
+def test_target_kl_stops_an_update() -> None:
+    model = make_model(n_epochs=50, target_kl=1e-9, learning_rate=1e-2)
+    model.learn(48)
+    assert model._n_updates < 50
+
+
+def test_a_gradient_that_is_not_finite_stops_training_and_names_the_parameter() -> None:
+    model = make_model()
+    model.learn(48)
+    before = model.get_parameters()
+    with torch.no_grad():
+        poisoned = model.policy.action_net.weight
+        poisoned[0, 0] = float("nan")
+    with pytest.raises(NonFiniteGradientError) as caught:
+        model._optimize((model.policy.action_net(torch.ones(1, 8)) ** 2).sum())
+    assert "action_net" in caught.value.parameter
+    assert differing(before["vgs_state"], model.get_parameters()["vgs_state"]) == []
+    assert differing(before["policy.optimizer"], model.get_parameters()["policy.optimizer"]) == []
+
+
+def test_two_models_with_one_seed_are_the_same_and_with_another_differ() -> None:
+    def trained(seed: int) -> dict[str, Any]:
+        model = make_model(make_envs(seed=seed), seed=seed)
+        model.learn(96)
+        return model.get_parameters()
+
+    assert differing(trained(3), trained(3)) == []
+    assert differing(trained(3), trained(4)) != []
+
+
+def test_a_minibatch_of_one_sample_trains() -> None:
+    model = make_model(n_steps=2, batch_size=1)
+    model.learn(6)
+    assert all(torch.isfinite(p).all() for p in model.policy.parameters())

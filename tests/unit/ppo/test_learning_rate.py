@@ -1,0 +1,72 @@
+"""The learning rate that was asked for is the one that trains, before and after the first update."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from stable_baselines3.common.utils import LinearSchedule
+
+from rlcore import DistributionalPPO, SettingError
+from tests.support.training import make_envs, make_model
+
+
+def rates(model: DistributionalPPO) -> dict[str, float]:
+    return {group["name"]: group["lr"] for group in model.policy.optimizer.param_groups}
+
+
+@pytest.mark.parametrize("lr", [1e-3, 5e-3, 1e-4, 1e-2])
+@pytest.mark.parametrize("optimizer_class", ["adaptive_upgd", "adam"])
+def test_lr_of_optimizer_kwargs_rules_before_and_after_training(lr: float, optimizer_class: str) -> None:
+    model = make_model(optimizer_class=optimizer_class, optimizer_kwargs={"lr": lr})
+    assert rates(model) == {"actor": lr, "critic": lr}
+    model.learn(96)
+    assert rates(model) == {"actor": lr, "critic": lr}
+    assert model.learning_rate == lr
+
+
+def test_lr_survives_training_then_save_then_load_then_training(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    model = make_model(optimizer_kwargs={"lr": 7e-3})
+    model.learn(48)
+    model.save(tmp_path / "model")
+    loaded = DistributionalPPO.load(tmp_path / "model", env=make_envs(), device="cpu")
+    loaded.learn(48, reset_num_timesteps=False)
+    assert rates(loaded) == {"actor": 7e-3, "critic": 7e-3}
+
+
+def test_without_any_lr_the_default_is_3e_4() -> None:
+    assert rates(make_model()) == {"actor": 3e-4, "critic": 3e-4}
+
+
+def test_lr_in_the_optimizer_kwargs_of_policy_kwargs_counts_too() -> None:
+    policy_kwargs = {"lstm_hidden_size": 8, "optimizer_class": "sgd", "optimizer_kwargs": {"lr": 0.05, "momentum": 0.5}}
+    model = make_model(policy_kwargs=policy_kwargs)
+    model.learn(48)
+    assert isinstance(model.policy.optimizer, torch.optim.SGD)
+    assert rates(model) == {"actor": 0.05, "critic": 0.05}
+    assert model.policy.optimizer.param_groups[0]["momentum"] == 0.5
+
+
+def test_two_different_rates_contradict_each_other() -> None:
+    with pytest.raises(SettingError, match=r"learning_rate=0\.001 and optimizer_kwargs\['lr'\]=0\.01"):
+        make_model(learning_rate=1e-3, optimizer_kwargs={"lr": 1e-2})
+
+
+def test_the_same_rate_given_twice_is_no_contradiction() -> None:
+    assert rates(make_model(learning_rate=1e-3, optimizer_kwargs={"lr": 1e-3})) == {"actor": 1e-3, "critic": 1e-3}
+
+
+def test_critics_have_a_rate_of_their_own_at_every_moment() -> None:
+    model = make_model(learning_rate=LinearSchedule(1e-2, 0.0, 1.0), critic_lr_multiplier=3.0)
+    assert rates(model) == pytest.approx({"actor": 1e-2, "critic": 3e-2})
+    model.learn(96)
+    model._update_current_progress_remaining(48, 96)
+    model._update_learning_rate(model.policy.optimizer)
+    assert rates(model) == pytest.approx({"actor": 5e-3, "critic": 1.5e-2})
+
+
+def test_the_critic_group_holds_exactly_what_only_the_critics_use() -> None:
+    model = make_model()
+    groups = {group["name"]: {id(p) for p in group["params"]} for group in model.policy.optimizer.param_groups}
+    critic = {id(p) for module in (model.policy.value_net, model.policy.lstm_critic) for p in module.parameters()}  # type: ignore[union-attr]
+    everything = {id(p) for p in model.policy.parameters()}
+    assert groups == {"actor": everything - critic, "critic": critic}

@@ -1,0 +1,93 @@
+"""The losses of a minibatch against hand-worked numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rlcore.functional.quantile import quantile_huber_loss
+from rlcore.ppo import losses
+
+
+def clipped_and_unclipped() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """One sample, two critics, one quantile: critic 0 loses more unclipped, critic 1 more clipped."""
+    quantiles = torch.tensor([[[9.0], [2.0]]])
+    old_values = torch.tensor([[4.0, -4.0]])
+    return quantiles, torch.tensor([2.0]), old_values
+
+
+def test_the_larger_loss_is_taken_per_critic_before_the_critics_are_averaged() -> None:
+    quantiles, returns, old_values = clipped_and_unclipped()
+    loss = losses.distributional_value_loss(quantiles, returns, old_values, 1.0, 0.0)
+    # critic 0: unclipped |2-9|, clipped to 5: |2-5|; critic 1: unclipped |2-2|, clipped to -3: |2+3|; each times 1/2
+    assert loss.item() == pytest.approx((7.0 + 5.0) / 2 / 2)
+
+
+def test_each_critic_is_clipped_against_its_own_old_value() -> None:
+    quantiles = torch.tensor([[[0.0], [10.0]]])
+    loss = losses.distributional_value_loss(quantiles, torch.tensor([5.0]), torch.tensor([[0.0, 10.0]]), 0.1, 0.0)
+    assert loss.item() == pytest.approx(2.5)
+
+
+def test_without_clipping_the_loss_is_the_plain_mean() -> None:
+    generator = torch.Generator().manual_seed(1)
+    quantiles = torch.randn(6, 2, 4, generator=generator)
+    returns = torch.randn(6, generator=generator)
+    expected = (
+        quantile_huber_loss(quantiles[:, 0], returns) + quantile_huber_loss(quantiles[:, 1], returns)
+    ).mean() / 2
+    actual = losses.distributional_value_loss(quantiles, returns, torch.zeros(6, 2), None, 1.0)
+    assert actual.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_advantages_are_normalised_but_a_single_one_is_left_alone() -> None:
+    normalised = losses.normalize_advantages(torch.tensor([1.0, 2.0, 6.0]))
+    assert normalised.mean().item() == pytest.approx(0.0, abs=1e-6)
+    assert normalised.std().item() == pytest.approx(1.0, rel=1e-5)
+    assert losses.normalize_advantages(torch.tensor([3.0])).tolist() == [3.0]
+
+
+def test_kl_estimate_is_zero_without_change_and_positive_with_any() -> None:
+    assert losses.approximate_kl(torch.zeros(4)).item() == 0.0
+    assert losses.approximate_kl(torch.tensor([0.5, -0.5])).item() == pytest.approx(0.1276, abs=1e-4)
+
+
+def make_batch() -> tuple[losses.Predictions, losses.Targets]:
+    generator = torch.Generator().manual_seed(3)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    predictions = losses.Predictions(draw(5, 2, 4), draw(5), draw(5).abs())
+    return predictions, losses.Targets(draw(5), draw(5), draw(5), draw(5, 2))
+
+
+def total(predictions: losses.Predictions, targets: losses.Targets, **changes: float) -> losses.MinibatchLosses:
+    settings = {"clip_range": 0.2, "ent_coef": 0.0, "vf_coef": 0.5, "huber_kappa": 1.0, **changes}
+    return losses.minibatch_losses(
+        predictions,
+        targets,
+        clip_range_vf=None,
+        normalize_advantage=False,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def test_total_weighs_its_three_terms() -> None:
+    predictions, targets = make_batch()
+    result = total(predictions, targets, ent_coef=0.3, vf_coef=0.7)
+    assert result.entropy.item() == pytest.approx(-predictions.entropy.mean().item())  # type: ignore[union-attr]
+    expected = result.policy + 0.3 * result.entropy + 0.7 * result.value
+    assert result.total.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_without_a_closed_form_the_entropy_is_estimated_from_log_prob() -> None:
+    predictions, targets = make_batch()
+    result = total(predictions._replace(entropy=None), targets, ent_coef=1.0)
+    assert result.entropy.item() == pytest.approx(predictions.log_prob.mean().item())
+
+
+def test_clip_fraction_counts_ratios_outside_the_range() -> None:
+    predictions, targets = make_batch()
+    shifted = predictions._replace(log_prob=targets.old_log_prob + torch.tensor([0.0, 0.1, 0.5, -0.5, 0.0]))
+    assert total(shifted, targets).clip_fraction.item() == pytest.approx(2 / 5)

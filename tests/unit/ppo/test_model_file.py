@@ -1,0 +1,240 @@
+"""One file that holds a model, read without executing anything, written whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.vec_env import VecNormalize
+from torch import nn
+
+from rlcore import (
+    CheckpointError,
+    DistributionalPPO,
+    DistributionalRecurrentPolicy,
+    SettingError,
+    StateError,
+    UnknownSettingError,
+    load_checkpoint,
+    save_checkpoint,
+)
+from rlcore.checkpoint import load_container, save_container
+from tests.support.training import differing, make_envs, make_model
+
+
+def halved(remaining: float) -> float:
+    return 1e-3 * remaining
+
+
+class OwnPolicy(DistributionalRecurrentPolicy):
+    """A policy class that no file knows."""
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    model = make_model()
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    return tmp_path / "model.zip"
+
+
+def test_settings_of_every_kind_survive(tmp_path: Path) -> None:
+    policy_kwargs = {"lstm_hidden_size": 8, "net_arch": {"pi": [5], "vf": []}, "activation_fn": nn.ReLU}
+    model = make_model(
+        policy_kwargs=policy_kwargs,
+        learning_rate=LinearSchedule(1e-3, 1e-4, 0.5),
+        clip_range=0.15,
+        optimizer_class=torch.optim.Adam,
+        optimizer_kwargs={"betas": (0.8, 0.9)},
+        ent_coef=0.1,
+        target_kl=0.5,
+    )
+    model.save(tmp_path / "model")
+    loaded = DistributionalPPO.load(tmp_path / "model", device="cpu")
+    for name, value in model.__getstate__()["settings"].items():
+        kept = getattr(loaded, name)
+        if callable(value) and not isinstance(value, type):
+            assert [kept(x) for x in (1.0, 0.7, 0.1)] == [value(x) for x in (1.0, 0.7, 0.1)], name
+        else:
+            assert kept == value, name
+    assert loaded.observation_space == model.observation_space
+    assert loaded.action_space == model.action_space
+
+
+def test_a_setting_changed_on_the_model_is_what_is_saved(tmp_path: Path) -> None:
+    model = make_model()
+    model.ent_coef = 0.125
+    model.save(tmp_path / "model")
+    assert DistributionalPPO.load(tmp_path / "model", device="cpu").ent_coef == 0.125
+
+
+def test_a_loaded_model_predicts_as_the_saved_one_without_an_environment(saved: Path) -> None:
+    first, second = (DistributionalPPO.load(saved, device="cpu") for _ in range(2))
+    observations = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    assert np.array_equal(
+        first.predict(observations, deterministic=True)[0], second.predict(observations, deterministic=True)[0]
+    )
+    assert first.num_timesteps == 48
+
+
+def test_zip_is_added_to_a_name_without_ending_and_found_again(tmp_path: Path) -> None:
+    make_model().save(str(tmp_path / "run"))
+    assert [path.name for path in tmp_path.iterdir()] == ["run.zip"]
+    assert DistributionalPPO.load(str(tmp_path / "run"), device="cpu").num_timesteps == 0
+
+
+def test_a_file_object_serves_as_well(saved: Path) -> None:
+    model = DistributionalPPO.load(saved, device="cpu")
+    stream = io.BytesIO()
+    model.save(stream)
+    stream.seek(0)
+    again = DistributionalPPO.load(stream, device="cpu")
+    assert differing(model.get_parameters(), again.get_parameters()) == []
+
+
+def test_loading_and_saving_again_loses_nothing_even_without_an_environment(tmp_path: Path) -> None:
+    model = make_model(make_envs(normalize=True))
+    model.learn(96)
+    model.save(tmp_path / "first.zip")
+    DistributionalPPO.load(tmp_path / "first.zip", device="cpu").save(tmp_path / "second.zip")
+    first, second = (load_container(tmp_path / name) for name in ("first.zip", "second.zip"))
+    assert differing(first, second) == []
+
+
+def test_settings_can_be_changed_on_loading(saved: Path) -> None:
+    loaded = DistributionalPPO.load(saved, device="cpu", ent_coef=0.5, optimizer_kwargs={"lr": 0.25})
+    assert (loaded.ent_coef, loaded.learning_rate) == (0.5, 0.25)
+    with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
+        DistributionalPPO.load(saved, device="cpu", entcoef=0.5)
+
+
+def test_scaling_can_be_switched_off_on_loading(saved: Path) -> None:
+    loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", variance_gradient_scaling=False)
+    assert loaded.variance_gradient_scaler is None
+    loaded.learn(48, reset_num_timesteps=False)
+
+
+def test_a_function_needs_custom_objects_and_the_error_names_the_setting(tmp_path: Path) -> None:
+    make_model(learning_rate=halved).save(tmp_path / "model.zip")
+    with pytest.raises(CheckpointError, match=r"model\.zip.*learning_rate.*custom_objects"):
+        DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", custom_objects={"learning_rate": halved})
+    assert loaded.lr_schedule(0.5) == 5e-4
+
+
+def test_a_policy_class_of_the_user_s_own_needs_custom_objects(tmp_path: Path) -> None:
+    DistributionalPPO(OwnPolicy, make_envs(), n_steps=4).save(tmp_path / "model.zip")
+    with pytest.raises(CheckpointError, match="policy_class"):
+        DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", custom_objects={"policy_class": OwnPolicy})
+    assert type(loaded.policy) is OwnPolicy
+
+
+def test_an_environment_with_other_spaces_is_refused(saved: Path) -> None:
+    with pytest.raises(ValueError, match="Observation spaces do not match"):
+        DistributionalPPO.load(saved, env=make_envs("Pendulum-v1"), device="cpu")
+
+
+def test_a_model_trained_behind_a_normaliser_is_not_let_loose_on_raw_observations(tmp_path: Path) -> None:
+    model = make_model(make_envs(normalize=True))
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    with pytest.raises(StateError, match="VecNormalize"):
+        DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    with pytest.raises(StateError, match="VecNormalize"):
+        loaded.set_env(make_envs())
+    normalized = make_envs(normalize=True)
+    loaded.set_env(normalized)
+    assert isinstance(normalized, VecNormalize)
+    assert np.array_equal(normalized.obs_rms.mean, model.get_vec_normalize_env().obs_rms.mean)  # type: ignore[union-attr]
+
+
+def test_nothing_is_left_out_of_a_file_on_request(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="holds the whole state"):
+        make_model().save(tmp_path / "model.zip", exclude=["policy"])
+
+
+def test_force_reset_drops_where_the_run_stood(saved: Path) -> None:
+    loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", force_reset=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded.learn(48, reset_num_timesteps=False)
+    assert loaded.num_timesteps == 96
+
+
+class Payload:
+    """Would create a file when unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.marker,)
+
+
+def test_a_file_that_would_execute_code_is_refused_unread(tmp_path: Path) -> None:
+    marker = tmp_path / "executed"
+    for name, content in {"pickle": pickle.dumps(Payload(marker)), "text": b"no model"}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(CheckpointError):
+            DistributionalPPO.load(tmp_path / name, device="cpu")
+    torch.save({"format_version": "model_v1", "state": Payload(marker)}, tmp_path / "torch")
+    with pytest.raises(CheckpointError):
+        DistributionalPPO.load(tmp_path / "torch", device="cpu")
+    assert not marker.exists()
+
+
+def changed(**fields: Any) -> Any:
+    def change(content: dict[str, Any]) -> dict[str, Any]:
+        return {**content, **fields}
+
+    return change
+
+
+FOREIGN: dict[str, Any] = {
+    "a field missing": lambda content: {k: v for k, v in content.items() if k != "n_envs"},
+    "a field too many": changed(extra=1),
+    "another version": changed(format_version="model_v9"),
+    "settings of the wrong type": changed(settings=3),
+    "no environments": changed(n_envs=0),
+    "a bool for a number": changed(n_envs=True),
+    "an unknown setting": lambda content: {**content, "settings": {**content["settings"], "vgs_gamma": 1}},
+    "an unknown kind of value": changed(observation_space={"__kind__": "code", "text": "1"}),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_file_with_other_content_raises_one_clear_error_with_its_name(case: str, saved: Path) -> None:
+    save_container(saved, FOREIGN[case](load_container(saved)))
+    with pytest.raises(CheckpointError) as caught:
+        DistributionalPPO.load(saved, device="cpu")
+    assert str(saved) in str(caught.value)
+
+
+def test_a_checkpoint_is_no_model_file_and_the_other_way_round(saved: Path, tmp_path: Path) -> None:
+    model = DistributionalPPO.load(saved, device="cpu")
+    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=1, performance=0.0)
+    with pytest.raises(CheckpointError, match=r"read by set_parameters\(path\)"):
+        DistributionalPPO.load(tmp_path / "v2.pt", device="cpu")
+    with pytest.raises(CheckpointError, match=r"DistributionalPPO\.load"):
+        load_checkpoint(saved)
+
+
+def test_a_save_that_fails_leaves_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = saved.read_bytes()
+    monkeypatch.setattr("os.replace", _full)
+    with pytest.raises(CheckpointError):
+        DistributionalPPO.load(saved, device="cpu").save(saved)
+    assert saved.read_bytes() == old
+
+
+def _full(*_: Any) -> None:
+    raise OSError(28, "No space left on device")

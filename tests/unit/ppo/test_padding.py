@@ -1,0 +1,84 @@
+"""Padding of unequal sequences counts in no loss: neither in what is predicted nor in what it is compared with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples
+
+from rlcore import DistributionalPPO
+from rlcore.ppo import losses
+from tests.support.training import make_model
+
+
+def padded_minibatch(model: DistributionalPPO) -> RecurrentRolloutBufferSamples:
+    """A minibatch of a real rollout whose sequences have unequal lengths."""
+    for samples in model.rollout_buffer.get(24):
+        if int((samples.mask < 0.5).sum()) > 0:
+            return samples
+    raise AssertionError("the rollout gave no sequences of unequal length")
+
+
+@pytest.fixture
+def model() -> DistributionalPPO:
+    """CartPole under a fresh policy: episodes of 10 to 40 steps, so sequences of unequal length."""
+    trained = make_model()
+    trained.learn(144)
+    return trained
+
+
+@pytest.mark.parametrize("n_critics", [1, 2])
+def test_sequences_of_unequal_length_train(n_critics: int) -> None:
+    trained = make_model(n_critics=n_critics)
+    trained.learn(144)
+    padded_minibatch(trained)
+    assert trained._n_updates == 6
+
+
+def test_what_stands_on_padding_changes_no_loss(model: DistributionalPPO) -> None:
+    samples = padded_minibatch(model)
+    mask = samples.mask > 0.5
+    before = model._minibatch_losses(samples)
+
+    def spoil(values: torch.Tensor) -> torch.Tensor:
+        spoilt = values.clone()
+        spoilt[~mask] = 1e3
+        return spoilt
+
+    spoilt = samples._replace(
+        returns=spoil(samples.returns),
+        advantages=spoil(samples.advantages),
+        old_log_prob=spoil(samples.old_log_prob),
+        old_values=spoil(samples.old_values),
+        observations=spoil(samples.observations),
+    )
+    after = model._minibatch_losses(spoilt)
+    for name, value in before._asdict().items():
+        assert getattr(after, name).item() == pytest.approx(value.item(), rel=1e-5, abs=1e-7), name
+
+
+def test_value_loss_is_that_of_the_real_samples_alone(model: DistributionalPPO) -> None:
+    samples = padded_minibatch(model)
+    mask = samples.mask > 0.5
+    quantiles, _, _ = model.policy.evaluate_actions(
+        samples.observations, samples.actions.long().flatten(), samples.lstm_states, samples.episode_starts
+    )
+    real = [i for i in range(len(mask)) if mask[i]]
+    expected = losses.distributional_value_loss(
+        quantiles[real], samples.returns[real], samples.old_values[real], None, model.huber_kappa
+    )
+    assert model._minibatch_losses(samples).value.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_both_sides_keep_as_many_samples_as_are_real(model: DistributionalPPO) -> None:
+    samples = padded_minibatch(model)
+    mask = samples.mask > 0.5
+    predictions = losses.Predictions(
+        *model.policy.evaluate_actions(
+            samples.observations, samples.actions.long().flatten(), samples.lstm_states, samples.episode_starts
+        )
+    )
+    kept = {len(field) for field in losses.valid_predictions(predictions, mask) if field is not None}
+    kept |= {len(field) for field in losses.valid_targets(samples, mask)}
+    assert kept == {int(mask.sum())}
+    assert len(mask) > int(mask.sum())

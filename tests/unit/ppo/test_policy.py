@@ -1,0 +1,137 @@
+"""The network: separate critics over one LSTM, pessimistic values, values of the state before the step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from torch import nn
+
+from tests.support.training import make_envs, make_model
+
+
+def states(n_envs: int) -> RNNStates:
+    generator = torch.Generator().manual_seed(2)
+    hidden = [torch.randn(1, n_envs, 8, generator=generator) for _ in range(4)]
+    return RNNStates((hidden[0], hidden[1]), (hidden[2], hidden[3]))
+
+
+def test_each_critic_has_layers_of_its_own_over_one_shared_lstm() -> None:
+    model = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": {"pi": [7], "vf": [6, 5]}})
+    heads = model.policy.value_net.heads
+    shapes = [[tuple(p.shape) for p in head.parameters()] for head in heads]  # type: ignore[union-attr]
+    assert shapes == [[(6, 8), (6,), (5, 6), (5,), (8, 5), (8,)]] * 2
+    first, second = ({id(p) for p in head.parameters()} for head in heads)  # type: ignore[union-attr]
+    assert not first & second
+    assert isinstance(model.policy.lstm_critic, nn.LSTM)
+
+
+def test_heads_start_different_so_that_twins_are_two_opinions() -> None:
+    first, second = make_model().policy.value_net.heads  # type: ignore[union-attr,misc]
+    assert not torch.equal(next(first.parameters()), next(second.parameters()))
+
+
+@pytest.mark.parametrize("n_critics", [1, 2])
+def test_values_are_the_mean_of_each_critic_and_predict_values_the_smallest(n_critics: int) -> None:
+    model = make_model(n_critics=n_critics)
+    obs, starts = torch.randn(3, 4), torch.zeros(3)
+    given = states(3)
+    with torch.no_grad():
+        _, values, _, _ = model.policy(obs, given, starts)
+        quantiles = model.policy.predict_quantiles(obs, given.vf, starts)
+        smallest = model.policy.predict_values(obs, given.vf, starts)
+    assert quantiles.shape == (3, n_critics, 8)
+    assert torch.allclose(values, quantiles.mean(dim=-1))
+    assert torch.allclose(smallest, values.min(dim=-1).values)
+
+
+def test_rollout_values_come_from_the_lstm_state_before_the_step() -> None:
+    model = make_model()
+    obs, starts = torch.randn(3, 4), torch.zeros(3)
+    before = states(3)
+    with torch.no_grad():
+        _, values, _, after = model.policy(obs, before, starts)
+        from_before = model.policy.predict_quantiles(obs, before.vf, starts).mean(dim=-1)
+        from_after = model.policy.predict_quantiles(obs, after.vf, starts).mean(dim=-1)
+    assert torch.allclose(values, from_before)
+    assert not torch.allclose(values, from_after)
+
+
+def test_the_buffer_holds_every_critic_and_computes_advantages_from_the_smallest() -> None:
+    model = make_model(n_epochs=1)
+    model.learn(48)
+    buffer = model.rollout_buffer
+    assert buffer.critic_values.shape == (48, 2)
+    assert np.array_equal(buffer.values.flatten(), buffer.critic_values.min(axis=1))
+    assert not np.array_equal(buffer.critic_values[:, 0], buffer.critic_values[:, 1])
+
+
+def test_advantages_are_generalised_advantage_estimates_of_the_smallest_value() -> None:
+    model = make_model(n_epochs=1, gamma=0.9, gae_lambda=0.7)
+    recorded = {}
+
+    def keep_before_training() -> None:
+        buffer = model.rollout_buffer
+        names = ("rewards", "values", "episode_starts", "advantages")
+        recorded.update({name: getattr(buffer, name).astype(np.float64) for name in names})
+        recorded["dones"] = np.asarray(model._last_episode_starts, dtype=np.float64)
+        with torch.no_grad():
+            last = model.policy.predict_values(
+                torch.as_tensor(model._last_obs), model._last_lstm_states.vf, torch.as_tensor(recorded["dones"]).float()
+            )
+        recorded["last_values"] = last.numpy().astype(np.float64)
+
+    model.train = keep_before_training  # type: ignore[method-assign]
+    model.learn(48)
+    advantage = np.zeros(3)
+    for step in reversed(range(16)):
+        at_end = step == 15
+        alive = 1.0 - (recorded["dones"] if at_end else recorded["episode_starts"][step + 1])
+        following = recorded["last_values"] if at_end else recorded["values"][step + 1]
+        delta = recorded["rewards"][step] + 0.9 * following * alive - recorded["values"][step]
+        advantage = delta + 0.9 * 0.7 * alive * advantage
+        assert recorded["advantages"][step] == pytest.approx(advantage, rel=1e-4, abs=1e-5)
+
+
+def test_samples_carry_each_critic_s_own_old_value() -> None:
+    model = make_model(n_epochs=1)
+    model.learn(48)
+    samples = next(iter(model.rollout_buffer.get(48)))
+    mask = samples.mask > 0.5
+    assert samples.old_values.shape == (len(mask), 2)
+    expected = {tuple(row) for row in model.rollout_buffer.critic_values.tolist()}
+    assert {tuple(row) for row in samples.old_values[mask].tolist()} == expected
+
+
+@pytest.mark.parametrize(
+    "policy_kwargs",
+    [
+        {"enable_critic_lstm": False},
+        {"enable_critic_lstm": False, "shared_lstm": True},
+        {"share_features_extractor": False},
+        {"n_lstm_layers": 2, "lstm_kwargs": {"bias": False}},
+        {"net_arch": []},
+        {"ortho_init": False, "activation_fn": nn.ReLU},
+    ],
+    ids=lambda kwargs: "-".join(kwargs),
+)
+def test_the_networks_of_sb3_contrib_train(policy_kwargs: dict[str, object]) -> None:
+    model = make_model(policy_kwargs={"lstm_hidden_size": 8, **policy_kwargs})
+    before = model.get_parameters()["policy"]
+    model.learn(48)
+    after = model.get_parameters()["policy"]
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert any(name.startswith("value_net") for name in moved)
+    assert any(name.startswith("action_net") for name in moved)
+
+
+def test_predict_takes_and_gives_state_as_sb3_contrib_does() -> None:
+    model = make_model(make_envs("Pendulum-v1", 2))
+    obs = model.env.reset()  # type: ignore[union-attr]
+    action, state = model.predict(obs, episode_start=np.ones(2, dtype=bool), deterministic=True)
+    assert action.shape == (2, 1)
+    again, _ = model.predict(obs, state=state, episode_start=np.ones(2, dtype=bool), deterministic=True)
+    onward, _ = model.predict(obs, state=state, episode_start=np.zeros(2, dtype=bool), deterministic=True)
+    assert np.array_equal(action, again)
+    assert not np.array_equal(action, onward)

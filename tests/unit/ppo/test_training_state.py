@@ -1,0 +1,290 @@
+"""One registry names every piece of state, and every path carries all of it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, StateError, load_checkpoint, save_checkpoint
+from rlcore.checkpoint.training_state import Scope, StatePart
+from tests.support.training import differing, make_envs, make_model, tensors_in
+
+PATHS = ["save", "pickle", "deepcopy", "parameters", "checkpoint"]
+
+
+def trained(**settings: Any) -> DistributionalPPO:
+    model = make_model(make_envs(normalize=True), **settings)
+    model.learn(96)
+    return model
+
+
+def travel(model: DistributionalPPO, path: str, folder: Path) -> DistributionalPPO:
+    """The model after a journey along one of the paths."""
+    if path == "save":
+        model.save(folder / "model.zip")
+        return DistributionalPPO.load(folder / "model.zip", env=make_envs(normalize=True), device="cpu")
+    if path in ("pickle", "deepcopy"):
+        copied: DistributionalPPO = pickle.loads(pickle.dumps(model)) if path == "pickle" else copy.deepcopy(model)  # noqa: S301
+        copied.set_env(make_envs(normalize=True))
+        return copied
+    other = make_model(make_envs(normalize=True, seed=7), seed=7)
+    other.learn(48)
+    if path == "parameters":
+        other.set_parameters(model.get_parameters())
+    else:
+        save_checkpoint(folder / "v2.pt", model.get_parameters(), step=96, performance=1.0)
+        other.set_parameters(load_checkpoint(folder / "v2.pt").data)
+    return other
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_everything_learnt_survives_every_path(path: str, tmp_path: Path) -> None:
+    model = trained()
+    assert differing(model.get_parameters(), travel(model, path, tmp_path).get_parameters()) == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_scaler_statistics_survive_every_path(path: str, tmp_path: Path) -> None:
+    model = trained()
+    before, after = model.variance_gradient_scaler, travel(model, path, tmp_path).variance_gradient_scaler
+    assert before is not None
+    assert after is not None
+    assert before.step_count == after.step_count == 8
+    for name in ("grad_mean_ema", "grad_var_ema", "grad_norm_ema", "grad_max_ema"):
+        assert getattr(before, name) is not None
+        assert getattr(after, name) == getattr(before, name)
+    assert after.get_normalized_variance() == before.get_normalized_variance() > 0
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_scaler_scales_the_parameters_that_train_after_every_path(path: str, tmp_path: Path) -> None:
+    arrived = travel(trained(), path, tmp_path)
+    assert arrived.variance_gradient_scaler is not None
+    linked = [id(p) for p in arrived.variance_gradient_scaler.parameters]
+    assert linked == [id(p) for p in arrived.policy.parameters()]
+    optimized = {id(p) for group in arrived.policy.optimizer.param_groups for p in group["params"]}
+    assert optimized == set(linked)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_training_goes_on_after_every_path_and_statistics_grow_from_where_they_were(path: str, tmp_path: Path) -> None:
+    arrived = travel(trained(), path, tmp_path)
+    assert arrived.variance_gradient_scaler is not None
+    arrived.learn(48, reset_num_timesteps=False)
+    assert arrived.variance_gradient_scaler.step_count == 12
+
+
+def test_relinking_keeps_the_statistics_of_every_tensor() -> None:
+    model = trained()
+    before = model.get_parameters()["vgs_state"]
+    model.rebuild_optimizer()
+    assert differing(before, model.get_parameters()["vgs_state"]) == []
+
+
+def test_a_replaced_module_is_trained_and_scaled_after_rebuilding_the_optimizer() -> None:
+    model = trained()
+    model.policy.action_net = nn.Linear(8, 2)
+    model.rebuild_optimizer()
+    weight = model.policy.action_net.weight
+    before = weight.detach().clone()
+    model.learn(48, reset_num_timesteps=False)
+    assert not torch.equal(before, weight)
+    assert model.variance_gradient_scaler is not None
+    assert any(p is weight for p in model.variance_gradient_scaler.parameters)
+
+
+def test_parameters_are_a_snapshot_that_training_does_not_change() -> None:
+    model = trained()
+    taken = model.get_parameters()
+    kept = copy.deepcopy(taken)
+    live = {t.data_ptr() for t in model.policy.parameters()}
+    assert not live & {t.data_ptr() for t in tensors_in(taken)}
+    model.learn(48, reset_num_timesteps=False)
+    assert differing(taken, kept) == []
+    assert differing(taken, model.get_parameters()) != []
+
+
+def test_restored_parameters_share_nothing_with_what_was_given() -> None:
+    model, other = trained(), trained(seed=5)
+    taken = model.get_parameters()
+    other.set_parameters(taken)
+    kept = copy.deepcopy(taken)
+    other.learn(48, reset_num_timesteps=False)
+    assert differing(taken, kept) == []
+
+
+TRANSIENT = {
+    "built anew from settings and spaces": {
+        *("policy", "policy_class", "rollout_buffer", "lr_schedule", "variance_gradient_scaler", "device"),
+        *("observation_space", "action_space", "n_envs", "env", "_vec_normalize_env", "_stats_window_size"),
+    },
+    "belongs to one call of learn": {"_logger", "_custom_logger", "start_time", "_num_timesteps_at_start", "_boundary"},
+    "is never used here": {
+        *("action_noise", "use_sde", "sde_sample_freq", "rollout_buffer_class", "rollout_buffer_kwargs"),
+    },
+    "holds restored parts until training goes on": {"pending_state"},
+    "is what the part lstm_state holds": {
+        *("_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states"),
+    },
+    "is what the part progress_state holds": {
+        *("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_current_progress_remaining"),
+        *("ep_info_buffer", "ep_success_buffer"),
+    },
+}
+
+
+def test_every_attribute_of_a_trained_model_is_a_setting_or_accounted_for() -> None:
+    accounted = set(PPOSettings.model_fields).union(*TRANSIENT.values())
+    assert set(vars(trained())) - accounted == set()
+
+
+def test_every_part_is_captured_and_changes_what_a_file_holds(tmp_path: Path) -> None:
+    model = trained()
+    model.save(tmp_path / "model.zip")
+    parts = {part.key: part for part in model._state_parts()}
+    saved = model.__getstate__()["state"]
+    assert set(saved) == set(parts)
+    assert all(state is not None for state in saved.values())
+    learner = {key for key, part in parts.items() if part.scope is Scope.LEARNER}
+    assert set(model.get_parameters()) == learner
+
+
+def test_a_component_in_the_registry_travels_along_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = DistributionalPPO._state_parts
+
+    def with_one_more(self: DistributionalPPO) -> list[StatePart]:
+        def restore(state: Any) -> None:
+            self.added = dict(state)  # type: ignore[attr-defined]
+
+        added = getattr(self, "added", {"count": 0})
+        return [*original(self), StatePart("added_state", Scope.LEARNER, lambda: dict(added), restore)]
+
+    monkeypatch.setattr(DistributionalPPO, "_state_parts", with_one_more)
+    model = trained()
+    model.added = {"count": 41}  # type: ignore[attr-defined]
+    for path in ("save", "pickle", "parameters"):
+        assert travel(model, path, tmp_path).added == {"count": 41}  # type: ignore[attr-defined]
+
+
+def test_what_is_left_out_starts_fresh_and_one_warning_names_it() -> None:
+    model, other = trained(), trained(seed=5)
+    with pytest.warns(ResumeWarning, match="vgs_state, normalizer_state") as caught:
+        other.set_parameters({key: model.get_parameters()[key] for key in ("policy", "policy.optimizer")})
+    assert len(caught) == 1
+    assert other.variance_gradient_scaler is not None
+    assert other.variance_gradient_scaler.step_count == 0
+
+
+def test_without_exact_match_what_is_left_out_stays_as_it_is() -> None:
+    model, other = trained(), trained(seed=5)
+    kept = other.get_parameters()
+    other.set_parameters({"policy": model.get_parameters()["policy"]}, exact_match=False)
+    now = other.get_parameters()
+    assert differing(now["policy"], model.get_parameters()["policy"]) == []
+    for key in ("policy.optimizer", "vgs_state", "normalizer_state"):
+        assert differing(now[key], kept[key]) == []
+
+
+def reshaped(parameters: dict[str, Any]) -> dict[str, Any]:
+    parameters["policy"]["action_net.bias"] = torch.zeros(3)
+    return parameters
+
+
+def with_foreign_moments(parameters: dict[str, Any]) -> dict[str, Any]:
+    first = next(iter(parameters["policy.optimizer"]["state"].values()))
+    tensor = next(name for name, value in first.items() if isinstance(value, torch.Tensor) and value.dim() > 0)
+    first[tensor] = torch.zeros(2, 2, 2)
+    return parameters
+
+
+def with_damaged_scaler(parameters: dict[str, Any]) -> dict[str, Any]:
+    del parameters["vgs_state"]["step_count"]
+    return parameters
+
+
+def with_other_observations(parameters: dict[str, Any]) -> dict[str, Any]:
+    other = make_model(make_envs("Pendulum-v1", normalize=True))
+    other.learn(48)
+    return {**parameters, "normalizer_state": other.get_parameters()["normalizer_state"]}
+
+
+BROKEN: dict[str, Any] = {
+    "a part missing": lambda p: {k: v for k, v in p.items() if k != "policy.optimizer"},
+    "an unknown part": lambda p: {**p, "vgs_stat": {}},
+    "a part of the wrong type": lambda p: {**p, "vgs_state": 3},
+    "another shape": reshaped,
+    "a tensor missing": lambda p: {**p, "policy": {}},
+    "moments of another network": with_foreign_moments,
+    "groups of another network": lambda p: {**p, "policy.optimizer": {"state": {}, "param_groups": []}},
+    "a damaged scaler": with_damaged_scaler,
+    "statistics of other observations": with_other_observations,
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_parameters_that_do_not_fit_raise_one_error_and_change_nothing(case: str) -> None:
+    model, other = trained(), trained(seed=5)
+    given = BROKEN[case](model.get_parameters())
+    before = other.get_parameters()
+    with pytest.raises(StateError):
+        other.set_parameters(given)
+    assert differing(before, other.get_parameters()) == []
+
+
+def test_an_unknown_part_is_named_with_the_right_one() -> None:
+    model = trained()
+    with pytest.raises(StateError, match="'vgs_stat'; did you mean 'vgs_state'"):
+        model.set_parameters({**model.get_parameters(), "vgs_stat": {}})
+
+
+def test_a_scaler_s_state_needs_a_scaler() -> None:
+    model, other = trained(), trained(variance_gradient_scaling=False)
+    with pytest.raises(StateError, match="variance_gradient_scaling=False"):
+        other.set_parameters(model.get_parameters())
+    other.set_parameters(model.get_parameters(), exact_match=False)
+    assert other.variance_gradient_scaler is None
+
+
+def test_a_normaliser_s_state_needs_a_normaliser() -> None:
+    model, other = trained(), make_model()
+    with pytest.raises(StateError, match="VecNormalize"):
+        other.set_parameters(model.get_parameters())
+    other.set_parameters(model.get_parameters(), exact_match=False)
+    assert differing(other.get_parameters()["policy"], model.get_parameters()["policy"]) == []
+
+
+def test_normaliser_statistics_reach_the_environment() -> None:
+    model, other = trained(), trained(seed=5)
+    other.set_parameters(model.get_parameters())
+    mine, theirs = model.get_vec_normalize_env(), other.get_vec_normalize_env()
+    assert mine is not None
+    assert theirs is not None
+    assert np.array_equal(mine.obs_rms.mean, theirs.obs_rms.mean)  # type: ignore[union-attr]
+    assert mine.ret_rms.var == theirs.ret_rms.var
+
+
+def test_a_policy_only_file_restores_the_policy_when_asked_for_no_more(tmp_path: Path) -> None:
+    model, other = trained(), trained(seed=5)
+    torch.save(model.policy.state_dict(), tmp_path / "v1.pt")
+    with pytest.warns(UserWarning, match="no digest"):
+        other.set_parameters(tmp_path / "v1.pt", exact_match=False)
+    assert differing(other.get_parameters()["policy"], model.get_parameters()["policy"]) == []
+
+
+@pytest.mark.parametrize("kind", ["model file", "checkpoint"])
+def test_parameters_are_read_from_a_file_by_its_path(kind: str, tmp_path: Path) -> None:
+    model, other = trained(), trained(seed=5)
+    path = tmp_path / "file.zip"
+    if kind == "model file":
+        model.save(path)
+    else:
+        save_checkpoint(path, model.get_parameters(), step=1, performance=0.0)
+    other.set_parameters(path)
+    assert differing(other.get_parameters(), model.get_parameters()) == []

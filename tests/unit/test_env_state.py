@@ -1,0 +1,305 @@
+"""Vectorised environments continue bit-exactly: in this process, in workers and in a fresh process."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.envs.classic_control import CartPoleEnv
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecCheckNan,
+    VecEnv,
+    VecEnvWrapper,
+    VecFrameStack,
+    VecMonitor,
+    VecNormalize,
+)
+
+from rlcore.env_state import (
+    capture_env_state,
+    capture_normalizer,
+    restore_env_state,
+    restore_normalizer,
+    unsupported_reason,
+)
+from rlcore.envs import ResumableEnv
+from rlcore.errors import StateError
+from rlcore.types import StateDict
+from tests.support.environments import (
+    Custom,
+    Halving,
+    Silent,
+    actions_for,
+    bits,
+    bits_of_state,
+    edit,
+    make,
+    make_vec,
+    run_vec,
+    through_file,
+)
+
+
+def layer_of(env: VecEnv, wrapper: type[VecEnvWrapper]) -> VecEnvWrapper:
+    while not isinstance(env, wrapper):
+        assert isinstance(env, VecEnvWrapper)
+        env = env.venv
+    return env
+
+
+def make_full(env_id: str = "CartPole-v1", seed: int | None = 5) -> VecNormalize:
+    with pytest.warns(UserWarning, match="already wrapped with a `Monitor`"):
+        monitored = VecMonitor(make_vec(env_id, seed=seed))
+    return VecNormalize(VecCheckNan(monitored))
+
+
+def test_a_fresh_vectorised_environment_continues_bit_exactly_through_its_wrappers() -> None:
+    env, fresh = make_full(), make_full(seed=None)
+    actions = actions_for(env.action_space, 150)
+    env.reset()
+    run_vec(env, actions[:33])
+    state, statistics = through_file(capture_env_state(env)), through_file(capture_normalizer(env))
+    expected = [*run_vec(env, actions[33:]), bits(env.reset())]
+
+    restore_env_state(fresh, state)
+    restore_normalizer(fresh, statistics)
+
+    assert [*run_vec(fresh, actions[33:]), bits(fresh.reset())] == expected
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "name"),
+    [
+        (VecNormalize, "returns"),
+        (VecMonitor, "episode_returns"),
+        (VecMonitor, "episode_lengths"),
+        (VecMonitor, "episode_count"),
+    ],
+)
+def test_each_accumulator_of_the_wrappers_is_part_of_the_state(wrapper: type[VecEnvWrapper], name: str) -> None:
+    env, fresh = make_full(), make_full()
+    env.reset()
+    run_vec(env, [1] * 23)
+
+    restore_env_state(fresh, through_file(capture_env_state(env)))
+
+    original = getattr(layer_of(env, wrapper), name)
+    assert np.any(original != 0)
+    assert bits(getattr(layer_of(fresh, wrapper), name)) == bits(original)
+
+
+def test_seeds_that_wait_for_a_reset_are_restored_and_used_ones_do_not_come_back() -> None:
+    waiting, used = make_vec(seed=5), make_vec(seed=5)
+    state = through_file(capture_env_state(waiting))
+    first = used.reset()
+    second = used.reset()
+    state_used = through_file(capture_env_state(used))
+    third = used.reset()
+
+    fresh = make_vec(seed=77)
+    restore_env_state(fresh, state)
+    assert bits(fresh.reset()) == bits(first)
+    restore_env_state(fresh := make_vec(seed=5), state_used)
+    assert bits(fresh.reset()) == bits(third)
+    assert bits(third) != bits(second)
+
+
+def test_the_running_episode_of_a_monitor_outside_is_restored() -> None:
+    def build() -> DummyVecEnv:
+        return DummyVecEnv([lambda: Monitor(ResumableEnv(gym.make("CartPole-v1")))])
+
+    env, fresh = build(), build()
+    actions = actions_for(env.action_space, 120)
+    env.seed(3)
+    env.reset()
+    run_vec(env, actions[:5])
+
+    restore_env_state(fresh, through_file(capture_env_state(env)))
+
+    assert run_vec(fresh, actions[5:]) == run_vec(env, actions[5:])
+
+
+def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> None:
+    local = make_vec("Acrobot-v1")
+    actions = actions_for(local.action_space, 40)
+    local.reset()
+    run_vec(local, actions[:20])
+    state = through_file(capture_env_state(local))
+    workers = make_vec(
+        "Acrobot-v1", seed=None, vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "forkserver"}
+    )
+    try:
+        with pytest.raises(StateError, match=r"environment 1: .*'PendulumEnv'"):
+            restore_env_state(workers, edit(state, ["environments", 1, "environment"], "PendulumEnv"))
+        restore_env_state(workers, state)
+        again = capture_env_state(workers)
+        seen = [workers.step(np.stack([action] * 2)) for action in actions[20:]]
+    finally:
+        workers.close()
+
+    assert bits_of_state(again) == bits_of_state(state)
+    for action, (observation, reward, done, _) in zip(actions[20:], seen, strict=True):
+        expected = local.step(np.stack([action] * 2))
+        np.testing.assert_array_equal(observation, expected[0])
+        np.testing.assert_array_equal(reward, expected[1])
+        np.testing.assert_array_equal(done, expected[2])
+
+
+CHILD = """
+    import sys, warnings
+    import numpy as np, torch
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+    from rlcore.env_state import restore_env_state, restore_normalizer
+    from rlcore.envs import ResumableEnv
+
+    warnings.simplefilter("error")
+    saved = torch.load(sys.argv[1], weights_only=True)
+    env = VecNormalize(make_vec_env("Pendulum-v1", 2, seed=123, wrapper_class=ResumableEnv))
+    restore_env_state(env, saved["env"])
+    restore_normalizer(env, saved["normalizer"])
+    seen = []
+    for action in saved["actions"].numpy():
+        observation, reward, done, _ = env.step(action)
+        seen.append(torch.cat([torch.from_numpy(x.astype(np.float64)).flatten() for x in (observation, reward, done)]))
+    torch.save(torch.stack(seen), sys.argv[2])
+"""
+
+
+def test_a_fresh_process_continues_bit_exactly(tmp_path: Path) -> None:
+    env = VecNormalize(make_vec("Pendulum-v1"))
+    actions = torch.from_numpy(np.stack([np.stack([a, -a]) for a in actions_for(env.action_space, 300)]))
+    env.reset()
+    for action in actions[:100].numpy():
+        env.step(action)
+    saved = {"env": capture_env_state(env), "normalizer": capture_normalizer(env), "actions": actions[100:]}
+    torch.save(saved, tmp_path / "state.pt")
+    expected = []
+    for action in actions[100:].numpy():
+        observation, reward, done, _ = env.step(action)
+        expected.append(np.concatenate([np.ravel(np.asarray(observation)), reward, done]).astype(np.float64))
+
+    command = [sys.executable, "-c", textwrap.dedent(CHILD), str(tmp_path / "state.pt"), str(tmp_path / "seen.pt")]
+    root = Path(__file__).parents[2]
+    subprocess.run(command, check=True, cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120)
+
+    seen = torch.load(tmp_path / "seen.pt", weights_only=True).numpy()
+    assert seen.tobytes() == np.stack(expected).tobytes()
+    assert seen[:, -1].any(), "the compared steps must cross an episode end"
+
+
+def test_a_bare_environment_with_the_contract_is_captured_and_restored() -> None:
+    env, fresh = (DummyVecEnv([lambda: Monitor(Custom()), lambda: Monitor(Custom())]) for _ in range(2))
+    env.reset()
+    run_vec(env, [0, 1, 1])
+
+    restore_env_state(fresh, through_file(capture_env_state(env)))
+
+    assert run_vec(fresh, [1] * 9) == run_vec(env, [1] * 9)
+
+
+class Offset(VecEnvWrapper):
+    """A VecEnvWrapper that answers for itself."""
+
+    offset = 0.0
+
+    def reset(self) -> Any:
+        return self.venv.reset()
+
+    def step_wait(self) -> Any:
+        observation, reward, done, info = self.venv.step_wait()
+        self.offset += 1.0
+        return observation, reward + self.offset, done, info
+
+    def get_state(self) -> StateDict:
+        return {"offset": self.offset}
+
+    def set_state(self, state: StateDict) -> None:
+        if not isinstance(state.get("offset"), float):
+            raise StateError("offset must be a float")
+        self.offset = state["offset"]  # type: ignore[assignment]
+
+
+def test_a_vec_wrapper_that_answers_for_itself_is_asked() -> None:
+    env, fresh = Offset(make_vec()), Offset(make_vec())
+    env.reset()
+    run_vec(env, [0, 1])
+
+    restore_env_state(fresh, through_file(capture_env_state(env)))
+
+    assert run_vec(fresh, [0, 1]) == run_vec(env, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: make_vec_env("CartPole-v1", 1), "environment 0: CartPoleEnv cannot give its state.*ResumableEnv"),
+        (lambda: DummyVecEnv([CartPoleEnv]), "environment 0: CartPoleEnv cannot give its state.*ResumableEnv"),
+        (
+            lambda: DummyVecEnv([lambda: Silent(make("CartPole-v1"))]),
+            "environment 0: Silent is not covered.*ResumableEnv",
+        ),
+        (lambda: DummyVecEnv([lambda: Halving(Custom())]), "environment 0: Halving is not covered.*ResumableEnv"),
+        (lambda: VecFrameStack(make_vec(), 2), "VecFrameStack cannot give its state; implement get_state"),
+    ],
+    ids=["gym.make", "no wrapper", "outside", "own state alone", "frame stack"],
+)
+def test_what_cannot_give_its_state_is_named(build: Callable[[], VecEnv], message: str) -> None:
+    env = build()
+
+    reason = unsupported_reason(env)
+
+    assert reason is not None
+    assert re.search(message, reason), reason
+    assert capture_env_state(env) is None
+    with pytest.raises(StateError, match="cannot be restored into this environment"):
+        restore_env_state(env, through_file(capture_env_state(make_vec())))
+
+
+def test_a_supported_environment_has_no_reason() -> None:
+    assert unsupported_reason(make_full()) is None
+
+
+VEC_BAD: list[tuple[list[str | int], Any, str]] = [
+    (["environments"], [], "of 0 environments.*has 2"),
+    (["environments"], None, "of None.*has 2"),
+    (["environments", 1], None, r"\['environments'\]\[1\] must be a dict"),
+    (["environments", 1, "layers"], [], "environment 1: .*list of 5"),
+    (["seeds"], [1], "list of 2"),
+    (["seeds", 0], "x", "'x'"),
+    (["monitors"], [], "Monitor lies outside"),
+    (["wrappers"], [], "list of 3"),
+    (["wrappers", 0, "layer"], "VecFrameStack", "'VecFrameStack' where this environment has 'VecNormalize'"),
+    (["wrappers", 0, "state", "returns"], torch.zeros(2), "VecNormalize.returns.*torch.float64"),
+    (["wrappers", 2, "state", "episode_lengths"], torch.zeros(3, dtype=torch.int32), r"episode_lengths.*\(2,\)"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), VEC_BAD, ids=lambda value: repr(value)[:40])
+def test_a_vec_state_that_does_not_fit_changes_nothing(path: list[str | int], value: Any, message: str) -> None:
+    env, other = make_full(), make_full(seed=6)
+    for each, steps in ((env, 3), (other, 5)):
+        each.reset()
+        run_vec(each, [1] * steps)
+    before = bits_of_state(capture_env_state(env))
+    state = capture_env_state(other)
+    assert state is not None
+
+    with pytest.raises(StateError, match=message):
+        restore_env_state(env, edit(state, path, value))
+
+    assert bits_of_state(capture_env_state(env)) == before

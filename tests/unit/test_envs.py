@@ -1,0 +1,272 @@
+"""One environment continues bit-exactly from a saved state, and refuses what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from rlcore.envs import ResumableEnv, SupportsState
+from rlcore.errors import SettingError, StateError
+from tests.support.environments import (
+    Custom,
+    Halving,
+    Silent,
+    TunedCartPole,
+    actions_for,
+    bits,
+    bits_of_state,
+    edit,
+    make,
+    run,
+    snapshot,
+    through_file,
+)
+
+IDS = ["CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"]
+PLAIN = (bool, int, float, str, type(None), torch.Tensor)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        assert all(type(key) in (str, int) for key in value)
+        value = list(value.values())
+    if isinstance(value, list):
+        for entry in value:
+            yield from leaves(entry)
+    else:
+        yield value
+
+
+@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("steps", [0, 1, 37])
+def test_a_fresh_environment_continues_bit_exactly(env_id: str, steps: int) -> None:
+    env = make(env_id)
+    actions = actions_for(env.action_space, steps + 500)
+    env.reset(seed=3)
+    run(env, actions[:steps])
+    state = through_file(env.get_state())
+    expected = run(env, actions[steps:])
+
+    fresh = make(env_id)
+    fresh.set_state(state)
+
+    assert run(fresh, actions[steps:]) == expected
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_the_compared_steps_contain_ends_of_episodes(env_id: str) -> None:
+    env = make(env_id)
+    env.reset(seed=3)
+
+    seen = run(env, actions_for(env.action_space, 500))
+
+    assert len(seen) > 501, "the comparison above must cross an episode end and a reset"
+
+
+def test_a_used_environment_of_another_seed_continues_bit_exactly() -> None:
+    env, other = make("CartPole-v1"), make("CartPole-v1")
+    actions = actions_for(env.action_space, 200)
+    env.reset(seed=3)
+    run(env, actions[:5])
+    other.reset(seed=99)
+    run(other, actions[:60])
+
+    other.set_state(env.get_state())
+
+    assert run(other, actions) == run(env, actions)
+
+
+def test_a_state_taken_after_an_episode_end_asks_for_a_reset() -> None:
+    env = make("CartPole-v1")
+    env.reset(seed=3)
+    while not env.step(1)[2]:
+        pass
+
+    fresh = make("CartPole-v1")
+    fresh.set_state(env.get_state())
+
+    assert fresh.unwrapped.steps_beyond_terminated == 0  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="needs reset"):
+        fresh.step(1)
+    assert bits(fresh.reset()) == bits(env.reset())
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_a_state_holds_plain_values_only(env_id: str) -> None:
+    env = make(env_id)
+    env.reset(seed=1)
+    env.step(env.action_space.sample())
+
+    assert {type(leaf) for leaf in leaves(env.get_state())} <= set(PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "dtype"), [("CartPole-v1", torch.float64), ("MountainCarContinuous-v0", torch.float32)]
+)
+def test_the_physical_state_keeps_its_dtype(env_id: str, dtype: torch.dtype) -> None:
+    env = make(env_id)
+    env.reset(seed=1)
+    env.step(env.action_space.sample())
+    fresh = make(env_id)
+
+    fresh.set_state(env.get_state())
+
+    assert torch.from_numpy(fresh.unwrapped.state).dtype == dtype  # type: ignore[attr-defined]
+
+
+def test_the_last_torque_of_pendulum_is_restored() -> None:
+    env, fresh = make("Pendulum-v1"), make("Pendulum-v1")
+    env.reset(seed=1)
+    env.step(np.array([0.3], np.float32))
+
+    fresh.set_state(env.get_state())
+
+    assert fresh.unwrapped.last_u == np.float32(0.3)  # type: ignore[attr-defined]
+    assert type(fresh.unwrapped.last_u) is np.float32  # type: ignore[attr-defined]
+
+
+def test_a_later_step_does_not_change_a_state_that_was_taken() -> None:
+    env = make("MountainCarContinuous-v0")
+    env.reset(seed=1)
+    env.step(np.array([0.5], np.float32))
+    state = env.get_state()
+    before = bits_of_state(state)
+
+    env.step(np.array([0.5], np.float32))
+
+    assert bits_of_state(state) == before
+
+
+def test_one_state_can_be_set_twice() -> None:
+    env = make("Acrobot-v1")
+    actions = actions_for(env.action_space, 50)
+    env.reset(seed=1)
+    state = env.get_state()
+
+    first = run(env, actions)
+    env.set_state(state)
+
+    assert run(env, actions) == first
+
+
+def test_an_environment_that_was_never_reset_keeps_needing_its_reset() -> None:
+    env = make("Pendulum-v1")
+    env.set_state(make("Pendulum-v1").get_state())
+
+    with pytest.raises(RuntimeError, match="needs reset"):
+        env.step(np.zeros(1, np.float32))
+    env.reset(seed=1)
+    env.step(np.zeros(1, np.float32))
+
+
+@pytest.mark.parametrize("kind", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
+def test_every_numpy_generator_continues(kind: str) -> None:
+    env, fresh = make("CartPole-v1"), make("CartPole-v1")
+    env.reset(seed=1)
+    env.unwrapped.np_random = np.random.Generator(getattr(np.random, kind)(5))
+    env.unwrapped.np_random.random(3, dtype=np.float32)
+
+    fresh.set_state(through_file(env.get_state()))
+
+    assert fresh.unwrapped.np_random.random(9).tolist() == env.unwrapped.np_random.random(9).tolist()
+    assert fresh.unwrapped.np_random_seed == -1
+
+
+def test_the_monitor_reports_the_whole_episode_after_a_restore() -> None:
+    env, fresh = make("MountainCar-v0"), make("MountainCar-v0")
+    env.reset(seed=1)
+    run(env, [0] * 150)
+
+    fresh.set_state(env.get_state())
+    info: dict[str, Any] = {}
+    for _ in range(50):
+        info = fresh.step(0)[4]
+
+    assert (info["episode"]["r"], info["episode"]["l"]) == (-200.0, 200)
+    assert fresh.get_wrapper_attr("get_total_steps")() == 200
+
+
+def test_wrappers_and_environments_that_answer_for_themselves_are_asked() -> None:
+    env, fresh = ResumableEnv(Halving(Custom())), ResumableEnv(Halving(Custom()))
+    env.reset(seed=1)
+    run(env, [0, 1, 1])
+
+    fresh.set_state(through_file(env.get_state()))
+
+    assert isinstance(env, SupportsState)
+    assert run(fresh, [1, 0, 1]) == run(env, [1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: Silent(gym.make("CartPole-v1")), "wrapper Silent"),
+        (lambda: gym.wrappers.NormalizeReward(gym.make("CartPole-v1")), "wrapper NormalizeReward"),
+        (TunedCartPole, "environment TunedCartPole"),
+    ],
+)
+def test_an_unknown_layer_is_refused_by_name(build: Callable[[], gym.Env[Any, Any]], name: str) -> None:
+    with pytest.raises(SettingError, match=f"{name} keeps.*implement get_state"):
+        ResumableEnv(build())
+
+
+# layers: 0 Monitor, 1 TimeLimit, 2 OrderEnforcing, 3 PassiveEnvChecker, 4 CartPole
+BAD: list[tuple[list[str | int], Any, str]] = [
+    (["environment"], "PendulumEnv", "'PendulumEnv'.*this one is 'CartPoleEnv'"),
+    (["id"], "CartPole-v0", "'CartPole-v0'.*'CartPole-v1'"),
+    (["layers"], [], "a list of 5 entries"),
+    (["layers"], None, "a list of 5 entries"),
+    (["layers", 1, "layer"], "TimeLimit(200)", r"'TimeLimit\(200\)' where this environment has 'TimeLimit\(500\)'"),
+    (["layers", 1, "state"], None, "TimeLimit.* must be a dict"),
+    (["layers", 1, "state"], {}, "_elapsed_steps"),
+    (["layers", 1, "state", "_elapsed_steps"], -1, "at least 0"),
+    (["layers", 1, "state", "_elapsed_steps"], True, "True"),
+    (["layers", 0, "state", "rewards"], torch.zeros(2), "torch.float64"),
+    (["layers", 0, "state", "needs_reset"], 1, "True or False"),
+    (["layers", 0, "state", "unknown"], 1, "unknown"),
+    (["layers", 3, "state", "_previous_data"], 1, "None"),
+    (["layers", 4, "state", "state"], torch.zeros(3, dtype=torch.float64), r"shape \(4,\)"),
+    (["layers", 4, "state", "state"], torch.zeros(4, dtype=torch.int64), "torch.int64"),
+    (["layers", 4, "state", "state"], [0.0] * 4, "a list of 4 entries"),
+    (["layers", 4, "state", "_np_random"], {"bit_generator": "os.system"}, "os.system"),
+    (["layers", 4, "state", "_np_random", "state"], {}, "inc"),
+    (["layers", 4, "state", "_np_random", "state", "inc"], 2**128, "128 bits"),
+    (["layers", 4, "state", "_np_random", "uinteger"], "x", "'x'"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), BAD, ids=lambda value: repr(value)[:40])
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
+    path: list[str | int], value: Any, message: str
+) -> None:
+    env = make("CartPole-v1")
+    env.reset(seed=1)
+    run(env, [0, 1, 0])
+    other = make("CartPole-v1")
+    other.reset(seed=2)
+    before = snapshot(env)
+
+    with pytest.raises(StateError, match=message):
+        env.set_state(edit(other.get_state(), path, value))
+
+    assert snapshot(env) == before
+
+
+def test_a_refusal_of_an_inner_layer_changes_no_outer_one() -> None:
+    env = ResumableEnv(Halving(gym.wrappers.TimeLimit(Custom(), 50)))
+    env.reset(seed=1)
+    run(env, [0, 1])
+    before = snapshot(env)
+    state = edit(env.get_state(), ["layers", 0, "state", "scale"], 0.125)
+    state = edit(state, ["layers", 1, "state", "_elapsed_steps"], 7)
+    state = edit(state, ["layers", 2, "state", "count"], None)
+
+    with pytest.raises(StateError, match="an integer is needed"):
+        env.set_state(state)
+
+    assert snapshot(env) == before
