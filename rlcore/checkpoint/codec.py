@@ -20,6 +20,9 @@ from rlcore.types import StateDict, StateValue
 KIND = "__kind__"
 """The key that marks a dict as the form of something that is not a dict."""
 
+MAX_DEPTH = 50
+"""How many dots the path of a part may have; settings have three or four."""
+
 Nested = Callable[[Any, str], Any]
 """Encodes or decodes a part: (part, its field) -> result."""
 
@@ -49,7 +52,9 @@ def encode(value: object, field: str) -> StateValue:
     (a lambda, an unregistered class) leaves a placeholder that describes it.
 
     :param field: name of the setting; parts are named ``policy_kwargs.activation_fn``, ``net_arch.0``
+    :raises CheckpointError: lists or dicts are nested deeper than any setting, or contain themselves
     """
+    _require_shallow(field)
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or type(value) in (bool, int, float, str):
@@ -81,6 +86,7 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
 
     if field in custom_objects:
         return custom_objects[field]
+    _require_shallow(field)
     if value is None or isinstance(value, bool | int | float | str | torch.Tensor):
         return value
     if isinstance(value, list):
@@ -159,6 +165,13 @@ def _description(value: object) -> str:
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType | types.MethodType):
         return f"the function {value.__module__}.{value.__qualname__}"
     return f"an object of the class {type(value).__module__}.{type(value).__qualname__}"
+
+
+def _require_shallow(field: str) -> None:
+    if field.count(".") > MAX_DEPTH:
+        raise CheckpointError(
+            None, f"the setting {_shown(field)} is nested more than {MAX_DEPTH} deep; give it without such nesting"
+        )
 
 
 def _shown(value: object) -> str:

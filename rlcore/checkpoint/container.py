@@ -9,7 +9,7 @@ import warnings
 import torch
 
 from rlcore.checkpoint import archive, outline, storage, values
-from rlcore.checkpoint.refusal import PathOrFile, RefusedError, quoted, refusals_name
+from rlcore.checkpoint.refusal import PathOrFile, RefusedError, path_of, quoted, refusals_name
 from rlcore.types import StateDict
 
 _TORCH_ERRORS = (
@@ -71,7 +71,7 @@ def read_container(
 
 def warn_of_missing_digest(path_or_file: PathOrFile, *, stacklevel: int) -> None:
     """Warn that damage to the file may have gone unnoticed."""
-    name = path_or_file if isinstance(path_or_file, str) else "the checkpoint"
+    name = path_of(path_or_file) or "the file object"
     warnings.warn(
         f"{name} carries no digest, so damage may have gone unnoticed; save it again to add one",
         UserWarning,

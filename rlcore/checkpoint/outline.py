@@ -197,7 +197,7 @@ def _tensor_outline(storage: object, offset: object, size: object, stride: objec
     if type(storage) is not StorageOutline or type(offset) is not int or offset < 0:
         raise TypeError
     sizes, strides = _dimensions(size), _dimensions(stride)
-    _require(len(sizes) == len(strides) and math.prod(max(1, length) for length in sizes) < 2**63)
+    _require(math.prod(max(1, length) for length in sizes) < 2**63)
     numel = math.prod(sizes)
     if offset + numel > storage.numel:
         raise RefusedError(

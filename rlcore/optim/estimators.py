@@ -192,12 +192,8 @@ class ElementEstimator:
             mean.add_(delta, alpha=weight)
 
     def variance(self) -> Tensor:
-        means = _on_host([variance.mean() for variance in self._variances])
-        for position in (~means.isfinite()).nonzero().flatten().tolist():
-            variance = self._variances[position]
-            largest = torch.finfo(variance.dtype).max
-            means[position] = (variance / largest).mean().cpu().double() * largest
-        return means.nan_to_num_().clamp_(max=LARGEST * LARGEST)
+        # The float32 mean of saturated elements overflows, and that of an empty tensor is not a number.
+        return _on_host([variance.mean() for variance in self._variances]).nan_to_num_()
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
         estimator = type(self)(layouts)

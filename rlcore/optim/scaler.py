@@ -303,7 +303,8 @@ class VarianceGradientScaler:
         self._estimator.commit(pending.positions, pending.moments, pending.copies, weights)
         self._global_observations += 1
         weight = self._weights(torch.tensor(self._global_observations))
-        self._global_averages += weight * (_global_measures(pending.moments) - self._global_averages)
+        newest = _global_measures(pending.moments)
+        self._global_averages = self._global_averages + weight * (newest - self._global_averages)
 
     def _weights(self, observations: Tensor) -> Tensor:
         """Weight of the newest of ``observations`` in a bias-corrected average: (1 - beta) / (1 - beta^t)."""

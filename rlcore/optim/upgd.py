@@ -84,11 +84,10 @@ class UtilityGatedOptimizer(Optimizer):
         """
         where = f"param_groups[{len(self.param_groups)}]"
         group = settings.plain_group(param_group, self._settings, where)
-        if not isinstance(group["params"], (Tensor, set)):
+        if not isinstance(group["params"], (Tensor, set)):  # of which torch takes the one and refuses the other
             group["params"] = list(group["params"])
-            settings.check_parameters(group["params"], where)
-        else:
-            settings.check_parameters([group["params"]], where)
+        parameters = group["params"]
+        settings.check_parameters([parameters] if isinstance(parameters, Tensor) else parameters, where)
         super().add_param_group(group)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

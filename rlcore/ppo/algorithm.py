@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -28,6 +26,7 @@ from rlcore.ppo.buffer import TwinCriticRolloutBuffer
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
 
 
@@ -191,25 +190,23 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         """Update the policy from the rollout buffer."""
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
-        measured: dict[str, list[torch.Tensor | float]] = defaultdict(list)
+        log = UpdateLog()
         for _ in range(self.n_epochs):
-            complete = self._train_epoch(measured)
+            complete = self._train_epoch(log)
             self._n_updates += 1
             if not complete:
                 break
-        self._log_update(measured)
+        log.record(self.logger, self.variance_gradient_scaler)
+        self._log_state()
 
-    def _train_epoch(self, measured: dict[str, list[torch.Tensor | float]]) -> bool:
+    def _train_epoch(self, log: UpdateLog) -> bool:
         """One pass over the rollout; False if the policy moved too far and the update is to stop."""
         for samples in self.rollout_buffer.get(self.batch_size):
             minibatch = self._minibatch_losses(samples)
-            for name, value in minibatch._asdict().items():
-                measured[name].append(value.detach())
+            log.add_losses(minibatch)
             if self.target_kl is not None and minibatch.approx_kl > 1.5 * self.target_kl:
-                if self.verbose >= 1:
-                    self.logger.info(f"update stopped: KL divergence {minibatch.approx_kl:.3f} over 1.5 * target_kl")
                 return False
-            measured["scaling_factor"].append(self._optimize(minibatch.total))
+            log.add_scaling_factor(self._optimize(minibatch.total))
         return True
 
     def _minibatch_losses(self, samples: RecurrentRolloutBufferSamples) -> losses.MinibatchLosses:
@@ -252,32 +249,16 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
             for group in optimizer.param_groups:
                 group["lr"] = lr * (self.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
 
-    def _log_update(self, measured: Mapping[str, list[torch.Tensor | float]]) -> None:
-        names = {
-            "policy": "train/policy_gradient_loss",
-            "value": "train/value_loss",
-            "entropy": "train/entropy_loss",
-            "approx_kl": "train/approx_kl",
-            "clip_fraction": "train/clip_fraction",
-            "total": "train/loss",
-            "scaling_factor": "vgs/scaling_factor",
-        }
-        for name, values in measured.items():
-            self.logger.record(names[name], float(torch.as_tensor(values, dtype=torch.float64).mean()))
-        buffer = self.rollout_buffer
-        self.logger.record(
-            "train/explained_variance", explained_variance(buffer.values.flatten(), buffer.returns.flatten())
-        )
-        remaining = self._current_progress_remaining
+    def _log_state(self) -> None:
+        buffer, remaining = self.rollout_buffer, self._current_progress_remaining
+        explained = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
+        self.logger.record("train/explained_variance", explained)
         self.logger.record("train/clip_range", self.clip_range(remaining))
         if self.clip_range_vf is not None:
             self.logger.record("train/clip_range_vf", self.clip_range_vf(remaining))
         if hasattr(self.policy, "log_std"):
             self.logger.record("train/std", self.policy.log_std.exp().mean().item())
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        if self.variance_gradient_scaler is not None:
-            self.logger.record("vgs/step_count", self.variance_gradient_scaler.step_count)
-            self.logger.record("vgs/normalized_variance", self.variance_gradient_scaler.get_normalized_variance())
 
     def learn(
         self,
@@ -392,15 +373,4 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         env_state.restore_normalizer(self.env, waiting)
 
 
-def _signature() -> inspect.Signature:
-    """What ``help(DistributionalPPO)`` shows: the settings by name, with their defaults."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    settings = [
-        inspect.Parameter(name, keyword, default=field.default, annotation=field.annotation)
-        for name, field in config.PPOSettings.model_fields.items()
-    ]
-    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("policy", "env")]
-    return inspect.Signature([*first, *settings, inspect.Parameter("device", keyword, default="auto")])
-
-
-DistributionalPPO.__signature__ = _signature()  # type: ignore[attr-defined]
+DistributionalPPO.__signature__ = config.signature()  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
@@ -243,3 +244,14 @@ def _check_optimizer(optimizer_class: type[torch.optim.Optimizer], options: Mapp
                 f"optimizer_kwargs[{name!r}]={value!r} is neither True nor False, and any text would count as True; "
                 "give a bool",
             )
+
+
+def signature() -> inspect.Signature:
+    """What ``help(DistributionalPPO)`` shows: the settings by name, with their defaults."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    settings = [
+        inspect.Parameter(name, keyword, default=field.default, annotation=field.annotation)
+        for name, field in PPOSettings.model_fields.items()
+    ]
+    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("policy", "env")]
+    return inspect.Signature([*first, *settings, inspect.Parameter("device", keyword, default="auto")])

@@ -101,7 +101,6 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
 
     def _build(self, lr_schedule: Schedule) -> None:
         super()._build(lr_schedule)
-        self.initial_lr = float(lr_schedule(1.0))
         critics = QuantileCritics(
             self.mlp_extractor.latent_dim_vf, self.critic_arch, self.n_critics, self.n_quantiles, self.activation_fn
         )
@@ -111,7 +110,7 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
 
     def rebuild_optimizer(self) -> None:
         """A fresh optimizer over the present parameters: one group for the actor, one for the critics."""
-        lr = self.optimizer.param_groups[0]["lr"] if getattr(self, "optimizer", None) else self.initial_lr
+        lr = self.optimizer.param_groups[0]["lr"]
         actor: list[tuple[str, nn.Parameter]] = []
         critic: list[tuple[str, nn.Parameter]] = []
         for name, parameter in self.named_parameters():

@@ -1,18 +1,22 @@
 """A fault is in place for everyone while it is planted, is counted, and leaves no trace."""
 
+# ruff: noqa: ARG005 - a replacement takes what its target takes
+
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from toylab import target
 
 from verification import faults
-from verification.errors import FaultError, StaleFaultError, UnknownNameError
+from verification.errors import FaultError, ProbeError, StaleFaultError, UnknownNameError
 from verification.faults import Fault, get, healthy, null_fault_of, plant
 from verification.fingerprint import member_digest
 from verification.laboratory import Laboratory
+from verification.probes import probe
 
 
 def _fault(owner: str, member: str, replacement: Callable[..., Any], healthy_member: Callable[..., Any]) -> Fault:
@@ -27,8 +31,11 @@ def _average(*values: float) -> target.Average:
 
 
 MEAN = target.Average.__dict__["mean"].fget
-KINDS = {
-    "function": ("toylab.target", "clip", lambda value, low, high: 99, target.clip, lambda: target.clip(1, 0, 3), 1, 99),
+RESTORED = vars(target.Average)["restored"].__func__
+KINDS: dict[str, Any] = {
+    "function": (
+        "toylab.target", "clip", lambda value, low, high: 99, target.clip, lambda: target.clip(1, 0, 3), 1, 99,
+    ),
     "method": (
         "toylab.target:Average", "add", lambda self, value: None, target.Average.add, lambda: _average(5).count, 1, 0,
     ),
@@ -38,7 +45,7 @@ KINDS = {
         lambda: _average(4).count, 1, 0,
     ),
     "class": (
-        "toylab.target:Average", "restored", lambda cls, state: cls.limit, target.Average.restored.__func__,
+        "toylab.target:Average", "restored", lambda cls, state: cls.limit, RESTORED,
         lambda: getattr(target.Average.restored({"count": 2, "total": 3.0}), "count", 10), 2, 10,
     ),
 }  # fmt: skip
@@ -122,6 +129,15 @@ def test_a_target_that_is_gone_makes_its_fault_stale(owner: str, member: str) ->
         plant(_fault(owner, member, lambda value: value, target.unused)).__enter__()
 
 
+def test_a_target_that_cannot_import_its_own_needs_is_not_called_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needy.py").write_text("import no_such_need", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_need"):
+        plant(_fault("needy", "member", lambda value: value, target.unused)).__enter__()
+
+
 @pytest.mark.parametrize(("owner", "member"), [("toylab.target:Average", "limit"), ("toylab.target", "Average")])
 def test_only_functions_can_be_replaced(owner: str, member: str) -> None:
     with pytest.raises(FaultError, match="not a function, method or property"):
@@ -137,6 +153,11 @@ def test_a_name_is_given_once(toylab: Laboratory) -> None:
     known = toylab.fault("add-twice")
     with pytest.raises(FaultError, match=r"two faults are named 'add-twice': in toylab\.faults\.arithmetic and"):
         faults.add(known)
+
+
+def test_a_probe_is_named_once(toylab: Laboratory) -> None:
+    with pytest.raises(ProbeError, match=r"two probes are named 'clip': in toylab\.probes\.arithmetic and"):
+        probe("clip")(toylab.probe("clip"))
 
 
 def test_a_target_must_name_a_module_and_a_member() -> None:

@@ -98,6 +98,17 @@ def test_a_function_without_a_definition_cannot_be_fingerprinted() -> None:
         member_digest(made)
 
 
+def test_a_function_of_a_module_without_a_file_cannot_be_fingerprinted() -> None:
+    with pytest.raises(
+        StaleFaultError, match="builtins:len cannot be fingerprinted: module builtins has no source file"
+    ):
+        member_digest(len)
+
+
+def test_a_single_file_is_a_module_too() -> None:
+    assert module_path("textwrap").name == "textwrap.py"
+
+
 def _package(folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
@@ -115,7 +126,10 @@ def test_a_module_is_digested_without_being_imported(tmp_path: Path, monkeypatch
 
 
 def test_helpers_that_a_module_imports_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {"helped/probes/a.py": "import os\nfrom helped.probes.b import X", "helped/probes/b.py": "from helped.probes import c"}
+    files = {
+        "helped/probes/a.py": "import os\nfrom helped.probes.b import X",
+        "helped/probes/b.py": "from helped.probes import c",
+    }
     _package(tmp_path, {**files, "helped/probes/c.py": "X = 1", "helped/other.py": "Y = 1"})
     monkeypatch.syspath_prepend(tmp_path)
     found = module_digests(["helped.probes.a"], within=("helped.probes",))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
@@ -23,8 +23,7 @@ FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
 def tensors(low: float, high: float, dtype: type[np.floating[Any]] = np.float32) -> st.SearchStrategy[Tensor]:
-    width = 32 if dtype is np.float32 else 64
-    elements = st.floats(low, high, width=width)
+    elements = st.floats(low, high, width=32 if dtype is np.float32 else 64)
     return SIZES.flatmap(lambda size: arrays(dtype, size, elements=elements)).map(torch.from_numpy)
 
 
@@ -76,6 +75,7 @@ def test_protection_equals_the_reference(first: Tensor, second: Tensor) -> None:
         lambda size: st.tuples(arrays(np.float32, size, elements=FINITE), arrays(np.float32, size, elements=FINITE))
     )
 )
+@example((np.array([3e38, -3e38], np.float32), np.array([3e38, 3e38], np.float32)))
 def test_utility_of_finite_weights_is_finite_and_has_the_right_sign(pair: tuple[Any, Any]) -> None:
     gradient, parameter = map(torch.from_numpy, pair)
     utility = weight_utility(gradient, parameter)
@@ -131,3 +131,21 @@ def test_noise_to_signal_does_not_depend_on_the_scale_of_the_gradient(
         changes.append(parameter.detach() - 1)
     ratio = factor if optimizer_class is UPGD else 1.0
     torch.testing.assert_close(changes[1], ratio * changes[0], rtol=1e-4, atol=1e-13)
+
+
+def test_gate_takes_a_scale_that_the_dtype_of_the_utility_cannot_hold() -> None:
+    """A float64 parameter may set a maximum that is 0 or infinite in float32."""
+    utility = torch.tensor([0.0, -1.0])
+    assert gate(utility, torch.tensor(1e-300, dtype=torch.float64)).tolist() == [0.5, 0.0]
+    assert gate(utility, torch.tensor(1e300, dtype=torch.float64)).tolist() == [0.5, 0.5]
+
+
+@BOTH
+def test_largest_gradient_for_many_steps_does_not_overflow_the_corrected_averages(optimizer_class: Any) -> None:
+    """Rounding carries the average of a constant beyond that constant, within four steps at a decay of 0.999."""
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = optimizer_class([parameter], lr=0.0, adaptive_noise=True)
+    for _ in range(20):
+        parameter.grad = torch.full((2,), -LARGEST)
+        optimizer.step()
+    assert parameter.tolist() == [1.0, 1.0]

@@ -26,11 +26,18 @@ class Forge:
 
     def tensor(self, **changes: Any) -> bytes:
         """Return the instructions for a tensor of four floats in record data/0."""
-        claim = {"size": (4,), "stride": (1,), "offset": 0, "numel": 4, "kind": "torch\nFloatStorage", "key": "0"}
+        claim: dict[str, Any] = {
+            "size": (4,),
+            "stride": (1,),
+            "offset": 0,
+            "numel": 4,
+            "kind": "torch\nFloatStorage",
+            "key": "0",
+        }
         claim |= changes
-        storage = b"(" + self.text("storage") + b"c" + claim["kind"].encode() + b"\n" + self.text(claim["key"])
+        storage: bytes = b"(" + self.text("storage") + b"c" + claim["kind"].encode() + b"\n" + self.text(claim["key"])
         storage += self.text("cpu") + self.integer(claim["numel"]) + b"tQ"
-        shape = self.integer(claim["offset"]) + self.integers(claim["size"]) + self.integers(claim["stride"])
+        shape: bytes = self.integer(claim["offset"]) + self.integers(claim["size"]) + self.integers(claim["stride"])
         return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + shape + b"\x89ccollections\nOrderedDict\n)RtR"
 
     def integer(self, value: int) -> bytes:

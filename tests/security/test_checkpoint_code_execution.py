@@ -121,7 +121,7 @@ def test_only_three_kinds_of_name_may_be_referred_to(name: str, forge: Any) -> N
 
 
 ABUSES: dict[str, bytes] = {
-    "OrderedDict called with items": b"ccollections\nOrderedDict\n](]X\x01\x00\x00\x00aK\x01eae\x85R",
+    "OrderedDict called with items": b"ccollections\nOrderedDict\n](](X\x01\x00\x00\x00aK\x01ee\x85R",
     "a type called": b"ctorch\nFloatStorage\n)R",
     "a type as value": b"ctorch\nFloatStorage\n",
     "the class as value": b"ccollections\nOrderedDict\n",

@@ -22,7 +22,7 @@ def protected_file() -> bytes:
         "policy": {"w": torch.arange(4.0)},
         "policy.optimizer": {"state": {}, "param_groups": [{"lr": 0.1}]},
     }
-    save_checkpoint(file, parameters, step=3, performance=1.5)  # type: ignore[arg-type]
+    save_checkpoint(file, parameters, step=3, performance=1.5)
     return file.getvalue()
 
 

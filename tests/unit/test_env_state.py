@@ -102,6 +102,23 @@ def test_each_accumulator_of_the_wrappers_is_part_of_the_state(wrapper: type[Vec
     assert bits(getattr(layer_of(fresh, wrapper), name)) == bits(original)
 
 
+def test_a_state_follows_neither_the_environment_it_was_taken_from_nor_the_one_it_was_put_into() -> None:
+    env, fresh = make_full(), make_full()
+    env.reset()
+    run_vec(env, [1] * 5)
+    state = capture_env_state(env)
+    assert state is not None
+    before = bits_of_state(state)
+
+    restore_env_state(fresh, state)
+    run_vec(env, [1] * 2)
+    after_the_first = bits_of_state(state)
+    run_vec(fresh, [1] * 2)
+
+    assert after_the_first == before
+    assert bits_of_state(state) == before
+
+
 def test_seeds_that_wait_for_a_reset_are_restored_and_used_ones_do_not_come_back() -> None:
     waiting, used = make_vec(seed=5), make_vec(seed=5)
     state = through_file(capture_env_state(waiting))

@@ -82,9 +82,9 @@ def test_nan_comes_back() -> None:
 
 def test_state_dict_of_a_module_keeps_its_order_values_and_metadata() -> None:
     network, _ = trained_network()
-    state = network.state_dict()
-    result = loaded(saved({"policy": state}))["policy"]
-    assert type(result) is OrderedDict
+    state: Any = network.state_dict()
+    result: Any = loaded(saved({"policy": state}))["policy"]
+    assert type(result).__name__ == "OrderedDict"
     assert list(result) == list(state)
     assert all(torch.equal(result[name], state[name]) for name in state)
     assert result._metadata == state._metadata

@@ -234,8 +234,9 @@ def test_a_name_or_a_class_is_registered_once() -> None:
         (Unregistered(), "an object of the class .*Unregistered"),
         (math.sqrt, "the function math.sqrt"),
         ({(1, 2): 3}, "an object of the class builtins.dict"),
+        ({codec.KIND: "class", "name": "torch.nn.Tanh"}, "an object of the class builtins.dict"),
     ],
-    ids=["lambda", "class", "object", "builtin", "odd keys"],
+    ids=["lambda", "class", "object", "builtin", "odd keys", "a dict like a mark"],
 )
 def test_what_no_file_can_hold_asks_for_a_custom_object(value: object, described: str) -> None:
     with pytest.raises(CheckpointError, match=f"'clip_range' was .*{described}.*custom_objects={{'clip_range': ...}}"):
@@ -309,6 +310,10 @@ MALFORMED: dict[str, Any] = {
     "too few bytes": {**BOX, "low": {**ARRAY, "shape": [3]}},
     "object dtype": {**BOX, "low": {**ARRAY, "dtype": "object"}},
     "negative size": {**BOX, "low": {**ARRAY, "shape": [-1]}},
+    "multi binary of a flag": {codec.KIND: "MultiBinary", "n": True},
+    "array of complex numbers": {codec.KIND: "numpy.ndarray", **ARRAY, "dtype": "complex64", "shape": [1]},
+    "bounds of two dtypes": {**BOX, "high": {**ARRAY, "dtype": "int32"}},
+    "flags of another shape": {**BOX, "bounded_below": {**FLAGS, "shape": [1, 2]}},
     "bounds of two shapes": {**BOX, "low": {**ARRAY, "shape": [1, 2]}},
     "array that is none": {**BOX, "low": 3},
     "dict space of no pairs": {codec.KIND: "Dict", "spaces": [["a"]]},
@@ -335,3 +340,20 @@ def test_a_text_from_the_file_is_shown_escaped_and_cut() -> None:
 
     assert "\x1b" not in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+def test_a_list_that_contains_itself_is_one_error() -> None:
+    value: list[object] = []
+    value.append(value)
+
+    with pytest.raises(CheckpointError, match=r"'gamma\.0\.0.*nested more than"):
+        codec.encode(value, "gamma")
+
+
+def test_a_file_of_endless_nesting_is_one_error() -> None:
+    value: Any = []
+    for _ in range(5000):
+        value = [value]
+
+    with pytest.raises(CheckpointError, match=r"'gamma\.0\.0.*nested more than"):
+        codec.decode(value, "gamma", {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -206,6 +206,13 @@ def test_a_step_that_is_never_committed_leaves_no_trace(estimator: Any) -> None:
     assert scaler.get_normalized_variance() == expected.get_normalized_variance()
 
 
+def test_update_statistics_leaves_the_gradients_alone() -> None:
+    scaler = observed_scaler([torch.tensor([1.0]), torch.tensor([-1.0])])
+    assert scaler.get_scaling_factor() < 1.0
+    observe(scaler, [torch.tensor([8.0])])
+    torch.testing.assert_close(scaler.parameters[0].grad, torch.tensor([8.0]), rtol=0, atol=0)
+
+
 def test_step_without_a_measurement_is_an_error() -> None:
     scaler = VarianceGradientScaler(parameters_of((2,)))
     with pytest.raises(CallOrderError, match="scale_gradients"):
@@ -254,6 +261,10 @@ def test_a_step_without_any_gradient_counts_and_changes_no_statistic() -> None:
     scaler.step()
     assert (scaler.get_normalized_variance(), scaler.grad_norm_ema, scaler.grad_max_ema) == before
     assert scaler.step_count == 3
+    observe(scaler, [torch.tensor([2.0])])
+    expected = observed_scaler([torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([2.0])])
+    assert scaler.grad_norm_ema == expected.grad_norm_ema
+    assert scaler.get_normalized_variance() == expected.get_normalized_variance()
 
 
 def test_an_empty_tensor_is_never_observed() -> None:
@@ -293,7 +304,7 @@ def test_very_large_gradients_stay_finite(estimator: Any, normalization: Any, dt
 def test_the_norm_of_large_and_tiny_float32_gradients_is_exact() -> None:
     for size in (1e30, 1e-30):
         scaler = observed_scaler([torch.full((4,), size)])
-        assert scaler.grad_norm_ema == pytest.approx(2 * size, rel=1e-6)
+        assert scaler.grad_norm_ema == pytest.approx(2 * size, rel=1e-6, abs=0.0)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -336,8 +347,8 @@ def test_low_precision_gradients_are_averaged_in_float32() -> None:
     ("setting", "value"),
     [
         ("enabled", "false"), ("enabled", 1), ("enabled", None), ("beta", 1.0), ("beta", -0.1), ("beta", float("nan")),
-        ("beta", True), ("beta", "0.9"), ("alpha", -1.0), ("alpha", float("inf")), ("alpha", None), ("eps", 0.0),
-        ("eps", -1e-8), ("warmup_steps", -1), ("warmup_steps", 1.5), ("warmup_steps", True), ("warmup_steps", "10"),
+        ("beta", True), ("beta", "0.9"), ("alpha", -1.0), ("alpha", float("inf")), ("alpha", None), ("alpha", True),
+        ("eps", 0.0), ("eps", -1e-8), ("warmup_steps", -1), ("warmup_steps", 1.5), ("warmup_steps", True), ("warmup_steps", "10"),
         ("estimator", "variance"), ("estimator", None), ("normalization", "mean"), ("normalization", 2),
         ("min_scaling_factor", 1.1), ("min_scaling_factor", -0.1), ("max_normalized_variance", 0.0),
         ("max_normalized_variance", float("nan")),
@@ -350,17 +361,21 @@ def test_an_unusable_setting_is_refused_by_name_and_value(setting: str, value: A
     assert f"{setting}={value!r}" in str(caught.value)
 
 
-def test_unusable_parameters_are_refused() -> None:
-    (parameter,) = parameters_of((2,))
-    complex_parameter = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
-    cases: list[tuple[Any, str]] = [
-        ([], "empty"), ([parameter, parameter], "more than once"), ([torch.zeros(2)], "Tensor"),
-        ([complex_parameter], "complex64"), (parameter, "parameters"), (nn.Linear(1, 1), "module.parameters"),
-        ([{"params": [parameter]}], "dict"),
-    ]  # fmt: skip
-    for parameters, message in cases:
-        with pytest.raises(SettingError, match=message):
-            VarianceGradientScaler(parameters)
+@pytest.mark.parametrize(
+    ("choose", "message"),
+    [
+        (lambda _: [], "empty"),
+        (lambda parameter: [parameter, parameter], "more than once"),
+        (lambda _: [torch.zeros(2)], "Tensor"),
+        (lambda _: [nn.Parameter(torch.zeros(2, dtype=torch.complex64))], "complex64"),
+        (lambda parameter: parameter, "parameters"),
+        (lambda _: nn.Linear(1, 1), "module.parameters"),
+        (lambda parameter: [{"params": [parameter]}], "dict"),
+    ],
+)
+def test_unusable_parameters_are_refused(choose: Callable[[nn.Parameter], Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        VarianceGradientScaler(choose(*parameters_of((2,))))
 
 
 def test_a_sparse_gradient_is_refused() -> None:

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, ResumeWarning, SettingError, StateError
+from rlcore.optim.estimators import ESTIMATORS as ESTIMATOR_CLASSES
+from rlcore.optim.estimators import TensorLayout, measure_moments
 from rlcore.optim.scaler import VarianceGradientScaler
 
 SHAPES = ((3, 2), (4,), (1,))
@@ -87,6 +89,16 @@ def test_a_fresh_state_restores_as_fresh() -> None:
     fresh, other = VarianceGradientScaler(parameters_of(*SHAPES)), trained()
     other.load_state_dict(fresh.state_dict())
     assert (other.step_count, other.grad_mean_ema, other.get_normalized_variance()) == (0, None, 0.0)
+
+
+def test_a_restored_disabled_scaler_keeps_its_statistics_and_scales_nothing() -> None:
+    state = trained().state_dict()
+    scaler = VarianceGradientScaler(parameters_of(*SHAPES))
+    scaler.load_state_dict({**state, "enabled": False})
+    assert scaler.get_normalized_variance() > 0.0
+    assert scaler.get_scaling_factor() == 1.0
+    assert train(scaler, 2, seed=0) == [1.0, 1.0]
+    assert scaler.step_count == 20
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -199,11 +211,11 @@ def test_a_copy_is_unlinked_until_it_gets_parameters(copied: Callable[[Any], Var
     twin = copied(original)
     assert twin.parameters == ()
     assert leaves(twin.state_dict()) == leaves(original.state_dict())
+    with pytest.raises(CallOrderError):
+        twin.step()
     for call in (twin.scale_gradients, twin.update_statistics):
         with pytest.raises(StateError, match="update_parameters"):
             call()
-    with pytest.raises(CallOrderError):
-        twin.step()
     parameters = parameters_of(*SHAPES)
     twin.update_parameters(parameters)
     assert all(twin.parameters[i] is parameter for i, parameter in enumerate(parameters))
@@ -216,6 +228,31 @@ def test_an_unpickled_scaler_continues_bit_for_bit_once_linked(estimator: Any) -
     twin = pickled(original)
     twin.update_parameters(parameters_of(*SHAPES))
     assert train(twin, 10, seed=6) == train(original, 10, seed=6)
+
+
+def test_training_a_linked_shallow_copy_leaves_the_original_alone() -> None:
+    original = trained("element")
+    before = leaves(original.state_dict())
+    twin = copy.copy(original)
+    twin.update_parameters(parameters_of(*SHAPES))
+    train(twin, 3, seed=8)
+    assert leaves(original.state_dict()) == before
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_an_estimators_variance_is_finite_and_a_copy(estimator: str) -> None:
+    layouts = [TensorLayout.of(parameter) for parameter in parameters_of((4,), (0,))]
+    subject = ESTIMATOR_CLASSES[estimator](layouts)
+    for sign in (1.0, -1.0, 1.0, -1.0):
+        gradients = [torch.full((4,), sign * 3e38)]
+        copies = subject.measure([0], gradients)
+        subject.commit([0], measure_moments(gradients), copies, torch.tensor([0.5], dtype=torch.float64))
+    first = subject.variance()
+    assert bool(first.isfinite().all())
+    assert first[0] > 1e37
+    assert first[1] == 0.0
+    first.zero_()
+    assert subject.variance()[0] > 1e37
 
 
 def test_a_pickle_holds_no_parameter() -> None:

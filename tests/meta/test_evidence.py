@@ -1,0 +1,207 @@
+"""Evidence keeps what repeats, reads back what it wrote, and believes nothing that does not follow from its counts."""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verification.errors import EvidenceError
+from verification.evidence import (
+    check_writable,
+    compare,
+    from_json,
+    is_committable,
+    load_folder,
+    raw_lines,
+    summarise,
+    to_json,
+    write_files,
+)
+from verification.laboratory import Laboratory
+from verification.model import Claim, Evidence, Observation, Run, Variant
+
+PATH = Path("TOY-01.json")
+MODULES = (("toylab.target", "00ff"),)
+
+
+def _run(variant: Variant, seed: int, holds: bool, *, after: str = "é 1", executions: int | None = None) -> Run:
+    seen = (Observation("count", "0", after, holds), Observation("raw", "0.1", "0.2", True, repeats=False))
+    return Run(variant, seed, seen, executions)
+
+
+@pytest.fixture
+def claim(toylab: Laboratory) -> Claim:
+    return toylab.claim("TOY-01")
+
+
+@pytest.fixture
+def evidence(claim: Claim) -> Evidence:
+    runs = [_run("healthy", seed, True) for seed in (0, 1)]
+    runs += [_run("faulty", seed, False, after=f"{seed}", executions=3) for seed in (0, 1)]
+    return summarise(claim, runs, "abc", MODULES)
+
+
+def test_runs_are_counted_by_variant_and_symptom(evidence: Evidence) -> None:
+    healthy, faulty = evidence.variants
+    assert (healthy.runs, healthy.held_runs, healthy.reached) == (2, 2, None)
+    assert (faulty.runs, faulty.held_runs, faulty.reached) == (2, 0, True)
+    assert [(each.symptom, each.held_runs, each.runs) for each in faulty.symptoms] == [("count", 0, 2), ("raw", 2, 2)]
+    assert evidence.seeds == (0, 1)
+
+
+def test_only_texts_that_repeat_are_kept(evidence: Evidence) -> None:
+    healthy, faulty = evidence.variants
+    assert [(each.before, each.after) for each in healthy.symptoms] == [("0", "é 1"), (None, None)]
+    assert [(each.before, each.after) for each in faulty.symptoms] == [("0", None), (None, None)]
+
+
+def test_a_fault_is_reached_only_if_it_ran_in_every_run(claim: Claim) -> None:
+    runs = [_run("faulty", 0, False, executions=5), _run("faulty", 1, False, executions=0)]
+    assert summarise(claim, runs, "", ()).variants[0].reached is False
+
+
+def test_crashed_and_stale_runs_are_no_evidence(claim: Claim) -> None:
+    runs = [_run("healthy", 0, True), Run("healthy", 1, error="boom"), Run("faulty", 0, error="changed", stale=True)]
+    found = summarise(claim, runs, "", ())
+    assert (found.variants[0].runs, found.variants[0].errors) == (1, ("seed 1: boom",))
+    assert (found.variants[1].runs, found.variants[1].errors, found.variants[1].stale) == (0, (), "changed")
+    assert not is_committable(found)
+
+
+def test_evidence_reads_back_as_it_was_written(evidence: Evidence) -> None:
+    text = to_json(evidence)
+    assert from_json(text, PATH) == evidence
+    assert text.endswith("}\n")
+    assert "é" in text
+    assert text == json.dumps(json.loads(text), sort_keys=True, indent=2, ensure_ascii=False) + "\n"
+    assert json.loads(text)["verdict"] == "CONFIRMED"
+
+
+def _edit(evidence: Evidence, change: dict[str, Any]) -> str:
+    return json.dumps({**json.loads(to_json(evidence)), **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"verdict": "REFUTED"}, "says REFUTED, fix None, but its counts give CONFIRMED"),
+        ({"fix_grade": "CURED"}, "says CONFIRMED, fix CURED, but"),
+        ({"schema_version": 2}, "schema_version: Input should be 1"),
+        ({"extra": 1}, "extra: Extra inputs"),
+        ({"seeds": [-1]}, "seeds.0: Input should be greater"),
+        ({"claim_id": "TOY-02"}, "is about TOY-02, not about TOY-01"),
+        ({"variants": None}, "variants: Input should be a valid"),
+    ],
+)
+def test_edited_evidence_is_refused(evidence: Evidence, change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(EvidenceError) as caught:
+        from_json(_edit(evidence, change), PATH)
+    assert reason in str(caught.value)
+    assert str(caught.value).startswith("evidence TOY-01.json: ")
+
+
+def test_impossible_counts_are_refused(evidence: Evidence) -> None:
+    content = json.loads(to_json(evidence))
+    content["variants"][0]["symptoms"][0]["held_runs"] = 3
+    with pytest.raises(EvidenceError, match="more runs that held than runs"):
+        from_json(json.dumps(content), PATH)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_truncated_or_foreign_files_are_refused(text: str) -> None:
+    with pytest.raises(EvidenceError, match="measure it again"):
+        from_json(text, PATH)
+
+
+def test_a_folder_is_loaded_whole(evidence: Evidence, tmp_path: Path) -> None:
+    assert load_folder(tmp_path / "nowhere") == {}
+    write_files(tmp_path, {"TOY-01.json": to_json(evidence)})
+    assert load_folder(tmp_path) == {"TOY-01": evidence}
+    (tmp_path / "TOY-02.json").write_bytes(b"\xff")
+    with pytest.raises(EvidenceError, match=r"TOY-02\.json: cannot be read"):
+        load_folder(tmp_path)
+
+
+def test_files_are_replaced_together_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path, {"a.txt": "old", "sub/b.txt": "old"})
+    write_text = Path.open
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def fail_on_second(self: Path, *arguments: Any, **more: Any) -> Any:
+        if self.name == "b.txt":
+            raise full
+        return write_text(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", fail_on_second)
+    with pytest.raises(EvidenceError, match="No space left"):
+        write_files(tmp_path, {"a.txt": "new", "sub/b.txt": "new"})
+    monkeypatch.undo()
+    assert [path.read_text() for path in (tmp_path / "a.txt", tmp_path / "sub/b.txt")] == ["old", "old"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.txt", "b.txt", "sub"]
+
+
+def test_a_folder_that_cannot_be_written_is_found_beforehand(tmp_path: Path) -> None:
+    check_writable(tmp_path / "made" / "here")
+    assert (tmp_path / "made" / "here").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(EvidenceError, match=r"file/reports: cannot be written: .*nothing was changed"):
+        check_writable(tmp_path / "file" / "reports")
+
+
+def test_the_same_evidence_has_no_differences(evidence: Evidence) -> None:
+    assert compare(evidence, from_json(to_json(evidence), PATH)) == []
+
+
+def test_every_difference_is_a_sentence(evidence: Evidence) -> None:
+    healthy, faulty = evidence.variants
+    count, raw = faulty.symptoms
+    changed = replace(faulty, symptoms=(replace(count, after="9"), replace(raw, symptom="new")), reached=False)
+    assert compare(evidence, replace(evidence, variants=(healthy, changed))) == [
+        "UNREACHED instead of CONFIRMED",
+        "faulty: 'count' 0 -> 9 (holds 0/2) instead of 0 -> None (holds 0/2)",
+        "faulty: 'new' is new",
+        "faulty: 'raw' is no longer observed",
+        "faulty: held in 0 of 2 runs, reached False",
+    ]
+    assert compare(evidence, replace(evidence, variants=(healthy,))) == ["faulty is no longer measured"]
+    assert compare(replace(evidence, variants=(healthy,)), evidence) == ["faulty is new"]
+    assert compare(evidence, replace(evidence, seeds=(0, 2))) == ["seeds 0, 2 instead of 0, 1"]
+
+
+def test_evidence_of_other_code_is_out_of_date(evidence: Evidence) -> None:
+    fresh = replace(evidence, experiment_digest="def", module_digests=(("toylab.new", "1"), ("toylab.target", "2")))
+    assert compare(evidence, fresh) == [
+        "the experiment (claim, probe or fault) has changed since",
+        "toylab.new, toylab.target changed since",
+    ]
+    assert compare(evidence, replace(evidence, module_digests=())) == ["toylab.target changed since"]
+
+
+def test_a_changed_grade_is_a_difference(evidence: Evidence) -> None:
+    healthy, faulty = evidence.variants
+    fixed = replace(healthy, variant="documented_fix", reached=True)
+    graded, changed = (
+        replace(evidence, variants=(healthy, faulty, each))
+        for each in (fixed, replace(faulty, variant="documented_fix"))
+    )
+    assert compare(graded, changed)[0] == "documented fix NO EFFECT instead of CURED"
+
+
+def test_raw_lines_hold_everything(claim: Claim) -> None:
+    lines = raw_lines(
+        claim, [_run("faulty", 3, False, executions=2), Run("healthy", 3, error="boom", traceback="a\nb")]
+    )
+    first, second = (json.loads(line) for line in lines.splitlines())
+    assert (first["claim"], first["executions"], first["observations"][1]["after"]) == ("TOY-01", 2, "0.2")
+    assert (second["error"], second["traceback"]) == ("boom", "a\nb")
+
+
+@pytest.mark.parametrize("holds", [1, None, "yes"])
+def test_an_observation_takes_a_bool(holds: Any) -> None:
+    with pytest.raises(TypeError, match="three texts and a bool"):
+        Observation("count", "0", "1", holds)

@@ -1,0 +1,111 @@
+"""Whatever goes wrong while measuring becomes a verdict that never counts as passed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verification.audit import Shelf, audit
+from verification.errors import EvidenceError
+from verification.laboratory import Laboratory
+from verification.runner import Crash, attempt, run_claims, run_here
+
+REASONS = {
+    "STALE": ("STALE", 2, "fault stale is stale"),
+    "UNREACHED": ("UNREACHED", 2, "faulty: the planted fault was never executed"),
+    "UNDECIDED": ("UNDECIDED", 2, "faulty held in 1 of 3 runs (95 % interval 0.01 to 0.91)"),
+    "REGRESSED": ("REGRESSED", 1, "expected CONFIRMED"),
+    "CRASH": ("ERROR", 2, "healthy, seed 0: ZeroDivisionError: on purpose (probes/trouble.py:"),
+    "LEAVE": ("ERROR", 2, "SystemExit: leaving"),
+    "DIE": ("ERROR", 2, "the process of this run died before it ended"),
+    "NOTHING": ("ERROR", 2, "probe 'nothing' observed nothing"),
+    "TWICE": ("ERROR", 2, "probe 'twice' names one symptom twice"),
+}
+
+
+def test_every_kind_of_trouble_gets_its_verdict(troublelab: Laboratory, tmp_path: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    shelf = Shelf(tmp_path / "reports")
+    result = audit(troublelab, shelf, update=True, processes=2, on_progress=lambda *step: steps.append(step))
+    assert {record.claim.id: record.verdict for record in result.records} == {k: v[0] for k, v in REASONS.items()}
+    problems = {problem.subject: problem for problem in result.problems}
+    for claim, (verdict, exit_code, reason) in REASONS.items():
+        assert problems[claim].exit_code == exit_code
+        assert verdict in problems[claim].sentence
+        assert reason in problems[claim].sentence
+    assert result.exit_code == 2
+    assert [done for done, _ in steps] == list(range(1, steps[0][1] + 1))
+    for folder in (shelf.evidence, shelf.working / "evidence"):
+        assert {path.stem for path in folder.iterdir()} == {"UNREACHED", "UNDECIDED", "REGRESSED"}
+
+
+@pytest.mark.parametrize("update", [True, False])
+def test_nothing_is_measured_that_could_not_be_kept(toylab: Laboratory, tmp_path: Path, update: bool) -> None:
+    (tmp_path / "file").touch()
+    steps: list[tuple[int, int]] = []
+    shelf = Shelf(tmp_path / "file" / "reports")
+    with pytest.raises(EvidenceError, match="cannot be written"):
+        audit(toylab, shelf, update=update, processes=1, on_progress=lambda *step: steps.append(step))
+    assert steps == []
+
+
+def test_a_process_that_dies_takes_no_other_run_with_it(troublelab: Laboratory) -> None:
+    claims = [troublelab.claim(name) for name in ("DIE", "UNREACHED", "REGRESSED")]
+    runs = run_claims(troublelab, claims, processes=1, on_progress=lambda *_: None)
+    assert [run.error is None for run in runs["DIE"]] == [False]
+    assert all(run.error is None for name in ("UNREACHED", "REGRESSED") for run in runs[name])
+
+
+def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toylab: Laboratory, tmp_path: Path) -> None:
+    result = audit(toylab, Shelf(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
+    assert result.problems == ()
+    assert {record.claim.id: str(record.verdict) for record in result.records} == {
+        "NULL-TOY": "NOT REPRODUCED",
+        "TOY-01": "CONFIRMED",
+        "TOY-02": "CONFIRMED",
+        "TOY-03": "NOT REPRODUCED",
+        "TOY-04": "REFUTED",
+        "TOY-05": "CONFIRMED",
+    }
+
+
+def test_a_run_in_this_process_is_the_run_of_the_pool(toylab: Laboratory) -> None:
+    claim = toylab.claim("TOY-01")
+    here = run_here(toylab, claim, claim.seeds)
+    assert run_claims(toylab, [claim], processes=1, on_progress=lambda *_: None) == {"TOY-01": here}
+    assert [(run.variant, run.seed, run.executions) for run in here] == [
+        ("healthy", 0, None), ("healthy", 1, None), ("faulty", 0, 1), ("faulty", 1, 1),
+        ("documented_fix", 0, 1), ("documented_fix", 1, 1),
+    ]  # fmt: skip
+
+
+def test_what_a_probe_prints_stays_out_of_the_output(toylab: Laboratory, capsys: pytest.CaptureFixture[str]) -> None:
+    run_here(toylab, toylab.claim("TOY-02"), [0])
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("a probe may print")) == ("", 2)
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"), [("NOTHING", "observed nothing"), ("TWICE", "names one symptom twice: same, same")]
+)
+def test_a_probe_that_cannot_be_judged_is_an_error(troublelab: Laboratory, claim: str, words: str) -> None:
+    (run,) = run_here(troublelab, troublelab.claim(claim), [0])
+    assert words in str(run.error)
+    assert run.observations == ()
+
+
+def test_an_attempt_returns_the_result_or_the_crash_in_one_line() -> None:
+    assert attempt(lambda: 3) == 3
+    crash = attempt(lambda: int("x\ny"))
+    assert isinstance(crash, Crash)
+    assert crash.line.startswith("ValueError: invalid literal for int() with base 10: 'x\\ny' (meta/test_runner.py:")
+    assert crash.traceback.startswith("Traceback")
+
+
+def test_an_interrupt_is_not_swallowed() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attempt(interrupt)

@@ -1,0 +1,216 @@
+"""Measures every claim afresh, and compares with what is expected and with what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verification.evidence import (
+    check_writable,
+    compare,
+    from_json,
+    is_committable,
+    load_folder,
+    raw_lines,
+    summarise,
+    to_json,
+    write_files,
+)
+from verification.laboratory import Laboratory
+from verification.model import Claim, Evidence, Verdict
+from verification.report.interface import Record
+from verification.report.markdown import MarkdownReport
+from verification.runner import Progress, run_claims
+from verification.verdict import NOT_MEASURED, decide_variant
+
+AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED = 0, 1, 2
+REMEDY = "run `rlverify audit --update`"
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where the committed evidence and reports stand.
+
+    :param reports: the folder of reports; the working folder ``.rlverify`` stands beside it
+    """
+
+    reports: Path
+
+    @property
+    def evidence(self) -> Path:
+        """Folder of the committed evidence."""
+        return self.reports / "evidence"
+
+    @property
+    def working(self) -> Path:
+        """Folder for what is not committed."""
+        return self.reports.parent / ".rlverify"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is not as it should be.
+
+    :param exit_code: 1 where a claim fell or a report is out of date, 2 where the harness could not tell
+    """
+
+    subject: str
+    exit_code: int
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The fresh records and all that is wrong with them."""
+
+    records: tuple[Record, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 as expected, 1 a claim fell, 2 the harness failed."""
+        return exit_code_of(self.problems)
+
+
+def exit_code_of(problems: Sequence[Problem]) -> int:
+    """The worst of the exit codes; 0 where there is no problem."""
+    return max((problem.exit_code for problem in problems), default=AS_EXPECTED)
+
+
+def audit(laboratory: Laboratory, shelf: Shelf, *, update: bool, processes: int, on_progress: Progress) -> Audit:
+    """Measure all claims; compare with the committed evidence and reports, or replace them.
+
+    Fresh evidence, report and raw runs are left in the working folder in either case. Where a claim could not be
+    measured, an update keeps its committed evidence.
+
+    :raises HarnessError: if the catalogue is broken, or a folder cannot be written; nothing has been changed then
+    """
+    laboratory.check()
+    check_writable(shelf.working)
+    if update:
+        check_writable(shelf.evidence)
+    committed = {} if update else load_folder(shelf.evidence)
+    records, raw = _measure(laboratory, processes, on_progress)
+    _write(shelf.working, records, {"raw.jsonl": raw})
+    problems = [problem for record in records for problem in problems_of(record)]
+    if update:
+        _replace_committed(shelf, records)
+    else:
+        problems += _compare_all(shelf, records, committed)
+    return Audit(records, tuple(problems))
+
+
+def _measure(laboratory: Laboratory, processes: int, on_progress: Progress) -> tuple[tuple[Record, ...], str]:
+    claims = laboratory.claims
+    runs = run_claims(laboratory, claims, processes=processes, on_progress=on_progress)
+    records = tuple(Record(claim, summarise(claim, runs[claim.id], *laboratory.digests(claim))) for claim in claims)
+    return records, "".join(raw_lines(claim, runs[claim.id]) for claim in claims)
+
+
+def problems_of(record: Record) -> list[Problem]:
+    """Where a fresh record is not what the catalogue expects."""
+    claim, verdict, grade = record.claim, record.verdict, record.fix_grade
+    if record.evidence is None or verdict is None:
+        return [Problem(claim.id, CLAIM_FELL, f"has no evidence; {REMEDY}")]
+    if verdict in NOT_MEASURED:
+        return [Problem(claim.id, HARNESS_FAILED, f"{verdict.value}{_reason(record.evidence, verdict)}")]
+    problems = []
+    if verdict is not claim.expected_verdict:
+        problems.append(Problem(claim.id, CLAIM_FELL, f"{verdict.value}, expected {claim.expected_verdict.value}"))
+    if grade is not claim.expected_fix_grade:
+        told, expected = (each.value if each else "no grade" for each in (grade, claim.expected_fix_grade))
+        problems.append(Problem(claim.id, CLAIM_FELL, f"documented fix {told}, expected {expected}"))
+    return problems
+
+
+def _reason(evidence: Evidence, verdict: Verdict) -> str:
+    for variant in evidence.variants:
+        if verdict is Verdict.ERROR and variant.errors:
+            return f", {variant.variant}, {variant.errors[0]}"
+        if verdict is Verdict.STALE and variant.stale is not None:
+            return f", {variant.stale}"
+        if verdict is Verdict.UNREACHED and variant.reached is False:
+            return f", {variant.variant}: the planted fault was never executed, so the probe proves nothing"
+        if verdict is Verdict.UNDECIDED and 0 < variant.held_runs < variant.runs:
+            low, high = decide_variant(variant).low, decide_variant(variant).high
+            share = f"held in {variant.held_runs} of {variant.runs} runs"
+            return f", {variant.variant} {share} (95 % interval {low:.2f} to {high:.2f})"
+    return ""
+
+
+def _compare_all(shelf: Shelf, records: Sequence[Record], committed: Mapping[str, Evidence]) -> list[Problem]:
+    problems = []
+    for record in records:
+        claim, fresh = record.claim, record.evidence
+        if fresh is None or not is_committable(fresh):
+            continue
+        if claim.id not in committed:
+            problems.append(Problem(claim.id, CLAIM_FELL, f"has no committed evidence; {REMEDY}"))
+        else:
+            differences = compare(committed[claim.id], fresh)
+            problems += [
+                Problem(claim.id, CLAIM_FELL, f"differs from the committed evidence: {_and_remedy(differences)}")
+            ] * bool(differences)
+    return problems or check_report(shelf, [record.claim for record in records], committed)
+
+
+def _and_remedy(differences: Sequence[str]) -> str:
+    return f"{'; '.join(differences)}; if that is right, {REMEDY}"
+
+
+def check_report(shelf: Shelf, claims: Sequence[Claim], committed: Mapping[str, Evidence]) -> list[Problem]:
+    """Whether the committed report is, byte for byte, what the committed evidence gives."""
+    unknown = sorted(committed.keys() - {claim.id for claim in claims})
+    problems = [Problem(each, CLAIM_FELL, f"has evidence but stands in no catalogue; {REMEDY}") for each in unknown]
+    for name, text in _render([Record(claim, committed.get(claim.id)) for claim in claims]).items():
+        path = shelf.reports / name
+        if not path.is_file() or path.read_bytes() != text.encode():
+            problems.append(
+                Problem(name, CLAIM_FELL, "is not what the committed evidence gives; run `rlverify report`")
+            )
+    return problems
+
+
+def write_report(shelf: Shelf, records: Sequence[Record]) -> None:
+    """Render the reports from the records and replace the committed ones.
+
+    :raises EvidenceError: if they cannot be written
+    """
+    write_files(shelf.reports, _render(records))
+
+
+def committed_records(laboratory: Laboratory, shelf: Shelf) -> list[Record]:
+    """Every claim with its committed evidence; measures nothing.
+
+    :raises EvidenceError: on a broken file
+    """
+    committed = load_folder(shelf.evidence)
+    return [Record(claim, committed.get(claim.id)) for claim in laboratory.claims]
+
+
+def _render(records: Sequence[Record]) -> dict[str, str]:
+    return {"bug-report.md": MarkdownReport().format(records)}
+
+
+def _write(folder: Path, records: Sequence[Record], more: Mapping[str, str]) -> None:
+    measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
+    evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
+    write_files(folder, {**evidence, **_render(records), **more})
+
+
+def _replace_committed(shelf: Shelf, records: Sequence[Record]) -> None:
+    _write(shelf.reports, [_committable(shelf, record) for record in records], {})
+    for path in shelf.evidence.glob("*.json"):
+        if path.stem not in {record.claim.id for record in records}:
+            path.unlink()
+
+
+def _committable(shelf: Shelf, record: Record) -> Record:
+    if record.evidence is not None and is_committable(record.evidence):
+        return record
+    path = shelf.evidence / f"{record.claim.id}.json"
+    return Record(record.claim, from_json(path.read_text(encoding="utf-8"), path) if path.is_file() else None)

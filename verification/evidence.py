@@ -1,0 +1,280 @@
+"""Evidence: from runs to counts, from counts to canonical JSON and back.
+
+What is committed holds only what repeats on any machine: no times, hosts, paths or raw floats. The raw runs go, as JSON
+lines, to a working folder outside version control.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from verification.errors import EvidenceError
+from verification.model import (
+    Claim,
+    Evidence,
+    FixGrade,
+    Observation,
+    Run,
+    SymptomEvidence,
+    Variant,
+    VariantEvidence,
+    Verdict,
+)
+from verification.verdict import grade_fix, judge
+
+SCHEMA_VERSION = 1
+
+Count = Annotated[int, Field(strict=True, ge=0)]
+
+
+def summarise(claim: Claim, runs: Sequence[Run], experiment: str, modules: tuple[tuple[str, str], ...]) -> Evidence:
+    """The evidence that the runs of one claim amount to.
+
+    :param experiment: digest of the experiment
+    :param modules: (dotted name, digest) of each module under test
+    """
+    by_variant: dict[Variant, list[Run]] = {}
+    for run in runs:
+        by_variant.setdefault(run.variant, []).append(run)
+    seeds = tuple(dict.fromkeys(run.seed for run in runs))
+    variants = tuple(_summarise_variant(variant, found) for variant, found in by_variant.items())
+    return Evidence(claim.id, experiment, modules, seeds, variants)
+
+
+def _summarise_variant(variant: Variant, runs: Sequence[Run]) -> VariantEvidence:
+    ended = [run for run in runs if run.error is None]
+    planted = [run.executions for run in ended if run.executions is not None]
+    observed: dict[str, list[Observation]] = {}
+    for run in ended:
+        for observation in run.observations:
+            observed.setdefault(observation.symptom, []).append(observation)
+    return VariantEvidence(
+        variant,
+        runs=len(ended),
+        held_runs=sum(all(observation.holds for observation in run.observations) for run in ended),
+        reached=all(count > 0 for count in planted) if planted else None,
+        symptoms=tuple(_summarise_symptom(symptom, found) for symptom, found in observed.items()),
+        errors=tuple(f"seed {run.seed}: {run.error}" for run in runs if run.error is not None and not run.stale),
+        stale=next((run.error for run in runs if run.stale), None),
+    )
+
+
+def _summarise_symptom(symptom: str, found: Sequence[Observation]) -> SymptomEvidence:
+    repeats = all(each.repeats for each in found)
+    before, after = {each.before for each in found}, {each.after for each in found}
+    return SymptomEvidence(
+        symptom,
+        held_runs=sum(each.holds for each in found),
+        runs=len(found),
+        before=before.pop() if repeats and len(before) == 1 else None,
+        after=after.pop() if repeats and len(after) == 1 else None,
+    )
+
+
+class _Symptom(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    symptom: str
+    held_runs: Count
+    runs: Count
+    before: str | None
+    after: str | None
+
+
+class _Variant(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    variant: Variant
+    runs: Annotated[int, Field(strict=True, gt=0)]
+    held_runs: Count
+    reached: bool | None
+    symptoms: tuple[_Symptom, ...]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1]
+    claim_id: str
+    experiment_digest: str
+    module_digests: dict[str, str]
+    seeds: tuple[Count, ...]
+    variants: tuple[_Variant, ...]
+    verdict: Verdict
+    fix_grade: FixGrade | None
+
+
+def is_committable(evidence: Evidence) -> bool:
+    """Whether every run ended; a crash or a stale fault is no evidence of anything and is never written."""
+    return judge(evidence) not in (Verdict.ERROR, Verdict.STALE)
+
+
+def to_json(evidence: Evidence) -> str:
+    """Canonical JSON: sorted keys, two spaces, UTF-8, a final newline; verdict and grade are there for readers."""
+    content = asdict(evidence)
+    for variant in content["variants"]:
+        del variant["errors"], variant["stale"]
+    content["module_digests"] = dict(evidence.module_digests)
+    content |= {"schema_version": SCHEMA_VERSION, "verdict": judge(evidence), "fix_grade": grade_fix(evidence)}
+    return canonical_json(content)
+
+
+def canonical_json(content: object) -> str:
+    """JSON that is the same bytes for the same content."""
+    return json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str, path: Path) -> Evidence:
+    """Read what `to_json` wrote.
+
+    :param path: where it stands, for the error; its name is the id of the claim
+    :raises EvidenceError: if a field is missing, unknown or mistyped, or the verdict does not follow from the counts
+    """
+    try:
+        content = _File.model_validate_json(text)
+    except ValidationError as error:
+        first: Mapping[str, Any] = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise EvidenceError(path, f"{field + ': ' if field else ''}{first['msg']}; measure it again") from error
+    variants = tuple(
+        VariantEvidence(
+            each.variant,
+            each.runs,
+            each.held_runs,
+            each.reached,
+            tuple(SymptomEvidence(**s.model_dump()) for s in each.symptoms),
+        )
+        for each in content.variants
+    )
+    modules = tuple(sorted(content.module_digests.items()))
+    evidence = Evidence(content.claim_id, content.experiment_digest, modules, content.seeds, variants)
+    _check_counts(evidence, content, path)
+    return evidence
+
+
+def _check_counts(evidence: Evidence, content: _File, path: Path) -> None:
+    if evidence.claim_id != path.stem:
+        raise EvidenceError(path, f"is about {evidence.claim_id}, not about {path.stem}")
+    counts = [(each.held_runs, each.runs) for each in evidence.variants]
+    counts += [(each.held_runs, each.runs) for variant in evidence.variants for each in variant.symptoms]
+    if any(held > runs for held, runs in counts):
+        raise EvidenceError(path, "counts more runs that held than runs; measure it again")
+    verdict, grade = judge(evidence), grade_fix(evidence)
+    if (content.verdict, content.fix_grade) != (verdict, grade):
+        told = f"{content.verdict.value}, fix {content.fix_grade and content.fix_grade.value}"
+        follows = f"{verdict.value}, fix {grade and grade.value}"
+        raise EvidenceError(path, f"says {told}, but its counts give {follows}; measure it again")
+
+
+def load_folder(folder: Path) -> dict[str, Evidence]:
+    """All evidence of a folder by claim id; a folder that does not exist holds none.
+
+    :raises EvidenceError: on the first broken file
+    """
+    found: dict[str, Evidence] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found[path.stem] = from_json(path.read_text(encoding="utf-8"), path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise EvidenceError(path, f"cannot be read: {error}") from error
+    return found
+
+
+def check_writable(folder: Path) -> None:
+    """Make the folder where it is missing, and make sure that files can be written into it, before hours are spent.
+
+    :raises EvidenceError: if they cannot
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        raise EvidenceError(folder, f"cannot be written: {error.strerror}; nothing was changed") from error
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write several files, all prepared in a folder beside their places before the first of them is replaced.
+
+    :param texts: relative path to content
+    :raises EvidenceError: if they cannot be prepared; then none is replaced
+    """
+    check_writable(folder)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".pending-", dir=folder) as pending:
+            for name, text in texts.items():
+                _write_synced(Path(pending) / name, text)
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            for name in texts:
+                (Path(pending) / name).replace(folder / name)
+    except OSError as error:
+        raise EvidenceError(folder, f"cannot be written: {error}") from error
+
+
+def _write_synced(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def raw_lines(claim: Claim, runs: Sequence[Run]) -> str:
+    """Everything that the runs of a claim told, one JSON object a line."""
+    return "".join(json.dumps({"claim": claim.id, **asdict(run)}, sort_keys=True) + "\n" for run in runs)
+
+
+def compare(committed: Evidence, fresh: Evidence) -> list[str]:
+    """Where fresh evidence differs from what is committed, as sentences; empty where they agree."""
+    differences = _compare_outcomes(committed, fresh)
+    if committed.seeds != fresh.seeds:
+        differences.append(f"seeds {_listed(fresh.seeds)} instead of {_listed(committed.seeds)}")
+    for variant in fresh.variants:
+        before = committed.variant(variant.variant)
+        differences += _compare_symptoms(before, variant) if before is not None else [f"{variant.variant} is new"]
+    missing = {each.variant for each in committed.variants} - {each.variant for each in fresh.variants}
+    differences += [f"{name} is no longer measured" for name in sorted(missing)]
+    if committed.experiment_digest != fresh.experiment_digest:
+        differences.append("the experiment (claim, probe or fault) has changed since")
+    was = dict(committed.module_digests)
+    changed = [name for name, digest in fresh.module_digests if was.get(name) != digest]
+    changed += sorted(was.keys() - dict(fresh.module_digests).keys())
+    return differences + ([f"{', '.join(changed)} changed since"] if changed else [])
+
+
+def _compare_outcomes(committed: Evidence, fresh: Evidence) -> list[str]:
+    differences = []
+    if judge(committed) != judge(fresh):
+        differences.append(f"{judge(fresh).value} instead of {judge(committed).value}")
+    if grade_fix(committed) != grade_fix(fresh):
+        now, then = (grade.value if grade else "no grade" for grade in (grade_fix(fresh), grade_fix(committed)))
+        differences.append(f"documented fix {now} instead of {then}")
+    return differences
+
+
+def _compare_symptoms(committed: VariantEvidence, fresh: VariantEvidence) -> list[str]:
+    was, now = ({each.symptom: each for each in side.symptoms} for side in (committed, fresh))
+    differences = [f"{fresh.variant}: {name!r} is new" for name in now if name not in was]
+    differences += [f"{fresh.variant}: {name!r} is no longer observed" for name in was if name not in now]
+    for name in was.keys() & now.keys():
+        if was[name] != now[name]:
+            differences.append(f"{fresh.variant}: {name!r} {_told(now[name])} instead of {_told(was[name])}")
+    if (committed.reached, committed.held_runs, committed.runs) != (fresh.reached, fresh.held_runs, fresh.runs):
+        differences.append(f"{fresh.variant}: held in {fresh.held_runs} of {fresh.runs} runs, reached {fresh.reached}")
+    return sorted(differences)
+
+
+def _told(symptom: SymptomEvidence) -> str:
+    return f"{symptom.before} -> {symptom.after} (holds {symptom.held_runs}/{symptom.runs})"
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(str(seed) for seed in seeds)

@@ -1,0 +1,35 @@
+"""Known bugs of the learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from rlcore.ppo.config import DEFAULT_LEARNING_RATE, Schedule
+from verification.faults import fault
+
+
+@fault(
+    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.config:resolve_learning_rate", pins="6ff2ee5fac35b0f7"
+)
+def lr_of_optimizer_kwargs_ignored(
+    learning_rate: float | Schedule | None,
+    optimizer_kwargs: Mapping[str, Any],  # noqa: ARG001
+) -> float | Schedule:
+    """Only ``learning_rate`` counts; without it the default."""
+    return DEFAULT_LEARNING_RATE if learning_rate is None else learning_rate
+
+
+@fault(
+    "bug-02-fix-lost-in-first-train",
+    target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
+    pins="dc5462b06d3d0868",
+)
+def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
+    """The optimizer is built with the rate asked for; every update then writes the algorithm's own default over it."""
+    self.logger.record("train/learning_rate", DEFAULT_LEARNING_RATE)
+    for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
+        for group in optimizer.param_groups:
+            group["lr"] = DEFAULT_LEARNING_RATE

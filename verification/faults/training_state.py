@@ -1,0 +1,19 @@
+"""Known bugs of the registry of training state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlcore.checkpoint.training_state import StatePart
+from verification.faults import fault, healthy
+
+
+@fault(
+    "bug-10-scaler-state-not-saved",
+    target="rlcore.ppo.algorithm:DistributionalPPO._state_parts",
+    pins="7cf117ba7bf25a52",
+)
+def scaler_state_not_saved(self: Any) -> list[StatePart]:
+    """The scaler's statistics have no name in what is saved and restored."""
+    parts: list[StatePart] = healthy("bug-10-scaler-state-not-saved")(self)
+    return [part for part in parts if part.key != "vgs_state"]

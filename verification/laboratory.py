@@ -1,0 +1,134 @@
+"""A laboratory: one package with a catalogue of claims, and the faults and probes that they name.
+
+``verification`` itself is one; the harness's own tests bring tiny ones with known answers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from verification.claims import load_catalogue
+from verification.errors import CatalogueError, UnknownNameError
+from verification.faults import Fault
+from verification.faults import load_all as load_faults
+from verification.fingerprint import digest, module_digests, module_path
+from verification.model import Claim
+from verification.probes import Probe
+from verification.probes import load_all as load_probes
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """Where the claims, faults and probes come from; small enough to be sent to a worker process.
+
+    :param package: dotted name of the package that has ``faults``, ``probes`` and, unless told otherwise, ``catalogue``
+    :param catalogue: folder of TOML files, where it is not the package's own
+    """
+
+    package: str = "verification"
+    catalogue: Path | None = None
+
+    def __reduce__(self) -> tuple[type[Laboratory], tuple[str, Path | None]]:
+        return Laboratory, (self.package, self.catalogue)
+
+    @property
+    def folder(self) -> Path:
+        """The package's folder."""
+        spec = importlib.util.find_spec(self.package)
+        if spec is None or not spec.submodule_search_locations:
+            raise UnknownNameError(f"no package named {self.package!r} can be imported")
+        return Path(next(iter(spec.submodule_search_locations)))
+
+    @cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        """Every claim, in the order of the documents; needs no import of what is under test."""
+        return load_catalogue(self.catalogue or self.folder / "catalogue")
+
+    @cached_property
+    def faults(self) -> Mapping[str, Fault]:
+        """Every fault by name; imports what is under test."""
+        return load_faults(f"{self.package}.faults")
+
+    @cached_property
+    def probes(self) -> Mapping[str, Probe]:
+        """Every probe by name; imports what is under test."""
+        return load_probes(f"{self.package}.probes")
+
+    def claim(self, claim_id: str) -> Claim:
+        """The claim of that id; an unknown one raises UnknownNameError with a suggestion."""
+        return _look_up("claim", claim_id, {claim.id: claim for claim in self.claims})
+
+    def fault(self, name: str) -> Fault:
+        """The fault of that name; an unknown one raises UnknownNameError with a suggestion."""
+        return _look_up("fault", name, self.faults)
+
+    def probe(self, name: str) -> Probe:
+        """The probe of that name; an unknown one raises UnknownNameError with a suggestion."""
+        return _look_up("probe", name, self.probes)
+
+    def make(self) -> Any:
+        """A fresh set of the component factories that probes are given."""
+        return importlib.import_module(f"{self.package}.probes.make").Make()
+
+    def digests(self, claim: Claim) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """Digest of the claim's experiment (settings, probe, faults), and (name, digest) of the modules it is about."""
+        names = [name for name in (claim.fault, claim.documented_fix) if name is not None]
+        sources = [self.probe(claim.probe).__module__, *(self.fault(name).defined_in for name in names)]
+        code = module_digests(sources, within=(f"{self.package}.probes", f"{self.package}.faults"))
+        settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds)]
+        return digest([*settings, *(part for pair in code for part in pair)]), module_digests(claim.modules)
+
+    def check(self) -> None:
+        """Compare catalogue and code in both directions.
+
+        :raises CatalogueError: if a claim names a probe, fault or module that does not exist, or if a probe or fault
+            exists that no claim names
+        """
+        for claim in self.claims:
+            self._check_claim(claim)
+        _check_all_used("fault", self.faults, {n for c in self.claims for n in (c.fault, c.documented_fix)})
+        _check_all_used("probe", self.probes, {claim.probe for claim in self.claims})
+
+    def _check_claim(self, claim: Claim) -> None:
+        named: list[tuple[str, str | None, Mapping[str, Any]]] = [
+            ("probe", claim.probe, self.probes),
+            ("fault", claim.fault, self.faults),
+            ("documented_fix", claim.documented_fix, self.faults),
+        ]
+        for field, name, known in named:
+            if name is not None and name not in known:
+                raise CatalogueError(
+                    f"{claim.document}.toml", claim.id, field, f"there is no {name!r}{_nearest(name, known)}"
+                )
+        for name in claim.modules:
+            try:
+                module_path(name)
+            except LookupError as error:
+                raise CatalogueError(f"{claim.document}.toml", claim.id, "modules", str(error)) from error
+
+
+def _check_all_used(what: str, known: Iterable[str], used: set[str | None]) -> None:
+    unused = sorted(set(known) - used)
+    if unused:
+        raise CatalogueError("", "", what, f"no claim names {', '.join(unused)}; write the claim or remove the {what}")
+
+
+def _look_up(what: str, name: str, known: Mapping[str, Entry]) -> Entry:
+    if name not in known:
+        raise UnknownNameError(f"no {what} named {name!r}{_nearest(name, known)}")
+    return known[name]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    spelt = {each.casefold(): each for each in known}
+    close = get_close_matches(name.casefold(), spelt, n=1)
+    return f"; did you mean {spelt[close[0]]!r}?" if close else ""

@@ -1,0 +1,169 @@
+"""The records that travel from the catalogue to the report; frozen, and free of everything but the standard library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias, get_args
+
+Variant: TypeAlias = Literal["healthy", "faulty", "documented_fix"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+Kind: TypeAlias = Literal["defect", "fix", "figure", "assurance", "finding", "null"]
+
+
+class Verdict(StrEnum):
+    """What the evidence says about a claim; the last three say that there is no evidence."""
+
+    CONFIRMED = "CONFIRMED"
+    NOT_REPRODUCED = "NOT REPRODUCED"
+    REFUTED = "REFUTED"
+    UNDECIDED = "UNDECIDED"
+    REGRESSED = "REGRESSED"
+    UNREACHED = "UNREACHED"
+    STALE = "STALE"
+    ERROR = "ERROR"
+
+
+class FixGrade(StrEnum):
+    """What the fix that a document describes does to the symptoms of its fault."""
+
+    CURED = "CURED"
+    PARTIAL = "PARTIAL"
+    NO_EFFECT = "NO EFFECT"
+    HARMFUL = "HARMFUL"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One symptom, measured once.
+
+    :param symptom: what was looked at; the same words in every variant and seed
+    :param before: the printed value before the event under test
+    :param after: the printed value after it
+    :param holds: whether the value is as it should be
+    :param repeats: False where the texts differ between machines (raw floats); evidence then keeps only ``holds``
+    """
+
+    symptom: str
+    before: str
+    after: str
+    holds: bool
+    repeats: bool = True
+
+    def __post_init__(self) -> None:
+        texts = (self.symptom, self.before, self.after)
+        if not all(isinstance(text, str) for text in texts) or type(self.holds) is not bool:
+            raise TypeError(f"an observation takes three texts and a bool, not {texts} and {self.holds!r}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One probe, run once under one variant and one seed.
+
+    :param executions: how often the planted fault ran; None where nothing was planted
+    :param error: one line, where the probe crashed or its process died
+    :param stale: the fault's target has changed, so that nothing was run
+    :param traceback: the whole of ``error``, for the raw evidence only
+    """
+
+    variant: Variant
+    seed: int
+    observations: tuple[Observation, ...] = ()
+    executions: int | None = None
+    error: str | None = None
+    stale: bool = False
+    traceback: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a document, with the experiment that tests it.
+
+    :param statement: what is asserted, in our own words
+    :param if_true: what would be observed if it were true
+    :param documented_status: what the document says has become of it
+    :param expected_verdict: written before it is measured; the gate compares
+    :param fault: name of the fault that puts the defect back; None where the statement is tested on healthy code
+    :param documented_fix: name of the replacement that applies the document's fix to the faulty code
+    :param modules: dotted names of the modules under test; a change in one makes the evidence stale
+    :param killed_by: ids of the tests of the suite that fail when the fault is planted
+    """
+
+    id: str
+    title: str
+    kind: Kind
+    area: str
+    document: str
+    section: str
+    statement: str
+    if_true: str
+    documented_status: str
+    expected_verdict: Verdict
+    probe: str
+    modules: tuple[str, ...]
+    seeds: tuple[int, ...]
+    fault: str | None = None
+    documented_fix: str | None = None
+    expected_fix_grade: FixGrade | None = None
+    root_cause: str = ""
+    severity: str = ""
+    killed_by: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The variants that this claim is measured in."""
+        planted = {"healthy": "", "faulty": self.fault, "documented_fix": self.documented_fix}
+        return tuple(variant for variant in VARIANTS if planted[variant] is not None)
+
+
+@dataclass(frozen=True)
+class SymptomEvidence:
+    """One symptom over all runs of a variant.
+
+    :param held_runs: in how many of ``runs`` it was as it should be
+    :param before: the text, where it repeats and was the same in every run; else None
+    """
+
+    symptom: str
+    held_runs: int
+    runs: int
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class VariantEvidence:
+    """One variant over all its runs.
+
+    :param runs: how many ended; those that crashed are in ``errors``
+    :param held_runs: in how many every observation held
+    :param reached: whether the planted fault was executed in every run; None where nothing was planted
+    :param stale: why the fault could not be planted any more, or None
+    """
+
+    variant: Variant
+    runs: int
+    held_runs: int
+    reached: bool | None
+    symptoms: tuple[SymptomEvidence, ...]
+    errors: tuple[str, ...] = ()
+    stale: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known about one claim; the verdict is computed from it and from nothing else.
+
+    :param experiment_digest: digest of the claim's settings, its probe and its faults
+    :param module_digests: (dotted name, digest) of each module under test
+    """
+
+    claim_id: str
+    experiment_digest: str
+    module_digests: tuple[tuple[str, str], ...]
+    seeds: tuple[int, ...]
+    variants: tuple[VariantEvidence, ...]
+
+    def variant(self, name: Variant) -> VariantEvidence | None:
+        """The evidence of one variant, or None where the claim was not measured in it."""
+        return next((each for each in self.variants if each.variant == name), None)

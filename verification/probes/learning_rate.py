@@ -1,0 +1,29 @@
+"""Which learning rate trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlcore import DistributionalPPO
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+ASKED = (1e-3, 5e-3, 1e-4, 1e-2)
+
+
+@probe("learning-rate-asked-for-trains")
+def learning_rate_asked_for_trains(make: Make, seed: int) -> Sequence[Observation]:
+    """Ask for a rate in ``optimizer_kwargs`` and look at it after construction and after the first update."""
+    observations = []
+    for asked in ASKED:
+        model = make.model(seed, optimizer_kwargs={"lr": asked})
+        observations.append(_rate("lr after construction", asked, model))
+        model.learn(96)
+        observations.append(_rate("lr after the first train()", asked, model))
+    return observations
+
+
+def _rate(moment: str, asked: float, model: DistributionalPPO) -> Observation:
+    rates = sorted({float(group["lr"]) for group in model.policy.optimizer.param_groups})
+    return Observation(f"{moment}, {asked} asked", str(asked), ", ".join(map(str, rates)), holds=rates == [asked])

@@ -1,0 +1,111 @@
+"""What saving, loading and relinking do to variance gradient scaling."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Sequence
+
+import torch
+
+from rlcore import DistributionalPPO, VarianceGradientScaler
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+
+@probe("scaler-scales-what-trains-after-load")
+def scaler_scales_what_trains_after_load(make: Make, seed: int) -> Sequence[Observation]:
+    """Train, save, load: whose gradients does the scaler multiply?"""
+    model = _trained(make, seed)
+    loaded = _saved_and_loaded(make, model, seed)
+    pickled: DistributionalPPO = pickle.loads(pickle.dumps(model))  # noqa: S301  # our own object
+    return [
+        _identity("parameters shared by scaler and policy, load()", loaded),
+        _identity("parameters shared by scaler and policy, pickle", pickled),
+        _equal_values("parameters of equal value in scaler and policy, load()", loaded),
+        _scaled_gradients("gradients that scale_gradients() changes, load()", loaded),
+    ]
+
+
+@probe("scaler-statistics-survive-save-and-load")
+def scaler_statistics_survive_save_and_load(make: Make, seed: int) -> Sequence[Observation]:
+    """Train, then compare the statistics with those after load(), after set_parameters() and after a relink."""
+    model = _trained(make, seed)
+    loaded = _saved_and_loaded(make, model, seed)
+    observations = [
+        *_statistics("after load()", model, loaded),
+        _identity("parameters shared by scaler and policy, load()", loaded),
+    ]
+    other = make.model(seed + 1)
+    other.set_parameters(model.get_parameters(), exact_match=False)
+    observations += _statistics("after set_parameters()", model, other)
+    loaded.rebuild_optimizer()
+    return [*observations, *_statistics("after load() and rebuild_optimizer()", model, loaded)]
+
+
+def _trained(make: Make, seed: int) -> DistributionalPPO:
+    model = make.model(seed, vgs_alpha=1.0)
+    model.learn(384)
+    return model
+
+
+def _saved_and_loaded(make: Make, model: DistributionalPPO, seed: int) -> DistributionalPPO:
+    file = io.BytesIO()
+    model.save(file)
+    file.seek(0)
+    return type(model).load(file, env=make.envs(seed), device="cpu")
+
+
+def _scaler(model: DistributionalPPO) -> VarianceGradientScaler:
+    scaler = model.variance_gradient_scaler
+    assert scaler is not None, "the model under test was made with variance gradient scaling"
+    return scaler
+
+
+def _identity(symptom: str, model: DistributionalPPO) -> Observation:
+    linked = {id(parameter) for parameter in _scaler(model).parameters}
+    policy = [id(parameter) for parameter in model.policy.parameters()]
+    shared, total = sum(key in linked for key in policy), len(policy)
+    return Observation(symptom, f"{total} of {total}", f"{shared} of {total}", holds=shared == total)
+
+
+def _equal_values(symptom: str, model: DistributionalPPO) -> Observation:
+    """What a test would see that compares values: it holds for copies as well."""
+    pairs = list(zip(_scaler(model).parameters, model.policy.parameters(), strict=True))
+    equal = sum(torch.equal(mine, trained) for mine, trained in pairs)
+    return Observation(symptom, f"{len(pairs)} of {len(pairs)}", f"{equal} of {len(pairs)}", holds=equal == len(pairs))
+
+
+def _scaled_gradients(symptom: str, model: DistributionalPPO) -> Observation:
+    parameters = list(model.policy.parameters())
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    factor = _scaler(model).scale_gradients()
+    changed = sum(parameter.grad is not None and not bool((parameter.grad == 1.0).any()) for parameter in parameters)
+    holds = factor < 1.0 and changed == len(parameters)
+    return Observation(symptom, f"{len(parameters)} of {len(parameters)}", f"{changed} of {len(parameters)}", holds)
+
+
+def _statistics(moment: str, before: DistributionalPPO, after: DistributionalPPO) -> list[Observation]:
+    old, new = _scaler(before), _scaler(after)
+    observations = [
+        Observation(f"step_count {moment}", str(old.step_count), str(new.step_count), old.step_count == new.step_count)
+    ]
+    for name in ("grad_mean_ema", "grad_var_ema", "grad_norm_ema"):
+        observations.append(_number(f"{name} {moment}", getattr(old, name), getattr(new, name)))
+    observations.append(
+        _number(f"normalized variance {moment}", old.get_normalized_variance(), new.get_normalized_variance())
+    )
+    observations.append(_number(f"scaling factor {moment}", old.get_scaling_factor(), new.get_scaling_factor()))
+    return observations
+
+
+def _number(symptom: str, before: float | None, after: float | None) -> Observation:
+    return Observation(
+        symptom, _short(before), _short(after), holds=before is not None and before == after, repeats=False
+    )
+
+
+def _short(value: float | None) -> str:
+    return "None" if value is None else f"{value:.3g}"

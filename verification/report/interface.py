@@ -1,0 +1,51 @@
+"""What a report is made of, and what a format has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from verification.model import Claim, Evidence, FixGrade, Verdict
+from verification.verdict import grade_fix, judge
+
+
+@dataclass(frozen=True)
+class Record:
+    """One claim and its evidence; None where there is none, which a report shows as a hole."""
+
+    claim: Claim
+    evidence: Evidence | None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What was measured, or None where nothing was."""
+        return judge(self.evidence) if self.evidence is not None else None
+
+    @property
+    def fix_grade(self) -> FixGrade | None:
+        """What the documented fix does, or None where none was measured."""
+        return grade_fix(self.evidence) if self.evidence is not None else None
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether verdict and grade are what the catalogue expects."""
+        return (self.verdict, self.fix_grade) == (self.claim.expected_verdict, self.claim.expected_fix_grade)
+
+    @property
+    def contradicts_document(self) -> bool:
+        """Whether the document's statement, or the fix that it describes, did not stand up to measuring."""
+        fix_fails = self.fix_grade not in (None, FixGrade.CURED)
+        return (
+            self.verdict is not None
+            and self.claim.kind != "null"
+            and (self.verdict is not Verdict.CONFIRMED or fix_fails)
+        )
+
+
+class Format(Protocol):
+    """A format of the report: the same records give the same text, on any machine."""
+
+    def format(self, records: Sequence[Record]) -> str:
+        """The whole report as text, with a newline at its end."""
+        ...

@@ -1,0 +1,176 @@
+"""Runs probes: one process a task, every crash turned into a record. Holds the only broad ``except`` of the project."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from multiprocessing import active_children, get_context
+from pathlib import Path
+from typing import TypeVar
+
+from verification.errors import ProbeError, StaleFaultError
+from verification.faults import plant
+from verification.laboratory import Laboratory
+from verification.model import Claim, Observation, Run, Variant
+
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+
+THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Crash:
+    """An exception that nobody expected, as text.
+
+    :param line: type, message and place in one line
+    """
+
+    line: str
+    traceback: str
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run to be made; small enough to be sent to a worker process."""
+
+    laboratory: Laboratory
+    claim: Claim
+    variant: Variant
+    seed: int
+
+    @property
+    def planted(self) -> str | None:
+        """Name of the fault that this variant is measured with."""
+        return {"healthy": None, "faulty": self.claim.fault, "documented_fix": self.claim.documented_fix}[self.variant]
+
+
+def attempt(action: Callable[[], Result]) -> Result | Crash:
+    """Whatever the action returns, or its crash as a record."""
+    try:
+        return action()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a probe throws is a finding about it
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        message = " ".join(str(error).split())
+        place = "/".join(Path(last.filename).parts[-2:])
+        line = f"{type(error).__name__}: {message} ({place}:{last.lineno})"
+        return Crash(line, "".join(traceback.format_exception(error)), error)
+
+
+def run_task(task: Task) -> Run:
+    """One run; a crash becomes a run with an error, so that it can never pass for an outcome."""
+    outcome = attempt(lambda: _measure(task))
+    if isinstance(outcome, Crash):
+        stale = isinstance(outcome.error, StaleFaultError)
+        error = str(outcome.error) if stale else outcome.line
+        return Run(task.variant, task.seed, error=error, stale=stale, traceback=outcome.traceback)
+    return outcome
+
+
+def _measure(task: Task) -> Run:
+    laboratory, name = task.laboratory, task.planted
+    pin_threads()  # before the first import of what reads the environment
+    measure = laboratory.probe(task.claim.probe)
+    pin_threads()
+    with redirect_stdout(sys.stderr):  # what a probe prints must not mix with what the program prints
+        if name is None:
+            observations = _checked(task, measure(laboratory.make(), task.seed))
+            return Run(task.variant, task.seed, observations)
+        with plant(laboratory.fault(name)) as planted:
+            observations = _checked(task, measure(laboratory.make(), task.seed))
+        return Run(task.variant, task.seed, observations, planted.executions)
+
+
+def _checked(task: Task, observations: Sequence[Observation]) -> tuple[Observation, ...]:
+    symptoms = [observation.symptom for observation in observations]
+    if not symptoms:
+        raise ProbeError(f"probe {task.claim.probe!r} observed nothing, which would hold whatever happens")
+    if len(set(symptoms)) != len(symptoms):
+        raise ProbeError(f"probe {task.claim.probe!r} names one symptom twice: {', '.join(symptoms)}")
+    return tuple(observations)
+
+
+def pin_threads() -> None:
+    """One thread for each process: sums in another order give other bits, and the pool fills the cores already."""
+    for name in THREAD_LIMITS:
+        os.environ[name] = "1"
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+def run_claims(
+    laboratory: Laboratory, claims: Sequence[Claim], *, processes: int, on_progress: Progress
+) -> dict[str, tuple[Run, ...]]:
+    """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
+
+    A worker process that dies takes all pending runs with it; those are made once more, each in a process of its own,
+    so that only the culprit is an ERROR.
+
+    :param on_progress: called with the number of runs done and the number of all runs
+    :raises KeyboardInterrupt: after the workers have been stopped
+    """
+    tasks = [Task(laboratory, claim, variant, s) for claim in claims for variant in claim.variants for s in claim.seeds]
+    ended: dict[Task, Run] = {}
+
+    def note(task: Task, run: Run) -> None:
+        ended[task] = run
+        on_progress(len(ended), len(tasks))
+
+    _run_in_pool(tasks, processes, note)
+    for task in tasks:
+        if task not in ended:
+            _run_in_pool([task], 1, note)
+        if task not in ended:
+            note(task, Run(task.variant, task.seed, error="the process of this run died before it ended"))
+    return {claim.id: tuple(ended[task] for task in tasks if task.claim is claim) for claim in claims}
+
+
+def run_here(laboratory: Laboratory, claim: Claim, seeds: Sequence[int]) -> tuple[Run, ...]:
+    """All runs of one claim in this process, with the seeds given."""
+    return tuple(run_task(Task(laboratory, claim, variant, seed)) for variant in claim.variants for seed in seeds)
+
+
+def _run_in_pool(tasks: Sequence[Task], processes: int, note: Callable[[Task, Run], None]) -> None:
+    """Notes every run that ends; those of a worker that died, and those behind it, are not noted."""
+    others = set(active_children())
+    executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=pin_threads)
+    try:
+        with _interrupts_for_parent_only():
+            futures = _submit(executor, tasks)
+        for future in as_completed(futures):
+            if not isinstance(future.exception(), BrokenProcessPool):
+                note(futures[future], future.result())
+    except KeyboardInterrupt:
+        for child in set(active_children()) - others:
+            child.terminate()
+        raise
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _submit(executor: ProcessPoolExecutor, tasks: Sequence[Task]) -> dict[Future[Run], Task]:
+    futures: dict[Future[Run], Task] = {}
+    for task in tasks:
+        try:
+            futures[executor.submit(run_task, task)] = task
+        except BrokenProcessPool:
+            break
+    return futures
+
+
+@contextmanager
+def _interrupts_for_parent_only() -> Iterator[None]:
+    """Processes started inside never see Ctrl-C, so that the parent alone answers it, with one line."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
