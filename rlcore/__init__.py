@@ -3,6 +3,7 @@
 from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rlcore.envs import ResumableEnv
 from rlcore.errors import (
+    CallOrderError,
     CheckpointError,
     NonFiniteGradientError,
     ResumeWarning,
@@ -20,6 +21,7 @@ from rlcore.ppo.policy import DistributionalRecurrentPolicy
 __all__ = [
     "UPGD",
     "AdaptiveUPGD",
+    "CallOrderError",
     "Checkpoint",
     "CheckpointError",
     "DistributionalPPO",

@@ -51,7 +51,7 @@ def snapshot(value: StateValue) -> StateValue:
         return value.detach().clone()
     if isinstance(value, dict):
         return {key: snapshot(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [snapshot(item) for item in value]
     return value
 

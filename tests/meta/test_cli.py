@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_measuring(toy: Comma
     for command in (("gate",), ("audit", "--update")):
         code, output, errors = toy(*command, "--reports", tmp_path / "file" / "reports")
         assert (code, output) == (2, "")
-        assert _one_line(errors, "cannot be written")
+        assert _one_line(errors, "rlverify: evidence", "cannot be written: Not a directory; nothing was changed")
 
 
 def test_audit_agrees_with_what_it_wrote(toy: Command, reports: Path) -> None:

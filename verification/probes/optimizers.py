@@ -22,6 +22,6 @@ def parameters_stay_finite_without_utility(make: Make, seed: int) -> Sequence[Ob
         optimizer_class(policy.parameters()).step()  # type: ignore[call-arg]
         total = sum(parameter.numel() for parameter in policy.parameters())
         finite = sum(int(parameter.isfinite().sum()) for parameter in policy.parameters())
-        symptom = f"finite parameters after a step in which every utility is 0, {name}"
-        observations.append(Observation(symptom, f"{total} of {total}", f"{finite} of {total}", holds=finite == total))
+        symptom = f"finite parameters after a step without utility, {name}"
+        observations.append(Observation(symptom, f"{total}/{total}", f"{finite}/{total}", holds=finite == total))
     return observations

@@ -67,14 +67,14 @@ def _identity(symptom: str, model: DistributionalPPO) -> Observation:
     linked = {id(parameter) for parameter in _scaler(model).parameters}
     policy = [id(parameter) for parameter in model.policy.parameters()]
     shared, total = sum(key in linked for key in policy), len(policy)
-    return Observation(symptom, f"{total} of {total}", f"{shared} of {total}", holds=shared == total)
+    return Observation(symptom, f"{total}/{total}", f"{shared}/{total}", holds=shared == total)
 
 
 def _equal_values(symptom: str, model: DistributionalPPO) -> Observation:
     """What a test would see that compares values: it holds for copies as well."""
     pairs = list(zip(_scaler(model).parameters, model.policy.parameters(), strict=True))
     equal = sum(torch.equal(mine, trained) for mine, trained in pairs)
-    return Observation(symptom, f"{len(pairs)} of {len(pairs)}", f"{equal} of {len(pairs)}", holds=equal == len(pairs))
+    return Observation(symptom, f"{len(pairs)}/{len(pairs)}", f"{equal}/{len(pairs)}", holds=equal == len(pairs))
 
 
 def _scaled_gradients(symptom: str, model: DistributionalPPO) -> Observation:
@@ -84,7 +84,7 @@ def _scaled_gradients(symptom: str, model: DistributionalPPO) -> Observation:
     factor = _scaler(model).scale_gradients()
     changed = sum(parameter.grad is not None and not bool((parameter.grad == 1.0).any()) for parameter in parameters)
     holds = factor < 1.0 and changed == len(parameters)
-    return Observation(symptom, f"{len(parameters)} of {len(parameters)}", f"{changed} of {len(parameters)}", holds)
+    return Observation(symptom, f"{len(parameters)}/{len(parameters)}", f"{changed}/{len(parameters)}", holds)
 
 
 def _statistics(moment: str, before: DistributionalPPO, after: DistributionalPPO) -> list[Observation]:

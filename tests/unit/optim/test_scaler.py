@@ -348,7 +348,8 @@ def test_low_precision_gradients_are_averaged_in_float32() -> None:
     [
         ("enabled", "false"), ("enabled", 1), ("enabled", None), ("beta", 1.0), ("beta", -0.1), ("beta", float("nan")),
         ("beta", True), ("beta", "0.9"), ("alpha", -1.0), ("alpha", float("inf")), ("alpha", None), ("alpha", True),
-        ("eps", 0.0), ("eps", -1e-8), ("warmup_steps", -1), ("warmup_steps", 1.5), ("warmup_steps", True), ("warmup_steps", "10"),
+        ("eps", 0.0), ("eps", -1e-8), ("warmup_steps", -1), ("warmup_steps", 1.5), ("warmup_steps", True),
+        ("warmup_steps", "10"),
         ("estimator", "variance"), ("estimator", None), ("normalization", "mean"), ("normalization", 2),
         ("min_scaling_factor", 1.1), ("min_scaling_factor", -0.1), ("max_normalized_variance", 0.0),
         ("max_normalized_variance", float("nan")),

@@ -315,7 +315,7 @@ def test_relinking_before_the_first_step_loses_nothing_and_is_silent() -> None:
     assert len(scaler.parameters) == 1
 
 
-def test_relinking_drops_what_is_pending_and_names_new_parameters() -> None:
+def test_relinking_drops_what_is_pending() -> None:
     scaler = trained()
     scaler.scale_gradients()
     scaler.update_parameters(parameters_of(*SHAPES))

@@ -1,0 +1,88 @@
+"""What the README shows is what the program does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from verification import cli
+from verification.audit import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
+from verification.faults import plant
+from verification.laboratory import Laboratory
+from verification.model import FixGrade, Verdict
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str, mark: str = "") -> list[str]:
+    """The fenced blocks of a language, those alone that follow a mark if one is given."""
+    return re.findall(rf"{re.escape(mark)}\n```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def rlverify(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "verification.cli", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_the_output_shown_is_the_output_printed() -> None:
+    ((command, shown),) = re.findall(r"<!-- output: rlverify (.*?) -->\n```console\n(.*?)```", README, re.DOTALL)
+    first, _, output = shown.partition("\n")
+    assert first == f"$ .venv/bin/rlverify {command}"
+    assert output == rlverify(*command.split())
+
+
+def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = blocks("python", "<!-- runs -->\n")
+    assert len(examples) == 2
+    namespace: dict[str, object] = {"__name__": "readme"}
+    for example in examples:
+        exec(compile(example, "README.md", "exec"), namespace)  # noqa: S102
+    model = namespace["model"]
+    assert model.num_timesteps == 2048  # type: ignore[attr-defined]
+
+
+def test_the_fault_shown_is_five_lines_and_can_be_planted() -> None:
+    laboratory = Laboratory()
+    example = blocks("python", "<!-- runs -->\n")[0]
+    assert len([line for line in example.splitlines() if line]) == 5
+    fault = laboratory.fault("bug-05-fixed-in-upgd-only")
+    assert f'pins="{fault.pins}"' in example
+    with plant(fault):
+        pass
+
+
+def test_every_verdict_and_grade_is_explained() -> None:
+    for word in [*Verdict, *FixGrade]:
+        assert word.value in README
+
+
+def test_the_exit_codes_are_those_of_the_program() -> None:
+    table = dict(re.findall(r"^\| (\d+) \| (.*?) \|$", README, re.MULTILINE))
+    assert set(table) == {str(code) for code in (AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, cli.INTERRUPTED)}
+    assert "a claim fell" in table[str(CLAIM_FELL)]
+    assert "the harness failed" in table[str(HARNESS_FAILED)]
+
+
+def test_every_command_is_listed_and_every_listed_command_exists() -> None:
+    listed = set(re.findall(r"^\| `rlverify (\w+)", README, re.MULTILINE))
+    known = {command.name or command.callback.__name__ for command in cli.app.registered_commands}  # type: ignore[union-attr]
+    assert listed == known
+
+
+def test_every_make_target_exists() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"make (\w+)", README)) <= targets
+
+
+def test_every_file_named_exists() -> None:
+    for name in re.findall(r"`([\w./]+/[\w./]*|[\w]+\.(?:txt|md|toml))`", README):
+        if not name.startswith(".venv"):
+            assert (ROOT / name).exists(), name
