@@ -25,6 +25,7 @@ from verification.runner import Progress, run_claims
 from verification.verdict import NOT_MEASURED, decide_variant
 
 AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED = 0, 1, 2
+SHOWN_DIFFERENCES = 3
 REMEDY = "run `rlverify audit --update`"
 
 
@@ -159,7 +160,10 @@ def _compare_all(shelf: Shelf, records: Sequence[Record], committed: Mapping[str
 
 
 def _and_remedy(differences: Sequence[str]) -> str:
-    return f"{'; '.join(differences)}; if that is right, {REMEDY}"
+    shown = [*differences[:SHOWN_DIFFERENCES]]
+    if len(differences) > len(shown):
+        shown.append(f"and {len(differences) - len(shown)} more differences")
+    return f"{'; '.join(shown)}; if that is right, {REMEDY}"
 
 
 def check_report(shelf: Shelf, claims: Sequence[Claim], committed: Mapping[str, Evidence]) -> list[Problem]:

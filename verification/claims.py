@@ -45,6 +45,7 @@ class ClaimEntry(BaseModel):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     fault: Name | None = None
     documented_fix: Name | None = None
+    fix_statement: Text | None = None
     expected_fix_grade: FixGrade | None = None
     root_cause: Text | None = None
     severity: Text | None = None
@@ -57,8 +58,9 @@ class ClaimEntry(BaseModel):
             raise ValueError(f"fault: a {self.kind} needs the fault that puts it back")
         if self.documented_fix is not None and self.fault is None:
             raise ValueError("documented_fix: a fix is measured beside the fault that it mends; name the fault")
-        if (self.documented_fix is None) != (self.expected_fix_grade is None):
-            raise ValueError("expected_fix_grade: stands with documented_fix, and only with it")
+        for field in ("expected_fix_grade", "fix_statement"):
+            if (self.documented_fix is None) != (getattr(self, field) is None):
+                raise ValueError(f"{field}: stands with documented_fix, and only with it")
         allowed = EXPECTED_WITHOUT_FAULT if self.fault is None else EXPECTED_WITH_FAULT
         if self.expected_verdict not in allowed:
             choice = " or ".join(verdict.value for verdict in allowed)

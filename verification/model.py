@@ -85,6 +85,7 @@ class Claim:
     :param expected_verdict: written before it is measured; the gate compares
     :param fault: name of the fault that puts the defect back; None where the statement is tested on healthy code
     :param documented_fix: name of the replacement that applies the document's fix to the faulty code
+    :param fix_statement: what that fix does, in our own words
     :param modules: dotted names of the modules under test; a change in one makes the evidence stale
     :param killed_by: ids of the tests of the suite that fail when the fault is planted
     """
@@ -104,6 +105,7 @@ class Claim:
     seeds: tuple[int, ...]
     fault: str | None = None
     documented_fix: str | None = None
+    fix_statement: str = ""
     expected_fix_grade: FixGrade | None = None
     root_cause: str = ""
     severity: str = ""

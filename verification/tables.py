@@ -54,6 +54,7 @@ def claim_table(claim: Claim) -> Table:
         "if_true",
         "documented_status",
         "root_cause",
+        "fix_statement",
         "severity",
     )
     rows = [(name, str(getattr(claim, name))) for name in names if getattr(claim, name)]

@@ -28,7 +28,8 @@ modules = ["toylab.target"]
 seeds = [0, 1]
 fault = "restored-forgets"
 """
-FIX = 'documented_fix = "restored-keeps-total"\n'
+FIX = 'documented_fix = "restored-keeps-total"\nfix_statement = "The total is kept."\n'
+SILENT_FIX = 'documented_fix = "restored-keeps-total"\nexpected_fix_grade = "CURED"\n'
 
 
 def _catalogue(folder: Path, text: str, name: str = "toy.toml") -> Path:
@@ -40,7 +41,7 @@ def test_a_claim_keeps_every_field(tmp_path: Path) -> None:
     (claim,) = load_catalogue(_catalogue(tmp_path, HEAD + CLAIM + FIX + 'expected_fix_grade = "NO EFFECT"\n'))
     assert (claim.id, claim.document, claim.seeds) == ("TOY-01", "toy", (0, 1))
     assert (claim.expected_verdict, claim.expected_fix_grade) == (Verdict.CONFIRMED, FixGrade.NO_EFFECT)
-    assert (claim.root_cause, claim.killed_by) == ("", ())
+    assert (claim.root_cause, claim.killed_by, claim.fix_statement) == ("", (), "The total is kept.")
     assert claim.variants == ("healthy", "faulty", "documented_fix")
 
 
@@ -66,6 +67,7 @@ BROKEN = {
     "fix without fault": (
         CLAIM.replace("fault =", "#").replace("defect", "fix") + FIX, "TOY-01", "documented_fix", "name the fault"),
     "fix without grade": (CLAIM + FIX, "TOY-01", "expected_fix_grade", "stands with documented_fix"),
+    "fix that says nothing": (CLAIM + SILENT_FIX, "TOY-01", "fix_statement", "stands with documented_fix"),
     "alarming null": (CLAIM.replace("defect", "null"), "TOY-01", "expected_verdict", "expect NOT REPRODUCED"),
     "no id": (CLAIM.replace("id =", "#"), "entry 1", "id", "is missing"),
     "stray field": ('title = "x"\n' + CLAIM, "", "title", "outside every"),

@@ -40,7 +40,7 @@ def test_the_output_shown_is_the_output_printed() -> None:
 
 def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    examples = blocks("python", "<!-- runs -->\n")
+    examples = blocks("python", "<!-- runs -->")
     assert len(examples) == 2
     namespace: dict[str, object] = {"__name__": "readme"}
     for example in examples:
@@ -51,7 +51,7 @@ def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_fault_shown_is_five_lines_and_can_be_planted() -> None:
     laboratory = Laboratory()
-    example = blocks("python", "<!-- runs -->\n")[0]
+    example = blocks("python", "<!-- runs -->")[0]
     assert len([line for line in example.splitlines() if line]) == 5
     fault = laboratory.fault("bug-05-fixed-in-upgd-only")
     assert f'pins="{fault.pins}"' in example

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from verification.model import Variant, Verdict
+from verification.model import Evidence, Variant, VariantEvidence, Verdict
 from verification.report.interface import Record
 
 TITLES: dict[Variant, str] = {
@@ -39,12 +39,29 @@ class MarkdownReport:
             holes=[record for record in records if record.evidence is None],
             false_alarms=[record for record in nulls if record.verdict not in (None, Verdict.NOT_REPRODUCED)],
             titles=TITLES,
+            symptom_rows=symptom_rows,
         )
 
 
-def cell(text: str | None) -> str:
-    """A text that stays inside its table cell; None is a text that varies with the seed or the machine."""
-    if text is None:
-        return "(varies)"
+def symptom_rows(evidence: Evidence) -> list[list[str]]:
+    """One row a symptom: its name, then for each variant what became of it; the cells of a table."""
+    symptoms = dict.fromkeys(each.symptom for variant in evidence.variants for each in variant.symptoms)
+    return [[cell(name), *(_outcome(name, variant) for variant in evidence.variants)] for name in symptoms]
+
+
+def _outcome(name: str, variant: VariantEvidence) -> str:
+    found = next((each for each in variant.symptoms if each.symptom == name), None)
+    if found is None:
+        return "not observed"
+    word = "violated" if found.held_runs == 0 else "holds"
+    count = found.runs if found.held_runs == 0 else found.held_runs
+    outcome = f"{word} in {count}/{found.runs}"
+    if found.before is None or found.after is None:
+        return outcome
+    return f"{cell(found.before)} → {cell(found.after)}, {outcome}"
+
+
+def cell(text: str) -> str:
+    """A text that stays inside its table cell."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace("\\", "\\\\").replace("|", "\\|")
     return "<br>".join(escaped.splitlines()) or "(empty)"

@@ -1,0 +1,40 @@
+"""The real claims, each measured in this process under a seed that its evidence does not use."""
+
+from __future__ import annotations
+
+import pytest
+
+from verification.evidence import summarise
+from verification.laboratory import Laboratory
+from verification.model import Claim
+from verification.report.interface import Record
+from verification.runner import run_here
+
+LABORATORY = Laboratory()
+OTHER_SEED = 1234
+NULLS = [claim for claim in LABORATORY.claims if claim.kind == "null"]
+
+
+def test_catalogue_and_code_name_each_other() -> None:
+    LABORATORY.check()
+
+
+def test_every_area_has_a_null_fault() -> None:
+    assert {claim.area for claim in NULLS} == {claim.area for claim in LABORATORY.claims}
+
+
+@pytest.mark.parametrize("claim", LABORATORY.claims, ids=lambda claim: claim.id)
+def test_another_seed_gives_the_same_verdict_and_grade(claim: Claim) -> None:
+    assert OTHER_SEED not in claim.seeds
+    runs = run_here(LABORATORY, claim, [OTHER_SEED])
+    record = Record(claim, summarise(claim, runs, *LABORATORY.digests(claim)))
+    assert record.as_expected, [run.error or run.observations for run in runs]
+
+
+def test_another_seed_gives_other_values() -> None:
+    claim = LABORATORY.claim("BUG-10")
+    first, second = (
+        {each.symptom: each.before for each in run_here(LABORATORY, claim, [seed])[0].observations} for seed in (0, 1)
+    )
+    assert first["step_count after load()"] == second["step_count after load()"]
+    assert first["grad_norm_ema after load()"] != second["grad_norm_ema after load()"]
