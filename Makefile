@@ -6,6 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_CONSTRAINT := constraints.txt
 
 .PHONY: audit test gate lint types format clean
 
@@ -32,8 +33,8 @@ format: $(VENV)/.ready
 
 $(VENV)/.ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(RUN) pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(RUN) pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(RUN) pip install --quiet --editable '.[dev]'
 	touch $@
 
 clean:

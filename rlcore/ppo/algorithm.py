@@ -38,7 +38,7 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
     ``VecNormalize``, ``predict``, ``evaluate_policy``, the logger) works as they know it.
 
     :param policy: ``"MlpLstmPolicy"`` or a subclass of :class:`rlcore.ppo.policy.DistributionalRecurrentPolicy`
-    :param env: a Gymnasium environment, its id, a ``VecEnv``, or None for a model that only predicts
+    :param env: a Gymnasium environment, its id or a ``VecEnv``
     :param settings: see :class:`rlcore.ppo.config.PPOSettings`
     :raises SettingError: for a setting that cannot be used
     """
@@ -103,6 +103,7 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
     # -- construction ---------------------------------------------------------------------------------------------
 
     def _setup_model(self) -> None:
+        config.require_observations(getattr(self, "observation_space", None))
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
         self.policy = self._make_policy().to(self.device)
@@ -285,11 +286,16 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
-        pending, self.pending_state = self.pending_state, {}
+        if self.env is None:
+            raise SettingError(
+                "env", "the model has no environment to learn in; call set_env(env), or load(path, env=env)"
+            )
         self._boundary = None
-        if not reset_num_timesteps and pending:
-            self._resume_run(pending)
-        return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+        if not reset_num_timesteps and self.pending_state:
+            self._resume_run(self.pending_state)
+        prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+        self.pending_state = {}
+        return prepared
 
     def _resume_run(self, pending: Mapping[str, StateDict]) -> None:
         """Put environments, LSTM states and generators where they stood; or say why they start fresh."""
@@ -305,7 +311,7 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
 
     def _restore_environments(self, pending: Mapping[str, StateDict]) -> str | None:
         """Restore environments and what the next rollout starts from; the reason where that cannot be done."""
-        assert self.env is not None, "learn() needs an environment; pass env to load() or call set_env()"
+        assert self.env is not None
         position = components.LstmState(self)
         if "lstm_state" not in pending or "env_state" not in pending:
             return env_state.unsupported_reason(self.env) or "no state of the environments was saved"
@@ -352,25 +358,29 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         self._restore(load_path_or_dict, exact_match=exact_match)
 
     def _restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool) -> None:
-        self._training_state().restore(states, exact_match=exact_match)
+        waiting = dict(self.pending_state)
+        try:
+            self._training_state().restore(states, exact_match=exact_match)
+        except StateError:
+            self.pending_state = waiting
+            raise
         self._boundary = None
         self._relink_scaler()
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         """As in Stable-Baselines3; normaliser statistics that waited for an environment are restored into it."""
-        super().set_env(env, force_reset)
+        wrapped = self._wrap_env(env, self.verbose)
+        waiting = self.pending_state.get("normalizer_state")
+        if waiting is not None:
+            if env_state.capture_normalizer(wrapped) is None:
+                raise StateError(
+                    "the model was trained behind VecNormalize and this environment has none, so it would see "
+                    "observations on another scale; wrap it: set_env(VecNormalize(env))"
+                )
+            env_state.restore_normalizer(wrapped, waiting)
+        super().set_env(wrapped, force_reset)
+        self.pending_state.pop("normalizer_state", None)
         self._boundary = None
-        waiting = self.pending_state.pop("normalizer_state", None)
-        if waiting is None:
-            return
-        assert self.env is not None
-        if env_state.capture_normalizer(self.env) is None:
-            self.pending_state["normalizer_state"] = waiting
-            raise StateError(
-                "the model was trained behind VecNormalize and this environment has none, so it would see observations "
-                "on another scale; wrap it: set_env(VecNormalize(env))"
-            )
-        env_state.restore_normalizer(self.env, waiting)
 
 
 DistributionalPPO.__signature__ = config.signature()  # type: ignore[attr-defined]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 
 from rlcore import env_state
 from rlcore.checkpoint.training_state import Scope, StatePart
-from rlcore.errors import StateError
+from rlcore.errors import ResumeWarning, StateError
+from rlcore.ppo.optimizers import find_optimizer
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:
@@ -28,7 +32,14 @@ def state_parts(model: DistributionalPPO) -> list[StatePart]:
         StatePart("policy", Scope.LEARNER, policy.capture, policy.restore, required=True),
         StatePart("policy.optimizer", Scope.LEARNER, optimizer.capture, optimizer.restore, required=True),
         StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore, scaler.reset),
-        StatePart("normalizer_state", Scope.LEARNER, normalizer.capture, normalizer.restore, changes_in_rollout=True),
+        StatePart(
+            "normalizer_state",
+            Scope.LEARNER,
+            normalizer.capture,
+            normalizer.restore,
+            normalizer.reset,
+            changes_in_rollout=True,
+        ),
         StatePart("progress_state", Scope.PROGRESS, progress.capture, progress.restore, changes_in_rollout=True),
         StatePart("env_state", Scope.RUN, environments.capture, environments.restore, changes_in_rollout=True),
         StatePart("lstm_state", Scope.RUN, position.capture, position.restore, changes_in_rollout=True),
@@ -76,12 +87,23 @@ class OptimizerState(_Component):
         _require_keys("policy.optimizer", state, {"state", "param_groups"})
         groups: Any = state["param_groups"]
         own = self.model.policy.optimizer.param_groups
+        if not isinstance(groups, list) or not all(isinstance(g, dict) and "params" in g for g in groups):
+            raise StateError(
+                "policy.optimizer['param_groups'] must be a list of dicts with 'params'; the state is damaged"
+            )
         sizes, own_sizes = [len(g["params"]) for g in groups], [len(g["params"]) for g in own]
         if sizes != own_sizes:
             raise StateError(
                 f"policy.optimizer has groups of {sizes} parameters, the model's has {own_sizes}; "
                 "load it into a model of the same network"
             )
+        for group, own_group in zip(groups, own, strict=True):
+            unknown = set(group) - set(own_group) - {"param_names", "initial_lr"}
+            if unknown:
+                raise StateError(
+                    f"policy.optimizer is not the state of a {type(self.model.policy.optimizer).__name__}, which knows "
+                    f"no {sorted(map(str, unknown))[:3]}; use the same optimizer_class on both sides"
+                )
         keys = [key for group in groups for key in group["params"]]
         index = dict(zip(keys, [p for group in own for p in group["params"]], strict=True))
         entries: Any = state["state"]
@@ -129,6 +151,16 @@ class NormalizerState(_Component):
             self.model.pending_state["normalizer_state"] = state
         else:
             env_state.restore_normalizer(self.model.env, state)
+
+    def reset(self) -> None:
+        """Forget the statistics: mean 0, variance 1 and next to no observations, as VecNormalize begins."""
+        self.model.pending_state.pop("normalizer_state", None)
+        layers: Any = (self.capture() or {"layers": []})["layers"]
+        for moments in [m for layer in layers for m in (*layer["observation"], layer["return"])]:
+            mean = torch.zeros_like(moments["mean"])
+            moments.update(mean=mean, var=torch.ones_like(mean), count=RunningMeanStd().count)
+        if layers:
+            self.restore({"layers": layers})
 
 
 class ProgressState(_Component):
@@ -227,6 +259,48 @@ class GeneratorState(_RunComponent):
         apply_generators(state)
 
 
+def under_settings(
+    model: DistributionalPPO, state: Mapping[str, StateDict | None], changes: Mapping[str, Any], saved_optimizer: object
+) -> dict[str, StateDict | None]:
+    """The saved state for a model built with changed settings: where the two disagree, the settings rule.
+
+    :param changes: the settings that were changed
+    :param saved_optimizer: the ``optimizer_class`` under which ``state`` was saved
+    """
+    fitted = dict(state)
+    scaler: Any = fitted.get("vgs_state")
+    ruled: dict[str | int, Any] = {
+        name.removeprefix("vgs_"): getattr(model, name) for name in changes if name.startswith("vgs_")
+    }
+    if model.variance_gradient_scaler is None:
+        fitted["vgs_state"] = None
+    elif isinstance(scaler, dict):
+        other_estimator = ruled.get("estimator", scaler.get("estimator")) != scaler.get("estimator")
+        fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
+    if OPTIMIZER_SETTINGS & set(changes):
+        fitted["policy.optimizer"] = _refitted_optimizer(model, fitted.get("policy.optimizer"), saved_optimizer)
+    return fitted
+
+
+OPTIMIZER_SETTINGS = {"learning_rate", "critic_lr_multiplier", "optimizer_class", "optimizer_kwargs", "policy_kwargs"}
+
+
+def _refitted_optimizer(model: DistributionalPPO, saved: Any, saved_optimizer: object) -> StateDict | None:
+    """The saved moments under the model's own options; the model's fresh state where the optimizer is another."""
+    own: Any = model.policy.optimizer.state_dict()
+    if find_optimizer(model.optimizer_class) is not find_optimizer(saved_optimizer):
+        warnings.warn(
+            f"the moments of {saved_optimizer!r} are of no use to {model.optimizer_class!r}: it starts fresh",
+            ResumeWarning,
+            stacklevel=5,
+        )
+        return own  # type: ignore[no-any-return]
+    if not isinstance(saved, dict) or len(saved.get("param_groups", ())) != len(own["param_groups"]):
+        return saved  # type: ignore[no-any-return]  # what does not fit is refused when it is restored
+    pairs = zip(saved["param_groups"], own["param_groups"], strict=True)
+    return {**saved, "param_groups": [{**mine, "params": theirs["params"]} for theirs, mine in pairs]}
+
+
 def capture_generators() -> StateDict:
     """The state of Python's, NumPy's and torch's global generators."""
     version, internal, gauss = random.getstate()
@@ -254,6 +328,8 @@ def apply_generators(state: StateDict) -> None:
 def _plain_numbers(entry: Any) -> Any:
     if isinstance(entry, dict):
         return {key: _plain_numbers(value) for key, value in entry.items()}
+    if isinstance(entry, np.ndarray):
+        return entry.tolist()
     return entry.item() if isinstance(entry, np.generic) else entry
 
 

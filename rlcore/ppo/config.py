@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor
 from torch import nn
@@ -244,6 +245,20 @@ def _check_optimizer(optimizer_class: type[torch.optim.Optimizer], options: Mapp
                 f"optimizer_kwargs[{name!r}]={value!r} is neither True nor False, and any text would count as True; "
                 "give a bool",
             )
+
+
+def require_observations(space: spaces.Space[Any] | None) -> None:
+    """
+    :raises SettingError: without an environment, and for observations that the rollout buffer cannot hold
+    """
+    if space is None:
+        raise SettingError("env", "env=None gives no spaces to build a network for; pass an environment or its id")
+    if isinstance(space, spaces.Dict):
+        raise SettingError(
+            "env",
+            f"the observations are a Dict of {sorted(space)}, and the policy takes one array; "
+            "wrap the environment in gymnasium.wrappers.FlattenObservation",
+        )
 
 
 def signature() -> inspect.Signature:

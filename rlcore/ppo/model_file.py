@@ -88,7 +88,8 @@ class ModelFile(BaseAlgorithm):
         :param device: where the model is put
         :param custom_objects: by name, what stands for a setting that no file holds (a lambda, an unregistered class)
         :param force_reset: drop where the run stood, so that training starts from a reset of the environments
-        :param settings: settings to change, named and checked as in the constructor
+        :param settings: settings to change, named and checked as in the constructor; they rule over the file, and
+            what they make useless (moments of another optimizer) starts fresh, which a warning says
         :raises CheckpointError: if the file cannot be read as a model, or names something unknown
         :raises StateError: if its state does not fit
         """
@@ -98,8 +99,8 @@ class ModelFile(BaseAlgorithm):
         content = _decoded(content, custom_objects or {}, path)
         model = cls.__new__(cls)
         model._build(content, env, device, settings)
-        if force_reset:
-            model.pending_state.clear()
+        for key in RUN_KEYS if force_reset else ():
+            model.pending_state.pop(key, None)
         return model
 
     @staticmethod
@@ -122,11 +123,12 @@ class ModelFile(BaseAlgorithm):
             "observation_space": self.observation_space,
             "action_space": self.action_space,
             "n_envs": self.n_envs,
+            "device": str(self.device),
             "state": state,
         }
 
     def __setstate__(self, content: dict[str, Any]) -> None:
-        self._build(content, None, "auto", {})
+        self._build(content, None, content["device"], {})
 
     def _build(
         self, content: Mapping[str, Any], env: GymEnv | None, device: torch.device | str, settings: Mapping[str, Any]
@@ -147,8 +149,9 @@ class ModelFile(BaseAlgorithm):
             else:
                 check_for_correct_spaces(self.env, content["observation_space"], content["action_space"])  # type: ignore[arg-type]
             self._setup_model()
-        state = content["state"]
-        self._restore(state if self.variance_gradient_scaling else {**state, "vgs_state": None}, exact_match=True)
+        saved_optimizer = content["settings"]["optimizer_class"]
+        state = components.under_settings(self, content["state"], settings, saved_optimizer)  # type: ignore[arg-type]
+        self._restore(state, exact_match=True)
 
 
 ENCODED = ("policy_class", "observation_space", "action_space")
@@ -224,4 +227,4 @@ def _with_ending(path: Any) -> Any:
 
 
 def _existing(path: Any) -> Any:
-    return _with_ending(path) if isinstance(path, str | Path) and not Path(path).exists() else path
+    return _with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path

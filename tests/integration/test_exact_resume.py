@@ -11,9 +11,9 @@ import gymnasium as gym
 import pytest
 import torch
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from rlcore import DistributionalPPO, ResumeWarning
+from rlcore import DistributionalPPO, ResumeWarning, StateError
 from tests.support import resume_run
 from tests.support.training import differing, make_envs, make_model
 
@@ -96,6 +96,20 @@ def test_another_number_of_environments_starts_from_a_reset_and_says_so(tmp_path
     loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(n_envs=2), device="cpu")
     with pytest.warns(ResumeWarning, match="another number of environments"):
         loaded.learn(32, reset_num_timesteps=False)
+
+
+def test_after_environments_that_do_not_fit_the_right_ones_still_resume_exactly(tmp_path: Path) -> None:
+    model = make_model()
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    model.learn(48, reset_num_timesteps=False)
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=False), device="cpu")
+    loaded.set_env(VecNormalize(make_envs(), norm_obs=False, norm_reward=False))
+    with pytest.raises(StateError, match="wrappers"):
+        loaded.learn(48, reset_num_timesteps=False)
+    loaded.set_env(make_envs())
+    loaded.learn(48, reset_num_timesteps=False)
+    assert differing(model.get_parameters(), loaded.get_parameters()) == []
 
 
 def test_starting_anew_after_a_load_restores_nothing_of_the_old_run(tmp_path: Path) -> None:

@@ -27,3 +27,10 @@ def test_surrogate_is_the_smaller_of_the_two_objectives() -> None:
     advantages = torch.tensor([1.0, 1.0, -1.0, -1.0])
     log_ratio = torch.log(torch.tensor([1.5, 0.5, 1.5, 0.5]))
     assert torch.allclose(clipped_surrogate(advantages, log_ratio, 0.2), torch.tensor([1.2, 0.5, -1.5, -0.8]))
+
+
+def test_a_mean_beyond_the_range_has_no_gradient_but_the_shape_still_has() -> None:
+    quantiles = torch.tensor([[2.0, 4.0]], requires_grad=True)
+    clip_distribution_mean(quantiles, torch.tensor([0.0]), 0.5)[0, 1].backward()
+    # the last quantile is 0.5 + (q1 - q0) / 2: only the spread moves it
+    assert torch.allclose(quantiles.grad, torch.tensor([[-0.5, 0.5]]))  # type: ignore[arg-type]

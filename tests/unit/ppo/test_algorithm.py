@@ -10,10 +10,13 @@ import pytest
 import torch
 from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.logger import configure
+from stable_baselines3.common.logger import Logger, configure
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import UPGD, AdaptiveUPGD, DistributionalPPO, NonFiniteGradientError
+from rlcore.ppo import losses
+from rlcore.ppo.update_log import UpdateLog
 from tests.support.training import differing, make_envs, make_model
 
 
@@ -141,10 +144,91 @@ def test_the_optimizer_is_the_one_asked_for(name: str, expected: type) -> None:
     assert type(make_model(optimizer_class=expected).policy.optimizer) is expected
 
 
-def test_target_kl_stops_an_update() -> None:
-    model = make_model(n_epochs=50, target_kl=1e-9, learning_rate=1e-2)
+def test_target_kl_stops_an_update_before_the_step_and_the_epoch_counts() -> None:
+    model = make_model(n_epochs=50, target_kl=1e-5, learning_rate=1e-2)
     model.learn(48)
-    assert model._n_updates < 50
+    assert model._n_updates == 1
+    assert model.variance_gradient_scaler is not None
+    assert model.variance_gradient_scaler.step_count == 1
+
+
+@pytest.mark.parametrize(("kl_over_target", "epochs"), [(1.4, 2), (1.6, 1)])
+def test_an_update_stops_beyond_one_and_a_half_times_the_target(
+    kl_over_target: float, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = losses.minibatch_losses
+
+    def measured(*args: Any, **kwargs: Any) -> losses.MinibatchLosses:
+        return original(*args, **kwargs)._replace(approx_kl=torch.tensor(kl_over_target * 0.01))
+
+    monkeypatch.setattr(losses, "minibatch_losses", measured)
+    model = make_model(target_kl=0.01)
+    model.learn(48)
+    assert model._n_updates == epochs
+
+
+def test_settings_reach_the_losses_as_they_stand_at_each_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed = {"ent_coef": 0.03, "vf_coef": 0.7, "huber_kappa": 0.4, "normalize_advantage": False}
+    model = make_model(
+        clip_range=LinearSchedule(0.4, 0.2, 1.0), clip_range_vf=LinearSchedule(0.3, 0.1, 1.0), n_epochs=1, **fixed
+    )
+    original, seen = losses.minibatch_losses, []
+
+    def recorded(*args: Any, **kwargs: Any) -> losses.MinibatchLosses:
+        assert model.policy.training
+        seen.append(kwargs)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(losses, "minibatch_losses", recorded)
+    model.learn(96)
+    assert [call.pop("clip_range") for call in seen] == pytest.approx([0.3, 0.3, 0.2, 0.2])
+    assert [call.pop("clip_range_vf") for call in seen] == pytest.approx([0.2, 0.2, 0.1, 0.1])
+    assert seen == [fixed] * 4
+
+
+def test_every_setting_of_the_scaler_reaches_it() -> None:
+    given: dict[str, Any] = {
+        "beta": 0.8,
+        "alpha": 0.3,
+        "eps": 1e-5,
+        "warmup_steps": 7,
+        "estimator": "element",
+        "normalization": "second_moment",
+        "min_scaling_factor": 0.25,
+        "max_normalized_variance": 12.0,
+    }
+    scaler = make_model(**{f"vgs_{name}": value for name, value in given.items()}).variance_gradient_scaler
+    assert scaler is not None
+    assert {name: getattr(scaler.settings, name) for name in given} == given
+
+
+def test_gradients_of_one_minibatch_do_not_add_to_those_of_the_next() -> None:
+    model = make_model(max_grad_norm=1e6, variance_gradient_scaling=False)
+    bias = model.policy.action_net.bias
+    for _ in range(2):
+        model._optimize(model.policy.action_net(torch.zeros(1, 8)).sum())
+        assert bias.grad is not None
+        assert bias.grad.tolist() == [1.0, 1.0]
+
+
+def test_measures_of_an_update_are_means_over_its_minibatches() -> None:
+    log, logger = UpdateLog(), Logger(None, [])
+    for number in (1.0, 4.0):
+        log.add_losses(losses.MinibatchLosses(*(torch.tensor(number + i) for i in range(6))))
+        log.add_scaling_factor(number / 10)
+    scaler = make_model().variance_gradient_scaler
+    log.record(logger, scaler)
+    keys = ("loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction")
+    assert [logger.name_to_value[f"train/{key}"] for key in keys] == [2.5, 3.5, 4.5, 5.5, 6.5, 7.5]
+    assert logger.name_to_value["vgs/scaling_factor"] == pytest.approx(0.25)
+    assert logger.name_to_value["vgs/step_count"] == 0
+
+
+def test_the_logged_std_is_that_of_the_actions() -> None:
+    model = make_model(make_envs("Pendulum-v1"), policy_kwargs={"lstm_hidden_size": 8, "log_std_init": -1.0})
+    model.set_logger(Logger(None, []))
+    model.learn(48, log_interval=1000)
+    assert model.logger.name_to_value["train/std"] == pytest.approx(float(np.exp(-1.0)), rel=0.02)
 
 
 def test_a_gradient_that_is_not_finite_stops_training_and_names_the_parameter() -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from gymnasium import spaces
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.utils import LinearSchedule
+from torch import nn
 
 from rlcore import DistributionalPPO, SettingError
 from tests.support.training import make_envs, make_model
@@ -42,6 +48,7 @@ def test_lr_in_the_optimizer_kwargs_of_policy_kwargs_counts_too() -> None:
     model = make_model(policy_kwargs=policy_kwargs)
     model.learn(48)
     assert isinstance(model.policy.optimizer, torch.optim.SGD)
+    assert (model.n_steps, model.n_quantiles) == (16, 8)
     assert rates(model) == {"actor": 0.05, "critic": 0.05}
     assert model.policy.optimizer.param_groups[0]["momentum"] == 0.5
 
@@ -62,6 +69,43 @@ def test_critics_have_a_rate_of_their_own_at_every_moment() -> None:
     model._update_current_progress_remaining(48, 96)
     model._update_learning_rate(model.policy.optimizer)
     assert rates(model) == pytest.approx({"actor": 5e-3, "critic": 1.5e-2})
+
+
+def test_training_itself_follows_the_schedule() -> None:
+    model = make_model(learning_rate=LinearSchedule(1e-2, 1e-3, 1.0), critic_lr_multiplier=3.0)
+    model.learn(96)
+    assert rates(model) == pytest.approx({"actor": 1e-3, "critic": 3e-3})
+
+
+class Dense(BaseFeaturesExtractor):
+    """An extractor with parameters."""
+
+    def __init__(self, observation_space: spaces.Box) -> None:
+        super().__init__(observation_space, 3)
+        self.layer = nn.Linear(observation_space.shape[0], 3)
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.layer(observations)
+
+
+@pytest.mark.parametrize(
+    "policy_kwargs",
+    [
+        {"enable_critic_lstm": False},
+        {"enable_critic_lstm": False, "shared_lstm": True},
+        {"features_extractor_class": Dense},
+        {"features_extractor_class": Dense, "share_features_extractor": False},
+    ],
+    ids=lambda kwargs: "-".join(kwargs),
+)
+def test_the_actor_group_holds_exactly_what_the_log_probability_depends_on(policy_kwargs: dict[str, Any]) -> None:
+    policy = make_model(policy_kwargs={"lstm_hidden_size": 8, **policy_kwargs}).policy
+    states = RNNStates(*[(torch.zeros(1, 2, 8), torch.zeros(1, 2, 8))] * 2)
+    _, log_prob, _ = policy.evaluate_actions(torch.ones(2, 4), torch.zeros(2), states, torch.ones(2))
+    log_prob.sum().backward()
+    groups = {group["name"]: {id(p) for p in group["params"]} for group in policy.optimizer.param_groups}
+    assert groups["actor"] == {id(p) for p in policy.parameters() if p.grad is not None}
+    assert groups["critic"] == {id(p) for p in policy.parameters()} - groups["actor"]
 
 
 def test_the_critic_group_holds_exactly_what_only_the_critics_use() -> None:

@@ -29,6 +29,13 @@ def test_each_critic_is_clipped_against_its_own_old_value() -> None:
     assert loss.item() == pytest.approx(2.5)
 
 
+def test_a_critic_is_not_clipped_against_the_smallest_old_value() -> None:
+    quantiles = torch.tensor([[[0.0], [10.0]]])
+    loss = losses.distributional_value_loss(quantiles, torch.tensor([10.0]), torch.tensor([[0.0, 3.0]]), 1.0, 0.0)
+    # critic 0: unclipped |10-0|; critic 1: clipped to 4 (against its own 3), |10-4|; each times 1/2
+    assert loss.item() == pytest.approx((10.0 + 6.0) / 2 / 2)
+
+
 def test_without_clipping_the_loss_is_the_plain_mean() -> None:
     generator = torch.Generator().manual_seed(1)
     quantiles = torch.randn(6, 2, 4, generator=generator)
@@ -45,6 +52,10 @@ def test_advantages_are_normalised_but_a_single_one_is_left_alone() -> None:
     assert normalised.mean().item() == pytest.approx(0.0, abs=1e-6)
     assert normalised.std().item() == pytest.approx(1.0, rel=1e-5)
     assert losses.normalize_advantages(torch.tensor([3.0])).tolist() == [3.0]
+
+
+def test_equal_advantages_normalise_to_zero() -> None:
+    assert losses.normalize_advantages(torch.full((4,), 3.0)).tolist() == [0.0] * 4
 
 
 def test_kl_estimate_is_zero_without_change_and_positive_with_any() -> None:
@@ -91,3 +102,55 @@ def test_clip_fraction_counts_ratios_outside_the_range() -> None:
     predictions, targets = make_batch()
     shifted = predictions._replace(log_prob=targets.old_log_prob + torch.tensor([0.0, 0.1, 0.5, -0.5, 0.0]))
     assert total(shifted, targets).clip_fraction.item() == pytest.approx(2 / 5)
+
+
+def test_policy_loss_is_minus_the_surrogate_of_new_over_old_probability() -> None:
+    predictions, targets = make_batch()
+    ratio = torch.tensor([1.5, 0.5, 1.5, 0.5, 1.0])
+    targets = targets._replace(advantages=torch.tensor([1.0, 1.0, -1.0, -1.0, 0.0]))
+    moved = predictions._replace(log_prob=targets.old_log_prob + ratio.log())
+    # the smaller objectives: 1.2, 0.5, -1.5, -0.8, 0
+    assert total(moved, targets).policy.item() == pytest.approx(0.6 / 5, rel=1e-5)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_advantages_are_normalised_only_when_asked(normalize: bool) -> None:
+    predictions, targets = make_batch()
+    expected = losses.normalize_advantages(targets.advantages) if normalize else targets.advantages
+    unmoved = predictions._replace(log_prob=targets.old_log_prob)
+    shifted = targets._replace(advantages=targets.advantages + 5.0)
+    result = losses.minibatch_losses(
+        unmoved,
+        shifted,
+        clip_range=0.2,
+        clip_range_vf=None,
+        ent_coef=0.0,
+        vf_coef=0.5,
+        huber_kappa=1.0,
+        normalize_advantage=normalize,
+    )
+    shift = 0.0 if normalize else 5.0
+    assert result.policy.item() == pytest.approx(-expected.mean().item() - shift, abs=1e-6)
+
+
+def test_value_loss_has_its_own_clipping_and_its_own_kappa() -> None:
+    predictions, targets = make_batch()
+    result = losses.minibatch_losses(
+        predictions,
+        targets,
+        clip_range=0.2,
+        clip_range_vf=0.05,
+        ent_coef=0.0,
+        vf_coef=0.5,
+        huber_kappa=0.3,
+        normalize_advantage=False,
+    )
+    expected = losses.distributional_value_loss(predictions.quantiles, targets.returns, targets.old_values, 0.05, 0.3)
+    assert result.value.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_only_the_total_carries_a_gradient() -> None:
+    predictions, targets = make_batch()
+    leaves = losses.Predictions(*(part.requires_grad_() for part in predictions))  # type: ignore[union-attr]
+    carrying = {name for name, value in total(leaves, targets)._asdict().items() if value.requires_grad}
+    assert carrying == {"total"}

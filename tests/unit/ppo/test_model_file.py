@@ -19,6 +19,7 @@ from rlcore import (
     CheckpointError,
     DistributionalPPO,
     DistributionalRecurrentPolicy,
+    ResumeWarning,
     SettingError,
     StateError,
     UnknownSettingError,
@@ -90,6 +91,23 @@ def test_zip_is_added_to_a_name_without_ending_and_found_again(tmp_path: Path) -
     assert DistributionalPPO.load(str(tmp_path / "run"), device="cpu").num_timesteps == 0
 
 
+def test_a_folder_of_the_same_name_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    make_model().save(tmp_path / "run")
+    assert DistributionalPPO.load(tmp_path / "run", device="cpu").num_timesteps == 0
+
+
+def test_arrays_that_an_environment_reports_with_its_episodes_are_saved_as_lists(tmp_path: Path) -> None:
+    model = make_model()
+    model.learn(48)
+    assert model.ep_info_buffer is not None
+    model.ep_info_buffer.append({"r": np.float64(1.5), "l": 3, "position": np.array([1.0, 2.0])})
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    assert loaded.ep_info_buffer is not None
+    assert loaded.ep_info_buffer[-1] == {"r": 1.5, "l": 3, "position": [1.0, 2.0]}
+
+
 def test_a_file_object_serves_as_well(saved: Path) -> None:
     model = DistributionalPPO.load(saved, device="cpu")
     stream = io.BytesIO()
@@ -113,6 +131,38 @@ def test_settings_can_be_changed_on_loading(saved: Path) -> None:
     assert (loaded.ent_coef, loaded.learning_rate) == (0.5, 0.25)
     with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
         DistributionalPPO.load(saved, device="cpu", entcoef=0.5)
+
+
+def test_a_scaler_setting_changed_on_loading_rules_over_the_file_and_keeps_the_statistics(saved: Path) -> None:
+    loaded = DistributionalPPO.load(saved, device="cpu", vgs_alpha=0.75, vgs_max_normalized_variance=9.0)
+    scaler = loaded.variance_gradient_scaler
+    assert scaler is not None
+    assert (scaler.settings.alpha, scaler.settings.max_normalized_variance) == (0.75, 9.0)
+    assert (scaler.step_count, scaler.settings.warmup_steps) == (4, 3)
+
+
+def test_another_estimator_on_loading_starts_the_scaler_fresh_and_says_so(saved: Path) -> None:
+    with pytest.warns(ResumeWarning, match="vgs_state"):
+        loaded = DistributionalPPO.load(saved, device="cpu", vgs_estimator="element")
+    assert loaded.variance_gradient_scaler is not None
+    assert loaded.variance_gradient_scaler.settings.estimator == "element"
+    assert DistributionalPPO.load(saved, device="cpu", vgs_estimator="mean").variance_gradient_scaler.step_count == 4  # type: ignore[union-attr]
+
+
+def test_an_optimizer_setting_changed_on_loading_rules_over_the_file_and_keeps_the_moments(saved: Path) -> None:
+    loaded = DistributionalPPO.load(saved, device="cpu", optimizer_kwargs={"sigma": 0.5, "lr": 0.25})
+    assert [(group["sigma"], group["lr"]) for group in loaded.policy.optimizer.param_groups] == [(0.5, 0.25)] * 2
+    as_saved = DistributionalPPO.load(saved, device="cpu")
+    states = [model.get_parameters()["policy.optimizer"]["state"] for model in (loaded, as_saved)]
+    assert differing(*states) == []
+    assert len(states[0]) > 0
+
+
+def test_another_optimizer_on_loading_starts_fresh_says_so_and_trains(saved: Path) -> None:
+    with pytest.warns(ResumeWarning, match="'adaptive_upgd' are of no use to 'adam'"):
+        loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", optimizer_class="adam")
+    loaded.learn(48, reset_num_timesteps=False)
+    assert isinstance(loaded.policy.optimizer, torch.optim.Adam)
 
 
 def test_scaling_can_be_switched_off_on_loading(saved: Path) -> None:
@@ -157,12 +207,35 @@ def test_a_model_trained_behind_a_normaliser_is_not_let_loose_on_raw_observation
     assert np.array_equal(normalized.obs_rms.mean, model.get_vec_normalize_env().obs_rms.mean)  # type: ignore[union-attr]
 
 
+def test_a_refused_environment_leaves_the_model_without_one_and_its_statistics_in_it(tmp_path: Path) -> None:
+    model = make_model(make_envs(normalize=True))
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    with pytest.raises(StateError, match="VecNormalize"):
+        loaded.set_env(make_envs())
+    with pytest.raises(SettingError, match="no environment"):
+        loaded.learn(48)
+    loaded.save(tmp_path / "again.zip")
+    first, second = (load_container(tmp_path / name) for name in ("model.zip", "again.zip"))
+    assert differing(first, second) == []
+
+
 def test_nothing_is_left_out_of_a_file_on_request(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="holds the whole state"):
         make_model().save(tmp_path / "model.zip", exclude=["policy"])
 
 
-def test_force_reset_drops_where_the_run_stood(saved: Path) -> None:
+def test_force_reset_drops_where_the_run_stood_but_nothing_learnt(tmp_path: Path) -> None:
+    model = make_model(make_envs(normalize=True))
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", force_reset=True)
+    assert differing(model.get_parameters(), loaded.get_parameters()) == []
+    assert set(loaded.pending_state) == {"normalizer_state"}
+
+
+def test_after_force_reset_training_goes_on_from_a_reset_without_a_warning(saved: Path) -> None:
     loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", force_reset=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -27,6 +27,22 @@ def test_each_critic_has_layers_of_its_own_over_one_shared_lstm() -> None:
     assert isinstance(model.policy.lstm_critic, nn.LSTM)
 
 
+def test_a_list_of_widths_is_for_the_actor_and_for_every_critic() -> None:
+    policy = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": [7]}).policy
+    assert [tuple(p.shape) for p in policy.value_net.heads[0].parameters()] == [(7, 8), (7,), (8, 7), (8,)]  # type: ignore[union-attr,index]
+    assert [tuple(p.shape) for p in policy.mlp_extractor.policy_net.parameters()] == [(7, 8), (7,)]
+
+
+@pytest.mark.parametrize("ortho_init", [True, False])
+def test_critics_start_orthogonal_with_sb3_s_gains_unless_told_otherwise(ortho_init: bool) -> None:
+    kwargs = {"lstm_hidden_size": 8, "net_arch": [8], "ortho_init": ortho_init}
+    for head in make_model(policy_kwargs=kwargs).policy.value_net.heads:  # type: ignore[union-attr]
+        for layer, squared_gain in ((head[0], 2.0), (head[2], 1.0)):  # type: ignore[index]
+            gram = layer.weight @ layer.weight.T
+            assert torch.allclose(gram, squared_gain * torch.eye(8), atol=1e-5) is ortho_init
+            assert bool((layer.bias == 0).all()) is ortho_init
+
+
 def test_heads_start_different_so_that_twins_are_two_opinions() -> None:
     first, second = make_model().policy.value_net.heads  # type: ignore[union-attr,misc]
     assert not torch.equal(next(first.parameters()), next(second.parameters()))

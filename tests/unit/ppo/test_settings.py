@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from rlcore import DistributionalPPO, PPOSettings, SettingError, UnknownSettingError
 from rlcore.ppo.config import resolve_settings
@@ -60,6 +62,8 @@ UNUSABLE: dict[str, dict[str, Any]] = {
     "a text for a rate": {"learning_rate": "3e-4"},
     "a negative rate": {"learning_rate": -1e-3},
     "no rate": {"optimizer_kwargs": {"lr": 0.0}},
+    "a bool for a rate": {"optimizer_kwargs": {"lr": True}},
+    "NaN for a rate": {"optimizer_kwargs": {"lr": float("nan")}},
     "three critics": {"n_critics": 3},
     "an unknown optimizer": {"optimizer_class": "adamm"},
     "a class that is no optimizer": {"optimizer_class": dict},
@@ -84,9 +88,23 @@ def test_an_unknown_policy_is_named() -> None:
         DistributionalPPO("MlpPolicy", "CartPole-v1")
 
 
+class Keyed(gym.Env[Any, Any]):
+    """Observations by name, which the policy does not take."""
+
+    observation_space = spaces.Dict({"position": spaces.Box(-1, 1, (2,))})
+    action_space = spaces.Discrete(2)
+
+
+@pytest.mark.parametrize(("env", "words"), [(None, "env=None"), (Keyed(), r"Dict of \['position'\].*FlattenObs")])
+def test_without_usable_observations_one_error_says_what_to_do(env: Any, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        DistributionalPPO("MlpLstmPolicy", env)
+
+
 def test_numpy_numbers_count_as_numbers() -> None:
     settings = resolve_settings({"gamma": np.float32(0.5), "n_steps": np.int64(7), "learning_rate": np.float64(1e-3)})
     assert (settings.gamma, settings.n_steps, settings.learning_rate) == (0.5, 7, 1e-3)
+    assert resolve_settings({"optimizer_kwargs": {"lr": np.float32(0.5)}}).learning_rate == 0.5
 
 
 def test_help_shows_every_setting_with_its_default() -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, StateError, load_checkpoint, save_checkpoint
-from rlcore.checkpoint.training_state import Scope, StatePart
+from rlcore.checkpoint.training_state import Scope, StatePart, snapshot
 from tests.support.training import differing, make_envs, make_model, tensors_in
 
 PATHS = ["save", "pickle", "deepcopy", "parameters", "checkpoint"]
@@ -111,8 +111,17 @@ def test_parameters_are_a_snapshot_that_training_does_not_change() -> None:
     assert differing(taken, model.get_parameters()) != []
 
 
-def test_restored_parameters_share_nothing_with_what_was_given() -> None:
-    model, other = trained(), trained(seed=5)
+def test_a_snapshot_shares_no_tensor_at_any_depth_and_carries_no_gradient() -> None:
+    tensor = torch.arange(3.0).requires_grad_()
+    source: Any = {"flat": tensor, "nested": [{"deep": tensor}, [tensor], 1.5]}
+    taken = snapshot(source)
+    assert differing(taken, source) == []
+    assert not any(copied.requires_grad or copied.data_ptr() == tensor.data_ptr() for copied in tensors_in(taken))
+
+
+@pytest.mark.parametrize("optimizer_class", ["adaptive_upgd", "adam"])
+def test_restored_parameters_share_nothing_with_what_was_given(optimizer_class: str) -> None:
+    model, other = trained(optimizer_class=optimizer_class), trained(optimizer_class=optimizer_class, seed=5)
     taken = model.get_parameters()
     other.set_parameters(taken)
     kept = copy.deepcopy(taken)
@@ -182,6 +191,23 @@ def test_what_is_left_out_starts_fresh_and_one_warning_names_it() -> None:
     assert other.variance_gradient_scaler.step_count == 0
 
 
+def test_a_normaliser_left_out_starts_fresh_indeed() -> None:
+    model = trained()
+    with pytest.warns(ResumeWarning, match="normalizer_state"):
+        model.set_parameters({**model.get_parameters(), "normalizer_state": None})
+    fresh = make_model(make_envs(normalize=True)).get_parameters()["normalizer_state"]
+    assert differing(model.get_parameters()["normalizer_state"], fresh) == []
+
+
+def test_statistics_that_would_have_waited_are_dropped_with_a_refused_state(tmp_path: Path) -> None:
+    make_model().save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    given = trained().get_parameters()
+    with pytest.raises(StateError, match="policy"):
+        loaded.set_parameters({"normalizer_state": given["normalizer_state"], **given, "policy": {}})
+    assert loaded.get_parameters()["normalizer_state"] is None
+
+
 def test_without_exact_match_what_is_left_out_stays_as_it_is() -> None:
     model, other = trained(), trained(seed=5)
     kept = other.get_parameters()
@@ -215,7 +241,15 @@ def with_other_observations(parameters: dict[str, Any]) -> dict[str, Any]:
     return {**parameters, "normalizer_state": other.get_parameters()["normalizer_state"]}
 
 
+def of_another_optimizer(parameters: dict[str, Any]) -> dict[str, Any]:
+    other = make_model(optimizer_class="adam")
+    other.learn(48)
+    return {**parameters, "policy.optimizer": other.get_parameters()["policy.optimizer"]}
+
+
 BROKEN: dict[str, Any] = {
+    "moments of another optimizer": of_another_optimizer,
+    "groups that are no list": lambda p: {**p, "policy.optimizer": {"state": {}, "param_groups": 3}},
     "a part missing": lambda p: {k: v for k, v in p.items() if k != "policy.optimizer"},
     "an unknown part": lambda p: {**p, "vgs_stat": {}},
     "a part of the wrong type": lambda p: {**p, "vgs_state": 3},
@@ -288,3 +322,20 @@ def test_parameters_are_read_from_a_file_by_its_path(kind: str, tmp_path: Path) 
         save_checkpoint(path, model.get_parameters(), step=1, performance=0.0)
     other.set_parameters(path)
     assert differing(other.get_parameters(), model.get_parameters()) == []
+
+
+def test_an_optimizer_state_saved_before_an_option_existed_is_restored() -> None:
+    model, other = trained(), trained(seed=5)
+    old = model.get_parameters()
+    for group in old["policy.optimizer"]["param_groups"]:
+        del group["noise_beta"]
+    other.set_parameters(old)
+    assert {group["noise_beta"] for group in other.policy.optimizer.param_groups} == {0.999}
+
+
+def test_a_copy_stays_on_the_device_of_its_original(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = []
+    pickled = pickle.dumps(make_model(device="cpu"))
+    monkeypatch.setattr(DistributionalPPO, "_build", lambda _, __, ___, device, ____: devices.append(device))
+    pickle.loads(pickled)  # noqa: S301
+    assert devices == ["cpu"]
