@@ -89,6 +89,17 @@ def restore_env_state(env: VecEnv, state: StateDict) -> None:
         raise
 
 
+def number_of_envs(state: StateDict) -> int:
+    """Of how many environments a state of :func:`capture_env_state` is.
+
+    :raises StateError: if it is no such state
+    """
+    environments = require_dict(state, "env_state").get("environments")
+    if not isinstance(environments, list):
+        raise mistyped("env_state['environments']", "a list", environments)
+    return len(environments)
+
+
 def capture_normalizer(env: VecEnv) -> StateDict | None:
     """Return the running statistics of every VecNormalize of ``env``, from the outside in, or None without one.
 

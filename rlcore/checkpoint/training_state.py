@@ -25,15 +25,26 @@ class Scope(Enum):
     """Where the run stands (environments, generators): model files and pickles, restored when training goes on."""
 
 
+def _no_obstacle(_: StateDict | None) -> str | None:
+    return None
+
+
+def _no_check(_: StateDict) -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class StatePart:
     """One named piece of training state.
 
     :param capture: gives the present state, or None where there is nothing to save
-    :param restore: puts a state back; raises StateError and changes nothing if it does not fit
+    :param restore: puts a state back; raises StateError and changes nothing if it does not fit. That of a RUN part is
+        called when training goes on, not before
     :param reset: starts the piece fresh, for when a file does not have it
     :param required: whether a set of parameters without it is incomplete
-    :param changes_in_rollout: whether collecting a rollout changes it
+    :param check: for a RUN part, raises StateError where the state could fit nothing, when it begins to wait
+    :param obstacle: for a RUN part, why what was saved (None if nothing was) cannot be restored here, or None
+    :param needs: for a RUN part, the key of an earlier one without which it makes no sense
     """
 
     key: str
@@ -42,7 +53,9 @@ class StatePart:
     restore: Callable[[StateDict], None]
     reset: Callable[[], None] = lambda: None
     required: bool = False
-    changes_in_rollout: bool = False
+    check: Callable[[StateDict], None] = _no_check
+    obstacle: Callable[[StateDict | None], str | None] = _no_obstacle
+    needs: str | None = None
 
 
 def snapshot(value: StateValue) -> StateValue:
@@ -60,19 +73,41 @@ class TrainingState:
     """Captures and restores the parts it is given, in their order.
 
     :param parts: every piece of state of one model
+    :param waiting: restored RUN parts by key, until training goes on; captured in place of the present state
     """
 
-    def __init__(self, parts: Sequence[StatePart]) -> None:
+    def __init__(self, parts: Sequence[StatePart], waiting: dict[str, StateDict]) -> None:
         self.parts = {part.key: part for part in parts}
+        self.waiting = waiting
 
-    def capture(self, wanted: Callable[[StatePart], bool]) -> dict[str, StateDict | None]:
-        """Snapshots of the parts that are wanted, by key; None for a part that has nothing to save."""
-        captured = {}
-        for key, part in self.parts.items():
-            if wanted(part):
-                state = part.capture()
-                captured[key] = None if state is None else snapshot(state)
-        return captured  # type: ignore[return-value]
+    def capture(self, *scopes: Scope) -> dict[str, StateDict | None]:
+        """Snapshots of the parts of the scopes, by key; None for a part that has nothing to save."""
+        return {key: self._capture(part) for key, part in self.parts.items() if part.scope in scopes}
+
+    def _capture(self, part: StatePart) -> StateDict | None:
+        state = self.waiting[part.key] if self._waits(part) else part.capture()
+        return None if state is None else snapshot(state)  # type: ignore[return-value]
+
+    def _waits(self, part: StatePart) -> bool:
+        return part.scope is Scope.RUN and part.key in self.waiting
+
+    def resume(self) -> list[str]:
+        """Restore what waited for training to go on; the reasons why some of it starts fresh.
+
+        :raises StateError: if a state does not fit; what waits goes on waiting
+        """
+        reasons: list[str] = []
+        left_out: set[str] = set()
+        for part in (part for part in self.parts.values() if part.scope is Scope.RUN):
+            state = self.waiting.get(part.key)
+            reason = None if part.needs in left_out else part.obstacle(state)
+            if reason is not None:
+                reasons.append(reason)
+            if reason is not None or part.needs in left_out:
+                left_out.add(part.key)
+            elif state is not None:
+                part.restore(snapshot(state))  # type: ignore[arg-type]
+        return reasons
 
     def restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool = True) -> None:
         """Restore every given state, or none of them.
@@ -82,6 +117,7 @@ class TrainingState:
 
         :raises StateError: for an unknown key, a required part left out, a state that does not fit
         """
+        states = {key: state for key, state in states.items() if state is not None or key in self.parts}
         self._reject_unknown(states)
         learner = [part for part in self.parts.values() if part.scope is Scope.LEARNER]
         if exact_match:
@@ -91,7 +127,8 @@ class TrainingState:
                     f"{', '.join(missing)} missing from {sorted(states)}; give all of it, or exact_match=False to "
                     "restore what is there"
                 )
-        before = self.capture(lambda part: part.key in states)
+        before = {key: self._capture(self.parts[key]) for key in states}
+        waited = dict(self.waiting)
         complete = False
         try:
             for key, state in states.items():
@@ -101,19 +138,23 @@ class TrainingState:
         finally:
             if not complete:
                 self._put_back(before)
+                self.waiting.clear()
+                self.waiting.update(waited)
         if exact_match:
             self._start_fresh(part for part in learner if states.get(part.key) is None)
 
     def _restore_part(self, part: StatePart, state: StateDict, exact_match: bool) -> None:
         if not isinstance(state, Mapping):
             raise StateError(f"{part.key} must be a dict of state, got {type(state).__name__}")
-        if part.scope is Scope.LEARNER and part.capture() is None and not exact_match:
-            return
-        part.restore(snapshot(state))  # type: ignore[arg-type]
+        if part.scope is Scope.RUN:
+            part.check(state)
+            self.waiting[part.key] = snapshot(state)  # type: ignore[assignment]
+        elif exact_match or part.scope is not Scope.LEARNER or part.capture() is not None:
+            part.restore(snapshot(state))  # type: ignore[arg-type]
 
     def _put_back(self, states: Mapping[str, StateDict | None]) -> None:
         for key, state in states.items():
-            if state is not None:
+            if state is not None and self.parts[key].scope is not Scope.RUN:
                 self.parts[key].restore(state)
 
     def _start_fresh(self, parts: Iterable[StatePart]) -> None:

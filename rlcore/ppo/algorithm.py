@@ -180,12 +180,9 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
-        """Fill the buffer; a save on the way holds the state from which this rollout started."""
-        self._boundary = self._training_state().capture(lambda part: part.changes_in_rollout)
-        complete = super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
-        if complete:
-            self._boundary = None
-        return complete
+        """Fill the buffer; until the update on it is complete, a save holds the state in which this rollout started."""
+        self._boundary = self._training_state().capture(*Scope)
+        return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
         """Update the policy from the rollout buffer."""
@@ -197,6 +194,7 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
             self._n_updates += 1
             if not complete:
                 break
+        self._boundary = None
         log.record(self.logger, self.variance_gradient_scaler)
         self._log_state()
 
@@ -292,36 +290,21 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
             )
         self._boundary = None
         if not reset_num_timesteps and self.pending_state:
-            self._resume_run(self.pending_state)
+            self._resume_run()
         prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
-        self.pending_state = {}
+        self.pending_state.clear()
         return prepared
 
-    def _resume_run(self, pending: Mapping[str, StateDict]) -> None:
-        """Put environments, LSTM states and generators where they stood; or say why they start fresh."""
-        reason = self._restore_environments(pending)
-        if reason is not None:
+    def _resume_run(self) -> None:
+        """Put environments, LSTM states and generators where they stood; or say why some start fresh."""
+        reasons = self._training_state().resume()
+        if reasons:
             warnings.warn(
-                f"the environments start from a reset: {reason}; training goes on, but not exactly where it stopped",
+                f"the environments start from a reset: {'; '.join(reasons)}; training goes on, but not "
+                "exactly where it stopped",
                 ResumeWarning,
                 stacklevel=4,
             )
-        if "rng_state" in pending:
-            components.GeneratorState(self).apply(pending["rng_state"])
-
-    def _restore_environments(self, pending: Mapping[str, StateDict]) -> str | None:
-        """Restore environments and what the next rollout starts from; the reason where that cannot be done."""
-        assert self.env is not None
-        position = components.LstmState(self)
-        if "lstm_state" not in pending or "env_state" not in pending:
-            return env_state.unsupported_reason(self.env) or "no state of the environments was saved"
-        if not position.fits(pending["lstm_state"]):
-            return f"the saved run had another number of environments than {self.n_envs}"
-        reason = env_state.unsupported_reason(self.env)
-        if reason is None:
-            env_state.restore_env_state(self.env, pending["env_state"])
-            position.apply(pending["lstm_state"])
-        return reason
 
     # -- state ----------------------------------------------------------------------------------------------------
 
@@ -329,14 +312,14 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         return components.state_parts(self)
 
     def _training_state(self) -> TrainingState:
-        return TrainingState(self._state_parts())
+        return TrainingState(self._state_parts(), self.pending_state)
 
     def get_parameters(self) -> dict[str, Any]:
         """A snapshot of everything learnt: network, optimizer, scaler, normaliser. Later training does not change it.
 
         :return: state by key; tensors and plain Python values only; a part that the model lacks is None
         """
-        return self._training_state().capture(lambda part: part.scope is Scope.LEARNER)
+        return self._training_state().capture(Scope.LEARNER)
 
     def set_parameters(
         self,
@@ -345,6 +328,8 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         device: torch.device | str = "auto",  # noqa: ARG002
     ) -> None:
         """Restore what ``get_parameters()`` gave, or the parameters in a checkpoint or model file.
+
+        What was learnt is taken over; the model's own settings (of the scaler, of the optimizer) stay as they are.
 
         :param load_path_or_dict: a mapping from ``get_parameters()``, or the path of a file
         :param exact_match: require every part, and start fresh (with one warning) what optional part is absent; False
@@ -355,17 +340,16 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         """
         if not isinstance(load_path_or_dict, Mapping):
             load_path_or_dict = self.read_parameters(load_path_or_dict)
-        self._restore(load_path_or_dict, exact_match=exact_match)
+        ruling = components.SCALER_SETTINGS | components.OPTIMIZER_SETTINGS
+        fitted = components.under_settings(self, load_path_or_dict, ruling, self.optimizer_class)
+        self._restore(fitted, exact_match=exact_match)
 
     def _restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool) -> None:
-        waiting = dict(self.pending_state)
-        try:
-            self._training_state().restore(states, exact_match=exact_match)
-        except StateError:
-            self.pending_state = waiting
-            raise
-        self._boundary = None
+        training_state = self._training_state()
+        training_state.restore(states, exact_match=exact_match)
         self._relink_scaler()
+        if self._boundary is not None:
+            self._boundary.update(training_state.capture(Scope.LEARNER))
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         """As in Stable-Baselines3; normaliser statistics that waited for an environment are restored into it."""

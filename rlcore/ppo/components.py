@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from rlcore import env_state
 from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.errors import ResumeWarning, StateError
+from rlcore.ppo import state_checks
+from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.types import StateDict
 
@@ -32,18 +34,18 @@ def state_parts(model: DistributionalPPO) -> list[StatePart]:
         StatePart("policy", Scope.LEARNER, policy.capture, policy.restore, required=True),
         StatePart("policy.optimizer", Scope.LEARNER, optimizer.capture, optimizer.restore, required=True),
         StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore, scaler.reset),
+        StatePart("normalizer_state", Scope.LEARNER, normalizer.capture, normalizer.restore, normalizer.reset),
+        StatePart("progress_state", Scope.PROGRESS, progress.capture, progress.restore),
         StatePart(
-            "normalizer_state",
-            Scope.LEARNER,
-            normalizer.capture,
-            normalizer.restore,
-            normalizer.reset,
-            changes_in_rollout=True,
+            "env_state",
+            Scope.RUN,
+            environments.capture,
+            environments.restore,
+            check=environments.check,
+            obstacle=environments.obstacle,
         ),
-        StatePart("progress_state", Scope.PROGRESS, progress.capture, progress.restore, changes_in_rollout=True),
-        StatePart("env_state", Scope.RUN, environments.capture, environments.restore, changes_in_rollout=True),
-        StatePart("lstm_state", Scope.RUN, position.capture, position.restore, changes_in_rollout=True),
-        StatePart("rng_state", Scope.RUN, generators.capture, generators.restore, changes_in_rollout=True),
+        StatePart("lstm_state", Scope.RUN, position.capture, position.restore, check=position.check, needs="env_state"),
+        StatePart("rng_state", Scope.RUN, generators.capture, generators.restore, check=state_checks.check_generators),
     ]
 
 
@@ -59,16 +61,7 @@ class PolicyState(_Component):
         return {name: tensor for name, tensor in self.model.policy.state_dict().items()}  # noqa: C416
 
     def restore(self, state: StateDict) -> None:
-        expected = self.model.policy.state_dict()
-        _require_keys("policy", state, set(expected))
-        for name, tensor in expected.items():
-            given = state[name]
-            if not isinstance(given, torch.Tensor) or given.shape != tensor.shape:
-                found = tuple(given.shape) if isinstance(given, torch.Tensor) else type(given).__name__
-                raise StateError(
-                    f"policy[{name!r}] has shape {found}, the model's has {tuple(tensor.shape)}; "
-                    "load it into a model with the same network sizes"
-                )
+        state_checks.check_policy(state, self.model.policy.state_dict())
         self.model.policy.load_state_dict(state)  # type: ignore[arg-type]
 
 
@@ -80,40 +73,8 @@ class OptimizerState(_Component):
         return state
 
     def restore(self, state: StateDict) -> None:
-        self._check(state)
+        state_checks.check_optimizer(state, self.model.policy.optimizer)
         self.model.policy.optimizer.load_state_dict(state)  # type: ignore[arg-type]
-
-    def _check(self, state: StateDict) -> None:
-        _require_keys("policy.optimizer", state, {"state", "param_groups"})
-        groups: Any = state["param_groups"]
-        own = self.model.policy.optimizer.param_groups
-        if not isinstance(groups, list) or not all(isinstance(g, dict) and "params" in g for g in groups):
-            raise StateError(
-                "policy.optimizer['param_groups'] must be a list of dicts with 'params'; the state is damaged"
-            )
-        sizes, own_sizes = [len(g["params"]) for g in groups], [len(g["params"]) for g in own]
-        if sizes != own_sizes:
-            raise StateError(
-                f"policy.optimizer has groups of {sizes} parameters, the model's has {own_sizes}; "
-                "load it into a model of the same network"
-            )
-        for group, own_group in zip(groups, own, strict=True):
-            unknown = set(group) - set(own_group) - {"param_names", "initial_lr"}
-            if unknown:
-                raise StateError(
-                    f"policy.optimizer is not the state of a {type(self.model.policy.optimizer).__name__}, which knows "
-                    f"no {sorted(map(str, unknown))[:3]}; use the same optimizer_class on both sides"
-                )
-        keys = [key for group in groups for key in group["params"]]
-        index = dict(zip(keys, [p for group in own for p in group["params"]], strict=True))
-        entries: Any = state["state"]
-        for key, entry in entries.items():
-            for name, value in entry.items():
-                if isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape != index[key].shape:
-                    raise StateError(
-                        f"policy.optimizer's {name!r} of parameter {key} has shape {tuple(value.shape)}, "
-                        f"the parameter has {tuple(index[key].shape)}"
-                    )
 
 
 class ScalerState(_Component):
@@ -166,55 +127,51 @@ class NormalizerState(_Component):
 class ProgressState(_Component):
     """Counters, and the window of finished episodes that the logger averages."""
 
-    COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_current_progress_remaining")
-
     def capture(self) -> StateDict | None:
-        state: StateDict = {name: getattr(self.model, name) for name in self.COUNTERS}
-        for name in ("ep_info_buffer", "ep_success_buffer"):
+        state: StateDict = {name: getattr(self.model, name) for name in (*state_checks.COUNTERS, state_checks.PROGRESS)}
+        for name in state_checks.WINDOWS:
             window = getattr(self.model, name)
             state[name] = None if window is None else [_plain_numbers(entry) for entry in window]
         return state
 
     def restore(self, state: StateDict) -> None:
-        _require_keys("progress_state", state, {*self.COUNTERS, "ep_info_buffer", "ep_success_buffer"})
-        for name in self.COUNTERS:
+        state_checks.check_progress(state)
+        for name in (*state_checks.COUNTERS, state_checks.PROGRESS):
             setattr(self.model, name, state[name])
-        for name in ("ep_info_buffer", "ep_success_buffer"):
+        for name in state_checks.WINDOWS:
             window: Any = state[name]
             setattr(self.model, name, None if window is None else deque(window, maxlen=self.model.stats_window_size))
 
 
-class _RunComponent(_Component):
-    """State that waits until training goes on: restoring it earlier would disturb whoever only evaluates."""
-
-    key: str
-
-    def capture(self) -> StateDict | None:
-        waiting = self.model.pending_state.get(self.key)
-        return self.present() if waiting is None else waiting
-
-    def restore(self, state: StateDict) -> None:
-        self.model.pending_state[self.key] = state
-
-    def present(self) -> StateDict | None:
-        raise NotImplementedError
-
-
-class EnvState(_RunComponent):
+class EnvState(_Component):
     """Where every environment stands; None where one cannot say."""
 
-    key = "env_state"
-
-    def present(self) -> StateDict | None:
+    def capture(self) -> StateDict | None:
         return None if self.model.env is None else env_state.capture_env_state(self.model.env)
 
+    def restore(self, state: StateDict) -> None:
+        assert self.model.env is not None, "learn() has checked that there is an environment"
+        env_state.restore_env_state(self.model.env, state)
 
-class LstmState(_RunComponent):
+    def check(self, state: StateDict) -> None:
+        """Refuse what is no state of environments at all; the rest is checked against the environments themselves."""
+        env_state.number_of_envs(state)
+
+    def obstacle(self, state: StateDict | None) -> str | None:
+        """Why the environments have to start from a reset, or None."""
+        assert self.model.env is not None, "learn() has checked that there is an environment"
+        reason = env_state.unsupported_reason(self.model.env)
+        if reason is not None or state is None:
+            return reason or "no state of the environments was saved"
+        if env_state.number_of_envs(state) != self.model.n_envs:
+            return f"the saved run had another number of environments than {self.model.n_envs}"
+        return None
+
+
+class LstmState(_Component):
     """What the next rollout starts from: LSTM states, observations, episode starts."""
 
-    key = "lstm_state"
-
-    def present(self) -> StateDict | None:
+    def capture(self) -> StateDict | None:
         model: Any = self.model  # SB3 declares what it sets later as None
         if model._last_obs is None:
             return None
@@ -228,8 +185,7 @@ class LstmState(_RunComponent):
             "episode_starts": torch.as_tensor(model._last_episode_starts),
         }
 
-    def apply(self, state: StateDict) -> None:
-        """Put the states where the next rollout looks for them."""
+    def restore(self, state: StateDict) -> None:
         fields: Any = state
         device = self.model.device
         self.model._last_lstm_states = RNNStates(
@@ -240,63 +196,55 @@ class LstmState(_RunComponent):
         self.model._last_original_obs = None if original is None else original.cpu().numpy()
         self.model._last_episode_starts = fields["episode_starts"].cpu().numpy()
 
-    def fits(self, state: StateDict) -> bool:
-        """Whether the state is of as many environments as the model has."""
-        fields: Any = state
-        return len(fields["episode_starts"]) == self.model.n_envs
+    def check(self, state: StateDict) -> None:
+        """Refuse what no rollout of this model could start from."""
+        lstm = self.model.policy.lstm_actor
+        state_checks.check_lstm(state, self.model.observation_space, (lstm.num_layers, lstm.hidden_size))
 
 
-class GeneratorState(_RunComponent):
+class GeneratorState(_Component):
     """The global generators of Python, NumPy and torch, which actions, minibatches and noise are drawn from."""
 
-    key = "rng_state"
-
-    def present(self) -> StateDict | None:
+    def capture(self) -> StateDict | None:
         return capture_generators()
 
-    def apply(self, state: StateDict) -> None:
-        """Set the global generators."""
+    def restore(self, state: StateDict) -> None:
         apply_generators(state)
 
 
-def under_settings(
-    model: DistributionalPPO, state: Mapping[str, StateDict | None], changes: Mapping[str, Any], saved_optimizer: object
-) -> dict[str, StateDict | None]:
-    """The saved state for a model built with changed settings: where the two disagree, the settings rule.
+OPTIMIZER_SETTINGS = {"learning_rate", "critic_lr_multiplier", "optimizer_class", "optimizer_kwargs", "policy_kwargs"}
+SCALER_SETTINGS = {name for name in PPOSettings.model_fields if name.startswith("vgs_")}
 
-    :param changes: the settings that were changed
+
+def under_settings(
+    model: DistributionalPPO, state: Mapping[str, Any], ruling: Collection[str], saved_optimizer: object
+) -> dict[str, Any]:
+    """The state with the model's settings in place of its own, as far as they are named in ``ruling``.
+
     :param saved_optimizer: the ``optimizer_class`` under which ``state`` was saved
     """
     fitted = dict(state)
-    scaler: Any = fitted.get("vgs_state")
-    ruled: dict[str | int, Any] = {
-        name.removeprefix("vgs_"): getattr(model, name) for name in changes if name.startswith("vgs_")
-    }
-    if model.variance_gradient_scaler is None:
-        fitted["vgs_state"] = None
-    elif isinstance(scaler, dict):
+    scaler = fitted.get("vgs_state")
+    if isinstance(scaler, dict):
+        ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
         other_estimator = ruled.get("estimator", scaler.get("estimator")) != scaler.get("estimator")
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
-    if OPTIMIZER_SETTINGS & set(changes):
-        fitted["policy.optimizer"] = _refitted_optimizer(model, fitted.get("policy.optimizer"), saved_optimizer)
+    if OPTIMIZER_SETTINGS.intersection(ruling) and isinstance(fitted.get("policy.optimizer"), dict):
+        fitted["policy.optimizer"] = _refitted_optimizer(model, fitted["policy.optimizer"], saved_optimizer)
     return fitted
 
 
-OPTIMIZER_SETTINGS = {"learning_rate", "critic_lr_multiplier", "optimizer_class", "optimizer_kwargs", "policy_kwargs"}
-
-
-def _refitted_optimizer(model: DistributionalPPO, saved: Any, saved_optimizer: object) -> StateDict | None:
+def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_optimizer: object) -> dict[Any, Any]:
     """The saved moments under the model's own options; the model's fresh state where the optimizer is another."""
-    own: Any = model.policy.optimizer.state_dict()
+    own: dict[Any, Any] = model.policy.optimizer.state_dict()
     if find_optimizer(model.optimizer_class) is not find_optimizer(saved_optimizer):
         warnings.warn(
             f"the moments of {saved_optimizer!r} are of no use to {model.optimizer_class!r}: it starts fresh",
             ResumeWarning,
             stacklevel=5,
         )
-        return own  # type: ignore[no-any-return]
-    if not isinstance(saved, dict) or len(saved.get("param_groups", ())) != len(own["param_groups"]):
-        return saved  # type: ignore[no-any-return]  # what does not fit is refused when it is restored
+        return own
+    state_checks.check_optimizer(saved, model.policy.optimizer)
     pairs = zip(saved["param_groups"], own["param_groups"], strict=True)
     return {**saved, "param_groups": [{**mine, "params": theirs["params"]} for theirs, mine in pairs]}
 
@@ -331,12 +279,3 @@ def _plain_numbers(entry: Any) -> Any:
     if isinstance(entry, np.ndarray):
         return entry.tolist()
     return entry.item() if isinstance(entry, np.generic) else entry
-
-
-def _require_keys(key: str, state: StateDict, expected: set[Any]) -> None:
-    if set(state) != expected:
-        missing, surplus = sorted(map(str, expected - set(state))), sorted(map(str, set(state) - expected))
-        raise StateError(
-            f"{key} does not fit the model: missing {missing[:3]}{' ...' if len(missing) > 3 else ''}, "
-            f"not known {surplus[:3]}{' ...' if len(surplus) > 3 else ''}"
-        )

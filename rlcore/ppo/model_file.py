@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info
 
 from rlcore.checkpoint import codec, loading
 from rlcore.checkpoint.container import load_container, save_container
 from rlcore.checkpoint.refusal import refusals_name
-from rlcore.checkpoint.schema import FORMAT_MODEL
-from rlcore.checkpoint.training_state import TrainingState
-from rlcore.errors import CheckpointError, SettingError
+from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
+from rlcore.checkpoint.training_state import Scope, TrainingState
+from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, config
+from rlcore.ppo.policy import DistributionalRecurrentPolicy
 
 if TYPE_CHECKING:
     import torch
@@ -90,33 +93,40 @@ class ModelFile(BaseAlgorithm):
         :param force_reset: drop where the run stood, so that training starts from a reset of the environments
         :param settings: settings to change, named and checked as in the constructor; they rule over the file, and
             what they make useless (moments of another optimizer) starts fresh, which a warning says
-        :raises CheckpointError: if the file cannot be read as a model, or names something unknown
-        :raises StateError: if its state does not fit
+        :raises CheckpointError: if the file cannot be read as a model, names something unknown, or does not fit ``env``
+        :raises SettingError: if one of ``settings`` cannot be used
         """
         if print_system_info:
             get_system_info()
         content = read_model_file(path)
         content = _decoded(content, custom_objects or {}, path)
         model = cls.__new__(cls)
-        model._build(content, env, device, settings)
-        for key in RUN_KEYS if force_reset else ():
-            model.pending_state.pop(key, None)
+        try:
+            model._build(content, env, device, settings)
+        except StateError as error:
+            raise CheckpointError(_shown(path), str(error)) from error
+        except MemoryError as error:
+            raise CheckpointError(
+                _shown(path), f"asks for a model larger than this machine's memory: {error}"
+            ) from error
+        if force_reset:
+            model._forget_run()
         return model
 
-    @staticmethod
-    def read_parameters(path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
-        """What was learnt, from a model file or a checkpoint; a v1 file gives the policy alone."""
+    def read_parameters(self, path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
+        """What was learnt, from a model file or a checkpoint; of a v1 file the policy alone, which a warning says."""
         content = load_container(_existing(path))
         if content.get("format_version") == FORMAT_MODEL:
-            state = read_model_content(content, path)["state"]
-            return {key: value for key, value in state.items() if key not in ("progress_state", *RUN_KEYS)}
+            parts, state = self._training_state().parts, read_model_content(content, path)["state"]
+            return {key: value for key, value in state.items() if key in parts and parts[key].scope is Scope.LEARNER}
         with refusals_name(path):
-            return {str(key): part for key, part in loading.from_payload(content).data.items()}
+            checkpoint = loading.from_payload(content)
+        if checkpoint.format_version == FORMAT_V1:
+            warnings.warn(f"{FORMAT_V1}: the file holds only the policy", ResumeWarning, stacklevel=3)
+        return {str(key): part for key, part in checkpoint.data.items()}
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self._training_state().capture(lambda _: True)
-        if self._boundary is not None:
-            state.update(self._boundary)
+        state = self._boundary if self._boundary is not None else self._training_state().capture(*Scope)
         return {
             "policy_class": self.policy_class,
             "settings": {name: getattr(self, name) for name in config.PPOSettings.model_fields},
@@ -149,15 +159,23 @@ class ModelFile(BaseAlgorithm):
             else:
                 check_for_correct_spaces(self.env, content["observation_space"], content["action_space"])  # type: ignore[arg-type]
             self._setup_model()
-        saved_optimizer = content["settings"]["optimizer_class"]
-        state = components.under_settings(self, content["state"], settings, saved_optimizer)  # type: ignore[arg-type]
+        saved = content["state"] if self.variance_gradient_scaling else {**content["state"], "vgs_state": None}
+        state = components.under_settings(self, saved, settings, content["settings"]["optimizer_class"])  # type: ignore[arg-type]
         self._restore(state, exact_match=True)
 
+    def _forget_run(self) -> None:
+        """Drop where the run stood, so that the next one starts from a reset."""
+        for key, part in self._training_state().parts.items():
+            if part.scope is Scope.RUN:
+                self.pending_state.pop(key, None)
 
-ENCODED = ("policy_class", "observation_space", "action_space")
-"""Fields beside the settings that stand in the file as plain values for something else."""
 
-RUN_KEYS = ("env_state", "lstm_state", "rng_state")
+ENCODED: dict[str, type] = {
+    "policy_class": DistributionalRecurrentPolicy,
+    "observation_space": spaces.Space,
+    "action_space": spaces.Space,
+}
+"""Fields beside the settings that stand in the file as plain values for something else, and for what."""
 
 
 def _decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
@@ -165,8 +183,19 @@ def _decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], p
     try:
         settings = {name: codec.decode(value, name, custom_objects) for name, value in content["settings"].items()}
         encoded = {name: codec.decode(content[name], name, custom_objects) for name in ENCODED}
+        config.resolve_settings(settings)
     except CheckpointError as error:
         raise CheckpointError(_shown(path), error.reason) from error
+    except SettingError as error:
+        raise CheckpointError(_shown(path), f"holds a setting that cannot be used: {error}") from error
+    for name, wanted in ENCODED.items():
+        value = encoded[name]
+        if not (
+            isinstance(value, type) and issubclass(value, wanted)
+            if name == "policy_class"
+            else isinstance(value, wanted)
+        ):
+            raise CheckpointError(_shown(path), f"{name!r} is no {wanted.__name__}")
     return {**content, **encoded, "settings": settings}
 
 
@@ -209,9 +238,13 @@ def read_model_content(content: Mapping[Any, Any], path: object) -> dict[str, An
     n_envs = content["n_envs"]
     if isinstance(n_envs, bool) or not isinstance(n_envs, int) or n_envs < 1:
         mistyped.append("n_envs")
-    unknown = sorted(set(map(str, content["settings"])) - set(config.PPOSettings.model_fields)) if not mistyped else []
-    if mistyped or unknown:
-        raise CheckpointError(shown, f"mistyped fields {mistyped}" if mistyped else f"unknown settings {unknown}")
+    if mistyped:
+        raise CheckpointError(shown, f"mistyped fields {mistyped}")
+    given, known = set(map(str, content["settings"])), set(config.PPOSettings.model_fields)
+    if given - known:
+        raise CheckpointError(shown, f"unknown settings {sorted(given - known)}")
+    if known - given:
+        warnings.warn(f"{shown}: has no {sorted(known - given)}; they take their defaults", ResumeWarning, stacklevel=4)
     return {str(key): value for key, value in content.items()}
 
 

@@ -10,6 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO
+from rlcore.checkpoint.training_state import Scope
 from tests.support.training import make_envs, make_model
 
 N_ENVS = 3
@@ -52,7 +53,7 @@ def build(env_id: str) -> DistributionalPPO:
 
 def outcome(model: DistributionalPPO) -> dict[str, Any]:
     """Everything that must be the same, in the bits, however the run was cut."""
-    state = model._training_state().capture(lambda _: True)
+    state = model._training_state().capture(*Scope)
     for episode in state["progress_state"]["ep_info_buffer"]:  # type: ignore[index,union-attr]
         del episode["t"]  # type: ignore[union-attr,arg-type]
     return state

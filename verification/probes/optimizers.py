@@ -13,13 +13,16 @@ from verification.probes.make import Make
 
 @probe("parameters-stay-finite-without-utility")
 def parameters_stay_finite_without_utility(make: Make, seed: int) -> Sequence[Observation]:
-    """One step with a zero gradient everywhere: every utility, and so their maximum, is 0."""
+    """Train, rebuild the optimizer, and take a step with a zero gradient: every utility, and so their maximum, is 0."""
     observations = []
     for name, optimizer_class in make.optimizers:
-        policy = make.model(seed).policy
+        model = make.model(seed, optimizer_class=optimizer_class)
+        model.learn(96)
+        model.rebuild_optimizer()
+        policy = model.policy
         for parameter in policy.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        optimizer_class(policy.parameters()).step()  # type: ignore[call-arg]
+        policy.optimizer.step()
         total = sum(parameter.numel() for parameter in policy.parameters())
         finite = sum(int(parameter.isfinite().sum()) for parameter in policy.parameters())
         symptom = f"finite parameters after a step without utility, {name}"

@@ -196,7 +196,7 @@ def test_a_model_trained_behind_a_normaliser_is_not_let_loose_on_raw_observation
     model = make_model(make_envs(normalize=True))
     model.learn(48)
     model.save(tmp_path / "model.zip")
-    with pytest.raises(StateError, match="VecNormalize"):
+    with pytest.raises(CheckpointError, match="VecNormalize"):
         DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
     loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
     with pytest.raises(StateError, match="VecNormalize"):
@@ -280,6 +280,15 @@ FOREIGN: dict[str, Any] = {
     "no environments": changed(n_envs=0),
     "a bool for a number": changed(n_envs=True),
     "an unknown setting": lambda content: {**content, "settings": {**content["settings"], "vgs_gamma": 1}},
+    "a setting of a wrong value": lambda content: {**content, "settings": {**content["settings"], "n_steps": 0}},
+    "a policy class that is none": lambda content: {**content, "policy_class": content["settings"]["policy_kwargs"]},
+    "another class for the policy": lambda content: {
+        **content,
+        "policy_class": {"__kind__": "class", "name": "torch.nn.Tanh"},
+    },
+    "no observations": changed(observation_space=None),
+    "a number for the actions": changed(action_space=3),
+    "more steps than fit": lambda content: {**content, "settings": {**content["settings"], "n_steps": 10**13}},
     "an unknown kind of value": changed(observation_space={"__kind__": "code", "text": "1"}),
 }
 

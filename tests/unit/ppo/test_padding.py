@@ -21,10 +21,11 @@ def padded_minibatch(model: DistributionalPPO) -> RecurrentRolloutBufferSamples:
 
 @pytest.fixture
 def model() -> DistributionalPPO:
-    """CartPole under a fresh policy: episodes of 10 to 40 steps, so sequences of unequal length."""
-    trained = make_model()
-    trained.learn(144)
-    return trained
+    """CartPole under a fresh policy: episodes of 10 to 40 steps, so sequences of unequal length; nothing is trained."""
+    fresh = make_model()
+    fresh.train = lambda: None  # type: ignore[method-assign]
+    fresh.learn(144)
+    return fresh
 
 
 @pytest.mark.parametrize("n_critics", [1, 2])
