@@ -120,7 +120,10 @@ def restore_normalizer(env: VecEnv, state: StateDict) -> None:
     """
     normalizers = _normalizers(env)
     if not normalizers:
-        raise StateError("the state holds statistics of VecNormalize, but the environment has no VecNormalize wrapper")
+        raise StateError(
+            "the state holds statistics of VecNormalize, but the environment has no VecNormalize wrapper; "
+            "wrap it in VecNormalize"
+        )
     layers = require_list(require_dict(state, "normalizer").get("layers"), len(normalizers), "normalizer['layers']")
     changes: list[Change] = []
     for normalizer, layer in zip(normalizers, layers, strict=True):

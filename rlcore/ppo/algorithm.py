@@ -77,7 +77,9 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         **settings: Any,
     ) -> None:
         checked = config.resolve_settings(settings)
-        if isinstance(policy, str) and policy not in self.policy_aliases:
+        config.check_device(device)
+        known = isinstance(policy, type) and issubclass(policy, DistributionalRecurrentPolicy)
+        if not known and policy not in self.policy_aliases:
             raise SettingError(
                 "policy", f"policy={policy!r} is not known; use one of {sorted(self.policy_aliases)} or a policy class"
             )
@@ -94,6 +96,7 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         )
         for name in config.PPOSettings.model_fields:
             setattr(self, name, getattr(checked, name))
+        config.check_schedules(checked)
         self.variance_gradient_scaler = None
         self.pending_state: dict[str, StateDict] = {}
         self._boundary: dict[str, StateDict | None] | None = None
@@ -240,9 +243,14 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
             scaler.step()
         return factor
 
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
+        """As in Stable-Baselines3, but not below 0: the last rollout may go beyond the total, a schedule must not."""
+        super()._update_current_progress_remaining(num_timesteps, total_timesteps)
+        self._current_progress_remaining = max(0.0, self._current_progress_remaining)
+
     def _update_learning_rate(self, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
         """Give every group the scheduled learning rate, the critics' multiplied by ``critic_lr_multiplier``."""
-        lr = self.lr_schedule(self._current_progress_remaining)
+        lr = config.check_schedule("learning_rate", self.lr_schedule, self._current_progress_remaining)
         self.logger.record("train/learning_rate", lr)
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             for group in optimizer.param_groups:

@@ -34,6 +34,8 @@ Finite = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
 Fraction = Annotated[float, BeforeValidator(_plain), Field(ge=0, le=1)]
 Count = Annotated[int, BeforeValidator(_plain), Field(ge=1)]
 Natural = Annotated[int, BeforeValidator(_plain), Field(ge=0)]
+Flag = Annotated[bool, BeforeValidator(_plain)]
+Seed = Annotated[int, BeforeValidator(_plain), Field(ge=0, lt=2**32)]
 
 
 class _Table(BaseModel):
@@ -43,7 +45,7 @@ class _Table(BaseModel):
 class LstmSettings(_Table):
     """What ``policy_kwargs['lstm_kwargs']`` takes."""
 
-    bias: bool = True
+    bias: Flag = True
     dropout: Fraction = 0.0
 
 
@@ -59,16 +61,16 @@ class PolicySettings(_Table):
 
     net_arch: list[Count] | NetArch | None = None
     activation_fn: type[nn.Module] = nn.Tanh
-    ortho_init: bool = True
+    ortho_init: Flag = True
     log_std_init: Finite = 0.0
     features_extractor_class: type[BaseFeaturesExtractor] = FlattenExtractor
     features_extractor_kwargs: dict[str, Any] = {}
-    share_features_extractor: bool = True
-    normalize_images: bool = True
+    share_features_extractor: Flag = True
+    normalize_images: Flag = True
     lstm_hidden_size: Count = 256
     n_lstm_layers: Count = 1
-    shared_lstm: bool = False
-    enable_critic_lstm: bool = True
+    shared_lstm: Flag = False
+    enable_critic_lstm: Flag = True
     lstm_kwargs: LstmSettings = LstmSettings()
 
 
@@ -87,7 +89,7 @@ class PPOSettings(_Table):
     clip_range_vf: Positive | Schedule | None = Field(
         None, description="clipping of each critic's mean, in units of the return; None for none"
     )
-    normalize_advantage: bool = Field(True, description="normalise the advantages of each minibatch")
+    normalize_advantage: Flag = Field(True, description="normalise the advantages of each minibatch")
     ent_coef: NonNegative = Field(0.0, description="weight of the entropy bonus")
     vf_coef: NonNegative = Field(0.5, description="weight of the value loss")
     max_grad_norm: Positive = Field(0.5, description="largest norm of the gradient, after its scaling")
@@ -101,7 +103,7 @@ class PPOSettings(_Table):
     value_distribution: Literal["quantile"] = Field("quantile", description="how a critic describes returns")
     n_quantiles: Count = Field(32, description="quantiles of each critic")
     huber_kappa: NonNegative = Field(1.0, description="where the quantile Huber loss turns linear")
-    variance_gradient_scaling: bool = Field(True, description="scale gradients by their variance over time")
+    variance_gradient_scaling: Flag = Field(True, description="scale gradients by their variance over time")
     vgs_beta: Fraction = Field(0.99, lt=1, description="decay of the scaler's statistics")
     vgs_alpha: NonNegative = Field(0.1, description="strength of the scaling")
     vgs_eps: Positive = Field(1e-8, description="added to the denominator of the normalised variance")
@@ -116,7 +118,7 @@ class PPOSettings(_Table):
     tensorboard_log: str | None = Field(None, description="folder for TensorBoard")
     policy_kwargs: dict[str, Any] = Field({}, description="settings of the policy network")
     verbose: Annotated[Natural, Field(le=2)] = Field(0, description="0 silent, 1 info, 2 debug")
-    seed: Natural | None = Field(None, description="seed of every generator")
+    seed: Seed | None = Field(None, description="seed of every generator")
 
 
 def _check(table: type[_Table], given: Mapping[str, Any], where: str) -> Any:
@@ -239,12 +241,63 @@ def _check_optimizer(optimizer_class: type[torch.optim.Optimizer], options: Mapp
     homes = {**_homes({}), "optimizer_kwargs": list(known)}
     reject_unknown(options, "optimizer_kwargs", homes)
     for name, value in options.items():
-        if isinstance(known[name], bool) and not isinstance(value, bool):
+        setting = f"optimizer_kwargs[{name!r}]"
+        if _is_flag(optimizer_class, name, known[name]) and not isinstance(value, bool | None):
             raise SettingError(
-                f"optimizer_kwargs[{name!r}]",
-                f"optimizer_kwargs[{name!r}]={value!r} is neither True nor False, and any text would count as True; "
-                "give a bool",
+                setting, f"{setting}={value!r} is neither True nor False, and any text would count as True; give a bool"
             )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SettingError(setting, f"{setting}={value!r} would make every parameter NaN; give a finite number")
+
+
+def _is_flag(optimizer_class: type[torch.optim.Optimizer], name: str, default: object) -> bool:
+    """Whether an option is a bool, by its default or, where that is None, by its annotation."""
+    annotation = inspect.signature(optimizer_class).parameters[name].annotation
+    return isinstance(default, bool) or str(annotation).replace(" ", "") in ("bool|None", "typing.Optional[bool]")
+
+
+def check_schedules(settings: PPOSettings) -> None:
+    """Ask every schedule for its first value.
+
+    :raises SettingError: if one gives no number of at least 0
+    """
+    for name in ("learning_rate", "clip_range", "clip_range_vf"):
+        schedule = getattr(settings, name)
+        if callable(schedule):
+            check_schedule(name, schedule, 1.0)
+
+
+def check_schedule(setting: str, schedule: Schedule, remaining: float) -> float:
+    """The value of a schedule, which must be a number of at least 0.
+
+    :raises SettingError: naming the setting
+    """
+    value = _plain(schedule(remaining))
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        raise SettingError(
+            setting,
+            f"{setting} gives {value!r} at remaining progress {remaining:g}, so nothing could be learnt; "
+            "a schedule must give a number of at least 0",
+        )
+    return float(value)
+
+
+def check_device(device: torch.device | str) -> None:
+    """
+    :raises SettingError: for a device that torch does not know or this machine does not have
+    """
+    if device == "auto":
+        return
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise SettingError(
+            "device", f"device={device!r} is none that torch knows; use 'cpu', 'cuda' or 'auto'"
+        ) from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise SettingError(
+            "device", f"device={device!r}, but this machine has no CUDA device for torch; use 'cpu' or 'auto'"
+        )
 
 
 def require_observations(space: spaces.Space[Any] | None) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info
@@ -23,7 +24,6 @@ from rlcore.ppo import components, config
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 
 if TYPE_CHECKING:
-    import torch
     from stable_baselines3.common.type_aliases import GymEnv
 
     from rlcore.types import StateDict
@@ -69,7 +69,10 @@ class ModelFile(BaseAlgorithm):
         payload["settings"] = {name: codec.encode(value, name) for name, value in content["settings"].items()}
         for name in ENCODED:
             payload[name] = codec.encode(content[name], name)
-        save_container(_with_ending(path), payload)
+        target = _with_ending(path)
+        if isinstance(target, str | Path):
+            _make_folder(Path(target).parent)
+        save_container(target, payload)
 
     @classmethod
     def load(
@@ -138,7 +141,7 @@ class ModelFile(BaseAlgorithm):
         }
 
     def __setstate__(self, content: dict[str, Any]) -> None:
-        self._build(content, None, content["device"], {})
+        self._build(content, None, _present(content["device"]), {})
 
     def _build(
         self, content: Mapping[str, Any], env: GymEnv | None, device: torch.device | str, settings: Mapping[str, Any]
@@ -248,8 +251,21 @@ def read_model_content(content: Mapping[Any, Any], path: object) -> dict[str, An
     return {str(key): value for key, value in content.items()}
 
 
+def _present(device: str) -> str:
+    """The device of a copy: that of its original, or what there is where this machine lacks it."""
+    return "auto" if device.startswith("cuda") and not torch.cuda.is_available() else device
+
+
 def _shown(path: object) -> str | None:
     return str(path) if isinstance(path, str | Path) else None
+
+
+def _make_folder(folder: Path) -> None:
+    """As Stable-Baselines3 does, make the folder that a file is to be saved in."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(folder, f"cannot be made a folder to save in: {error.strerror}") from error
 
 
 def _with_ending(path: Any) -> Any:

@@ -33,6 +33,11 @@ def find_optimizer(optimizer_class: object) -> type[torch.optim.Optimizer]:
     if isinstance(optimizer_class, str) and optimizer_class in OPTIMIZERS:
         return OPTIMIZERS[optimizer_class]
     if isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer):
+        if issubclass(optimizer_class, torch.optim.LBFGS):
+            raise SettingError(
+                "optimizer_class",
+                "LBFGS evaluates the loss several times a step, which a minibatch of PPO cannot; use another",
+            )
         return optimizer_class
     raise SettingError(
         "optimizer_class",
@@ -52,4 +57,12 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Build an optimizer over the groups that hold parameters."""
     filled = [group for group in groups if group["params"]]
-    return optimizer_class(filled, lr=filled[0]["lr"], **options)  # type: ignore[call-arg]
+    try:
+        return optimizer_class(filled, lr=filled[0]["lr"], **options)  # type: ignore[call-arg]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SettingError):
+            raise
+        raise SettingError(
+            "optimizer_kwargs",
+            f"{optimizer_class.__name__} cannot be built with optimizer_kwargs={dict(options)!r}: {error}",
+        ) from error

@@ -88,7 +88,12 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.critic_arch = list(arch.get("vf", []))
         self.actor_arch = list(arch.get("pi", []))
         kwargs["net_arch"] = {"pi": self.actor_arch, "vf": []}
+        optimizer_class = kwargs.pop("optimizer_class", torch.optim.Adam)
+        optimizer_kwargs = kwargs.pop("optimizer_kwargs", None) or {}
+        kwargs |= {"optimizer_class": torch.optim.SGD, "optimizer_kwargs": {}}  # upstream builds one that is not used
         super().__init__(*args, **kwargs)
+        self.optimizer_class = optimizer_class
+        self.optimizer_kwargs = optimizer_kwargs
         self.rebuild_optimizer()
 
     def _build_mlp_extractor(self) -> None:

@@ -13,6 +13,9 @@ OTHER_NAMES = {
     "vgs_enabled": "variance_gradient_scaling",
     "use_vgs": "variance_gradient_scaling",
     "vgs_warmup": "vgs_warmup_steps",
+    "critic_lr": "critic_lr_multiplier",
+    "vgs_floor": "vgs_min_scaling_factor",
+    "vgs_cap": "vgs_max_normalized_variance",
     "entropy_coef": "ent_coef",
     "value_coef": "vf_coef",
     "total_timesteps": "learn(total_timesteps=...)",
@@ -41,10 +44,9 @@ def _remedy(name: str, where: str, homes: Mapping[str, Sequence[str]]) -> str:
         return f"{name!r} belongs in {elsewhere[0]}"
     if name in OTHER_NAMES:
         return f"use {OTHER_NAMES[name]}"
-    if name == "lr":
-        return "use learning_rate, or optimizer_kwargs={'lr': ...}"
     for home in (where, *(home for home in homes if home != where)):
-        nearest = difflib.get_close_matches(name, homes[home], n=1, cutoff=0.6)
+        spelt = {known.lower(): known for known in homes[home]}
+        nearest = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=0.6 if home == where else 0.75)
         if nearest:
-            return f"did you mean {nearest[0]!r}" + (f" in {home}?" if home != where else "?")
+            return f"did you mean {spelt[nearest[0]]!r}" + (f" in {home}?" if home != where else "?")
     return f"known here: {', '.join(sorted(homes[where])) or 'none'}"

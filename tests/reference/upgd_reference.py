@@ -29,7 +29,8 @@ def protection(utilities: Sequence[Array]) -> list[Array]:
         divisor = np.abs(everything).max()
     if divisor == 0:
         return [np.full(utility.shape, 0.5) for utility in utilities]
-    return [1 / (1 + np.exp(-utility / divisor)) for utility in utilities]
+    with np.errstate(over="ignore", under="ignore"):
+        return [0.5 * (1.0 + np.tanh(0.5 * (utility / divisor))) for utility in utilities]
 
 
 class ReferenceUPGD:

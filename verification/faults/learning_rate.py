@@ -25,7 +25,7 @@ def lr_of_optimizer_kwargs_ignored(
 @fault(
     "bug-02-fix-lost-in-first-train",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="dc5462b06d3d0868",
+    pins="daee9ba9f2ab41fb",
 )
 def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
     """The optimizer is built with the rate asked for; every update then writes the algorithm's own default over it."""

@@ -16,7 +16,7 @@ def losses(predictions: Any, mask: Any) -> Any:
 @fault(
     "null-learning-rate",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="dc5462b06d3d0868",
+    pins="daee9ba9f2ab41fb",
     area="learning_rate",
 )
 def learning_rate(self: Any, optimizers: Any) -> Any:

@@ -114,3 +114,16 @@ def test_the_critic_group_holds_exactly_what_only_the_critics_use() -> None:
     critic = {id(p) for module in (model.policy.value_net, model.policy.lstm_critic) for p in module.parameters()}  # type: ignore[union-attr]
     everything = {id(p) for p in model.policy.parameters()}
     assert groups == {"actor": everything - critic, "critic": critic}
+
+
+def test_a_rollout_beyond_the_total_does_not_turn_a_schedule_negative() -> None:
+    model = make_model(learning_rate=lambda remaining: 1e-3 * remaining)
+    model.learn(50)
+    assert model.num_timesteps == 96
+    assert rates(model) == {"actor": 0.0, "critic": 0.0}
+
+
+def test_a_schedule_that_stops_giving_numbers_is_named_as_the_setting() -> None:
+    model = make_model(learning_rate=lambda remaining: 1e-3 if remaining > 0.5 else float("nan"))
+    with pytest.raises(SettingError, match="learning_rate gives nan"):
+        model.learn(96)

@@ -320,3 +320,11 @@ def test_a_save_that_fails_leaves_the_old_file(saved: Path, monkeypatch: pytest.
 
 def _full(*_: Any) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_the_folder_is_made_as_sb3_makes_it(saved: Path, tmp_path: Path) -> None:
+    model = DistributionalPPO.load(saved, device="cpu")
+    model.save(tmp_path / "a" / "b" / "model")
+    assert (tmp_path / "a" / "b" / "model.zip").is_file()
+    with pytest.raises(CheckpointError, match="folder"):
+        model.save(saved / "model.zip")

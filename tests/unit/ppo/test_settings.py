@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 from rlcore import DistributionalPPO, PPOSettings, SettingError, UnknownSettingError
@@ -16,6 +17,12 @@ from rlcore.ppo.config import resolve_settings
 UNKNOWN = {
     "twins under another name": ({"use_twin_critics": True}, "use n_critics=2"),
     "scaling under another name": ({"vgs_enabled": True}, "use variance_gradient_scaling"),
+    "a typing error in capitals": ({"optimizer_kwargs": {"Sigma": 1e-3}}, "did you mean 'sigma'?"),
+    "no setting of this optimizer": (
+        {"optimizer_class": "upgd", "optimizer_kwargs": {"betas": (0.9, 0.99)}},
+        "known here: adaptive_noise",
+    ),
+    "the critics' rate": ({"critic_lr": 1e-3}, "use critic_lr_multiplier"),
     "a typing error": ({"clip_rang": 0.1}, "did you mean 'clip_range'?"),
     "an optimizer setting at the top": ({"sigma": 0.1}, "'sigma' belongs in optimizer_kwargs"),
     "a policy setting at the top": ({"lstm_hidden_size": 8}, "'lstm_hidden_size' belongs in policy_kwargs"),
@@ -71,6 +78,15 @@ UNUSABLE: dict[str, dict[str, Any]] = {
     "an unknown estimator": {"vgs_estimator": "median"},
     "a width of 0": {"policy_kwargs": {"net_arch": {"pi": [0]}}},
     "both kinds of critic LSTM": {"policy_kwargs": {"shared_lstm": True}},
+    "a seed beyond 32 bits": {"seed": 2**32},
+    "text for a number of another optimizer": {"optimizer_class": "adam", "optimizer_kwargs": {"eps": "x"}},
+    "NaN for another optimizer": {"optimizer_class": "sgd", "optimizer_kwargs": {"momentum": float("nan")}},
+    "text for a flag without default": {"optimizer_class": "adam", "optimizer_kwargs": {"foreach": "false"}},
+    "an optimizer that needs the loss again": {"optimizer_class": torch.optim.LBFGS},
+    "a schedule of texts": {"learning_rate": lambda _: "x"},
+    "a schedule of nothing": {"clip_range": lambda _: None},
+    "a schedule below 0": {"clip_range_vf": lambda _: -1.0},
+    "an unknown device": {"device": "gpu"},
     "two optimizers": {"optimizer_class": "adam", "policy_kwargs": {"optimizer_class": "sgd"}},
 }
 
@@ -124,3 +140,19 @@ def test_a_dict_that_the_user_gave_is_left_as_it_was() -> None:
     policy_kwargs = {"optimizer_kwargs": {"lr": 1e-2}, "lstm_hidden_size": 8}
     DistributionalPPO("MlpLstmPolicy", "CartPole-v1", policy_kwargs=policy_kwargs)
     assert policy_kwargs == {"optimizer_kwargs": {"lr": 1e-2}, "lstm_hidden_size": 8}
+
+
+def test_a_numpy_bool_counts_as_a_bool() -> None:
+    assert resolve_settings({"normalize_advantage": np.False_}).normalize_advantage is False
+
+
+@pytest.mark.parametrize("policy", [None, 3, dict])
+def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
+    with pytest.raises(SettingError, match="policy="):
+        DistributionalPPO(policy, "CartPole-v1")
+
+
+def test_cuda_is_not_quietly_replaced_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingError, match="no CUDA device"):
+        DistributionalPPO("MlpLstmPolicy", "CartPole-v1", device="cuda")
