@@ -375,4 +375,5 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         self._boundary = None
 
 
+DistributionalPPO.__doc__ = f"{DistributionalPPO.__doc__}\n{config.described()}\n"
 DistributionalPPO.__signature__ = config.signature()  # type: ignore[attr-defined]

@@ -318,8 +318,13 @@ def signature() -> inspect.Signature:
     """What ``help(DistributionalPPO)`` shows: the settings by name, with their defaults."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     settings = [
-        inspect.Parameter(name, keyword, default=field.default, annotation=field.annotation)
-        for name, field in PPOSettings.model_fields.items()
+        inspect.Parameter(name, keyword, default=field.default) for name, field in PPOSettings.model_fields.items()
     ]
     first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("policy", "env")]
     return inspect.Signature([*first, *settings, inspect.Parameter("device", keyword, default="auto")])
+
+
+def described() -> str:
+    """One line a setting: its name, its default and what it is, for the documentation of the class."""
+    lines = [f"    {name} = {field.default!r}: {field.description}" for name, field in PPOSettings.model_fields.items()]
+    return "\n".join(["    Settings:", "", *lines])

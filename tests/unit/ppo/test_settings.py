@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 from typing import Any
 
 import gymnasium as gym
@@ -127,6 +128,9 @@ def test_help_shows_every_setting_with_its_default() -> None:
     parameters = inspect.signature(DistributionalPPO).parameters
     assert set(PPOSettings.model_fields) <= set(parameters)
     assert parameters["vgs_beta"].default == 0.99
+    text = pydoc.render_doc(DistributionalPPO, renderer=pydoc.plaintext)
+    assert "vgs_beta = 0.99: decay of the scaler's statistics" in text
+    assert " at 0x" not in text.split("Method resolution order")[0]
 
 
 def test_the_settings_become_attributes_of_the_model() -> None:
