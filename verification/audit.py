@@ -12,6 +12,7 @@ from verification.evidence import (
     from_json,
     is_committable,
     load_folder,
+    misfits,
     raw_lines,
     summarise,
     to_json,
@@ -99,9 +100,9 @@ def audit(laboratory: Laboratory, shelf: Shelf, *, update: bool, processes: int,
     _write(shelf.working, records, {"raw.jsonl": raw})
     problems = [problem for record in records for problem in problems_of(record)]
     if update:
-        _replace_committed(shelf, records)
+        _replace_committed(laboratory, shelf, records)
     else:
-        problems += _compare_all(shelf, records, committed)
+        problems += _compare_all(laboratory, shelf, records, committed)
     return Audit(records, tuple(problems))
 
 
@@ -117,6 +118,8 @@ def problems_of(record: Record) -> list[Problem]:
     claim, verdict, grade = record.claim, record.verdict, record.fix_grade
     if record.evidence is None or verdict is None:
         return [Problem(claim.id, CLAIM_FELL, f"has no evidence; {REMEDY}")]
+    if record.misfits:
+        return [Problem(claim.id, CLAIM_FELL, f"{verdict.value}, {'; '.join(record.misfits)}; {REMEDY}")]
     if verdict in NOT_MEASURED:
         return [Problem(claim.id, HARNESS_FAILED, f"{verdict.value}{_reason(record.evidence, verdict)}")]
     problems = []
@@ -124,7 +127,7 @@ def problems_of(record: Record) -> list[Problem]:
         problems.append(Problem(claim.id, CLAIM_FELL, f"{verdict.value}, expected {claim.expected_verdict.value}"))
     if grade is not claim.expected_fix_grade:
         told, expected = (each.value if each else "no grade" for each in (grade, claim.expected_fix_grade))
-        problems.append(Problem(claim.id, CLAIM_FELL, f"documented fix {told}, expected {expected}"))
+        problems.append(Problem(claim.id, CLAIM_FELL, f"fix {told}, expected {expected}"))
     return problems
 
 
@@ -143,7 +146,9 @@ def _reason(evidence: Evidence, verdict: Verdict) -> str:
     return ""
 
 
-def _compare_all(shelf: Shelf, records: Sequence[Record], committed: Mapping[str, Evidence]) -> list[Problem]:
+def _compare_all(
+    laboratory: Laboratory, shelf: Shelf, records: Sequence[Record], committed: Mapping[str, Evidence]
+) -> list[Problem]:
     problems = []
     for record in records:
         claim, fresh = record.claim, record.evidence
@@ -156,7 +161,7 @@ def _compare_all(shelf: Shelf, records: Sequence[Record], committed: Mapping[str
             problems += [
                 Problem(claim.id, CLAIM_FELL, f"differs from the committed evidence: {_and_remedy(differences)}")
             ] * bool(differences)
-    return problems or check_report(shelf, [record.claim for record in records], committed)
+    return problems or check_report(shelf, committed_records(laboratory, committed), committed)
 
 
 def _and_remedy(differences: Sequence[str]) -> str:
@@ -166,11 +171,11 @@ def _and_remedy(differences: Sequence[str]) -> str:
     return f"{'; '.join(shown)}; if that is right, {REMEDY}"
 
 
-def check_report(shelf: Shelf, claims: Sequence[Claim], committed: Mapping[str, Evidence]) -> list[Problem]:
+def check_report(shelf: Shelf, records: Sequence[Record], committed: Mapping[str, Evidence]) -> list[Problem]:
     """Whether the committed report is, byte for byte, what the committed evidence gives."""
-    unknown = sorted(committed.keys() - {claim.id for claim in claims})
+    unknown = sorted(committed.keys() - {record.claim.id for record in records})
     problems = [Problem(each, CLAIM_FELL, f"has evidence but stands in no catalogue; {REMEDY}") for each in unknown]
-    for name, text in _render([Record(claim, committed.get(claim.id)) for claim in claims]).items():
+    for name, text in _render(records).items():
         path = shelf.reports / name
         if not path.is_file() or path.read_bytes() != text.encode():
             problems.append(
@@ -187,13 +192,14 @@ def write_report(shelf: Shelf, records: Sequence[Record]) -> None:
     write_files(shelf.reports, _render(records))
 
 
-def committed_records(laboratory: Laboratory, shelf: Shelf) -> list[Record]:
-    """Every claim with its committed evidence; measures nothing.
+def committed_records(laboratory: Laboratory, committed: Mapping[str, Evidence]) -> list[Record]:
+    """Every claim with its committed evidence, and why that does not fit where it does not; measures nothing."""
+    return [_record(laboratory, claim, committed.get(claim.id)) for claim in laboratory.claims]
 
-    :raises EvidenceError: on a broken file
-    """
-    committed = load_folder(shelf.evidence)
-    return [Record(claim, committed.get(claim.id)) for claim in laboratory.claims]
+
+def _record(laboratory: Laboratory, claim: Claim, evidence: Evidence | None) -> Record:
+    found = misfits(evidence, claim, *laboratory.digests(claim)) if evidence is not None else ()
+    return Record(claim, evidence, tuple(found))
 
 
 def _render(records: Sequence[Record]) -> dict[str, str]:
@@ -206,15 +212,16 @@ def _write(folder: Path, records: Sequence[Record], more: Mapping[str, str]) -> 
     write_files(folder, {**evidence, **_render(records), **more})
 
 
-def _replace_committed(shelf: Shelf, records: Sequence[Record]) -> None:
-    _write(shelf.reports, [_committable(shelf, record) for record in records], {})
+def _replace_committed(laboratory: Laboratory, shelf: Shelf, records: Sequence[Record]) -> None:
+    _write(shelf.reports, [_committable(laboratory, shelf, record) for record in records], {})
     for path in shelf.evidence.glob("*.json"):
         if path.stem not in {record.claim.id for record in records}:
             path.unlink()
 
 
-def _committable(shelf: Shelf, record: Record) -> Record:
+def _committable(laboratory: Laboratory, shelf: Shelf, record: Record) -> Record:
     if record.evidence is not None and is_committable(record.evidence):
         return record
     path = shelf.evidence / f"{record.claim.id}.json"
-    return Record(record.claim, from_json(path.read_text(encoding="utf-8"), path) if path.is_file() else None)
+    kept = from_json(path.read_text(encoding="utf-8"), path) if path.is_file() else None
+    return _record(laboratory, record.claim, kept)

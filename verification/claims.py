@@ -69,6 +69,10 @@ class ClaimEntry(BaseModel):
             )
         if self.kind == "null" and self.expected_verdict is not Verdict.NOT_REPRODUCED:
             raise ValueError("expected_verdict: a null fault changes nothing, so expect NOT REPRODUCED")
+        if self.fault is not None and self.expected_verdict is Verdict.CONFIRMED and not self.killed_by:
+            raise ValueError("killed_by: a fault that is expected to break something must be noticed; name the tests")
+        if self.killed_by and (self.fault is None or self.expected_verdict is not Verdict.CONFIRMED):
+            raise ValueError("killed_by: nothing is expected to notice this; leave it out, or expect CONFIRMED")
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError("seeds: every seed once")
         return self

@@ -33,6 +33,7 @@ from verification.audit import (
     problems_of,
     write_report,
 )
+from verification.entry import INTERRUPTED
 from verification.errors import HarnessError
 from verification.evidence import canonical_json, load_folder, summarise
 from verification.laboratory import Laboratory
@@ -41,7 +42,6 @@ from verification.report.interface import Record
 from verification.report.json import JsonReport, as_object
 from verification.runner import Crash, attempt, run_here
 
-INTERRUPTED = 130
 PLAIN_WIDTH = 100
 
 app = typer.Typer(
@@ -145,10 +145,13 @@ def report(
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
     shelf = _shelf(context.obj, reports)
-    records = committed_records(context.obj, shelf)
-    problems = [problem for record in records if record.evidence is None for problem in problems_of(record)]
+    context.obj.check()
+    committed = load_folder(shelf.evidence)
+    records = committed_records(context.obj, committed)
+    hollow = [record for record in records if record.evidence is None or record.misfits]
+    problems = [problem for record in hollow for problem in problems_of(record)]
     if check:
-        problems += check_report(shelf, context.obj.claims, load_folder(shelf.evidence))
+        problems = problems or check_report(shelf, records, committed)
     elif not as_json:
         write_report(shelf, records)
     if as_json:
@@ -190,13 +193,14 @@ def _verdict_line(record: Record) -> Text:
     line = Text.assemble("verdict: ", tables.word(verdict), f" (expected {claim.expected_verdict.value})")
     if record.fix_grade is not None and claim.expected_fix_grade is not None:
         grade = tables.word(record.fix_grade.value)
-        line = Text.assemble(line, "\ndocumented fix: ", grade, f" (expected {claim.expected_fix_grade.value})")
+        line = Text.assemble(line, "\nfix: ", grade, f" (expected {claim.expected_fix_grade.value})")
     return line
 
 
 def _summary(result: Audit) -> str:
     expected = sum(record.as_expected for record in result.records)
-    words = {CLAIM_FELL: "a claim fell or the reports are out of date", HARNESS_FAILED: "the harness failed"}
+    fell = "a claim fell" if expected < len(result.records) else "the committed evidence or reports are out of date"
+    words = {CLAIM_FELL: fell, HARNESS_FAILED: "the harness failed"}
     return f"{expected} of {len(result.records)} claims as expected; {words.get(result.exit_code, 'nothing to report')}"
 
 
@@ -218,7 +222,11 @@ def _print(part: Any) -> None:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has what it wanted; the verdict stands
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(line: str) -> None:
@@ -251,12 +259,3 @@ def _invoke(arguments: Sequence[str] | None) -> int:
     if code == INTERRUPTED:
         _complain("interrupted before the end; run it again")
     return code if isinstance(code, int) else HARNESS_FAILED
-
-
-def main() -> None:
-    """The console script ``rlverify``."""
-    sys.exit(run())
-
-
-if __name__ == "__main__":
-    main()

@@ -41,6 +41,10 @@ class ProbeError(HarnessError):
     """A probe returned something that cannot be judged."""
 
 
+class TimeLimitError(HarnessError):
+    """A probe did not end in time."""
+
+
 class EvidenceError(HarnessError, ValueError):
     """A file of evidence is missing, broken or says something else than its own counts.
 

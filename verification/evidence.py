@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -84,7 +86,7 @@ class _Symptom(BaseModel):
 
     symptom: str
     held_runs: Count
-    runs: Count
+    runs: Annotated[int, Field(strict=True, gt=0)]
     before: str | None
     after: str | None
 
@@ -96,7 +98,7 @@ class _Variant(BaseModel):
     runs: Annotated[int, Field(strict=True, gt=0)]
     held_runs: Count
     reached: bool | None
-    symptoms: tuple[_Symptom, ...]
+    symptoms: Annotated[tuple[_Symptom, ...], Field(min_length=1)]
 
 
 class _File(BaseModel):
@@ -106,8 +108,8 @@ class _File(BaseModel):
     claim_id: str
     experiment_digest: str
     module_digests: dict[str, str]
-    seeds: tuple[Count, ...]
-    variants: tuple[_Variant, ...]
+    seeds: Annotated[tuple[Count, ...], Field(min_length=1)]
+    variants: Annotated[tuple[_Variant, ...], Field(min_length=1)]
     verdict: Verdict
     fix_grade: FixGrade | None
 
@@ -163,15 +165,39 @@ def from_json(text: str, path: Path) -> Evidence:
 def _check_counts(evidence: Evidence, content: _File, path: Path) -> None:
     if evidence.claim_id != path.stem:
         raise EvidenceError(path, f"is about {evidence.claim_id}, not about {path.stem}")
-    counts = [(each.held_runs, each.runs) for each in evidence.variants]
-    counts += [(each.held_runs, each.runs) for variant in evidence.variants for each in variant.symptoms]
-    if any(held > runs for held, runs in counts):
-        raise EvidenceError(path, "counts more runs that held than runs; measure it again")
+    for impossible in _impossible_counts(evidence):
+        raise EvidenceError(path, f"{impossible}; measure it again")
     verdict, grade = judge(evidence), grade_fix(evidence)
     if (content.verdict, content.fix_grade) != (verdict, grade):
         told = f"{content.verdict.value}, fix {content.fix_grade and content.fix_grade.value}"
         follows = f"{verdict.value}, fix {grade and grade.value}"
         raise EvidenceError(path, f"says {told}, but its counts give {follows}; measure it again")
+
+
+def _impossible_counts(evidence: Evidence) -> Iterator[str]:
+    """What no measurement can have given."""
+    if len(set(evidence.seeds)) != len(evidence.seeds):
+        yield f"names a seed twice ({_listed(evidence.seeds)})"
+    names = [each.variant for each in evidence.variants]
+    if len(set(names)) != len(names):
+        yield f"holds a variant twice ({', '.join(names)})"
+    for variant in evidence.variants:
+        yield from (f"{variant.variant}: {each}" for each in _impossible_in(variant, len(evidence.seeds)))
+
+
+def _impossible_in(variant: VariantEvidence, seeds: int) -> Iterator[str]:
+    if (variant.reached is None) != (variant.variant == "healthy"):
+        yield f"reached is {variant.reached}, but it is told where a fault is planted and only there"
+    if variant.runs != seeds:
+        yield f"{variant.runs} runs of {seeds} seeds"
+    if len({each.symptom for each in variant.symptoms}) != len(variant.symptoms):
+        yield "names a symptom twice"
+    for each in variant.symptoms:
+        if not each.held_runs <= each.runs <= variant.runs:
+            yield f"{each.symptom!r} held in {each.held_runs} of {each.runs} runs, out of {variant.runs} in all"
+    violated = [each.runs - each.held_runs for each in variant.symptoms]
+    if not max(violated) <= variant.runs - variant.held_runs <= sum(violated):
+        yield f"held in {variant.held_runs} of {variant.runs} runs, which its symptoms do not add up to"
 
 
 def load_folder(folder: Path) -> dict[str, Evidence]:
@@ -180,6 +206,9 @@ def load_folder(folder: Path) -> dict[str, Evidence]:
     :raises EvidenceError: on the first broken file
     """
     found: dict[str, Evidence] = {}
+    for place in (folder.parent, folder):
+        if place.exists() and not place.is_dir():
+            raise EvidenceError(place, "is no folder, so no evidence can be read from it")
     for path in sorted(folder.glob("*.json")):
         try:
             found[path.stem] = from_json(path.read_text(encoding="utf-8"), path)
@@ -209,7 +238,7 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
     """
     check_writable(folder)
     try:
-        with tempfile.TemporaryDirectory(prefix=".pending-", dir=folder) as pending:
+        with _interrupts_held_back(), tempfile.TemporaryDirectory(prefix=".pending-", dir=folder) as pending:
             for name, text in texts.items():
                 _write_synced(Path(pending) / name, text)
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -217,6 +246,16 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
                 (Path(pending) / name).replace(folder / name)
     except OSError as error:
         raise EvidenceError(folder, f"cannot be written: {error}") from error
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Ctrl-C waits until the files are replaced, so that none is left behind half-done."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _write_synced(path: Path, text: str) -> None:
@@ -242,12 +281,31 @@ def compare(committed: Evidence, fresh: Evidence) -> list[str]:
         differences += _compare_symptoms(before, variant) if before is not None else [f"{variant.variant} is new"]
     missing = {each.variant for each in committed.variants} - {each.variant for each in fresh.variants}
     differences += [f"{name} is no longer measured" for name in sorted(missing)]
-    if committed.experiment_digest != fresh.experiment_digest:
-        differences.append("the experiment (claim, probe or fault) has changed since")
-    was = dict(committed.module_digests)
-    changed = [name for name, digest in fresh.module_digests if was.get(name) != digest]
-    changed += sorted(was.keys() - dict(fresh.module_digests).keys())
-    return differences + ([f"{', '.join(changed)} changed since"] if changed else [])
+    return differences + _compare_digests(committed, fresh.experiment_digest, fresh.module_digests)
+
+
+def misfits(evidence: Evidence, claim: Claim, experiment: str, modules: tuple[tuple[str, str], ...]) -> list[str]:
+    """Why committed evidence is not of this claim as it stands, as sentences; empty where it fits.
+
+    :param experiment: digest of the experiment as it is now
+    :param modules: (dotted name, digest) of each module under test as it is now
+    """
+    found = []
+    if evidence.seeds != claim.seeds:
+        found.append(f"measured with seeds {_listed(evidence.seeds)}, the claim asks for {_listed(claim.seeds)}")
+    measured = tuple(each.variant for each in evidence.variants)
+    if measured != claim.variants:
+        found.append(f"measured in {', '.join(measured)}, the claim asks for {', '.join(claim.variants)}")
+    return found + _compare_digests(evidence, experiment, modules)
+
+
+def _compare_digests(committed: Evidence, experiment: str, modules: tuple[tuple[str, str], ...]) -> list[str]:
+    was, now = dict(committed.module_digests), dict(modules)
+    changed = [name for name in now if was.get(name) != now[name]] + sorted(was.keys() - now.keys())
+    other = committed.experiment_digest != experiment
+    return ["the experiment (claim, probe or fault) has changed since"] * other + (
+        [f"{', '.join(changed)} changed since"] if changed else []
+    )
 
 
 def _compare_outcomes(committed: Evidence, fresh: Evidence) -> list[str]:
@@ -256,7 +314,7 @@ def _compare_outcomes(committed: Evidence, fresh: Evidence) -> list[str]:
         differences.append(f"{judge(fresh).value} instead of {judge(committed).value}")
     if grade_fix(committed) != grade_fix(fresh):
         now, then = (grade.value if grade else "no grade" for grade in (grade_fix(fresh), grade_fix(committed)))
-        differences.append(f"documented fix {now} instead of {then}")
+        differences.append(f"fix {now} instead of {then}")
     return differences
 
 

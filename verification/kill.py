@@ -3,69 +3,80 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from verification.pytest_plugin import Outcome, read_outcome
+
 Fate: TypeAlias = Literal["killed", "survived", "unreached", "error"]
 
 PASSED, FAILED = 0, 1
+# What would make the inner session answer for the outer one: its options, its plugins, its coverage threshold.
+OF_THE_OUTER_SESSION = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST", "COV_", "COVERAGE_")
 
 
 @dataclass(frozen=True)
 class Kill:
-    """What became of a fault in a test session.
+    """What became of the faults in a test session.
 
-    :param fate: ``killed`` if a test failed, ``survived`` if all passed, ``unreached`` if the fault never ran (whether
-        or not a test failed), ``error`` if the session could not be run to its end
-    :param executions: how often the fault ran
-    :param failed: ids of the tests that failed
+    :param fate: ``error`` if the session could not be run to its end, failed without a failed test, or only met errors
+        outside the tests' own code (at set-up, say); else ``unreached`` if a fault never ran, whether or not a test
+        failed; else ``killed`` if a test failed and ``survived`` if none did
+    :param executions: how often the faults ran
+    :param failed: ids of the tests that failed themselves
+    :param errors: ids of the tests and files that could not be set up, torn down or collected
     :param output: all that the session printed
     """
 
     fate: Fate
     executions: int
     failed: tuple[str, ...]
+    errors: tuple[str, ...]
     output: str
 
 
-def run_under_fault(
-    fault: str, tests: Sequence[str], *, root: Path, null: bool = False, package: str = "verification"
+def run_under_faults(
+    faults: Sequence[str], tests: Sequence[str], *, root: Path, null: bool = False, package: str = "verification"
 ) -> Kill:
-    """Run tests with a fault planted, in a process of their own.
+    """Run tests with one or more faults planted, in a process of their own.
 
+    :param faults: names of faults of different members
     :param tests: ids or files, relative to ``root``
-    :param null: plant the null fault of the same member instead
+    :param null: plant the null faults of the same members instead
     :param package: the package that has the faults
     """
     option = "--plant-null" if null else "--plant"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "verification.pytest_plugin",
-        option,
-        fault,
-        "--plant-from",
-        package,
-    ]
-    command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-rfE", "--tb=short", "--color=no", *tests]
-    environment = {**os.environ, "COLUMNS": "400"}  # the summary cuts ids to the width of the terminal
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    return _read(done.returncode, done.stdout + done.stderr)
+    planted = [part for fault in faults for part in (option, fault)]
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = Path(folder) / "outcome.json"
+        command = [sys.executable, "-m", "pytest", "-p", "verification.pytest_plugin", *planted]
+        command += ["--plant-from", package, "--plant-outcome", str(outcome)]
+        command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-rfE", "--tb=short", "--color=no", *tests]
+        done = subprocess.run(command, cwd=root, env=_environment(), capture_output=True, text=True, check=False)
+        found = read_outcome(outcome) if outcome.is_file() else None
+    return _judge(done.returncode, found, done.stdout + done.stderr)
 
 
-def _read(code: int, output: str) -> Kill:
-    counts = [int(count) for count in re.findall(r"^planted \S+: executed (\d+) times$", output, re.MULTILINE)]
-    failed = tuple(re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE))
-    executions = sum(counts)
-    if code not in (PASSED, FAILED) or not counts:
-        return Kill("error", executions, failed, output)
-    if executions == 0:
-        return Kill("unreached", executions, failed, output)
-    return Kill("killed" if code == FAILED else "survived", executions, failed, output)
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(OF_THE_OUTER_SESSION)}
+
+
+def _judge(code: int, outcome: Outcome | None, output: str) -> Kill:
+    if outcome is None:
+        return Kill("error", 0, (), (), output)
+    failed, errors = tuple(outcome.failed), tuple(outcome.errors)
+    return Kill(_fate(code, outcome), sum(outcome.executions.values()), failed, errors, output)
+
+
+def _fate(code: int, outcome: Outcome) -> Fate:
+    told = FAILED if outcome.failed or outcome.errors else PASSED
+    if code != told or (outcome.errors and not outcome.failed):
+        return "error"
+    if not all(outcome.executions.values()):
+        return "unreached"
+    return "killed" if outcome.failed else "survived"

@@ -6,8 +6,11 @@ ran.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +22,32 @@ from verification.laboratory import Laboratory
 SUMMARY = "planted {name}: executed {executions} times"
 
 
+@dataclass
+class Outcome:
+    """What became of the tests and of the faults.
+
+    :param failed: ids of the tests that failed themselves
+    :param errors: ids of the tests and files that could not be set up, torn down or collected
+    :param executions: how often each fault ran
+    """
+
+    failed: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    executions: dict[str, int] = field(default_factory=dict)
+
+
+def read_outcome(path: Path) -> Outcome:
+    """Read the file that ``--plant-outcome`` wrote."""
+    return Outcome(**json.loads(path.read_text(encoding="utf-8")))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of this plugin."""
     group = parser.getgroup("verification")
     group.addoption("--plant", action="append", default=[], metavar="FAULT", help="put this known bug back")
     group.addoption("--plant-null", action="append", default=[], metavar="FAULT", help="replace its target by itself")
     group.addoption("--plant-from", default="verification", metavar="PACKAGE", help="the package that has the faults")
+    group.addoption("--plant-outcome", metavar="FILE", help="write what became of tests and faults as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,6 +64,8 @@ class PlantedSession:
         self.stack = ExitStack()
         self.planted: list[Planted] = []
         self.of_workers: Counter[str] = Counter()
+        self.outcome = Outcome()
+        self.outcome_file: str | None = config.getoption("--plant-outcome")
         try:
             faults = [laboratory.fault(name) for name in config.getoption("--plant")]
             faults += [null_fault_of(laboratory.fault(name)) for name in config.getoption("--plant-null")]
@@ -55,6 +80,16 @@ class PlantedSession:
         """How often each fault ran, here and in the workers."""
         return {each.fault.name: each.executions + self.of_workers[each.fault.name] for each in self.planted}
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what failed, and whether it was the test itself."""
+        if report.failed:
+            (self.outcome.failed if report.when == "call" else self.outcome.errors).append(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note what could not be collected."""
+        if report.failed:
+            self.outcome.errors.append(report.nodeid)
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Take over the counts of a worker that has finished."""
@@ -67,7 +102,10 @@ class PlantedSession:
             output["planted"] = self.executions
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell how often each fault ran."""
+        """Tell how often each fault ran, and write the outcome where it is asked for."""
+        self.outcome.executions = self.executions
+        if self.outcome_file is not None:
+            Path(self.outcome_file).write_text(json.dumps(asdict(self.outcome)), encoding="utf-8")
         for name, executions in self.executions.items():
             terminalreporter.write_line(SUMMARY.format(name=name, executions=executions))
 

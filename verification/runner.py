@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -19,11 +20,14 @@ from verification.errors import ProbeError, StaleFaultError
 from verification.faults import plant
 from verification.laboratory import Laboratory
 from verification.model import Claim, Observation, Run, Variant
+from verification.probes import Probe
+from verification.time_limit import PATIENCE, TIME_LIMIT, time_limit
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+DIED = "the process of this run died before it ended"
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,16 @@ class Crash:
 
 @dataclass(frozen=True)
 class Task:
-    """One run to be made; small enough to be sent to a worker process."""
+    """One run to be made; small enough to be sent to a worker process.
+
+    :param limit: seconds that the probe may take
+    """
 
     laboratory: Laboratory
     claim: Claim
     variant: Variant
     seed: int
+    limit: float
 
     @property
     def planted(self) -> str | None:
@@ -82,14 +90,15 @@ def _measure(task: Task) -> Run:
     pin_threads()
     with redirect_stdout(sys.stderr):  # what a probe prints must not mix with what the program prints
         if name is None:
-            observations = _checked(task, measure(laboratory.make(), task.seed))
-            return Run(task.variant, task.seed, observations)
+            return Run(task.variant, task.seed, _observe(task, measure))
         with plant(laboratory.fault(name)) as planted:
-            observations = _checked(task, measure(laboratory.make(), task.seed))
+            observations = _observe(task, measure)
         return Run(task.variant, task.seed, observations, planted.executions)
 
 
-def _checked(task: Task, observations: Sequence[Observation]) -> tuple[Observation, ...]:
+def _observe(task: Task, measure: Probe) -> tuple[Observation, ...]:
+    with time_limit(task.limit):
+        observations = measure(task.laboratory.make(), task.seed)
     symptoms = [observation.symptom for observation in observations]
     if not symptoms:
         raise ProbeError(f"probe {task.claim.probe!r} observed nothing, which would hold whatever happens")
@@ -107,17 +116,23 @@ def pin_threads() -> None:
 
 
 def run_claims(
-    laboratory: Laboratory, claims: Sequence[Claim], *, processes: int, on_progress: Progress
+    laboratory: Laboratory,
+    claims: Sequence[Claim],
+    *,
+    processes: int,
+    on_progress: Progress,
+    limit: float = TIME_LIMIT,
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
     A worker process that dies takes all pending runs with it; those are made once more, each in a process of its own,
     so that only the culprit is an ERROR.
 
+    :param limit: seconds that one run of a probe may take
     :param on_progress: called with the number of runs done and the number of all runs
     :raises KeyboardInterrupt: after the workers have been stopped
     """
-    tasks = [Task(laboratory, claim, variant, s) for claim in claims for variant in claim.variants for s in claim.seeds]
+    tasks = [task for claim in claims for task in _tasks(laboratory, claim, claim.seeds, limit)]
     ended: dict[Task, Run] = {}
 
     def note(task: Task, run: Run) -> None:
@@ -129,13 +144,22 @@ def run_claims(
         if task not in ended:
             _run_in_pool([task], 1, note)
         if task not in ended:
-            note(task, Run(task.variant, task.seed, error="the process of this run died before it ended"))
+            note(task, Run(task.variant, task.seed, error=f"{DIED} or took {PATIENCE * limit:g} seconds"))
     return {claim.id: tuple(ended[task] for task in tasks if task.claim is claim) for claim in claims}
 
 
-def run_here(laboratory: Laboratory, claim: Claim, seeds: Sequence[int]) -> tuple[Run, ...]:
-    """All runs of one claim in this process, with the seeds given."""
-    return tuple(run_task(Task(laboratory, claim, variant, seed)) for variant in claim.variants for seed in seeds)
+def run_here(
+    laboratory: Laboratory, claim: Claim, seeds: Sequence[int], *, limit: float = TIME_LIMIT
+) -> tuple[Run, ...]:
+    """All runs of one claim in this process, with the seeds given; outside the main thread there is no time limit.
+
+    :param limit: seconds that one run of a probe may take
+    """
+    return tuple(run_task(task) for task in _tasks(laboratory, claim, seeds, limit))
+
+
+def _tasks(laboratory: Laboratory, claim: Claim, seeds: Sequence[int], limit: float) -> list[Task]:
+    return [Task(laboratory, claim, variant, seed, limit) for variant in claim.variants for seed in seeds]
 
 
 def _run_in_pool(tasks: Sequence[Task], processes: int, note: Callable[[Task, Run], None]) -> None:
@@ -143,11 +167,12 @@ def _run_in_pool(tasks: Sequence[Task], processes: int, note: Callable[[Task, Ru
     others = set(active_children())
     executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=pin_threads)
     try:
-        with _interrupts_for_parent_only():
-            futures = _submit(executor, tasks)
-        for future in as_completed(futures):
-            if not isinstance(future.exception(), BrokenProcessPool):
-                note(futures[future], future.result())
+        with _interrupts_raised():
+            with _interrupts_for_parent_only():
+                futures = _submit(executor, tasks)
+            for future in as_completed(futures):
+                if not isinstance(future.exception(), BrokenProcessPool):
+                    note(futures[future], future.result())
     except KeyboardInterrupt:
         for child in set(active_children()) - others:
             child.terminate()
@@ -164,6 +189,19 @@ def _submit(executor: ProcessPoolExecutor, tasks: Sequence[Task]) -> dict[Future
         except BrokenProcessPool:
             break
     return futures
+
+
+@contextmanager
+def _interrupts_raised() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt inside, whatever it does outside, so that the workers can be stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ STYLES = {
     "holds": "green",
     "violated": "red",
 }
-HEADINGS: dict[Variant, str] = {"healthy": "healthy", "faulty": "faulty", "documented_fix": "documented fix"}
+HEADINGS: dict[Variant, str] = {"healthy": "healthy", "faulty": "faulty", "documented_fix": "fixed"}
 
 
 def word(text: str) -> Text:
@@ -45,6 +45,8 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 def claim_table(claim: Claim) -> Table:
     """One line a field of a claim."""
     table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     names = (
         "kind",
         "area",
@@ -61,7 +63,7 @@ def claim_table(claim: Claim) -> Table:
     rows += [
         ("probe", claim.probe),
         ("fault", claim.fault or "none"),
-        ("documented fix", claim.documented_fix or "none"),
+        ("fix", claim.documented_fix or "none"),
     ]
     rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]
     rows += [
@@ -76,7 +78,7 @@ def claim_table(claim: Claim) -> Table:
 def expected_words(claim: Claim) -> str:
     """Expected verdict and grade in one phrase."""
     grade = claim.expected_fix_grade
-    return claim.expected_verdict.value + (f", documented fix {grade.value}" if grade else "")
+    return claim.expected_verdict.value + (f", fix {grade.value}" if grade else "")
 
 
 def runs_table(runs: Sequence[Run]) -> Table:

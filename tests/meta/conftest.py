@@ -51,7 +51,7 @@ def rlverify(lab_environment: dict[str, str]) -> Invoke:
     """Runs the command line in a process of its own, as a user would."""
 
     def invoke(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "verification.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "verification.entry", *map(str, arguments)]
         environment = {**lab_environment, **{k: v for k, v in settings.items() if k != "cwd"}}
         return subprocess.run(
             command, cwd=settings.get("cwd"), env=environment, capture_output=True, text=True, check=False

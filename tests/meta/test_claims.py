@@ -27,6 +27,7 @@ probe = "restore"
 modules = ["toylab.target"]
 seeds = [0, 1]
 fault = "restored-forgets"
+killed_by = ["tests/test_toy.py::test_restore"]
 """
 FIX = 'documented_fix = "restored-keeps-total"\nfix_statement = "The total is kept."\n'
 SILENT_FIX = 'documented_fix = "restored-keeps-total"\nexpected_fix_grade = "CURED"\n'
@@ -41,7 +42,11 @@ def test_a_claim_keeps_every_field(tmp_path: Path) -> None:
     (claim,) = load_catalogue(_catalogue(tmp_path, HEAD + CLAIM + FIX + 'expected_fix_grade = "NO EFFECT"\n'))
     assert (claim.id, claim.document, claim.seeds) == ("TOY-01", "toy", (0, 1))
     assert (claim.expected_verdict, claim.expected_fix_grade) == (Verdict.CONFIRMED, FixGrade.NO_EFFECT)
-    assert (claim.root_cause, claim.killed_by, claim.fix_statement) == ("", (), "The total is kept.")
+    assert (claim.root_cause, claim.killed_by, claim.fix_statement) == (
+        "",
+        ("tests/test_toy.py::test_restore",),
+        "The total is kept.",
+    )
     assert claim.variants == ("healthy", "faulty", "documented_fix")
 
 
@@ -69,6 +74,10 @@ BROKEN = {
     "fix without grade": (CLAIM + FIX, "TOY-01", "expected_fix_grade", "stands with documented_fix"),
     "fix that says nothing": (CLAIM + SILENT_FIX, "TOY-01", "fix_statement", "stands with documented_fix"),
     "alarming null": (CLAIM.replace("defect", "null"), "TOY-01", "expected_verdict", "expect NOT REPRODUCED"),
+    "a quiet fault that kills": (
+        CLAIM.replace("CONFIRMED", "NOT REPRODUCED"), "TOY-01", "killed_by", "nothing is expected to notice"),
+    "killed by nothing": (CLAIM.replace("killed_by", "#"), "TOY-01", "killed_by", "name the tests"),
+    "killed by no test": (CLAIM.replace('"tests/test_toy.py::test_restore"', ""), "TOY-01", "killed_by", "name the"),
     "no id": (CLAIM.replace("id =", "#"), "entry 1", "id", "is missing"),
     "stray field": ('title = "x"\n' + CLAIM, "", "title", "outside every"),
     "no claims": ("", "", "claim", "one or more"),

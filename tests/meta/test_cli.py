@@ -72,7 +72,7 @@ def test_list_and_show_print_json(toy: Command) -> None:
 def test_show_tells_what_is_claimed(toy: Command) -> None:
     code, output, _ = toy("show", "TOY-01")
     assert code == 0
-    for words in ("Restoring gives an average", "Bug 1", "restored-forgets", "CONFIRMED, documented fix PARTIAL"):
+    for words in ("Restoring gives an average", "Bug 1", "restored-forgets", "CONFIRMED, fix PARTIAL"):
         assert words in output
 
 
@@ -101,7 +101,7 @@ def test_another_seed_gives_other_values_and_the_same_verdict(toy: Command) -> N
     first, second = (toy("reproduce", "TOY-01", "--seed", seed)[1] for seed in ("3", "4"))
     assert first.splitlines()[4:-2] != second.splitlines()[4:-2]
     assert first.splitlines()[-2:] == second.splitlines()[-2:] == [
-        "verdict: CONFIRMED (expected CONFIRMED)", "documented fix: PARTIAL (expected PARTIAL)",
+        "verdict: CONFIRMED (expected CONFIRMED)", "fix: PARTIAL (expected PARTIAL)",
     ]  # fmt: skip
 
 
@@ -138,6 +138,17 @@ def test_a_broken_catalogue_is_one_line(toy: Command, tmp_path: Path) -> None:
         code, _, errors = toy("--catalogue", tmp_path, command)
         assert code == 2
         assert _one_line(errors, "toy.toml, TOY-01, title: is missing")
+
+
+def test_a_catalogue_that_names_what_is_not_there_is_one_line(toy: Command, tmp_path: Path) -> None:
+    for path in (Path(__file__).parent / "lab" / "toylab" / "catalogue").iterdir():
+        text = path.read_text(encoding="utf-8")
+        (tmp_path / path.name).write_text(text.replace('"mean-is-largest"', '"mean-is-last"'), encoding="utf-8")
+    for command in ("gate", "report"):
+        code, _, errors = toy("--catalogue", tmp_path, command, "--reports", tmp_path / "reports")
+        assert code == 2
+        assert _one_line(errors, "toy.toml, TOY-04, probe: there is no 'mean-is-last'")
+        assert not (tmp_path / "reports").exists()
 
 
 def test_a_crash_of_the_harness_is_one_line_and_not_a_fallen_claim(toy: Command) -> None:
@@ -230,7 +241,7 @@ def test_a_fallen_claim_fails_the_gate_even_when_updated(toy: Command, tmp_path:
     content = json.loads(output)
     assert code == content["exit_code"] == 1
     assert [(each["subject"], each["sentence"]) for each in content["problems"]] == [
-        ("TOY-01", "documented fix PARTIAL, expected CURED"),
+        ("TOY-01", "fix PARTIAL, expected CURED"),
         ("TOY-04", "REFUTED, expected CONFIRMED"),
     ]
 
@@ -252,6 +263,31 @@ def test_report_renders_the_committed_evidence(toy: Command, reports: Path, audi
     assert toy("report", "--reports", reports)[0] == 0
     assert (reports / "bug-report.md").read_bytes() == (audited / "bug-report.md").read_bytes()
     assert toy("report", "--check", "--reports", reports) == (0, "", "")
+
+
+def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: Path, tmp_path: Path) -> None:
+    catalogue = tmp_path / "catalogue"
+    catalogue.mkdir()
+    for path in (Path(__file__).parent / "lab" / "toylab" / "catalogue").iterdir():
+        text = path.read_text(encoding="utf-8")
+        (catalogue / path.name).write_text(text.replace("seeds = [7]", "seeds = [8]"), encoding="utf-8")
+    digest = json.loads((reports / "evidence" / "NULL-TOY.json").read_text())["module_digests"]["toylab.target"]
+    _edit_evidence(reports, "NULL-TOY", digest, "0" * 16)
+    lines = [
+        "rlverify: NULL-TOY: STALE, toylab.target changed since; run `rlverify audit --update`",
+        "rlverify: TOY-05: STALE, measured with seeds 7, the claim asks for 8; the experiment (claim, probe or fault) "
+        "has changed since; run `rlverify audit --update`",
+    ]
+    for arguments in (("report", "--check"), ("report",)):
+        code, _, errors = toy("--catalogue", catalogue, *arguments, "--reports", reports)
+        assert (code, errors.splitlines()) == (1, lines)
+    text = (reports / "bug-report.md").read_text(encoding="utf-8")
+    assert "**2 stale**" in text
+    assert "| STALE | CONFIRMED |" in text
+    content = json.loads(toy("--catalogue", catalogue, "report", "--json", "--reports", reports)[1])
+    assert [each["claim"]["id"] for each in content if each["misfits"]] == ["NULL-TOY", "TOY-05"]
+    assert toy("--catalogue", catalogue, "audit", "--update", "--jobs", "1", "--reports", reports)[0] == 0
+    assert toy("--catalogue", catalogue, "report", "--check", "--reports", reports) == (0, "", "")
 
 
 def test_report_prints_json(toy: Command, audited: Path) -> None:
@@ -304,7 +340,7 @@ def test_an_interrupted_run_is_one_line_and_leaves_nothing_behind(
     slowlab: Path, lab_environment: dict[str, str]
 ) -> None:
     environment = {**lab_environment, "PYTHONPATH": f"{slowlab}{os.pathsep}{lab_environment['PYTHONPATH']}"}
-    command = [sys.executable, "-m", "verification.cli", "--package", "slowlab", "audit", "--update", "--jobs", "2"]
+    command = [sys.executable, "-m", "verification.entry", "--package", "slowlab", "audit", "--update", "--jobs", "2"]
     pipe = subprocess.PIPE
     program = subprocess.Popen(
         [*command, "--reports", str(slowlab / "reports")],

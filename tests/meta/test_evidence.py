@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from verification.evidence import (
     from_json,
     is_committable,
     load_folder,
+    misfits,
     raw_lines,
     summarise,
     to_json,
@@ -105,11 +107,58 @@ def test_edited_evidence_is_refused(evidence: Evidence, change: dict[str, Any], 
     assert str(caught.value).startswith("evidence TOY-01.json: ")
 
 
-def test_impossible_counts_are_refused(evidence: Evidence) -> None:
+Content = dict[str, Any]
+HEALTHY, FAULTY = 0, 1
+
+
+def _of_symptom(content: Content, **counts: int) -> None:
+    content["variants"][FAULTY]["symptoms"][1].update(counts)
+
+
+def _of_variant(content: Content, variant: int, **fields: Any) -> None:
+    content["variants"][variant].update(fields)
+
+
+def _repeat(entries: list[Content]) -> None:
+    entries.append(entries[0])
+
+
+IMPOSSIBLE: dict[str, tuple[Callable[[Content], None], str]] = {
+    "more held than run": (lambda c: _of_symptom(c, held_runs=3), "faulty: 'raw' held in 3 of 2 runs, out of 2"),
+    "more seen than run": (lambda c: _of_symptom(c, runs=3), "faulty: 'raw' held in 2 of 3 runs, out of 2"),
+    "a symptom in no run": (lambda c: _of_symptom(c, runs=0), "variants.1.symptoms.1.runs: Input should be greater"),
+    "held, though a symptom did not": (
+        lambda c: _of_variant(c, FAULTY, held_runs=1), "faulty: held in 1 of 2 runs, which its symptoms do not"),
+    "not held, though every symptom did": (
+        lambda c: _of_variant(c, HEALTHY, held_runs=0), "healthy: held in 0 of 2 runs, which its symptoms do not"),
+    "a seed more than runs": (lambda c: c["seeds"].append(2), "healthy: 2 runs of 3 seeds"),
+    "a seed twice": (lambda c: c.update(seeds=[1, 1]), "names a seed twice (1, 1)"),
+    "a variant twice": (lambda c: _repeat(c["variants"]), "holds a variant twice (healthy, faulty, healthy)"),
+    "a symptom twice": (lambda c: _repeat(c["variants"][HEALTHY]["symptoms"]), "healthy: names a symptom twice"),
+    "no symptom": (lambda c: _of_variant(c, HEALTHY, symptoms=[]), "variants.0.symptoms: "),
+    "a fault of which nothing is told": (
+        lambda c: _of_variant(c, FAULTY, reached=None), "faulty: reached is None, but it is told where"),
+    "a fault in healthy code": (
+        lambda c: _of_variant(c, HEALTHY, reached=True), "healthy: reached is True, but it is told where"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_impossible_counts_are_refused(case: str, evidence: Evidence) -> None:
+    change, reason = IMPOSSIBLE[case]
     content = json.loads(to_json(evidence))
-    content["variants"][0]["symptoms"][0]["held_runs"] = 3
-    with pytest.raises(EvidenceError, match="more runs that held than runs"):
+    change(content)
+    with pytest.raises(EvidenceError, match="; measure it again") as caught:
         from_json(json.dumps(content), PATH)
+    assert str(caught.value).startswith(f"evidence TOY-01.json: {reason}")
+
+
+def test_a_symptom_that_was_not_seen_in_every_run_is_possible(claim: Claim) -> None:
+    holds, differs = Observation("count", "0", "0", True), Observation("total", "0", "1", False)
+    runs = [Run("healthy", 0, (holds,)), Run("healthy", 1, (holds, differs))]
+    found = summarise(claim, runs, "abc", MODULES)
+    assert [(each.held_runs, each.runs) for each in found.variants[0].symptoms] == [(2, 2), (0, 1)]
+    assert from_json(to_json(found), PATH) == found
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]"])
@@ -182,6 +231,21 @@ def test_evidence_of_other_code_is_out_of_date(evidence: Evidence) -> None:
     assert compare(evidence, replace(evidence, module_digests=())) == ["toylab.target changed since"]
 
 
+def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, evidence: Evidence) -> None:
+    fits = replace(claim, documented_fix=None)
+    assert misfits(evidence, fits, "abc", MODULES) == []
+    assert misfits(evidence, replace(fits, seeds=(1, 0)), "abc", MODULES) == [
+        "measured with seeds 0, 1, the claim asks for 1, 0"
+    ]
+    assert misfits(evidence, claim, "abc", MODULES) == [
+        "measured in healthy, faulty, the claim asks for healthy, faulty, documented_fix"
+    ]
+    assert misfits(evidence, fits, "def", (("toylab.target", "1"),)) == [
+        "the experiment (claim, probe or fault) has changed since",
+        "toylab.target changed since",
+    ]
+
+
 def test_a_changed_grade_is_a_difference(evidence: Evidence) -> None:
     healthy, faulty = evidence.variants
     fixed = replace(healthy, variant="documented_fix", reached=True)
@@ -189,7 +253,7 @@ def test_a_changed_grade_is_a_difference(evidence: Evidence) -> None:
         replace(evidence, variants=(healthy, faulty, each))
         for each in (fixed, replace(faulty, variant="documented_fix"))
     )
-    assert compare(graded, changed)[0] == "documented fix NO EFFECT instead of CURED"
+    assert compare(graded, changed)[0] == "fix NO EFFECT instead of CURED"
 
 
 def test_raw_lines_hold_everything(claim: Claim) -> None:

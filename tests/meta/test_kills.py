@@ -2,51 +2,107 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from verification.kill import run_under_fault
+from verification.kill import run_under_faults
 from verification.laboratory import Laboratory
 from verification.model import FixGrade, Verdict
 
 ROOT = Path(__file__).parents[2]
+LABORATORY = Laboratory()
+ABOUT_THE_HARNESS = ("meta", "report")
 
 
-def expected_kills() -> list[tuple[str, tuple[str, ...]]]:
+@dataclass(frozen=True)
+class Expected:
+    """A fault and the tests that must notice it: each of them, or of a documented fix, at least one."""
+
+    fault: str
+    tests: tuple[str, ...]
+    is_fix: bool = False
+
+
+def expected_kills() -> list[Expected]:
     """The faults of claims expected CONFIRMED, and documented fixes that are expected to leave something broken."""
     kills = []
-    for claim in Laboratory().claims:
+    for claim in LABORATORY.claims:
         if claim.expected_verdict is Verdict.CONFIRMED and claim.fault is not None:
-            kills.append((claim.fault, claim.killed_by))
+            kills.append(Expected(claim.fault, claim.killed_by))
             if claim.documented_fix is not None and claim.expected_fix_grade is not FixGrade.CURED:
-                kills.append((claim.documented_fix, claim.killed_by))
+                kills.append(Expected(claim.documented_fix, claim.killed_by, is_fix=True))
     return kills
 
 
+def not_failed(tests: Iterable[str], failed: Iterable[str]) -> set[str]:
+    """Those of the ids of which nothing failed, no case, no test of that file."""
+    return {
+        test for test in tests if not any(each == test or each.startswith((f"{test}[", f"{test}::")) for each in failed)
+    }
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
 KILLS = expected_kills()
-NAMES = [fault for fault, _ in KILLS]
+FILES = sorted({file_of(test) for kill in KILLS for test in kill.tests})
+
+
+@cache
+def helpers() -> list[str]:
+    """What the killing tests stand on: every file below tests that is no test, but for the harness's own."""
+    found = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*.py")]
+    helping = [path for path in found if path.parts[0] not in ABOUT_THE_HARNESS and not path.name.startswith("test_")]
+    return sorted(f"tests/{path.as_posix()}" for path in helping)
 
 
 def test_every_confirmed_claim_names_tests_that_kill_its_fault() -> None:
-    assert {"bug-01-padding-kept-in-predictions", "bug-10-relink-wipes-statistics"} <= set(NAMES)
-    assert all(tests for _, tests in KILLS)
+    assert {"bug-01-padding-kept-in-predictions", "bug-10-relink-wipes-statistics"} <= {each.fault for each in KILLS}
+    assert all(kill.tests for kill in KILLS)
 
 
-@pytest.mark.parametrize(("fault", "tests"), KILLS, ids=NAMES)
-def test_the_suite_kills_the_fault(fault: str, tests: tuple[str, ...]) -> None:
-    kill = run_under_fault(fault, ["-x", *tests], root=ROOT)
+@pytest.mark.parametrize(
+    ("failed", "left"),
+    [
+        ((), {"a.py::one", "a.py::two"}),
+        (("a.py::one[x y]",), {"a.py::two"}),
+        (("a.py::one", "a.py::two_more"), {"a.py::two"}),
+        (("a.py::one[1]", "a.py::one[2]", "a.py::two"), set()),
+    ],
+)
+def test_a_test_has_failed_if_any_of_its_cases_has(failed: tuple[str, ...], left: set[str]) -> None:
+    assert not_failed(["a.py::one", "a.py::two"], failed) == left
+
+
+@pytest.mark.parametrize("expected", KILLS, ids=lambda expected: expected.fault)
+def test_the_suite_kills_the_fault(expected: Expected) -> None:
+    kill = run_under_faults([expected.fault], expected.tests, root=ROOT)
     assert kill.fate == "killed", kill.output
-    assert kill.executions > 0
+    left = not_failed(expected.tests, kill.failed)
+    assert len(left) < len(expected.tests), kill.output
+    if not expected.is_fix:
+        assert not left, f"passed, or never ran to their own failure: {sorted(left)}\n{kill.output}"
 
 
-@pytest.mark.parametrize(("fault", "tests"), KILLS, ids=NAMES)
-def test_the_null_fault_of_the_same_member_survives(fault: str, tests: tuple[str, ...]) -> None:
-    kill = run_under_fault(fault, tests, root=ROOT, null=True)
+@pytest.mark.parametrize("file", FILES)
+def test_the_null_faults_of_the_same_members_survive(file: str) -> None:
+    here = [kill for kill in KILLS if file in map(file_of, kill.tests)]
+    faults = [LABORATORY.fault(kill.fault) for kill in here]
+    of_member = {(fault.owner, fault.member): fault.name for fault in faults}
+    tests = sorted({test for kill in here for test in kill.tests if file_of(test) == file})
+    kill = run_under_faults([*of_member.values()], tests, root=ROOT, null=True)
     assert kill.fate == "survived", kill.output
 
 
-@pytest.mark.parametrize("test", sorted({test for _, tests in KILLS for test in tests}))
-def test_killing_tests_know_nothing_of_faults(test: str) -> None:
-    source = (ROOT / test.partition("::")[0]).read_text()
-    assert "verification" not in source
+def test_the_files_that_tests_stand_on_are_found() -> None:
+    assert {"tests/conftest.py", "tests/support/training.py"} <= set(helpers())
+
+
+@pytest.mark.parametrize("file", [*FILES, *helpers()])
+def test_killing_tests_know_nothing_of_faults(file: str) -> None:
+    assert "verification" not in (ROOT / file).read_text(encoding="utf-8")

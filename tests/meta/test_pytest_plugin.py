@@ -7,10 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from verification.kill import Kill, run_under_fault
+from verification.kill import Kill, run_under_faults
 
 TESTS = """
+import pytest
 from toylab.target import Average, clip
+
+@pytest.fixture
+def clipped():
+    assert clip(-5, 0, 3) == 0
+
+def test_with_fixture(clipped):
+    pass
+
+@pytest.mark.parametrize("value", [-5, 5], ids=["to o low", "too high"])
+def test_ends(value):
+    assert 0 <= clip(value, 0, 3) <= 3
 
 def test_low():
     assert clip(-5, 0, 3) == 0
@@ -39,7 +51,7 @@ def suite(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: pytest.M
 
 
 def _under(suite: Path, *tests: str, fault: str = "clip-one-sided", null: bool = False) -> Kill:
-    return run_under_fault(fault, tests, root=suite, null=null, package="toylab")
+    return run_under_faults([fault], tests, root=suite, null=null, package="toylab")
 
 
 def test_a_fault_that_fails_a_test_is_killed(suite: Path) -> None:
@@ -67,6 +79,61 @@ def test_a_passing_session_proves_nothing_when_the_fault_never_ran(suite: Path) 
     assert _under(suite, "test_toy.py::test_elsewhere").fate == "unreached"
 
 
+def test_a_test_that_cannot_be_set_up_kills_nothing(suite: Path) -> None:
+    kill = _under(suite, "test_toy.py::test_with_fixture")
+    assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_toy.py::test_with_fixture",))
+    both = _under(suite, "test_toy.py::test_with_fixture", "test_toy.py::test_low")
+    assert (both.fate, both.failed, both.errors) == ("killed", ("test_toy.py::test_low",), kill.errors)
+
+
+def test_a_file_that_cannot_be_imported_kills_nothing(suite: Path) -> None:
+    (suite / "test_broken.py").write_text("from toylab.target import clip\n\nclip(5, 0, 3).gone\n", encoding="utf-8")
+    kill = _under(suite, "test_broken.py")
+    assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_broken.py",))
+
+
+def test_a_case_is_named_whatever_its_id_holds(suite: Path) -> None:
+    assert _under(suite, "test_toy.py::test_ends").failed == ("test_toy.py::test_ends[to o low]",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PYTEST_ADDOPTS", "-p pytest_cov --cov=nothing --cov-fail-under=95"),
+        ("PYTEST_PLUGINS", "no_such_plugin"),
+        ("COV_CORE_SOURCE", "nothing"),
+        ("COVERAGE_PROCESS_START", "no-such-file"),
+    ],
+)
+def test_settings_of_the_outer_session_do_not_reach_the_inner_one(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    test = f"import os\n\ndef test_env():\n    assert {name!r} not in os.environ\n"
+    (suite / "test_env.py").write_text(test, encoding="utf-8")
+    assert _under(suite, "test_env.py", "test_toy.py::test_high").fate == "survived"
+
+
+def test_a_session_that_fails_without_a_failed_test_kills_nothing(suite: Path) -> None:
+    (suite / "conftest.py").write_text(
+        "def pytest_sessionfinish(session):\n    session.exitstatus = 1\n", encoding="utf-8"
+    )
+    kill = _under(suite, "test_toy.py::test_high")
+    assert (kill.fate, kill.failed, kill.errors) == ("error", (), ())
+
+
+def test_several_null_faults_share_a_session_and_each_must_run(suite: Path) -> None:
+    faults = ["clip-one-sided", "add-twice"]
+    (suite / "test_both.py").write_text(TESTS + "\n\ndef test_add():\n    Average().add(1)\n", encoding="utf-8")
+
+    def under(*tests: str) -> Kill:
+        return run_under_faults(faults, tests, root=suite, null=True, package="toylab")
+
+    assert (under("test_both.py::test_low").fate, under("test_both.py::test_add").fate) == ("unreached", "unreached")
+    kill = under("test_both.py::test_low", "test_both.py::test_add")
+    assert (kill.fate, kill.executions) == ("survived", 2)
+
+
 @pytest.mark.parametrize(
     ("fault", "test", "words"),
     [
@@ -81,7 +148,7 @@ def test_a_session_that_cannot_run_is_an_error(suite: Path, fault: str, test: st
 
 
 def test_a_stale_fault_is_an_error(suite: Path) -> None:
-    kill = run_under_fault("stale", ["test_toy.py"], root=suite, package="troublelab")
+    kill = run_under_faults(["stale"], ["test_toy.py"], root=suite, package="troublelab")
     assert kill.fate == "error"
     assert "fault stale is stale" in kill.output
     assert "Traceback" not in kill.output

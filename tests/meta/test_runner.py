@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+from troublelab.limited import ends_in_time_and_lives_on
 
-from verification.audit import Shelf, audit
+from verification.audit import Shelf, audit, check_report, committed_records
 from verification.errors import EvidenceError
+from verification.evidence import load_folder, to_json, write_files
 from verification.laboratory import Laboratory
+from verification.model import Evidence, SymptomEvidence, VariantEvidence
 from verification.runner import Crash, attempt, run_claims, run_here
 
 REASONS = {
@@ -21,14 +28,21 @@ REASONS = {
     "DIE": ("ERROR", 2, "the process of this run died before it ended"),
     "NOTHING": ("ERROR", 2, "probe 'nothing' observed nothing"),
     "TWICE": ("ERROR", 2, "probe 'twice' names one symptom twice"),
+    "WRONG-FAULT": ("ERROR", 2, "faulty, seed 1: TypeError: object of type 'int' has no len() (faults/trouble.py:"),
 }
+AS_EXPECTED = {"SLOW": "CONFIRMED", "DEAF": "CONFIRMED"}  # slow under odd seeds, which their catalogue does not name
+KEPT = Evidence(
+    "CRASH", "0" * 16, (), (0,), (VariantEvidence("healthy", 1, 1, None, (SymptomEvidence("old", 1, 1, "", ""),)),)
+)
 
 
 def test_every_kind_of_trouble_gets_its_verdict(troublelab: Laboratory, tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
     shelf = Shelf(tmp_path / "reports")
+    write_files(shelf.evidence, {"CRASH.json": to_json(KEPT)})
     result = audit(troublelab, shelf, update=True, processes=2, on_progress=lambda *step: steps.append(step))
-    assert {record.claim.id: record.verdict for record in result.records} == {k: v[0] for k, v in REASONS.items()}
+    verdicts = {claim: verdict for claim, (verdict, _, _) in REASONS.items()} | AS_EXPECTED
+    assert {record.claim.id: record.verdict for record in result.records} == verdicts
     problems = {problem.subject: problem for problem in result.problems}
     for claim, (verdict, exit_code, reason) in REASONS.items():
         assert problems[claim].exit_code == exit_code
@@ -36,8 +50,50 @@ def test_every_kind_of_trouble_gets_its_verdict(troublelab: Laboratory, tmp_path
         assert reason in problems[claim].sentence
     assert result.exit_code == 2
     assert [done for done, _ in steps] == list(range(1, steps[0][1] + 1))
-    for folder in (shelf.evidence, shelf.working / "evidence"):
-        assert {path.stem for path in folder.iterdir()} == {"UNREACHED", "UNDECIDED", "REGRESSED"}
+    measured = {"UNREACHED", "UNDECIDED", "REGRESSED", *AS_EXPECTED}
+    assert {path.stem for path in (shelf.working / "evidence").iterdir()} == measured
+    assert {path.stem for path in shelf.evidence.iterdir()} == {"CRASH", *measured}
+    assert (shelf.evidence / "CRASH.json").read_text(encoding="utf-8") == to_json(KEPT)
+    assert "| CRASH trouble of one kind | - | STALE | CONFIRMED |" in (shelf.reports / "bug-report.md").read_text()
+    committed = load_folder(shelf.evidence)
+    assert check_report(shelf, committed_records(troublelab, committed), committed) == []
+    again = audit(troublelab, shelf, update=False, processes=2, on_progress=lambda *_: None)
+    assert {problem.subject for problem in again.problems} == set(REASONS)
+
+
+@pytest.mark.parametrize("claim", ["SLOW", "DEAF"])
+def test_a_probe_that_does_not_end_is_an_error_and_takes_no_other_run_with_it(
+    troublelab: Laboratory, claim: str
+) -> None:
+    claims = [replace(troublelab.claim(claim), seeds=(2, 1, 4)), troublelab.claim("UNREACHED")]
+    runs = run_claims(troublelab, claims, processes=1, on_progress=lambda *_: None, limit=0.25)
+    reasons = {
+        "SLOW": "TimeLimitError: did not end within 0.25 seconds and stood at probes/trouble.py:",
+        "DEAF": "the process of this run died before it ended or took 0.5 seconds",
+    }
+    first, second, third = runs[claim]
+    assert (first.error, third.error) == (None, None)
+    assert str(second.error).startswith(reasons[claim])
+    assert [run.error for run in runs["UNREACHED"]] == [None, None]
+
+
+def test_a_probe_that_does_not_end_is_an_error_in_this_process_too(troublelab: Laboratory) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    slow, fast = run_here(troublelab, troublelab.claim("SLOW"), [1, 2], limit=0.1)
+    assert str(slow.error).startswith("TimeLimitError: did not end within 0.1 seconds")
+    assert fast.error is None
+    assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)) == (before, (0.0, 0.0))
+
+
+def test_a_worker_that_ended_in_time_lives_on() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        assert executor.submit(ends_in_time_and_lives_on, 0.1, 0.3).result()
+
+
+def test_a_run_in_another_thread_has_no_limit(troublelab: Laboratory) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        (run,) = executor.submit(run_here, troublelab, troublelab.claim("SLOW"), [2], limit=0.1).result()
+    assert run.error is None
 
 
 @pytest.mark.parametrize("update", [True, False])

@@ -68,6 +68,7 @@ def _simple(number: int, **changes: object) -> Claim:
 @pytest.fixture
 def records() -> list[Record]:
     refuted = _simple(4, kind="assurance", fault=None, expected_verdict=Verdict.REFUTED, killed_by=(), severity="")
+    stale = _record(replace(CLAIM, id="TOY-06", title="claim 6"), healthy=2, faulty=0, documented_fix=2)
     return [
         _record(_simple(2), healthy=2, faulty=0),
         _record(CLAIM, healthy=2, faulty=0, documented_fix=0),
@@ -77,6 +78,8 @@ def records() -> list[Record]:
         _record(NULL, healthy=2, faulty=2),
         _record(replace(NULL, id="NULL-2"), healthy=2, faulty=0),
         _record(replace(NULL, id="NULL-3"), healthy=2, faulty=2),
+        replace(stale, misfits=("toy changed since", "the <seeds> too")),
+        replace(_record(replace(NULL, id="NULL-4"), healthy=2, faulty=2), misfits=("toy changed since",)),
     ]
 
 
@@ -93,7 +96,7 @@ def test_the_report_of_nothing_can_be_read() -> None:
 def test_a_claim_that_contradicts_its_document_comes_first(records: list[Record]) -> None:
     text = MarkdownReport().format(records)
     headings = [line.split(":")[0] for line in text.splitlines() if line.startswith("## TOY")]
-    assert headings == ["## TOY-01", "## TOY-04", "## TOY-02", "## TOY-03", "## TOY-05"]
+    assert headings == ["## TOY-01", "## TOY-04", "## TOY-02", "## TOY-03", "## TOY-05", "## TOY-06"]
 
 
 def test_every_row_has_the_cells_of_its_heading(records: list[Record]) -> None:
@@ -123,8 +126,16 @@ def test_the_json_report_holds_what_the_records_hold(records: list[Record]) -> N
     assert [each["claim"]["id"] for each in content] == [record.claim.id for record in records]
     assert [each["verdict"] for each in content] == [
         "CONFIRMED", "CONFIRMED", None, "REFUTED", "CONFIRMED", "NOT REPRODUCED", "CONFIRMED", "NOT REPRODUCED",
+        "STALE", "STALE",
     ]  # fmt: skip
-    assert [each["as_expected"] for each in content] == [True, False, False, True, True, True, False, True]
+    assert [each["as_expected"] for each in content] == [
+        True, False, False, True, True, True, False, True, False, False,
+    ]  # fmt: skip
+    assert [each["contradicts_document"] for each in content] == [
+        False, True, False, True, False, False, False, False, False, False,
+    ]  # fmt: skip
+    assert content[8]["fix_grade"] is None
+    assert content[8]["misfits"] == ["toy changed since", "the <seeds> too"]
     assert content[1]["fix_grade"] == "NO EFFECT"
     assert content[1]["evidence"]["module_digests"] == {"toy": "def"}
     assert content[2]["evidence"] is None

@@ -26,7 +26,7 @@ def blocks(language: str, mark: str = "") -> list[str]:
 
 def rlverify(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "verification.cli", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "verification.entry", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return done.stdout
 

@@ -13,6 +13,9 @@ from verification.model import Observation
 from verification.probes import probe
 from verification.probes.make import Make
 
+ALPHA = 1.0
+"""Strong scaling, so that the factor is far from 1 and its loss shows."""
+
 
 @probe("scaler-scales-what-trains-after-load")
 def scaler_scales_what_trains_after_load(make: Make, seed: int) -> Sequence[Observation]:
@@ -37,7 +40,7 @@ def scaler_statistics_survive_save_and_load(make: Make, seed: int) -> Sequence[O
         *_statistics("after load()", model, loaded),
         _identity("parameters shared by scaler and policy, load()", loaded),
     ]
-    other = make.model(seed + 1)
+    other = make.model(seed + 1, vgs_alpha=ALPHA)
     other.set_parameters(model.get_parameters(), exact_match=False)
     observations += _statistics("after set_parameters()", model, other)
     loaded.rebuild_optimizer()
@@ -45,7 +48,7 @@ def scaler_statistics_survive_save_and_load(make: Make, seed: int) -> Sequence[O
 
 
 def _trained(make: Make, seed: int) -> DistributionalPPO:
-    model = make.model(seed, vgs_alpha=1.0)
+    model = make.model(seed, vgs_alpha=ALPHA)
     model.learn(384)
     return model
 

@@ -7,25 +7,31 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from verification.model import Claim, Evidence, FixGrade, Verdict
-from verification.verdict import grade_fix, judge
+from verification.verdict import NOT_MEASURED, grade_fix, judge
 
 
 @dataclass(frozen=True)
 class Record:
-    """One claim and its evidence; None where there is none, which a report shows as a hole."""
+    """One claim and its evidence; None where there is none, which a report shows as a hole.
+
+    :param misfits: why the evidence is of another experiment or other code, which a report shows as STALE
+    """
 
     claim: Claim
     evidence: Evidence | None
+    misfits: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict | None:
         """What was measured, or None where nothing was."""
+        if self.evidence is not None and self.misfits:
+            return Verdict.STALE
         return judge(self.evidence) if self.evidence is not None else None
 
     @property
     def fix_grade(self) -> FixGrade | None:
         """What the documented fix does, or None where none was measured."""
-        return grade_fix(self.evidence) if self.evidence is not None else None
+        return grade_fix(self.evidence) if self.evidence is not None and not self.misfits else None
 
     @property
     def as_expected(self) -> bool:
@@ -37,7 +43,7 @@ class Record:
         """Whether the document's statement, or the fix that it describes, did not stand up to measuring."""
         fix_fails = self.fix_grade not in (None, FixGrade.CURED)
         return (
-            self.verdict is not None
+            self.verdict not in (None, *NOT_MEASURED)
             and self.claim.kind != "null"
             and (self.verdict is not Verdict.CONFIRMED or fix_fails)
         )

@@ -26,6 +26,7 @@ def as_object(record: Record) -> dict[str, Any]:
     return {
         "claim": asdict(record.claim),
         "evidence": evidence,
+        "misfits": list(record.misfits),
         "verdict": record.verdict,
         "fix_grade": record.fix_grade,
         "as_expected": record.as_expected,

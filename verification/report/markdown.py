@@ -13,8 +13,9 @@ from verification.report.interface import Record
 TITLES: dict[Variant, str] = {
     "healthy": "healthy",
     "faulty": "with the fault",
-    "documented_fix": "with the documented fix",
+    "documented_fix": "with the fix",
 }
+NO_ALARM = (None, Verdict.STALE, Verdict.NOT_REPRODUCED)
 
 
 class MarkdownReport:
@@ -37,7 +38,8 @@ class MarkdownReport:
             claims=sorted(claims, key=lambda record: not record.contradicts_document),
             nulls=nulls,
             holes=[record for record in records if record.evidence is None],
-            false_alarms=[record for record in nulls if record.verdict not in (None, Verdict.NOT_REPRODUCED)],
+            stale=[record for record in records if record.misfits],
+            false_alarms=[record for record in nulls if record.verdict not in NO_ALARM],
             titles=TITLES,
             symptom_rows=symptom_rows,
         )

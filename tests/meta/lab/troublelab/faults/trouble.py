@@ -25,3 +25,8 @@ def sometimes(value: int) -> int:
 @fault("double-of-nothing", target="troublelab.target:double", pins="55c514beb75c472e")
 def double_of_nothing(value: int) -> int:
     return 0
+
+
+@fault("crashing", target="troublelab.target:half", pins="45c24fd7116c2891")
+def crashing(value: int) -> int:
+    return len(value)  # type: ignore[arg-type]  # a mistake in the fault, not the bug that it should put back

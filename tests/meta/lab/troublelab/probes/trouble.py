@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from collections.abc import Sequence
 
 from troublelab import target
@@ -47,3 +49,18 @@ def nothing(make: object, seed: int) -> Sequence[Observation]:
 @probe("twice")
 def twice(make: object, seed: int) -> Sequence[Observation]:
     return [Observation("same", "", "", True), Observation("same", "", "", True)]
+
+
+@probe("sleep")
+def sleep(make: object, seed: int) -> Sequence[Observation]:
+    """Sleeps long under an odd seed only."""
+    if seed % 2:
+        time.sleep(600)
+    return [Observation("half", str(seed), "", target.half(seed) == seed // 2)]
+
+
+@probe("deaf")
+def deaf(make: object, seed: int) -> Sequence[Observation]:
+    """Sleeps as code does that answers no signal."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    return sleep(make, seed)

@@ -1,0 +1,14 @@
+"""What a worker process does after a block with a time limit."""
+
+from __future__ import annotations
+
+import time
+
+from verification.time_limit import time_limit
+
+
+def ends_in_time_and_lives_on(limit: float, after: float) -> bool:
+    with time_limit(limit):
+        pass
+    time.sleep(after)
+    return True

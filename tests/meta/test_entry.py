@@ -1,0 +1,75 @@
+"""The program as the shell meets it: interrupted at any moment, or read by something that stops reading."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STOPPED_WHILE_IMPORTING = """
+import signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "verification.cli":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from verification.entry import main
+main()
+"""
+
+
+def test_an_interrupt_during_the_imports_is_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_WHILE_IMPORTING, "list"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "rlverify: interrupted before the end; run it again\n"
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["show", "BUG-10"]])
+def test_a_reader_that_stops_reading_does_not_change_the_answer(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "verification.entry", *arguments],
+        cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_interrupts_raise_while_workers_run_and_are_put_back_after() -> None:
+    from verification.runner import _interrupts_raised
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), _interrupts_raised():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_waits_until_files_are_replaced(tmp_path: Path) -> None:
+    script = (
+        "import signal, sys; from pathlib import Path; from verification import evidence\n"
+        "real = Path.replace\n"
+        "def replace(self, target):\n"
+        "    signal.raise_signal(signal.SIGINT); return real(self, target)\n"
+        "Path.replace = replace\n"
+        "evidence.write_files(Path(sys.argv[1]), {'a.md': 'one', 'b.md': 'two'})\n"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, check=False)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.md": "one", "b.md": "two"}
+
+
+def test_a_file_where_the_reports_should_be_is_a_failure_of_the_harness(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "verification.entry", "report", "--check", "--reports", tmp_path / "file"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "is no folder" in done.stderr
