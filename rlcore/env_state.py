@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
-from rlcore.envs import MONITOR_FIELDS, SupportsState
+from rlcore.envs import MONITOR_FIELDS, ResumableEnv, SupportsState
 from rlcore.errors import StateError
 from rlcore.state_fields import (
     Change,
@@ -55,8 +55,9 @@ def unsupported_reason(env: VecEnv) -> str | None:
         if _vec_fields(layer) is None and not isinstance(layer, SupportsState):
             name = type(layer).__name__
             return f"{name} cannot give its state; implement get_state() and set_state(state) in {name}."
+    covered = _are_resumable(base)
     for position, text in enumerate(_descriptions(base)):
-        reason = _uncovered(text, base)
+        reason = None if covered[position] else _uncovered(text, base)
         if reason is not None:
             return f"environment {position}: {reason}"
     return None
@@ -157,13 +158,17 @@ def _descriptions(base: VecEnv) -> list[str]:
     return [str(text) for text in base.env_method("__str__")]
 
 
+def _are_resumable(base: VecEnv) -> list[bool]:
+    """Whether ResumableEnv is the outermost layer of each environment; Monitor may lie around it."""
+    outermost = [text.removeprefix("<Monitor").startswith("<ResumableEnv") for text in _descriptions(base)]
+    return [first and inside for first, inside in zip(outermost, base.env_is_wrapped(ResumableEnv), strict=True)]
+
+
 def _uncovered(text: str, base: VecEnv) -> str | None:
-    """Return why an environment cannot give its whole state, or None; Monitor may lie around what can.
+    """Return why an environment outside ResumableEnv cannot give its whole state, or None.
 
     :param text: ``<Outer<Inner<CartPoleEnv<CartPole-v1>>>>``, or ``<Outer<CustomEnv instance>>`` without an id
     """
-    if _is_resumable(text):
-        return None
     inside = text.removeprefix("<Monitor")
     innermost = re.search(r"<(\w+)(?:<[^<> ]*>| instance>)>*$", inside)
     name = innermost.group(1) if innermost else inside
@@ -175,10 +180,6 @@ def _uncovered(text: str, base: VecEnv) -> str | None:
         # An error of a bare set_state would end the worker process; ResumableEnv hands it over as text.
         return f"{name} runs in a worker process, which would not survive a state that does not fit; {_HOW_TO}."
     return None
-
-
-def _is_resumable(text: str) -> bool:
-    return text.removeprefix("<Monitor").startswith("<ResumableEnv<")
 
 
 def _has_outer_monitor(base: VecEnv) -> bool:
@@ -279,9 +280,9 @@ def _planned_monitors(base: VecEnv, value: StateValue) -> list[tuple[int, str, o
 
 
 def _set_environments(base: VecEnv, states: list[StateValue]) -> None:
-    for position, (text, state) in enumerate(zip(_descriptions(base), states, strict=True)):
+    for position, (resumable, state) in enumerate(zip(_are_resumable(base), states, strict=True)):
         record = require_dict(state, f"state['environments'][{position}]")
-        if _is_resumable(text):
+        if resumable:
             problem = base.env_method("try_set_state", record, indices=position)[0]
             if problem is not None:
                 raise StateError(f"environment {position}: {problem}")

@@ -97,6 +97,9 @@ _LAYERS: Mapping[type, tuple[Field, ...]] = {
 MONITOR_FIELDS = _LAYERS[Monitor]
 
 
+_PLAIN = (bool, int, float, str)
+
+
 class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
     """Gives an environment an exact ``get_state``/``set_state``; steps and resets pass through unchanged.
 
@@ -118,12 +121,14 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
     def get_state(self) -> StateDict:
         """Return the state of every layer, from the outside in.
 
-        Keys: ``environment`` (class name), ``id`` (of the registry, or None) and ``layers``, a list of
-        ``{"layer": label, "state": {attribute: value}}``. Arrays are tensors of their dtype; generators plain ints.
+        Keys: ``environment`` (class name), ``id`` (of the registry, or None), ``arguments`` (numbers, texts and bools
+        that the constructor was given) and ``layers``, a list of ``{"layer": label, "state": {attribute: value}}``.
+        Arrays are tensors of their dtype; generators plain ints.
         """
         return {
             "environment": type(self.unwrapped).__name__,
             "id": _registered_id(self.unwrapped),
+            "arguments": _arguments(self.unwrapped),
             "layers": [{"layer": _label(layer), "state": _layer_state(layer)} for layer in _layers_of(self.env)],
         }
 
@@ -169,12 +174,13 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         return changes, delegated
 
     def _require_same_environment(self, state: StateDict) -> None:
-        here = (type(self.unwrapped).__name__, _registered_id(self.unwrapped))
-        there = (state.get("environment"), state.get("id"))
+        here = (type(self.unwrapped).__name__, _registered_id(self.unwrapped), _arguments(self.unwrapped))
+        there = (state.get("environment"), state.get("id"), state.get("arguments"))
         if there != here:
             raise StateError(
-                f"the state is of the environment {describe(there[0])} (id {describe(there[1])}), this one is "
-                f"{here[0]!r} (id {here[1]!r}); restore it into the environment it was taken from"
+                f"the state is of the environment {describe(there[0])} (id {describe(there[1])}, arguments "
+                f"{describe(there[2])}), this one is {here[0]!r} (id {here[1]!r}, arguments {here[2]!r}); "
+                "restore it into the environment it was taken from"
             )
 
 
@@ -224,6 +230,12 @@ def _label(layer: gym.Env[Any, Any]) -> str:
     if type(layer) is TimeLimit:
         return f"TimeLimit({layer._max_episode_steps})"
     return type(layer).__name__
+
+
+def _arguments(env: gym.Env[Any, Any]) -> StateDict:
+    """What the environment was made with; how it is shown does not matter to what happens in it."""
+    given = {} if env.spec is None else env.spec.kwargs
+    return {name: value for name, value in given.items() if name != "render_mode" and isinstance(value, _PLAIN)}
 
 
 def _registered_id(env: gym.Env[Any, Any]) -> str | None:
