@@ -18,11 +18,17 @@ class Scope(Enum):
     """Who takes a piece of state along."""
 
     LEARNER = "learner"
-    """What was learnt: ``get_parameters()``, checkpoints, an exploit, and everything below."""
+    """What updates change: taken by ``get_parameters()``, checkpoints, model files and pickles."""
+    COLLECTED = "collected"
+    """What collecting rollouts changes and belongs to what was learnt: taken like LEARNER."""
     PROGRESS = "progress"
     """How far training has come: model files and pickles."""
     RUN = "run"
     """Where the run stands (environments, generators): model files and pickles, restored when training goes on."""
+
+
+LEARNT = (Scope.LEARNER, Scope.COLLECTED)
+"""The scopes of what parameters consist of."""
 
 
 def _no_obstacle(_: StateDict | None) -> str | None:
@@ -119,7 +125,7 @@ class TrainingState:
         """
         states = {key: state for key, state in states.items() if state is not None or key in self.parts}
         self._reject_unknown(states)
-        learner = [part for part in self.parts.values() if part.scope is Scope.LEARNER]
+        learner = [part for part in self.parts.values() if part.scope in LEARNT]
         if exact_match:
             missing = [part.key for part in learner if part.required and states.get(part.key) is None]
             if missing:
@@ -149,7 +155,7 @@ class TrainingState:
         if part.scope is Scope.RUN:
             part.check(state)
             self.waiting[part.key] = snapshot(state)  # type: ignore[assignment]
-        elif exact_match or part.scope is not Scope.LEARNER or part.capture() is not None:
+        elif exact_match or part.scope not in LEARNT or part.capture() is not None:
             part.restore(snapshot(state))  # type: ignore[arg-type]
 
     def _put_back(self, states: Mapping[str, StateDict | None]) -> None:

@@ -18,7 +18,7 @@ from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore import env_state
-from rlcore.checkpoint.training_state import Scope, StatePart, TrainingState
+from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo import components, config, losses
@@ -184,12 +184,26 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
         """Fill the buffer; until the update on it is complete, a save holds the state in which this rollout started."""
-        self._boundary = self._training_state().capture(*Scope)
+        self._boundary = self._training_state().capture(Scope.COLLECTED, Scope.PROGRESS, Scope.RUN)
         return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
-        """Update the policy from the rollout buffer."""
+        """Update the policy from the rollout buffer; an update that is interrupted or fails leaves no trace."""
+        before = self._training_state().capture(Scope.LEARNER, Scope.PROGRESS)
+        complete = False
+        try:
+            self._update()
+            complete = True
+        finally:
+            if not complete:
+                self._training_state().restore(before, exact_match=False)
+        self._boundary = None
+
+    def _update(self) -> None:
         self.policy.set_training_mode(True)
+        for name in ("clip_range", "clip_range_vf"):
+            if getattr(self, name) is not None:
+                config.check_schedule(name, getattr(self, name), self._current_progress_remaining)
         self._update_learning_rate(self.policy.optimizer)
         log = UpdateLog()
         for _ in range(self.n_epochs):
@@ -197,7 +211,6 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
             self._n_updates += 1
             if not complete:
                 break
-        self._boundary = None
         log.record(self.logger, self.variance_gradient_scaler)
         self._log_state()
 
@@ -279,7 +292,10 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         """Train, as in Stable-Baselines3.
 
         To go on exactly where a loaded model stopped, ask for what is left of the original total:
-        ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)``.
+        ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)``. After an interruption in the same
+        process, without a load, training goes on from where the environments stand, and the unfinished rollout is lost.
+
+        :raises SettingError: if ``total_timesteps`` is no whole number of at least 0
         """
         super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
         return self
@@ -292,6 +308,7 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
+        total_timesteps = config.whole_number("total_timesteps", total_timesteps)
         if self.env is None:
             raise SettingError(
                 "env", "the model has no environment to learn in; call set_env(env), or load(path, env=env)"
@@ -327,7 +344,7 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
 
         :return: state by key; tensors and plain Python values only; a part that the model lacks is None
         """
-        return self._training_state().capture(Scope.LEARNER)
+        return self._training_state().capture(*LEARNT)
 
     def set_parameters(
         self,
@@ -357,11 +374,18 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
         training_state.restore(states, exact_match=exact_match)
         self._relink_scaler()
         if self._boundary is not None:
-            self._boundary.update(training_state.capture(Scope.LEARNER))
+            collected = training_state.capture(Scope.COLLECTED)
+            self._boundary.update({key: state for key, state in collected.items() if key in states})
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
-        """As in Stable-Baselines3; normaliser statistics that waited for an environment are restored into it."""
+        """As in Stable-Baselines3; until learn(), what a loaded normaliser had learnt is restored into it."""
         wrapped = self._wrap_env(env, self.verbose)
+        if wrapped.num_envs != self.n_envs:
+            raise SettingError(
+                "env",
+                f"env has {wrapped.num_envs} environments, the model was built for {self.n_envs}; give as many, or "
+                "load the model with load(path, env=env)",
+            )
         waiting = self.pending_state.get("normalizer_state")
         if waiting is not None:
             if env_state.capture_normalizer(wrapped) is None:
@@ -371,7 +395,6 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
                 )
             env_state.restore_normalizer(wrapped, waiting)
         super().set_env(wrapped, force_reset)
-        self.pending_state.pop("normalizer_state", None)
         self._boundary = None
 
 

@@ -34,7 +34,7 @@ def state_parts(model: DistributionalPPO) -> list[StatePart]:
         StatePart("policy", Scope.LEARNER, policy.capture, policy.restore, required=True),
         StatePart("policy.optimizer", Scope.LEARNER, optimizer.capture, optimizer.restore, required=True),
         StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore, scaler.reset),
-        StatePart("normalizer_state", Scope.LEARNER, normalizer.capture, normalizer.restore, normalizer.reset),
+        StatePart("normalizer_state", Scope.COLLECTED, normalizer.capture, normalizer.restore, normalizer.reset),
         StatePart("progress_state", Scope.PROGRESS, progress.capture, progress.restore),
         StatePart(
             "env_state",
@@ -237,9 +237,11 @@ def under_settings(
 def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_optimizer: object) -> dict[Any, Any]:
     """The saved moments under the model's own options; the model's fresh state where the optimizer is another."""
     own: dict[Any, Any] = model.policy.optimizer.state_dict()
-    if find_optimizer(model.optimizer_class) is not find_optimizer(saved_optimizer):
+    other = find_optimizer(model.optimizer_class) is not find_optimizer(saved_optimizer)
+    if other or _lacks_moments(saved, model.policy.optimizer):
         warnings.warn(
-            f"the moments of {saved_optimizer!r} are of no use to {model.optimizer_class!r}: it starts fresh",
+            f"the saved moments of {saved_optimizer!r} are of no use to {model.optimizer_class!r} under its present "
+            "options: it starts fresh",
             ResumeWarning,
             stacklevel=5,
         )
@@ -247,6 +249,16 @@ def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_o
     state_checks.check_optimizer(saved, model.policy.optimizer)
     pairs = zip(saved["param_groups"], own["param_groups"], strict=True)
     return {**saved, "param_groups": [{**mine, "params": theirs["params"]} for theirs, mine in pairs]}
+
+
+def _lacks_moments(saved: dict[Any, Any], optimizer: torch.optim.Optimizer) -> bool:
+    """Whether an option is on now without which the saved moments were complete."""
+    entries = saved.get("state")
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        return False
+    common = [set(entry) for entry in entries.values() if entry]
+    whole = all(names == common[0] for names in common)
+    return whole and bool(state_checks.missing_moments(entries, optimizer))
 
 
 def capture_generators() -> StateDict:

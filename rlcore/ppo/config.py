@@ -282,6 +282,17 @@ def check_schedule(setting: str, schedule: Schedule, remaining: float) -> float:
     return float(value)
 
 
+def whole_number(setting: str, value: object) -> int:
+    """The value as an int; 1e6 and NumPy's integers count as whole.
+
+    :raises SettingError: for anything else, and below 0
+    """
+    plain = _plain(value)
+    if isinstance(plain, bool) or not isinstance(plain, int | float) or plain != plain // 1 or plain < 0:
+        raise SettingError(setting, f"{setting}={value!r} is no whole number of at least 0; give one")
+    return int(plain)
+
+
 def check_device(device: torch.device | str) -> None:
     """
     :raises SettingError: for a device that torch does not know or this machine does not have
@@ -290,10 +301,10 @@ def check_device(device: torch.device | str) -> None:
         return
     try:
         kind = torch.device(device).type
-    except RuntimeError as error:
-        raise SettingError(
-            "device", f"device={device!r} is none that torch knows; use 'cpu', 'cuda' or 'auto'"
-        ) from error
+    except (RuntimeError, TypeError) as error:
+        raise SettingError("device", f"device={device!r} is no device; use 'cpu', 'cuda' or 'auto'") from error
+    if kind not in ("cpu", "cuda"):
+        raise SettingError("device", f"device={device!r} is not supported; use 'cpu', 'cuda' or 'auto'")
     if kind == "cuda" and not torch.cuda.is_available():
         raise SettingError(
             "device", f"device={device!r}, but this machine has no CUDA device for torch; use 'cpu' or 'auto'"

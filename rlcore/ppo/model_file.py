@@ -18,7 +18,7 @@ from rlcore.checkpoint import codec, loading
 from rlcore.checkpoint.container import load_container, save_container
 from rlcore.checkpoint.refusal import refusals_name
 from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
-from rlcore.checkpoint.training_state import Scope, TrainingState
+from rlcore.checkpoint.training_state import LEARNT, Scope, TrainingState
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, config
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -53,7 +53,8 @@ class ModelFile(BaseAlgorithm):
     ) -> None:
         """Write one file, whole or not at all; an old file of that name stays until the new one is complete.
 
-        A save in the middle of a rollout holds the state from which the rollout started.
+        Once a rollout has begun, and until the update on it is complete, the file holds where the run stood when it
+        began (environments, generators, counters, normaliser), so that resuming repeats it exactly.
 
         :param path: ``.zip`` is added to a name without ending; or a binary file object
         :param exclude: must be empty, like ``include``: the registry says what belongs to a model
@@ -93,7 +94,8 @@ class ModelFile(BaseAlgorithm):
         :param env: environment to go on in; None for a model that only predicts, until ``set_env``
         :param device: where the model is put
         :param custom_objects: by name, what stands for a setting that no file holds (a lambda, an unregistered class)
-        :param force_reset: drop where the run stood, so that training starts from a reset of the environments
+        :param force_reset: drop where the run stood, so that training starts from a reset of the environments; a new
+            ``seed`` does so as well, and seeds the generators
         :param settings: settings to change, named and checked as in the constructor; they rule over the file, and
             what they make useless (moments of another optimizer) starts fresh, which a warning says
         :raises CheckpointError: if the file cannot be read as a model, names something unknown, or does not fit ``env``
@@ -112,8 +114,10 @@ class ModelFile(BaseAlgorithm):
             raise CheckpointError(
                 _shown(path), f"asks for a model larger than this machine's memory: {error}"
             ) from error
-        if force_reset:
+        if force_reset or "seed" in settings:
             model._forget_run()
+        if "seed" in settings:
+            model.set_random_seed(model.seed)
         return model
 
     def read_parameters(self, path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
@@ -121,7 +125,7 @@ class ModelFile(BaseAlgorithm):
         content = load_container(_existing(path))
         if content.get("format_version") == FORMAT_MODEL:
             parts, state = self._training_state().parts, read_model_content(content, path)["state"]
-            return {key: value for key, value in state.items() if key in parts and parts[key].scope is Scope.LEARNER}
+            return {key: value for key, value in state.items() if key in parts and parts[key].scope in LEARNT}
         with refusals_name(path):
             checkpoint = loading.from_payload(content)
         if checkpoint.format_version == FORMAT_V1:
@@ -129,7 +133,7 @@ class ModelFile(BaseAlgorithm):
         return {str(key): part for key, part in checkpoint.data.items()}
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self._boundary if self._boundary is not None else self._training_state().capture(*Scope)
+        state = {**self._training_state().capture(*Scope), **(self._boundary or {})}
         return {
             "policy_class": self.policy_class,
             "settings": {name: getattr(self, name) for name in config.PPOSettings.model_fields},
@@ -160,11 +164,19 @@ class ModelFile(BaseAlgorithm):
                 self.action_space = content["action_space"]
                 self.n_envs = content["n_envs"]
             else:
-                check_for_correct_spaces(self.env, content["observation_space"], content["action_space"])  # type: ignore[arg-type]
+                self._require_spaces(content["observation_space"], content["action_space"])
             self._setup_model()
         saved = content["state"] if self.variance_gradient_scaling else {**content["state"], "vgs_state": None}
         state = components.under_settings(self, saved, settings, content["settings"]["optimizer_class"])  # type: ignore[arg-type]
         self._restore(state, exact_match=True)
+        if state.get("normalizer_state") is not None:
+            self.pending_state["normalizer_state"] = state["normalizer_state"]
+
+    def _require_spaces(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> None:
+        try:
+            check_for_correct_spaces(self.env, observation_space, action_space)  # type: ignore[arg-type]
+        except ValueError as error:
+            raise StateError(f"the environment is of another kind than the model's: {error}") from error
 
     def _forget_run(self) -> None:
         """Drop where the run stood, so that the next one starts from a reset."""

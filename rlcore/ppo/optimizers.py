@@ -59,7 +59,7 @@ def make_optimizer(
     filled = [group for group in groups if group["params"]]
     try:
         return optimizer_class(filled, lr=filled[0]["lr"], **options)  # type: ignore[call-arg]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, SettingError):
             raise
         raise SettingError(

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from rlcore.errors import StateError
+from rlcore.ppo.optimizers import OPTIMIZERS
 from rlcore.state_fields import describe
 from rlcore.types import StateDict
 
@@ -84,12 +85,11 @@ def _check_entries(entries: Any, parameters: Mapping[Any, Tensor], optimizer: to
     unknown = [key for key in entries if key not in parameters]
     if unknown:
         raise StateError(f"policy.optimizer has moments of parameter {unknown[0]!r}, which no group names")
-    known = [set(entry) for entry in [*optimizer.state.values(), *entries.values()] if entry]
-    if any(names != known[0] for names in known):
-        raise StateError(
-            f"policy.optimizer has moments {sorted(map(str, known[-1]))} for one parameter and "
-            f"{sorted(map(str, known[0]))} for another; the state is damaged or of another optimizer"
-        )
+    if type(optimizer) not in OPTIMIZERS.values():
+        return  # nothing is known of the moments of an optimizer that is not ours
+    missing = missing_moments(entries, optimizer)
+    if missing:
+        raise StateError(f"policy.optimizer has no {missing}; the state is damaged, or of other options")
     for key, entry in entries.items():
         for name, value in entry.items():
             shape = parameters[key].shape
@@ -98,6 +98,24 @@ def _check_entries(entries: Any, parameters: Mapping[Any, Tensor], optimizer: to
                     f"policy.optimizer's {name!r} of parameter {key} is {describe(value)}, "
                     f"the parameter has shape {tuple(shape)}"
                 )
+
+
+def missing_moments(entries: Mapping[Any, Mapping[str, Any]], optimizer: torch.optim.Optimizer) -> list[str]:
+    """The moments that ``optimizer`` needs under its present options and some non-empty entry does not have.
+
+    UPGD starts what is missing by itself; torch's optimizers fail at their next step.
+    """
+    needed = {name for group in optimizer.param_groups for name in _moments(optimizer, group)}
+    return sorted({name for entry in entries.values() if entry for name in needed - set(entry)})
+
+
+def _moments(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> list[str]:
+    if isinstance(optimizer, torch.optim.Adam):
+        return ["step", "exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+    if isinstance(optimizer, torch.optim.RMSprop):
+        momentum = ["momentum_buffer"] if group["momentum"] > 0 else []
+        return ["step", "square_avg", *momentum, *(["grad_avg"] if group["centered"] else [])]
+    return []
 
 
 def check_progress(state: StateDict) -> None:
@@ -136,8 +154,9 @@ def check_lstm(state: StateDict, observation_space: spaces.Space[Any], lstm: tup
         for part in pair:
             _check_shape(f"lstm_state[{name!r}]", part, (layers, len(starts), hidden_size))
     _check_shape("lstm_state['observations']", state["observations"], expected["observations"])
-    if state["original_observations"] is not None:
-        _check_shape("lstm_state['original_observations']", state["original_observations"], expected["observations"])
+    original = state["original_observations"]
+    if original is not None and not (isinstance(original, Tensor) and original.shape[:1] == starts.shape):
+        raise StateError(f"lstm_state['original_observations'] is {describe(original)}, not one an environment")
 
 
 def _check_shape(name: str, value: object, shape: tuple[int, ...]) -> None:

@@ -57,7 +57,10 @@ def test_a_state_fits_only_an_environment_made_with_the_same_arguments() -> None
 
 
 def test_how_an_environment_is_shown_does_not_matter() -> None:
-    hidden, shown = make_vec(), make_vec(env_kwargs={"render_mode": "rgb_array"})
+    hidden, shown = (
+        DummyVecEnv([lambda mode=mode: ResumableEnv(gym.make("CartPole-v1", render_mode=mode))])  # type: ignore[misc]
+        for mode in (None, "rgb_array")
+    )
     hidden.reset()
     state = capture_env_state(hidden)
     assert state is not None

@@ -9,7 +9,7 @@ import pytest
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import DistributionalPPO
-from rlcore.checkpoint.training_state import Scope, StatePart
+from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart
 from tests.support.training import make_envs, make_model
 
 
@@ -43,7 +43,7 @@ class Count(BaseCallback):
 
 
 @pytest.mark.parametrize("scope", Scope)
-def test_it_is_saved_as_of_the_start_of_the_rollout_and_restored_by_the_time_training_goes_on(
+def test_what_collecting_changes_is_saved_as_of_the_start_of_the_rollout_and_is_back_when_training_goes_on(
     scope: Scope, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Counting, "scope", scope)
@@ -51,7 +51,8 @@ def test_it_is_saved_as_of_the_start_of_the_rollout_and_restored_by_the_time_tra
     model.learn(96, callback=Count(tmp_path / "model.zip", save_at=16 + 5))
     loaded = Counting.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
     loaded.learn(48, callback=Count(tmp_path / "unused.zip", save_at=-1), reset_num_timesteps=False)
-    assert loaded.steps == 16 + 16
+    saved_as_of = 16 + 5 if scope is Scope.LEARNER else 16
+    assert loaded.steps == saved_as_of + 16
 
 
 @pytest.mark.parametrize("scope", Scope)
@@ -61,10 +62,10 @@ def test_parameters_hold_it_if_it_was_learnt_and_only_then(
     monkeypatch.setattr(Counting, "scope", scope)
     model, other = (Counting("MlpLstmPolicy", make_envs(), n_steps=4, device="cpu") for _ in range(2))
     model.steps = 7
-    assert ("added_state" in model.get_parameters()) == (scope is Scope.LEARNER)
+    assert ("added_state" in model.get_parameters()) == (scope in LEARNT)
     model.save(tmp_path / "model.zip")
     other.set_parameters(tmp_path / "model.zip")
-    assert other.steps == (7 if scope is Scope.LEARNER else 0)
+    assert other.steps == (7 if scope in LEARNT else 0)
 
 
 def test_an_optional_part_that_is_none_and_unknown_here_is_nothing_to_restore() -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, StateError, load_checkpoint, save_checkpoint
-from rlcore.checkpoint.training_state import Scope, StatePart, snapshot
+from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, snapshot
 from tests.support.training import differing, make_envs, make_model, tensors_in
 
 PATHS = ["save", "pickle", "deepcopy", "parameters", "checkpoint"]
@@ -161,7 +161,7 @@ def test_every_part_is_captured_and_changes_what_a_file_holds(tmp_path: Path) ->
     saved = model.__getstate__()["state"]
     assert set(saved) == set(parts)
     assert all(state is not None for state in saved.values())
-    learner = {key for key, part in parts.items() if part.scope is Scope.LEARNER}
+    learner = {key for key, part in parts.items() if part.scope in LEARNT}
     assert set(model.get_parameters()) == learner
 
 
