@@ -148,8 +148,7 @@ def report(
     context.obj.check()
     committed = load_folder(shelf.evidence)
     records = committed_records(context.obj, committed)
-    hollow = [record for record in records if record.evidence is None or record.misfits]
-    problems = [problem for record in hollow for problem in problems_of(record)]
+    problems = [problem for record in records for problem in problems_of(record)]
     if check:
         problems = problems or check_report(shelf, records, committed)
     elif not as_json:

@@ -20,6 +20,9 @@ PASSED, FAILED = 0, 1
 OF_THE_OUTER_SESSION = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST", "COV_", "COVERAGE_")
 
 
+SESSION_LIMIT = 600.0
+
+
 @dataclass(frozen=True)
 class Kill:
     """What became of the faults in a test session.
@@ -41,7 +44,13 @@ class Kill:
 
 
 def run_under_faults(
-    faults: Sequence[str], tests: Sequence[str], *, root: Path, null: bool = False, package: str = "verification"
+    faults: Sequence[str],
+    tests: Sequence[str],
+    *,
+    root: Path,
+    null: bool = False,
+    package: str = "verification",
+    limit: float = SESSION_LIMIT,
 ) -> Kill:
     """Run tests with one or more faults planted, in a process of their own.
 
@@ -49,6 +58,7 @@ def run_under_faults(
     :param tests: ids or files, relative to ``root``
     :param null: plant the null faults of the same members instead
     :param package: the package that has the faults
+    :param limit: seconds after which the session is stopped, which is an ``error``
     """
     option = "--plant-null" if null else "--plant"
     planted = [part for fault in faults for part in (option, fault)]
@@ -57,7 +67,12 @@ def run_under_faults(
         command = [sys.executable, "-m", "pytest", "-p", "verification.pytest_plugin", *planted]
         command += ["--plant-from", package, "--plant-outcome", str(outcome)]
         command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-rfE", "--tb=short", "--color=no", *tests]
-        done = subprocess.run(command, cwd=root, env=_environment(), capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                command, cwd=root, env=_environment(), capture_output=True, text=True, check=False, timeout=limit
+            )
+        except subprocess.TimeoutExpired:
+            return Kill("error", 0, (), (), f"the session was stopped after {limit:g} s")
         found = read_outcome(outcome) if outcome.is_file() else None
     return _judge(done.returncode, found, done.stdout + done.stderr)
 

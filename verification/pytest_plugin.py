@@ -6,8 +6,10 @@ ran.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections import Counter
+from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +21,8 @@ from verification.errors import HarnessError
 from verification.faults import Planted, null_fault_of, plant
 from verification.laboratory import Laboratory
 
+MISTAKE = "mistake in a planted fault"
+MISTAKES = (NameError, AttributeError, ImportError, TypeError)
 SUMMARY = "planted {name}: executed {executions} times"
 
 
@@ -80,10 +84,25 @@ class PlantedSession:
         """How often each fault ran, here and in the workers."""
         return {each.fault.name: each.executions + self.of_workers[each.fault.name] for each in self.planted}
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Mark a failure that is a mistake in a fault's own code, which proves nothing about the test."""
+        report = yield
+        if call.excinfo is not None and self._is_mistake(call.excinfo):
+            report.user_properties.append((MISTAKE, True))
+        return report
+
+    def _is_mistake(self, found: pytest.ExceptionInfo[BaseException]) -> bool:
+        homes = {inspect.getfile(each.fault.replacement) for each in self.planted}
+        return isinstance(found.value, MISTAKES) and str(found.traceback[-1].path) in homes
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what failed, and whether it was the test itself."""
         if report.failed:
-            (self.outcome.failed if report.when == "call" else self.outcome.errors).append(report.nodeid)
+            noticed = report.when == "call" and (MISTAKE, True) not in report.user_properties
+            (self.outcome.failed if noticed else self.outcome.errors).append(report.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what could not be collected."""

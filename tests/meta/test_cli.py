@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -228,6 +229,19 @@ def test_an_orphan_is_noticed(toy: Command, reports: Path) -> None:
     code, _, errors = toy("report", "--check", "--reports", reports)
     assert code == 1
     assert _one_line(errors, "GONE-1: has evidence but stands in no catalogue")
+
+
+@pytest.mark.parametrize("options", [[], ["--check"]])
+def test_committed_evidence_that_is_not_as_expected_fails_the_report(
+    options: list[str], toy: Command, reports: Path, tmp_path: Path
+) -> None:
+    catalogue = tmp_path / "catalogue"
+    shutil.copytree(Path(__file__).parent / "lab" / "toylab" / "catalogue", catalogue)
+    for path in catalogue.iterdir():
+        path.write_text(path.read_text(encoding="utf-8").replace('"PARTIAL"', '"CURED"'), encoding="utf-8")
+    code, _, errors = toy("--catalogue", catalogue, "report", *options, "--reports", reports)
+    assert code == 1
+    assert _one_line(errors, "TOY-01: fix PARTIAL, expected CURED")
 
 
 def test_a_fallen_claim_fails_the_gate_even_when_updated(toy: Command, tmp_path: Path) -> None:

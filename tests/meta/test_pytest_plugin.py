@@ -157,3 +157,18 @@ def test_a_stale_fault_is_an_error(suite: Path) -> None:
 def test_the_fault_reaches_the_workers_of_a_distributed_session(suite: Path) -> None:
     kill = _under(suite, "-p", "xdist", "-n", "1", "test_toy.py::test_low", "test_toy.py::test_high")
     assert (kill.fate, kill.executions) == ("killed", 2)
+
+
+def test_a_mistake_in_the_fault_s_own_code_is_no_kill(suite: Path) -> None:
+    (suite / "test_half.py").write_text(
+        "from troublelab.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
+    )
+    kill = run_under_faults(["crashing"], ["test_half.py"], root=suite, package="troublelab")
+    assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_half.py::test_half",))
+
+
+def test_a_session_that_does_not_end_is_an_error(suite: Path) -> None:
+    (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
+    kill = run_under_faults(["clip-one-sided"], ["test_endless.py"], root=suite, package="toylab", limit=1.5)
+    assert kill.fate == "error"
+    assert "stopped after 1.5 s" in kill.output
