@@ -18,6 +18,7 @@ from verification.evidence import (
     to_json,
     write_files,
 )
+from verification.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
 from verification.laboratory import Laboratory
 from verification.model import Claim, Evidence, Verdict
 from verification.report.interface import Record
@@ -25,7 +26,6 @@ from verification.report.markdown import MarkdownReport
 from verification.runner import Progress, run_claims
 from verification.verdict import NOT_MEASURED, decide_variant
 
-AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED = 0, 1, 2
 SHOWN_DIFFERENCES = 3
 REMEDY = "run `rlverify audit --update`"
 

@@ -21,8 +21,6 @@ from rich.text import Text
 
 from verification import tables
 from verification.audit import (
-    CLAIM_FELL,
-    HARNESS_FAILED,
     Audit,
     Problem,
     Shelf,
@@ -33,9 +31,9 @@ from verification.audit import (
     problems_of,
     write_report,
 )
-from verification.entry import INTERRUPTED
 from verification.errors import HarnessError
 from verification.evidence import canonical_json, load_folder, summarise
+from verification.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 from verification.laboratory import Laboratory
 from verification.model import Claim
 from verification.report.interface import Record

@@ -12,7 +12,8 @@ import signal
 import sys
 from types import FrameType
 
-INTERRUPTED = 130
+from verification.exit_codes import INTERRUPTED
+
 LINE = b"rlverify: interrupted before the end; run it again\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
@@ -22,6 +22,7 @@ from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingS
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo import components, config, losses
+from rlcore.ppo.attributes import SettingAttributes
 from rlcore.ppo.buffer import TwinCriticRolloutBuffer
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import find_optimizer
@@ -30,7 +31,7 @@ from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
 
 
-class DistributionalPPO(ModelFile, RecurrentPPO):
+class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
     """Recurrent PPO whose one or two critics predict the quantiles of the return.
 
     Every setting is a keyword of :class:`rlcore.ppo.config.PPOSettings`; an unknown or misplaced one raises
@@ -48,24 +49,6 @@ class DistributionalPPO(ModelFile, RecurrentPPO):
     rollout_buffer: TwinCriticRolloutBuffer
     variance_gradient_scaler: VarianceGradientScaler | None
     _last_lstm_states: Any
-
-    clip_range: Any
-    clip_range_vf: Any
-    optimizer_class: str | type[torch.optim.Optimizer]
-    optimizer_kwargs: dict[str, Any]
-    critic_lr_multiplier: float
-    n_critics: int
-    n_quantiles: int
-    huber_kappa: float
-    vgs_beta: float
-    vgs_alpha: float
-    vgs_eps: float
-    vgs_warmup_steps: int
-    vgs_estimator: Literal["mean", "element"]
-    vgs_normalization: Literal["squared_mean", "second_moment"]
-    vgs_min_scaling_factor: float
-    vgs_max_normalized_variance: float
-    stats_window_size: int
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from verification import cli
-from verification.audit import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
+from verification.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 from verification.faults import plant
 from verification.laboratory import Laboratory
 from verification.model import FixGrade, Verdict
@@ -66,7 +66,7 @@ def test_every_verdict_and_grade_is_explained() -> None:
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
     table = dict(re.findall(r"^\| (\d+) \| (.*?) \|$", README, re.MULTILINE))
-    assert set(table) == {str(code) for code in (AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, cli.INTERRUPTED)}
+    assert set(table) == {str(code) for code in (AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED)}
     assert "a claim fell" in table[str(CLAIM_FELL)]
     assert "the harness failed" in table[str(HARNESS_FAILED)]
 

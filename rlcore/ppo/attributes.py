@@ -1,0 +1,29 @@
+"""The settings that a model carries as attributes beside Stable-Baselines3's own, by type."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+
+
+class SettingAttributes:
+    """Declares what ``DistributionalPPO`` copies from :class:`rlcore.ppo.config.PPOSettings`; holds nothing itself."""
+
+    clip_range: Any
+    clip_range_vf: Any
+    optimizer_class: str | type[torch.optim.Optimizer]
+    optimizer_kwargs: dict[str, Any]
+    critic_lr_multiplier: float
+    n_critics: int
+    n_quantiles: int
+    huber_kappa: float
+    vgs_beta: float
+    vgs_alpha: float
+    vgs_eps: float
+    vgs_warmup_steps: int
+    vgs_estimator: Literal["mean", "element"]
+    vgs_normalization: Literal["squared_mean", "second_moment"]
+    vgs_min_scaling_factor: float
+    vgs_max_normalized_variance: float
+    stats_window_size: int
