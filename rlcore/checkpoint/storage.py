@@ -109,11 +109,10 @@ def _read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise RefusedError("is not a regular file")
         check_size(status.st_size, max_bytes)
-    except BaseException:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(max_bytes + 1)
+    finally:
         os.close(descriptor)
-        raise
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(max_bytes + 1)
 
 
 def check_size(size: int, max_bytes: int) -> None:

@@ -10,7 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import DistributionalPPO
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart
-from tests.support.training import make_envs, make_model
+from tests.support.training import differing, make_envs, make_model
 
 
 class Counting(DistributionalPPO):
@@ -70,7 +70,9 @@ def test_parameters_hold_it_if_it_was_learnt_and_only_then(
 
 def test_an_optional_part_that_is_none_and_unknown_here_is_nothing_to_restore() -> None:
     model = make_model()
-    model.set_parameters({**model.get_parameters(), "kl_penalty_state": None})
+    before = model.get_parameters()
+    model.set_parameters({**before, "kl_penalty_state": None})
+    assert differing(before, model.get_parameters()) == []
 
 
 def test_what_is_learnt_is_taken_over_and_settings_are_not() -> None:

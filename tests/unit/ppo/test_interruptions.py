@@ -164,7 +164,10 @@ def test_adaptive_noise_is_switched_on_over_the_moments_of_a_model_without_it() 
         model.learn(48)
     taker.set_parameters(giver.get_parameters())
     taker.learn(48, reset_num_timesteps=False)
+    counted = [state["noise_step"] for state in taker.policy.optimizer.state.values()]
+    assert counted == [4] * len(counted) != []
     giver.set_parameters(taker.get_parameters())
+    assert differing(giver.get_parameters()["policy"], taker.get_parameters()["policy"]) == []
 
 
 @pytest.mark.parametrize(
