@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from verification import interrupts
 from verification.errors import EvidenceError
 from verification.model import (
     Claim,
@@ -238,7 +237,7 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
     """
     check_writable(folder)
     try:
-        with _interrupts_held_back(), tempfile.TemporaryDirectory(prefix=".pending-", dir=folder) as pending:
+        with interrupts.held_back(), tempfile.TemporaryDirectory(prefix=".pending-", dir=folder) as pending:
             for name, text in texts.items():
                 _write_synced(Path(pending) / name, text)
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -246,16 +245,6 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
                 (Path(pending) / name).replace(folder / name)
     except OSError as error:
         raise EvidenceError(folder, f"cannot be written: {error}") from error
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Ctrl-C waits until the files are replaced, so that none is left behind half-done."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _write_synced(path: Path, text: str) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TypeVar
 
+from verification import interrupts
 from verification.errors import ProbeError, StaleFaultError
 from verification.faults import plant
 from verification.laboratory import Laboratory
@@ -167,8 +166,8 @@ def _run_in_pool(tasks: Sequence[Task], processes: int, note: Callable[[Task, Ru
     others = set(active_children())
     executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=pin_threads)
     try:
-        with _interrupts_raised():
-            with _interrupts_for_parent_only():
+        with interrupts.raised():
+            with interrupts.held_back():
                 futures = _submit(executor, tasks)
             for future in as_completed(futures):
                 if not isinstance(future.exception(), BrokenProcessPool):
@@ -189,26 +188,3 @@ def _submit(executor: ProcessPoolExecutor, tasks: Sequence[Task]) -> dict[Future
         except BrokenProcessPool:
             break
     return futures
-
-
-@contextmanager
-def _interrupts_raised() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt inside, whatever it does outside, so that the workers can be stopped."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _interrupts_for_parent_only() -> Iterator[None]:
-    """Processes started inside never see Ctrl-C, so that the parent alone answers it, with one line."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

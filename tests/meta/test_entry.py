@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from verification import interrupts
+
 ROOT = Path(__file__).parents[2]
 STOPPED_WHILE_IMPORTING = """
 import signal, sys
@@ -44,10 +46,8 @@ def test_a_reader_that_stops_reading_does_not_change_the_answer(arguments: list[
 
 
 def test_interrupts_raise_while_workers_run_and_are_put_back_after() -> None:
-    from verification.runner import _interrupts_raised
-
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), _interrupts_raised():
+    with pytest.raises(KeyboardInterrupt), interrupts.raised():
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
 

@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-from verification.faults import fault, healthy
+from verification.faults import add, get, learning_rate, losses, null_fault_of, optimizers, scaler, training_state
 
+OF_AREAS = {
+    losses: "bug-01-padding-kept-in-predictions",
+    learning_rate: "bug-02-fix-lost-in-first-train",
+    optimizers: "bug-05-zero-over-zero",
+    scaler: "bug-10-relink-wipes-statistics",
+    training_state: "bug-10-scaler-state-not-saved",
+}
+"""The module of each area's faults, and the fault whose member is replaced by itself."""
 
-@fault("null-losses", target="rlcore.ppo.losses:valid_predictions", pins="f5c22ea66f562e4a", area="losses")
-def losses(predictions: Any, mask: Any) -> Any:
-    """Drops the padding, as the healthy code does."""
-    return healthy("null-losses")(predictions, mask)
-
-
-@fault(
-    "null-learning-rate",
-    target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="daee9ba9f2ab41fb",
-    area="learning_rate",
-)
-def learning_rate(self: Any, optimizers: Any) -> Any:
-    """Sets the scheduled rate, as the healthy code does."""
-    return healthy("null-learning-rate")(self, optimizers)
-
-
-@fault(
-    "null-optimizers",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._protection",
-    pins="00540e0dfa1d4ef4",
-    area="optimizers",
-)
-def optimizers(self: Any, utility: Any, extremes: Any) -> Any:
-    """Guards the division, as the healthy code does."""
-    return healthy("null-optimizers")(self, utility, extremes)
-
-
-@fault(
-    "null-scaler",
-    target="rlcore.optim.scaler:VarianceGradientScaler.update_parameters",
-    pins="ecda64dc06bc76e8",
-    area="scaler",
-)
-def scaler(self: Any, parameters: Any) -> Any:
-    """Relinks and keeps the statistics, as the healthy code does."""
-    return healthy("null-scaler")(self, parameters)
-
-
-@fault(
-    "null-training-state",
-    target="rlcore.ppo.algorithm:DistributionalPPO._state_parts",
-    pins="7cf117ba7bf25a52",
-    area="training_state",
-)
-def training_state(self: Any) -> Any:
-    """Names every part, as the healthy code does."""
-    return healthy("null-training-state")(self)
+for _module, _fault in OF_AREAS.items():
+    _area = get(_fault).area
+    add(replace(null_fault_of(get(_fault)), name=f"null-{_area.replace('_', '-')}", defined_in=__name__))
