@@ -46,10 +46,13 @@ def test_a_reader_that_stops_reading_does_not_change_the_answer(arguments: list[
 
 
 def test_interrupts_raise_while_workers_run_and_are_put_back_after() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), interrupts.raised():
-        signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts.raised():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_waits_until_files_are_replaced(tmp_path: Path) -> None:
