@@ -33,11 +33,6 @@ def find_optimizer(optimizer_class: object) -> type[torch.optim.Optimizer]:
     if isinstance(optimizer_class, str) and optimizer_class in OPTIMIZERS:
         return OPTIMIZERS[optimizer_class]
     if isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer):
-        if issubclass(optimizer_class, torch.optim.LBFGS):
-            raise SettingError(
-                "optimizer_class",
-                "LBFGS evaluates the loss several times a step, which a minibatch of PPO cannot; use another",
-            )
         return optimizer_class
     raise SettingError(
         "optimizer_class",
