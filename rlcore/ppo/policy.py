@@ -113,6 +113,30 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
             critics.initialise_orthogonally()
         self.value_net = critics  # type: ignore[assignment]  # upstream declares a single linear layer
 
+    @staticmethod
+    def _process_sequence(  # type: ignore[override]  # upstream declares the pair of states as one tensor
+        features: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor, lstm: nn.LSTM
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """One LSTM call for whole sequences, as the rollout buffer cuts them: episodes start at their first step only.
+
+        Upstream calls the LSTM once a time step as soon as one sequence starts an episode; so does this where a
+        sequence holds a start further on.
+
+        :param features: shape (n_seq * length, lstm.input_size), sequence by sequence
+        :param lstm_states: hidden and cell states before the sequences, each (layers, n_seq, hidden_size)
+        :param episode_starts: shape (n_seq * length,), 1 where an episode starts
+        :return: outputs of shape (n_seq * length, hidden_size), states after the sequences
+        """
+        n_seq = lstm_states[0].shape[1]
+        starts = episode_starts.reshape(n_seq, -1)
+        if bool((starts[:, 1:] != 0.0).any()):
+            outputs, states = RecurrentActorCriticPolicy._process_sequence(features, lstm_states, episode_starts, lstm)
+            return outputs, states  # type: ignore[return-value]
+        carried = (1.0 - starts[:, 0]).view(1, n_seq, 1)
+        sequences = features.reshape(n_seq, -1, lstm.input_size).swapaxes(0, 1)
+        outputs, states = lstm(sequences, (carried * lstm_states[0], carried * lstm_states[1]))
+        return outputs.transpose(0, 1).flatten(0, 1), states
+
     def rebuild_optimizer(self) -> None:
         """A fresh optimizer over the present parameters: one group for the actor, one for the critics."""
         lr = self.optimizer.param_groups[0]["lr"]
