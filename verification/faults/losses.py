@@ -12,4 +12,4 @@ from verification.faults import fault, healthy
 def padding_kept_in_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
     """Targets lose their padding, the critics' predictions keep it."""
     masked: Predictions = healthy("bug-01-padding-kept-in-predictions")(predictions, mask)
-    return masked._replace(quantiles=predictions.quantiles)
+    return masked._replace(value_outputs=predictions.value_outputs)
