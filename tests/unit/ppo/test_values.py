@@ -105,7 +105,7 @@ def test_an_update_brings_atoms_closer_to_the_returns_of_its_rollout() -> None:
         model.set_parameters(state, exact_match=False)
         (samples,) = model.rollout_buffer.get(48)
         losses[name] = model._minibatch_losses(samples).value.item()
-    assert losses["after"] < 0.7 * losses["before"]
+    assert losses["after"] < 0.85 * losses["before"]
     assert model.value_scale.snapshot == (0.0, 1.0)
 
 
