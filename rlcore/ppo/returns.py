@@ -112,11 +112,6 @@ class MeasuredReturnScale(ReturnScale):
     def statistics(self) -> Moments:
         return Moments(self._mean, max(math.sqrt(self._variance), self.min_std))
 
-    @property
-    def weight_of_newest(self) -> float:
-        """The share of the newest rollout in the averages, in [1 - decay, 1]; 0 before the first."""
-        return (1.0 - self.decay) / self._weight if self._weight > 0.0 else 0.0
-
     def update(self, returns: NDArray[Any]) -> None:
         """Measure the returns of one rollout; the snapshot stays.
 
@@ -125,7 +120,7 @@ class MeasuredReturnScale(ReturnScale):
         """
         mean, variance = (float(each) for each in _moments(returns))
         self._weight = self.decay * self._weight + 1.0 - self.decay
-        share = self.weight_of_newest
+        share = (1.0 - self.decay) / self._weight
         between = share * (1.0 - share) * (mean - self._mean) ** 2
         self._variance = (1.0 - share) * self._variance + share * variance + between
         self._mean = (1.0 - share) * self._mean + share * mean
@@ -206,7 +201,7 @@ def preserve_outputs(layer: nn.Linear, before: Moments, after: Moments) -> None:
 
 
 def rescaled(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> tuple[Tensor, Tensor]:
-    """W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma', in float64 (van Hasselt et al. 2016, eq. 9-10).
+    """W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (van Hasselt et al. 2016, proposition 1), in float64.
 
     :param weight: shape (n_outputs, width)
     :param bias: shape (n_outputs,)

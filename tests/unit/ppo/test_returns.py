@@ -31,16 +31,13 @@ def test_statistics_are_those_of_all_rollouts_together_each_weighed_by_its_age(d
     mean = sum(w * r.mean() for w, r in zip(weights, exact, strict=True))
     square = sum(w * (r**2).mean() for w, r in zip(weights, exact, strict=True))
     assert scale.statistics == pytest.approx((mean, np.sqrt(square - mean**2)), rel=1e-12)
-    assert scale.weight_of_newest == pytest.approx(weights[-1])
 
 
 def test_before_the_first_rollout_returns_are_as_they_are_and_the_first_counts_fully() -> None:
     scale = MeasuredReturnScale(0.99, 1e-4)
     assert scale.statistics == scale.snapshot == (0.0, 1.0)
-    assert scale.weight_of_newest == 0.0
     scale.update(np.array([1.0, 3.0]))
     assert scale.statistics == pytest.approx((2.0, 1.0))
-    assert scale.weight_of_newest == 1.0
 
 
 def test_measuring_leaves_the_snapshot_until_it_is_activated() -> None:
