@@ -6,6 +6,7 @@ from rlcore.errors import (
     CallOrderError,
     CheckpointError,
     NonFiniteGradientError,
+    NonFiniteReturnError,
     ResumeWarning,
     RLCoreError,
     SettingError,
@@ -17,23 +18,30 @@ from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.returns import ReturnScale
+from rlcore.ppo.values import CategoricalValues, QuantileValues, ValueDistribution
 
 __all__ = [
     "UPGD",
     "AdaptiveUPGD",
     "CallOrderError",
+    "CategoricalValues",
     "Checkpoint",
     "CheckpointError",
     "DistributionalPPO",
     "DistributionalRecurrentPolicy",
     "NonFiniteGradientError",
+    "NonFiniteReturnError",
     "PPOSettings",
+    "QuantileValues",
     "RLCoreError",
     "ResumableEnv",
     "ResumeWarning",
+    "ReturnScale",
     "SettingError",
     "StateError",
     "UnknownSettingError",
+    "ValueDistribution",
     "VarianceGradientScaler",
     "load_checkpoint",
     "save_checkpoint",

@@ -1,4 +1,4 @@
-"""DistributionalPPO: sb3-contrib's RecurrentPPO with quantile critics, variance gradient scaling and exact resume."""
+"""DistributionalPPO: sb3-contrib's RecurrentPPO with distributional critics, gradient scaling and exact resume."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from rlcore import env_state
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import components, config, losses
+from rlcore.ppo import components, config, losses, returns
 from rlcore.ppo.attributes import SettingAttributes
 from rlcore.ppo.buffer import TwinCriticRolloutBuffer
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.update_log import UpdateLog
+from rlcore.ppo.values import VALUE_DISTRIBUTIONS
 from rlcore.types import StateDict
 
 
-class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
-    """Recurrent PPO whose one or two critics predict the quantiles of the return.
+class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnScale, RecurrentPPO):
+    """Recurrent PPO whose one or two critics predict the distribution of the return.
 
     Every setting is a keyword of :class:`rlcore.ppo.config.PPOSettings`; an unknown or misplaced one raises
     :class:`rlcore.errors.UnknownSettingError` and names the right one. What Stable-Baselines3 users know (callbacks,
@@ -92,6 +93,9 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
         config.require_observations(getattr(self, "observation_space", None))
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
+        self.value_scale = returns.make_return_scale(
+            self.return_scale, self.return_scale_decay, self.return_scale_min_std
+        )
         self.policy = self._make_policy().to(self.device)
         self.rollout_buffer = self._make_buffer()
         self._last_lstm_states = self._initial_lstm_states()
@@ -107,7 +111,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
             self.action_space,
             self.lr_schedule,
             n_critics=self.n_critics,
-            n_quantiles=self.n_quantiles,
+            values=VALUE_DISTRIBUTIONS[self.value_distribution].from_settings(self, self.value_scale),
             critic_lr_multiplier=self.critic_lr_multiplier,
             optimizer_class=find_optimizer(self.optimizer_class),
             optimizer_kwargs=dict(self.optimizer_kwargs),
@@ -168,6 +172,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
     ) -> bool:
         """Fill the buffer; until the update on it is complete, a save holds the state in which this rollout started."""
         self._boundary = self._training_state().capture(Scope.COLLECTED, Scope.PROGRESS, Scope.RUN)
+        self.value_scale.before_rollout()
         return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
@@ -188,13 +193,16 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
             if getattr(self, name) is not None:
                 config.check_schedule(name, getattr(self, name), self._current_progress_remaining)
         self._update_learning_rate(self.policy.optimizer)
+        self.value_scale.before_update(self.rollout_buffer.returns, self.policy.value_net.output_layers())
         log = UpdateLog()
         for _ in range(self.n_epochs):
             complete = self._train_epoch(log)
             self._n_updates += 1
             if not complete:
                 break
+        self.value_scale.after_update(self.rollout_buffer.returns)
         log.record(self.logger, self.variance_gradient_scaler)
+        self.value_scale.record(self.logger)
         self._log_state()
 
     def _train_epoch(self, log: UpdateLog) -> bool:
@@ -219,11 +227,11 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
         return losses.minibatch_losses(
             losses.valid_predictions(predictions, mask),
             losses.valid_targets(samples, mask),
+            self.policy.values,
             clip_range=self.clip_range(remaining),
             clip_range_vf=None if self.clip_range_vf is None else self.clip_range_vf(remaining),
             ent_coef=self.ent_coef,
             vf_coef=self.vf_coef,
-            huber_kappa=self.huber_kappa,
             normalize_advantage=self.normalize_advantage,
         )
 

@@ -16,8 +16,15 @@ class SettingAttributes:
     optimizer_kwargs: dict[str, Any]
     critic_lr_multiplier: float
     n_critics: int
+    value_distribution: Literal["quantile", "categorical"]
     n_quantiles: int
     huber_kappa: float
+    num_atoms: int | None
+    v_min: float | None
+    v_max: float | None
+    return_scale: Literal["zero_lag", "snapshot"] | None
+    return_scale_decay: float
+    return_scale_min_std: float
     vgs_beta: float
     vgs_alpha: float
     vgs_eps: float

@@ -19,6 +19,7 @@ from rlcore.errors import ResumeWarning, StateError
 from rlcore.ppo import state_checks
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer
+from rlcore.ppo.returns import Moments, read_state, rescaled
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 def state_parts(model: DistributionalPPO) -> list[StatePart]:
     """Every piece of ``model``'s training state, in the order in which it is restored."""
     policy, optimizer, scaler = PolicyState(model), OptimizerState(model), ScalerState(model)
-    normalizer, progress = NormalizerState(model), ProgressState(model)
+    returns, normalizer, progress = ReturnScaleState(model), NormalizerState(model), ProgressState(model)
     environments, position, generators = EnvState(model), LstmState(model), GeneratorState(model)
     return [
         StatePart("policy", Scope.LEARNER, policy.capture, policy.restore, required=True),
         StatePart("policy.optimizer", Scope.LEARNER, optimizer.capture, optimizer.restore, required=True),
         StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore, scaler.reset),
+        StatePart("return_scale_state", Scope.LEARNER, returns.capture, returns.restore, returns.reset),
         StatePart("normalizer_state", Scope.COLLECTED, normalizer.capture, normalizer.restore, normalizer.reset),
         StatePart("progress_state", Scope.PROGRESS, progress.capture, progress.restore),
         StatePart(
@@ -97,6 +99,19 @@ class ScalerState(_Component):
         scaler = self.model.variance_gradient_scaler
         if scaler is not None:
             scaler.reset_statistics()
+
+
+class ReturnScaleState(_Component):
+    """The statistics of the returns and what values are scaled with; None where they are in raw units."""
+
+    def capture(self) -> StateDict | None:
+        return self.model.value_scale.state_dict()
+
+    def restore(self, state: StateDict) -> None:
+        self.model.value_scale.load_state_dict(state)
+
+    def reset(self) -> None:
+        self.model.value_scale.reset()
 
 
 class NormalizerState(_Component):
@@ -231,7 +246,25 @@ def under_settings(
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
     if OPTIMIZER_SETTINGS.intersection(ruling) and isinstance(fitted.get("policy.optimizer"), dict):
         fitted["policy.optimizer"] = _refitted_optimizer(model, fitted["policy.optimizer"], saved_optimizer)
+    if model.return_scale is None and isinstance(fitted.get("return_scale_state"), dict):
+        fitted = _in_raw_units(model, fitted)
     return fitted
+
+
+def _in_raw_units(model: DistributionalPPO, state: dict[str, Any]) -> dict[str, Any]:
+    """The state without its return scale, whose effect the critics' output layers take over: the same raw values."""
+    saved = read_state(state["return_scale_state"])
+    given, own = state.get("policy"), model.policy.state_dict()
+    if not isinstance(given, dict):
+        return {**state, "return_scale_state": None}
+    state_checks.check_policy(given, own)
+    policy, before = dict(given), Moments(saved["mean_snapshot"], saved["std_snapshot"])
+    outputs = {id(layer) for layer in model.policy.value_net.output_layers()}
+    for layer in (name for name, module in model.policy.named_modules() if id(module) in outputs):
+        names = (f"{layer}.weight", f"{layer}.bias")
+        weight, bias = rescaled(policy[names[0]], policy[names[1]], before, Moments(0.0, 1.0))
+        policy |= {name: tensor.to(own[name].dtype) for name, tensor in zip(names, (weight, bias), strict=True)}
+    return {**state, "policy": policy, "return_scale_state": None}
 
 
 def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_optimizer: object) -> dict[Any, Any]:

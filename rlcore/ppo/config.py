@@ -17,6 +17,7 @@ from torch import nn
 from rlcore.errors import SettingError
 from rlcore.ppo.optimizers import find_optimizer, optimizer_options
 from rlcore.ppo.suggestions import reject_unknown
+from rlcore.ppo.value_settings import resolve_values
 
 DEFAULT_LEARNING_RATE = 3e-4
 
@@ -100,9 +101,23 @@ class PPOSettings(_Table):
     optimizer_kwargs: dict[str, Any] = Field({}, description="settings of the optimizer; 'lr' becomes learning_rate")
     critic_lr_multiplier: Positive = Field(1.0, description="the critics' learning rate over the actor's")
     n_critics: Count = Field(2, le=2, description="2 for twin critics, 1 for a single one")
-    value_distribution: Literal["quantile"] = Field("quantile", description="how a critic describes returns")
+    value_distribution: Literal["quantile", "categorical"] = Field(
+        "quantile", description="how a critic describes returns"
+    )
     n_quantiles: Count = Field(32, description="quantiles of each critic")
-    huber_kappa: NonNegative = Field(1.0, description="where the quantile Huber loss turns linear")
+    huber_kappa: NonNegative = Field(
+        1.0, description="where the quantile Huber loss turns linear, in units of the scaled return"
+    )
+    num_atoms: Annotated[Count, Field(ge=2)] | None = Field(
+        None, description="atoms of each categorical critic; default 51"
+    )
+    v_min: Finite | None = Field(None, description="return at the first atom; needed with categorical values")
+    v_max: Finite | None = Field(None, description="return at the last atom; needed with categorical values")
+    return_scale: Literal["zero_lag", "snapshot"] | None = Field(
+        "zero_lag", description="how returns are scaled for the value loss; None, as with categorical values, for not"
+    )
+    return_scale_decay: Fraction = Field(0.9, lt=1, description="decay of the return statistics, once a rollout")
+    return_scale_min_std: Positive = Field(1e-4, description="floor of the standard deviation of the returns")
     variance_gradient_scaling: Flag = Field(True, description="scale gradients by their variance over time")
     vgs_beta: Fraction = Field(0.99, lt=1, description="decay of the scaler's statistics")
     vgs_alpha: NonNegative = Field(0.1, description="strength of the scaling")
@@ -166,9 +181,8 @@ def resolve_settings(given: Mapping[str, Any]) -> PPOSettings:
     _check_optimizer(find_optimizer(lifted.optimizer_class), options)
     learning_rate = resolve_learning_rate(lifted.learning_rate, options)
     options.pop("lr", None)
-    return lifted.model_copy(
-        update={"policy_kwargs": policy_kwargs, "optimizer_kwargs": options, "learning_rate": learning_rate}
-    )
+    folded = {"policy_kwargs": policy_kwargs, "optimizer_kwargs": options, "learning_rate": learning_rate}
+    return lifted.model_copy(update={**folded, **resolve_values(lifted)})
 
 
 def resolve_learning_rate(

@@ -15,33 +15,34 @@ from torch import Tensor, nn
 
 from rlcore.checkpoint.codec import register_class
 from rlcore.ppo.optimizers import make_optimizer
+from rlcore.ppo.values import QuantileValues, ValueDistribution
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
 
 
-class QuantileCritics(nn.Module):
+class Critics(nn.Module):
     """``n_critics`` independent heads with hidden layers of their own over one shared latent.
 
     :param latent_dim: width of the shared latent
     :param hidden: widths of each head's hidden layers
     :param n_critics: number of heads, at least 1
-    :param n_quantiles: quantiles of each head, at least 1
+    :param n_outputs: what each head puts out, at least 1
     """
 
     def __init__(
-        self, latent_dim: int, hidden: list[int], n_critics: int, n_quantiles: int, activation_fn: type[nn.Module]
+        self, latent_dim: int, hidden: list[int], n_critics: int, n_outputs: int, activation_fn: type[nn.Module]
     ) -> None:
         super().__init__()
         self.heads = nn.ModuleList(
-            self._head([latent_dim, *hidden], n_quantiles, activation_fn) for _ in range(n_critics)
+            self._head([latent_dim, *hidden], n_outputs, activation_fn) for _ in range(n_critics)
         )
 
     @staticmethod
-    def _head(widths: list[int], n_quantiles: int, activation_fn: type[nn.Module]) -> nn.Sequential:
+    def _head(widths: list[int], n_outputs: int, activation_fn: type[nn.Module]) -> nn.Sequential:
         layers: list[nn.Module] = []
         for width_in, width_out in pairwise(widths):
             layers += [nn.Linear(width_in, width_out), activation_fn()]
-        return nn.Sequential(*layers, nn.Linear(widths[-1], n_quantiles))
+        return nn.Sequential(*layers, nn.Linear(widths[-1], n_outputs))
 
     def initialise_orthogonally(self) -> None:
         """Gain sqrt(2) in hidden layers and 1 at the output, as Stable-Baselines3 initialises its value network."""
@@ -54,27 +55,34 @@ class QuantileCritics(nn.Module):
     def forward(self, latent: Tensor) -> Tensor:
         """
         :param latent: shape (batch, latent_dim)
-        :return: quantiles, shape (batch, n_critics, n_quantiles)
+        :return: shape (batch, n_critics, n_outputs)
         """
         return torch.stack([head(latent) for head in self.heads], dim=1)
 
+    def output_layers(self) -> list[nn.Linear]:
+        """The last layer of each head."""
+        return [head[-1] for head in self.heads]  # type: ignore[index]
+
 
 class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
-    """sb3-contrib's recurrent policy with quantile critics in place of its value network.
+    """sb3-contrib's recurrent policy with distributional critics in place of its value network.
 
-    ``evaluate_actions`` gives quantiles of shape (batch, n_critics, n_quantiles) where upstream gives values.
+    ``evaluate_actions`` gives the critics' outputs, of shape (batch, n_critics, n_outputs), where upstream gives
+    values; ``values`` says what they mean.
 
     :param n_critics: number of critic heads over the one critic LSTM
-    :param n_quantiles: quantiles of each head
+    :param values: how each head describes returns; without it, by 32 quantiles
     :param critic_lr_multiplier: the critics' learning rate over the actor's
     :param optimizer_kwargs: without ``lr``, which the schedule gives
     """
+
+    value_net: Critics  # type: ignore[assignment]  # upstream declares a single linear layer
 
     def __init__(
         self,
         *args: Any,
         n_critics: int = 2,
-        n_quantiles: int = 32,
+        values: ValueDistribution | None = None,
         critic_lr_multiplier: float = 1.0,
         net_arch: list[int] | dict[str, list[int]] | None = None,
         **kwargs: Any,
@@ -83,7 +91,7 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         if isinstance(arch, list):
             arch = {"pi": arch, "vf": arch}
         self.n_critics = n_critics
-        self.n_quantiles = n_quantiles
+        self.values = QuantileValues(32) if values is None else values
         self.critic_lr_multiplier = critic_lr_multiplier
         self.critic_arch = list(arch.get("vf", []))
         self.actor_arch = list(arch.get("pi", []))
@@ -106,12 +114,11 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
 
     def _build(self, lr_schedule: Schedule) -> None:
         super()._build(lr_schedule)
-        critics = QuantileCritics(
-            self.mlp_extractor.latent_dim_vf, self.critic_arch, self.n_critics, self.n_quantiles, self.activation_fn
-        )
+        latent, n_outputs = self.mlp_extractor.latent_dim_vf, self.values.n_outputs
+        critics = Critics(latent, self.critic_arch, self.n_critics, n_outputs, self.activation_fn)
         if self.ortho_init:
             critics.initialise_orthogonally()
-        self.value_net = critics  # type: ignore[assignment]  # upstream declares a single linear layer
+        self.value_net = critics
 
     @staticmethod
     def _process_sequence(  # type: ignore[override]  # upstream declares the pair of states as one tensor
@@ -160,8 +167,8 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
 
         :return: actions, mean value by each critic of shape (n_envs, n_critics), log_prob, LSTM states after this step
         """
-        actions, quantiles, log_prob, states = super().forward(obs, lstm_states, episode_starts, deterministic)
-        return actions, quantiles.mean(dim=-1), log_prob, states
+        actions, outputs, log_prob, states = super().forward(obs, lstm_states, episode_starts, deterministic)
+        return actions, self.values.mean(outputs), log_prob, states
 
     def predict_values(  # type: ignore[override]
         self, obs: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor
@@ -169,14 +176,14 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         """
         :return: the smallest critic's mean value, shape (n_envs,)
         """
-        return self.predict_quantiles(obs, lstm_states, episode_starts).mean(dim=-1).amin(dim=-1)
+        return self.values.mean(self.predict_outputs(obs, lstm_states, episode_starts)).amin(dim=-1)
 
-    def predict_quantiles(self, obs: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor) -> Tensor:
+    def predict_outputs(self, obs: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor) -> Tensor:
         """
-        :return: the whole distribution of every critic, shape (n_envs, n_critics, n_quantiles)
+        :return: the whole distribution of every critic as ``values`` reads it, shape (n_envs, n_critics, n_outputs)
         """
-        quantiles: Tensor = super().predict_values(obs, lstm_states, episode_starts)
-        return quantiles
+        outputs: Tensor = super().predict_values(obs, lstm_states, episode_starts)
+        return outputs
 
 
 register_class("rlcore.DistributionalRecurrentPolicy", DistributionalRecurrentPolicy)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from verification.faults import add, get, learning_rate, losses, null_fault_of, optimizers, scaler, training_state
+from verification.faults import (
+    add,
+    get,
+    learning_rate,
+    losses,
+    null_fault_of,
+    optimizers,
+    returns,
+    scaler,
+    training_state,
+    values,
+)
 
 OF_AREAS = {
     losses: "bug-01-padding-kept-in-predictions",
@@ -12,6 +23,8 @@ OF_AREAS = {
     optimizers: "bug-05-zero-over-zero",
     scaler: "bug-10-relink-wipes-statistics",
     training_state: "bug-10-scaler-state-not-saved",
+    values: "fnd-19-averaged-before-max",
+    returns: "fnd-24-heads-left-uncorrected",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
 

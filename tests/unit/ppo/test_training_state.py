@@ -131,7 +131,15 @@ def test_restored_parameters_share_nothing_with_what_was_given(optimizer_class: 
 
 TRANSIENT = {
     "built anew from settings and spaces": {
-        *("policy", "policy_class", "rollout_buffer", "lr_schedule", "variance_gradient_scaler", "device"),
+        *(
+            "policy",
+            "policy_class",
+            "rollout_buffer",
+            "lr_schedule",
+            "variance_gradient_scaler",
+            "value_scale",
+            "device",
+        ),
         *("observation_space", "action_space", "n_envs", "env", "_vec_normalize_env", "_stats_window_size"),
     },
     "belongs to one call of learn": {"_logger", "_custom_logger", "start_time", "_num_timesteps_at_start", "_boundary"},
@@ -184,7 +192,7 @@ def test_a_component_in_the_registry_travels_along_every_path(tmp_path: Path, mo
 
 def test_what_is_left_out_starts_fresh_and_one_warning_names_it() -> None:
     model, other = trained(), trained(seed=5)
-    with pytest.warns(ResumeWarning, match="vgs_state, normalizer_state") as caught:
+    with pytest.warns(ResumeWarning, match="vgs_state, return_scale_state, normalizer_state") as caught:
         other.set_parameters({key: model.get_parameters()[key] for key in ("policy", "policy.optimizer")})
     assert len(caught) == 1
     assert other.variance_gradient_scaler is not None
