@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 def state_parts(model: DistributionalPPO) -> list[StatePart]:
     """Every piece of ``model``'s training state, in the order in which it is restored."""
     policy, optimizer, scaler = PolicyState(model), OptimizerState(model), ScalerState(model)
+    entropy, penalty = model.entropy_schedule, model.kl_penalty
     normalizer, progress = NormalizerState(model), ProgressState(model)
     environments, position, generators = EnvState(model), LstmState(model), GeneratorState(model)
     return [
         StatePart("policy", Scope.LEARNER, policy.capture, policy.restore, required=True),
         StatePart("policy.optimizer", Scope.LEARNER, optimizer.capture, optimizer.restore, required=True),
         StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore, scaler.reset),
+        StatePart("entropy_state", Scope.LEARNER, entropy.capture, entropy.restore, entropy.reset),
+        StatePart("kl_penalty_state", Scope.LEARNER, penalty.capture, penalty.restore, penalty.reset),
         StatePart("normalizer_state", Scope.COLLECTED, normalizer.capture, normalizer.restore, normalizer.reset),
         StatePart("progress_state", Scope.PROGRESS, progress.capture, progress.restore),
         StatePart(
