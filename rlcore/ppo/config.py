@@ -29,13 +29,18 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def flag_value(value: object) -> object:
+    """NumPy's bools as Python's; anything else as it is, to be refused: bool() would take any text for True."""
+    return bool(value) if isinstance(value, np.bool_) else value
+
+
 Positive = Annotated[float, BeforeValidator(_plain), Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
 Fraction = Annotated[float, BeforeValidator(_plain), Field(ge=0, le=1)]
 Count = Annotated[int, BeforeValidator(_plain), Field(ge=1)]
 Natural = Annotated[int, BeforeValidator(_plain), Field(ge=0)]
-Flag = Annotated[bool, BeforeValidator(_plain)]
+Flag = Annotated[bool, BeforeValidator(lambda value: flag_value(value))]  # looked up at each call
 Seed = Annotated[int, BeforeValidator(_plain), Field(ge=0, lt=2**32)]
 
 
@@ -268,7 +273,7 @@ def _check_optimizer(optimizer_class: type[torch.optim.Optimizer], options: Mapp
     reject_unknown(options, "optimizer_kwargs", homes)
     for name, value in options.items():
         setting = f"optimizer_kwargs[{name!r}]"
-        if _is_flag(optimizer_class, name, known[name]) and not isinstance(value, bool | None):
+        if _is_flag(optimizer_class, name, known[name]) and not isinstance(flag_value(value), bool | None):
             raise SettingError(
                 setting, f"{setting}={value!r} is neither True nor False, and any text would count as True; give a bool"
             )

@@ -25,11 +25,11 @@ class EntropySettings(Protocol):
 
 
 class EntropySchedule:
-    """The coefficient of one update, in the order decay, floor, boost, floor::
+    """The coefficient of one update, in the order decay, floor, boost::
 
-        c = max(floor, start * remaining + final * (1 - remaining))
-        c = max(floor, c * boost^(level / patience))
+        c = max(floor, start * remaining + final * (1 - remaining)) * boost^(level / patience)
 
+    The boost is above 1, so that a second floor after it, which the audited system had, would never act.
     ``patience`` bad updates in a row raise ``level`` from 0 to ``patience``; every update that is not bad takes it one
     down, so the boost decays back in as many updates as it waited for. An update is bad if the explained variance of
     its own rollout is below the threshold: the values that acted are known before the training starts, so nothing lags.
@@ -70,7 +70,7 @@ class EntropySchedule:
         :return: at least the floor, at most max(start, final, floor) * boost
         """
         decayed = self._floored(self._decayed(remaining))
-        return self._floored(decayed * self._boost())
+        return decayed * self._boost()
 
     def capture(self) -> StateDict | None:
         """The counters; None without boost, as everything else follows from settings and progress."""
