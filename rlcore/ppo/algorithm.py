@@ -14,16 +14,18 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.utils import FloatSchedule, explained_variance
+from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore import env_state
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import components, config, losses, returns
+from rlcore.ppo import components, config, losses, monitoring, returns
 from rlcore.ppo.attributes import SettingAttributes
 from rlcore.ppo.buffer import TwinCriticRolloutBuffer
+from rlcore.ppo.entropy import EntropySchedule
+from rlcore.ppo.kl import KLPenalty
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -103,6 +105,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         if self.clip_range_vf is not None:
             self.clip_range_vf = FloatSchedule(self.clip_range_vf)
         self.variance_gradient_scaler = self._make_scaler() if self.variance_gradient_scaling else None
+        self.entropy_schedule = EntropySchedule(self)
+        self.kl_penalty = KLPenalty(self)
 
     def _make_policy(self) -> DistributionalRecurrentPolicy:
         policy_class: Any = self.policy_class
@@ -194,6 +198,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
                 config.check_schedule(name, getattr(self, name), self._current_progress_remaining)
         self._update_learning_rate(self.policy.optimizer)
         self.value_scale.before_update(self.rollout_buffer.returns, self.policy.value_net.output_layers())
+        explained = monitoring.explained_variance_of(self.rollout_buffer)
+        self.entropy_schedule.observe(explained)
         log = UpdateLog()
         for _ in range(self.n_epochs):
             complete = self._train_epoch(log)
@@ -203,10 +209,12 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.value_scale.after_update(self.rollout_buffer.returns)
         log.record(self.logger, self.variance_gradient_scaler)
         self.value_scale.record(self.logger)
-        self._log_state()
+        monitoring.record(self, log, explained)
+        self.kl_penalty.adapt(log.kl_of_last_epoch())
 
     def _train_epoch(self, log: UpdateLog) -> bool:
         """One pass over the rollout; False if the policy moved too far and the update is to stop."""
+        log.begin_epoch()
         for samples in self.rollout_buffer.get(self.batch_size):
             minibatch = self._minibatch_losses(samples)
             log.add_losses(minibatch)
@@ -230,9 +238,10 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
             self.policy.values,
             clip_range=self.clip_range(remaining),
             clip_range_vf=None if self.clip_range_vf is None else self.clip_range_vf(remaining),
-            ent_coef=self.ent_coef,
+            ent_coef=self.entropy_schedule.coefficient(remaining),
             vf_coef=self.vf_coef,
             normalize_advantage=self.normalize_advantage,
+            kl_penalty_coef=self.kl_penalty.coefficient,
         )
 
     def _optimize(self, loss: torch.Tensor) -> float:
@@ -259,17 +268,6 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             for group in optimizer.param_groups:
                 group["lr"] = lr * (self.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
-
-    def _log_state(self) -> None:
-        buffer, remaining = self.rollout_buffer, self._current_progress_remaining
-        explained = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
-        self.logger.record("train/explained_variance", explained)
-        self.logger.record("train/clip_range", self.clip_range(remaining))
-        if self.clip_range_vf is not None:
-            self.logger.record("train/clip_range_vf", self.clip_range_vf(remaining))
-        if hasattr(self.policy, "log_std"):
-            self.logger.record("train/std", self.policy.log_std.exp().mean().item())
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
     def learn(
         self,

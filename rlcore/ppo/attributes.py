@@ -12,6 +12,15 @@ class SettingAttributes:
 
     clip_range: Any
     clip_range_vf: Any
+    ent_coef_final: float | None
+    ent_coef_min: float
+    ent_coef_boost: float | None
+    ent_coef_plateau_explained_variance: float
+    ent_coef_plateau_patience: int
+    kl_penalty_target: float | None
+    kl_penalty_coef: float
+    kl_penalty_min_coef: float
+    kl_penalty_max_coef: float
     optimizer_class: str | type[torch.optim.Optimizer]
     optimizer_kwargs: dict[str, Any]
     critic_lr_multiplier: float

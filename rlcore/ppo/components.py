@@ -30,12 +30,15 @@ def state_parts(model: DistributionalPPO) -> list[StatePart]:
     """Every piece of ``model``'s training state, in the order in which it is restored."""
     policy, optimizer, scaler = PolicyState(model), OptimizerState(model), ScalerState(model)
     returns, normalizer, progress = ReturnScaleState(model), NormalizerState(model), ProgressState(model)
+    entropy, penalty = model.entropy_schedule, model.kl_penalty
     environments, position, generators = EnvState(model), LstmState(model), GeneratorState(model)
     return [
         StatePart("policy", Scope.LEARNER, policy.capture, policy.restore, required=True),
         StatePart("policy.optimizer", Scope.LEARNER, optimizer.capture, optimizer.restore, required=True),
         StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore, scaler.reset),
         StatePart("return_scale_state", Scope.LEARNER, returns.capture, returns.restore, returns.reset),
+        StatePart("entropy_state", Scope.LEARNER, entropy.capture, entropy.restore, entropy.reset),
+        StatePart("kl_penalty_state", Scope.LEARNER, penalty.capture, penalty.restore, penalty.reset),
         StatePart("normalizer_state", Scope.COLLECTED, normalizer.capture, normalizer.restore, normalizer.reset),
         StatePart("progress_state", Scope.PROGRESS, progress.capture, progress.restore),
         StatePart(

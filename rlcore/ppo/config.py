@@ -15,6 +15,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, Flatten
 from torch import nn
 
 from rlcore.errors import SettingError
+from rlcore.ppo import entropy, kl
 from rlcore.ppo.optimizers import find_optimizer, optimizer_options
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.ppo.value_settings import resolve_values
@@ -29,13 +30,18 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def flag_value(value: object) -> object:
+    """NumPy's bools as Python's; anything else as it is, to be refused: bool() would take any text for True."""
+    return bool(value) if isinstance(value, np.bool_) else value
+
+
 Positive = Annotated[float, BeforeValidator(_plain), Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
 Fraction = Annotated[float, BeforeValidator(_plain), Field(ge=0, le=1)]
 Count = Annotated[int, BeforeValidator(_plain), Field(ge=1)]
 Natural = Annotated[int, BeforeValidator(_plain), Field(ge=0)]
-Flag = Annotated[bool, BeforeValidator(_plain)]
+Flag = Annotated[bool, BeforeValidator(lambda value: flag_value(value))]  # looked up at each call
 Seed = Annotated[int, BeforeValidator(_plain), Field(ge=0, lt=2**32)]
 
 
@@ -91,10 +97,34 @@ class PPOSettings(_Table):
         None, description="clipping of each critic's mean, in units of the return; None for none"
     )
     normalize_advantage: Flag = Field(True, description="normalise the advantages of each minibatch")
-    ent_coef: NonNegative = Field(0.0, description="weight of the entropy bonus")
+    ent_coef: NonNegative | None = Field(
+        None, description="weight of the entropy bonus, constant unless ent_coef_final is given; default 0"
+    )
+    ent_coef_initial: NonNegative | None = Field(None, description="another name for ent_coef, where it is a schedule")
+    ent_coef_final: NonNegative | None = Field(
+        None, description="where ent_coef ends, linear in progress; None for a constant"
+    )
+    ent_coef_min: NonNegative = Field(0.0, description="floor of the entropy coefficient")
+    ent_coef_boost: Finite | None = Field(
+        None,
+        gt=1,
+        description="largest factor on the entropy coefficient while the critics explain nothing; None for none",
+    )
+    ent_coef_plateau_explained_variance: Finite = Field(
+        0.0, le=1, description="explained variance of a rollout below which its update counts as bad"
+    )
+    ent_coef_plateau_patience: Count = Field(
+        3, description="bad updates in a row that raise the entropy coefficient, and good ones that lower it again"
+    )
     vf_coef: NonNegative = Field(0.5, description="weight of the value loss")
     max_grad_norm: Positive = Field(0.5, description="largest norm of the gradient, after its scaling")
     target_kl: Positive | None = Field(None, description="stop an update beyond 1.5 times this KL divergence")
+    kl_penalty_target: Positive | None = Field(
+        None, description="KL divergence of an update that a penalty in the loss aims at; None for no penalty"
+    )
+    kl_penalty_coef: Positive = Field(0.2, description="weight that the KL penalty starts from")
+    kl_penalty_min_coef: Positive = Field(1e-3, description="least weight of the KL penalty")
+    kl_penalty_max_coef: Positive = Field(100.0, description="largest weight of the KL penalty")
     optimizer_class: str | type[torch.optim.Optimizer] = Field(
         "adaptive_upgd", description="adaptive_upgd, upgd, adam, adamw, sgd, rmsprop or a class"
     )
@@ -168,7 +198,8 @@ def resolve_settings(given: Mapping[str, Any]) -> PPOSettings:
     """Check every level and fold what may be said in two places into one.
 
     ``optimizer_class`` and ``optimizer_kwargs`` may stand in ``policy_kwargs`` as Stable-Baselines3 has them, and
-    ``lr`` in ``optimizer_kwargs``; the result has them at the top and in ``learning_rate``.
+    ``lr`` in ``optimizer_kwargs``; the result has them at the top and in ``learning_rate``, and ``ent_coef_initial`` in
+    ``ent_coef``.
 
     :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
     :raises SettingError: for a value that cannot be used, and for one setting given twice with different values
@@ -181,7 +212,9 @@ def resolve_settings(given: Mapping[str, Any]) -> PPOSettings:
     _check_optimizer(find_optimizer(lifted.optimizer_class), options)
     learning_rate = resolve_learning_rate(lifted.learning_rate, options)
     options.pop("lr", None)
-    folded = {"policy_kwargs": policy_kwargs, "optimizer_kwargs": options, "learning_rate": learning_rate}
+    kl.check_settings(lifted)
+    folded: dict[str, Any] = {"policy_kwargs": policy_kwargs, "optimizer_kwargs": options, "learning_rate": learning_rate}
+    folded |= {"ent_coef": entropy.resolve_start(lifted), "ent_coef_initial": None}
     return lifted.model_copy(update={**folded, **resolve_values(lifted)})
 
 
@@ -256,7 +289,7 @@ def _check_optimizer(optimizer_class: type[torch.optim.Optimizer], options: Mapp
     reject_unknown(options, "optimizer_kwargs", homes)
     for name, value in options.items():
         setting = f"optimizer_kwargs[{name!r}]"
-        if _is_flag(optimizer_class, name, known[name]) and not isinstance(value, bool | None):
+        if _is_flag(optimizer_class, name, known[name]) and not isinstance(flag_value(value), bool | None):
             raise SettingError(
                 setting, f"{setting}={value!r} is neither True nor False, and any text would count as True; give a bool"
             )

@@ -84,8 +84,12 @@ def minibatch_losses(
     ent_coef: float,
     vf_coef: float,
     normalize_advantage: bool,
+    kl_penalty_coef: float = 0.0,
 ) -> MinibatchLosses:
-    """The PPO objective of one minibatch (Schulman et al. 2017, eq. 9), to be minimised."""
+    """The PPO objective of one minibatch (Schulman et al. 2017, eq. 9), to be minimised.
+
+    :param kl_penalty_coef: weight of KL(pi_old || pi) (the same, eq. 8); 0 leaves it out
+    """
     advantages = normalize_advantages(targets.advantages) if normalize_advantage else targets.advantages
     log_ratio = predictions.log_prob - targets.old_log_prob
     policy_loss = -clipped_surrogate(advantages, log_ratio, clip_range).mean()
@@ -93,7 +97,10 @@ def minibatch_losses(
     entropy = -predictions.log_prob if predictions.entropy is None else predictions.entropy
     entropy_loss = -entropy.mean()
     total = policy_loss + ent_coef * entropy_loss + vf_coef * value_loss
+    kl = approximate_kl(log_ratio)
+    if kl_penalty_coef > 0:
+        total = total + kl_penalty_coef * kl
     moved = log_ratio.detach()
     clip_fraction = ((moved.exp() - 1.0).abs() > clip_range).float().mean()
     parts = (policy_loss.detach(), value_loss.detach(), entropy_loss.detach())
-    return MinibatchLosses(total, *parts, approximate_kl(moved), clip_fraction)
+    return MinibatchLosses(total, *parts, kl.detach(), clip_fraction)

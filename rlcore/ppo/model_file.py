@@ -215,10 +215,12 @@ def _decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], p
 
 
 def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Saved settings with the user's changes; a new ``lr`` or ``learning_rate`` replaces the saved learning rate."""
+    """Saved settings with the user's changes, which replace what is saved under another name of the same setting."""
     merged = {**saved, **changes}
     if "lr" in changes.get("optimizer_kwargs", {}) and "learning_rate" not in changes:
         merged["learning_rate"] = None
+    if "ent_coef_initial" in changes and "ent_coef" not in changes:
+        merged["ent_coef"] = None
     return merged
 
 

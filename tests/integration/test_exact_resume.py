@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -18,15 +19,19 @@ from tests.support import resume_run
 from tests.support.training import differing, make_envs, make_model
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize(
+    ("env_id", "settings"),
+    [("CartPole-v1", {}), ("Pendulum-v1", {}), ("CartPole-v1", resume_run.ADAPTIVE)],
+    ids=["CartPole-v1", "Pendulum-v1", "adaptive-coefficients"],
+)
 def test_a_run_cut_in_a_rollout_and_resumed_in_a_new_process_ends_with_the_same_bits(
-    env_id: str, tmp_path: Path
+    env_id: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    whole, trace = resume_run.build(env_id), resume_run.Trace()
+    whole, trace = resume_run.build(env_id, **settings), resume_run.Trace()
     whole.learn(resume_run.TOTAL, callback=trace)
     expected = resume_run.outcome(whole)
 
-    first, first_trace = resume_run.build(env_id), resume_run.Trace(stop_after=3)
+    first, first_trace = resume_run.build(env_id, **settings), resume_run.Trace(stop_after=3)
     first.learn(resume_run.TOTAL, callback=first_trace)
     assert 0 < len(first_trace.steps) - first_trace.complete_steps < 16
     first.save(tmp_path / "model.zip")

@@ -37,7 +37,17 @@ class Trace(BaseCallback):
         return self.stop_after is None or self.rollouts <= self.stop_after or len(self.steps) % 16 != 5
 
 
-def build(env_id: str) -> DistributionalPPO:
+ADAPTIVE: dict[str, Any] = {
+    "ent_coef_final": 0.001,
+    "ent_coef_boost": 8.0,
+    "ent_coef_plateau_explained_variance": 1.0,
+    "ent_coef_plateau_patience": 3,
+    "kl_penalty_target": 1e-6,
+}
+"""Entropy and KL penalty so that the counters of the updates before the cut matter after it."""
+
+
+def build(env_id: str, **settings: Any) -> DistributionalPPO:
     """A model with everything on that exact resume must carry: schedule, scaler, noise, normaliser."""
     return make_model(
         make_envs(env_id, N_ENVS, normalize=True),
@@ -48,6 +58,7 @@ def build(env_id: str) -> DistributionalPPO:
         critic_lr_multiplier=2.0,
         vgs_estimator="element",
         optimizer_kwargs={"sigma": 0.01, "adaptive_noise": True},
+        **settings,
     )
 
 

@@ -12,7 +12,10 @@ from verification.faults import (
     null_fault_of,
     optimizers,
     returns,
+    rollout,
     scaler,
+    schedules,
+    settings,
     training_state,
     values,
 )
@@ -25,6 +28,9 @@ OF_AREAS = {
     training_state: "bug-10-scaler-state-not-saved",
     values: "fnd-19-averaged-before-max",
     returns: "fnd-24-heads-left-uncorrected",
+    schedules: "fnd-23-default-floor",
+    settings: "fnd-21-any-text-is-true",
+    rollout: "fnd-20-values-after-the-step",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
 

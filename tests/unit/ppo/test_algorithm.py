@@ -190,7 +190,7 @@ def test_settings_reach_the_losses_as_they_stand_at_each_update(monkeypatch: pyt
     model.learn(96)
     assert [call.pop("clip_range") for call in seen] == pytest.approx([0.3, 0.3, 0.2, 0.2])
     assert [call.pop("clip_range_vf") for call in seen] == pytest.approx([0.2, 0.2, 0.1, 0.1])
-    assert seen == [fixed] * 4
+    assert seen == [{**fixed, "kl_penalty_coef": 0.0}] * 4
 
 
 def test_every_setting_of_the_value_distribution_reaches_it() -> None:

@@ -142,6 +142,7 @@ TRANSIENT = {
         ),
         *("observation_space", "action_space", "n_envs", "env", "_vec_normalize_env", "_stats_window_size"),
     },
+    "is what the part of its name holds, beside settings": {"entropy_schedule", "kl_penalty"},
     "belongs to one call of learn": {"_logger", "_custom_logger", "start_time", "_num_timesteps_at_start", "_boundary"},
     "is never used here": {
         *("action_noise", "use_sde", "sde_sample_freq", "rollout_buffer_class", "rollout_buffer_kwargs"),
@@ -163,7 +164,7 @@ def test_every_attribute_of_a_trained_model_is_a_setting_or_accounted_for() -> N
 
 
 def test_every_part_is_captured_and_changes_what_a_file_holds(tmp_path: Path) -> None:
-    model = trained()
+    model = trained(ent_coef=0.01, ent_coef_boost=2.0, kl_penalty_target=0.01)
     model.save(tmp_path / "model.zip")
     parts = {part.key: part for part in model._state_parts()}
     saved = model.__getstate__()["state"]
