@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples
 from torch import Tensor
 
 from rlcore.functional.clipping import clip_distribution_mean, clipped_surrogate
 from rlcore.functional.quantile import quantile_huber_loss
+from rlcore.ppo.buffer import Samples
 
 
 class Predictions(NamedTuple):
@@ -53,7 +53,7 @@ def valid_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
     return Predictions(predictions.quantiles[mask], predictions.log_prob[mask], entropy)
 
 
-def valid_targets(samples: RecurrentRolloutBufferSamples, mask: Tensor) -> Targets:
+def valid_targets(samples: Samples, mask: Tensor) -> Targets:
     """Drop the targets of padding.
 
     :param mask: shape (batch,), bool, False on padding

@@ -20,7 +20,7 @@ from rlcore.checkpoint.refusal import refusals_name
 from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
 from rlcore.checkpoint.training_state import LEARNT, Scope, TrainingState
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
-from rlcore.ppo import components, config
+from rlcore.ppo import components, config, space_support
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 
 if TYPE_CHECKING:
@@ -196,13 +196,12 @@ ENCODED: dict[str, type] = {
 def _decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
     """The content with settings, spaces and policy class turned back from plain values."""
     try:
-        settings = {name: codec.decode(value, name, custom_objects) for name, value in content["settings"].items()}
-        encoded = {name: codec.decode(content[name], name, custom_objects) for name in ENCODED}
-        config.resolve_settings(settings)
+        settings: dict[str, Any] = {
+            n: codec.decode(value, n, custom_objects) for n, value in content["settings"].items()
+        }
+        encoded: dict[str, Any] = {name: codec.decode(content[name], name, custom_objects) for name in ENCODED}
     except CheckpointError as error:
         raise CheckpointError(_shown(path), error.reason) from error
-    except SettingError as error:
-        raise CheckpointError(_shown(path), f"holds a setting that cannot be used: {error}") from error
     for name, wanted in ENCODED.items():
         value = encoded[name]
         if not (
@@ -211,6 +210,11 @@ def _decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], p
             else isinstance(value, wanted)
         ):
             raise CheckpointError(_shown(path), f"{name!r} is no {wanted.__name__}")
+    try:
+        config.resolve_settings(settings, encoded["policy_class"].default_extractor)
+        space_support.require(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
+    except SettingError as error:
+        raise CheckpointError(_shown(path), f"holds a setting that cannot be used: {error}") from error
     return {**content, **encoded, "settings": settings}
 
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
-from stable_baselines3.common.torch_layers import MlpExtractor
-from stable_baselines3.common.type_aliases import Schedule
+from stable_baselines3.common.torch_layers import (
+    BaseFeaturesExtractor,
+    CombinedExtractor,
+    FlattenExtractor,
+    MlpExtractor,
+    NatureCNN,
+)
+from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import Tensor, nn
 
 from rlcore.checkpoint.codec import register_class
+from rlcore.errors import SettingError
+from rlcore.ppo.actions import action_distribution
 from rlcore.ppo.optimizers import make_optimizer
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
@@ -60,7 +69,7 @@ class QuantileCritics(nn.Module):
 
 
 class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
-    """sb3-contrib's recurrent policy with quantile critics in place of its value network.
+    """sb3-contrib's recurrent policy with quantile critics in place of its value network, for vectors.
 
     ``evaluate_actions`` gives quantiles of shape (batch, n_critics, n_quantiles) where upstream gives values.
 
@@ -69,6 +78,9 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
     :param critic_lr_multiplier: the critics' learning rate over the actor's
     :param optimizer_kwargs: without ``lr``, which the schedule gives
     """
+
+    default_extractor: ClassVar[type[BaseFeaturesExtractor]] = FlattenExtractor
+    takes_dict: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -79,7 +91,10 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         net_arch: list[int] | dict[str, list[int]] | None = None,
         **kwargs: Any,
     ) -> None:
-        arch = {"pi": [64, 64], "vf": [64, 64]} if net_arch is None else net_arch
+        kwargs["features_extractor_class"] = self.extractor_for(kwargs)
+        kwargs["features_extractor_kwargs"] = dict(kwargs.get("features_extractor_kwargs") or {})  # SB3 writes into it
+        widths = [] if kwargs["features_extractor_class"] is NatureCNN else [64, 64]
+        arch = widths if net_arch is None else net_arch
         if isinstance(arch, list):
             arch = {"pi": arch, "vf": arch}
         self.n_critics = n_critics
@@ -96,6 +111,18 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.optimizer_kwargs = optimizer_kwargs
         self.rebuild_optimizer()
 
+    @classmethod
+    def extractor_for(cls, policy_kwargs: Mapping[str, Any]) -> type[BaseFeaturesExtractor]:
+        """The features extractor that ``policy_kwargs`` names, or else this policy's own."""
+        extractor: type[BaseFeaturesExtractor] = policy_kwargs.get("features_extractor_class", cls.default_extractor)
+        return extractor
+
+    def make_features_extractor(self) -> BaseFeaturesExtractor:
+        """As in Stable-Baselines3, with a width that LSTMs take: of MultiDiscrete it gives a NumPy integer."""
+        extractor = super().make_features_extractor()
+        extractor._features_dim = int(extractor.features_dim)
+        return extractor
+
     def _build_mlp_extractor(self) -> None:
         self.mlp_extractor = MlpExtractor(
             self.lstm_output_dim,
@@ -105,6 +132,7 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         )
 
     def _build(self, lr_schedule: Schedule) -> None:
+        self.action_dist = action_distribution(self.action_space, self.action_dist)
         super()._build(lr_schedule)
         critics = QuantileCritics(
             self.mlp_extractor.latent_dim_vf, self.critic_arch, self.n_critics, self.n_quantiles, self.activation_fn
@@ -154,29 +182,63 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         )
 
     def forward(  # type: ignore[override]  # upstream's own signature departs from its base's
-        self, obs: Tensor, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
+        self, obs: PyTorchObs, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
     ) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
         """Act, and value the same observations from the LSTM state before this step.
 
         :return: actions, mean value by each critic of shape (n_envs, n_critics), log_prob, LSTM states after this step
         """
-        actions, quantiles, log_prob, states = super().forward(obs, lstm_states, episode_starts, deterministic)
+        observations: Any = obs  # upstream declares one tensor
+        actions, quantiles, log_prob, states = super().forward(observations, lstm_states, episode_starts, deterministic)
         return actions, quantiles.mean(dim=-1), log_prob, states
 
     def predict_values(  # type: ignore[override]
-        self, obs: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor
+        self, obs: PyTorchObs, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor
     ) -> Tensor:
         """
         :return: the smallest critic's mean value, shape (n_envs,)
         """
         return self.predict_quantiles(obs, lstm_states, episode_starts).mean(dim=-1).amin(dim=-1)
 
-    def predict_quantiles(self, obs: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor) -> Tensor:
+    def predict_quantiles(self, obs: PyTorchObs, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor) -> Tensor:
         """
         :return: the whole distribution of every critic, shape (n_envs, n_critics, n_quantiles)
         """
-        quantiles: Tensor = super().predict_values(obs, lstm_states, episode_starts)
+        observations: Any = obs  # upstream declares one tensor
+        quantiles: Tensor = super().predict_values(observations, lstm_states, episode_starts)
         return quantiles
 
 
-register_class("rlcore.DistributionalRecurrentPolicy", DistributionalRecurrentPolicy)
+class DistributionalRecurrentCnnPolicy(DistributionalRecurrentPolicy):
+    """For images: ``NatureCNN`` reads them, as in sb3-contrib's CnnLstmPolicy."""
+
+    default_extractor = NatureCNN
+
+
+class DistributionalRecurrentMultiInputPolicy(DistributionalRecurrentPolicy):
+    """For Dict observations: ``CombinedExtractor`` reads them, as in sb3-contrib's MultiInputLstmPolicy."""
+
+    default_extractor = CombinedExtractor
+    takes_dict = True
+
+
+POLICIES: dict[str, type[DistributionalRecurrentPolicy]] = {
+    "MlpLstmPolicy": DistributionalRecurrentPolicy,
+    "CnnLstmPolicy": DistributionalRecurrentCnnPolicy,
+    "MultiInputLstmPolicy": DistributionalRecurrentMultiInputPolicy,
+}
+"""The policies by the names that sb3-contrib gives their kinds."""
+
+for _class in POLICIES.values():
+    register_class(f"rlcore.{_class.__name__}", _class)
+
+
+def find_policy(policy: object) -> type[DistributionalRecurrentPolicy]:
+    """
+    :param policy: a name in ``POLICIES`` or a policy class
+    :raises SettingError: if it is neither
+    """
+    found = POLICIES.get(policy) if isinstance(policy, str) else policy
+    if not (isinstance(found, type) and issubclass(found, DistributionalRecurrentPolicy)):
+        raise SettingError("policy", f"policy={policy!r} is not known; use one of {sorted(POLICIES)} or a policy class")
+    return found

@@ -15,10 +15,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from rlcore import DistributionalPPO, ResumeWarning, StateError
 from tests.support import resume_run
+from tests.support.space_cases import KEYED
 from tests.support.training import differing, make_envs, make_model
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", KEYED])
 def test_a_run_cut_in_a_rollout_and_resumed_in_a_new_process_ends_with_the_same_bits(
     env_id: str, tmp_path: Path
 ) -> None:
