@@ -188,7 +188,7 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
 
         :return: actions, mean value by each critic of shape (n_envs, n_critics), log_prob, LSTM states after this step
         """
-        observations: Any = obs  # upstream declares one tensor
+        observations = _in_row_order(obs)
         actions, quantiles, log_prob, states = super().forward(observations, lstm_states, episode_starts, deterministic)
         return actions, quantiles.mean(dim=-1), log_prob, states
 
@@ -204,9 +204,19 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         """
         :return: the whole distribution of every critic, shape (n_envs, n_critics, n_quantiles)
         """
-        observations: Any = obs  # upstream declares one tensor
+        observations = _in_row_order(obs)
         quantiles: Tensor = super().predict_values(observations, lstm_states, episode_starts)
         return quantiles
+
+
+def _in_row_order(observations: PyTorchObs) -> Any:
+    """The observations laid out as the buffer and a saved state hold them.
+
+    A transposed image is a view, convolutions on it take other sums, and a resumed run would differ in the last bits.
+    """
+    if isinstance(observations, Tensor):
+        return observations.clone(memory_format=torch.contiguous_format)
+    return {key: _in_row_order(part) for key, part in observations.items()}
 
 
 class DistributionalRecurrentCnnPolicy(DistributionalRecurrentPolicy):

@@ -144,5 +144,5 @@ def _offset(space: spaces.Discrete[Any] | spaces.MultiDiscrete[Any]) -> bool:
 
 
 def _shown(space: spaces.Space[Any]) -> str:
-    text = repr(space)
+    text = " ".join(repr(space).split())
     return text if len(text) <= 120 else f"a {type(space).__name__}"
