@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import gymnasium as gym
 import torch
 from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
-from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples, RNNStates
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
@@ -21,14 +22,14 @@ from rlcore import env_state
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import components, config, losses, monitoring, returns
+from rlcore.ppo import components, config, losses, monitoring, returns, space_support
 from rlcore.ppo.attributes import SettingAttributes
-from rlcore.ppo.buffer import TwinCriticRolloutBuffer
+from rlcore.ppo.buffer import Samples, TwinCriticBuffer, buffer_class
 from rlcore.ppo.entropy import EntropySchedule
 from rlcore.ppo.kl import KLPenalty
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import find_optimizer
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.update_log import UpdateLog
 from rlcore.ppo.values import VALUE_DISTRIBUTIONS
 from rlcore.types import StateDict
@@ -41,15 +42,17 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
     :class:`rlcore.errors.UnknownSettingError` and names the right one. What Stable-Baselines3 users know (callbacks,
     ``VecNormalize``, ``predict``, ``evaluate_policy``, the logger) works as they know it.
 
-    :param policy: ``"MlpLstmPolicy"`` or a subclass of :class:`rlcore.ppo.policy.DistributionalRecurrentPolicy`
+    :param policy: ``"MlpLstmPolicy"``, ``"CnnLstmPolicy"`` for images, ``"MultiInputLstmPolicy"`` for Dict
+        observations, or a subclass of :class:`rlcore.ppo.policy.DistributionalRecurrentPolicy`
     :param env: a Gymnasium environment, its id or a ``VecEnv``
     :param settings: see :class:`rlcore.ppo.config.PPOSettings`
     :raises SettingError: for a setting that cannot be used
     """
 
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MlpLstmPolicy": DistributionalRecurrentPolicy}
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
     policy: DistributionalRecurrentPolicy
-    rollout_buffer: TwinCriticRolloutBuffer
+    policy_class: type[DistributionalRecurrentPolicy]
+    rollout_buffer: TwinCriticBuffer
     variance_gradient_scaler: VarianceGradientScaler | None
     _last_lstm_states: Any
 
@@ -62,15 +65,11 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         _init_setup_model: bool = True,
         **settings: Any,
     ) -> None:
-        checked = config.resolve_settings(settings)
+        policy_class = find_policy(policy)
+        checked = config.resolve_settings(settings, policy_class.default_extractor)
         config.check_device(device)
-        known = isinstance(policy, type) and issubclass(policy, DistributionalRecurrentPolicy)
-        if not known and policy not in self.policy_aliases:
-            raise SettingError(
-                "policy", f"policy={policy!r} is not known; use one of {sorted(self.policy_aliases)} or a policy class"
-            )
         super().__init__(  # the schedules are typed by SB3 as its own alias
-            policy,
+            policy_class,
             env,  # type: ignore[arg-type]
             learning_rate=checked.learning_rate,  # type: ignore[arg-type]
             tensorboard_log=checked.tensorboard_log,
@@ -92,7 +91,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
     # -- construction ---------------------------------------------------------------------------------------------
 
     def _setup_model(self) -> None:
-        config.require_observations(getattr(self, "observation_space", None))
+        space_support.require_model(self)
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
         self.value_scale = returns.make_return_scale(
@@ -107,6 +106,12 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.variance_gradient_scaler = self._make_scaler() if self.variance_gradient_scaling else None
         self.entropy_schedule = EntropySchedule(self)
         self.kl_penalty = KLPenalty(self)
+
+    @staticmethod
+    def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+        if isinstance(env, gym.Env | VecEnv):
+            space_support.require_spaces(env.observation_space, env.action_space)
+        return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
 
     def _make_policy(self) -> DistributionalRecurrentPolicy:
         policy_class: Any = self.policy_class
@@ -123,9 +128,9 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         )
         return policy
 
-    def _make_buffer(self) -> TwinCriticRolloutBuffer:
+    def _make_buffer(self) -> TwinCriticBuffer:
         lstm = self.policy.lstm_actor
-        return TwinCriticRolloutBuffer(
+        return buffer_class(self.observation_space)(
             self.n_steps,
             self.observation_space,
             self.action_space,
@@ -223,13 +228,14 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
             log.add_scaling_factor(self._optimize(minibatch.total))
         return True
 
-    def _minibatch_losses(self, samples: RecurrentRolloutBufferSamples) -> losses.MinibatchLosses:
+    def _minibatch_losses(self, samples: Samples) -> losses.MinibatchLosses:
         mask = samples.mask > 1e-8
         actions = samples.actions
         if isinstance(self.action_space, spaces.Discrete):
             actions = actions.long().flatten()
+        observations: Any = samples.observations  # a dict of tensors where the space is a Dict
         predictions = losses.Predictions(
-            *self.policy.evaluate_actions(samples.observations, actions, samples.lstm_states, samples.episode_starts)
+            *self.policy.evaluate_actions(observations, actions, samples.lstm_states, samples.episode_starts)
         )
         remaining = self._current_progress_remaining
         return losses.minibatch_losses(

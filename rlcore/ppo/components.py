@@ -16,7 +16,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from rlcore import env_state
 from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.errors import ResumeWarning, StateError
-from rlcore.ppo import state_checks
+from rlcore.ppo import observations, state_checks
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.returns import Moments, read_state, rescaled
@@ -194,12 +194,11 @@ class LstmState(_Component):
         if model._last_obs is None:
             return None
         states = model._last_lstm_states
-        original = model._last_original_obs
         return {
             "actor": list(states.pi),
             "critic": list(states.vf),
-            "observations": torch.as_tensor(model._last_obs),
-            "original_observations": None if original is None else torch.as_tensor(original),
+            "observations": observations.to_state(model._last_obs),
+            "original_observations": observations.to_state(model._last_original_obs),
             "episode_starts": torch.as_tensor(model._last_episode_starts),
         }
 
@@ -209,9 +208,8 @@ class LstmState(_Component):
         self.model._last_lstm_states = RNNStates(
             tuple(t.to(device) for t in fields["actor"]), tuple(t.to(device) for t in fields["critic"])
         )
-        self.model._last_obs = fields["observations"].cpu().numpy()
-        original = fields["original_observations"]
-        self.model._last_original_obs = None if original is None else original.cpu().numpy()
+        self.model._last_obs = observations.from_state(fields["observations"])
+        self.model._last_original_obs = observations.from_state(fields["original_observations"])
         self.model._last_episode_starts = fields["episode_starts"].cpu().numpy()
 
     def check(self, state: StateDict) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor
 from torch import nn
@@ -194,26 +193,33 @@ def _homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def resolve_settings(given: Mapping[str, Any]) -> PPOSettings:
+def resolve_settings(
+    given: Mapping[str, Any], default_extractor: type[BaseFeaturesExtractor] = FlattenExtractor
+) -> PPOSettings:
     """Check every level and fold what may be said in two places into one.
 
     ``optimizer_class`` and ``optimizer_kwargs`` may stand in ``policy_kwargs`` as Stable-Baselines3 has them, and
     ``lr`` in ``optimizer_kwargs``; the result has them at the top and in ``learning_rate``, and ``ent_coef_initial`` in
     ``ent_coef``.
 
+    :param default_extractor: the policy's features extractor, for ``features_extractor_kwargs`` without a class
     :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
     :raises SettingError: for a value that cannot be used, and for one setting given twice with different values
     """
     settings: PPOSettings = _check(PPOSettings, given, "DistributionalPPO")
     policy_kwargs = dict(settings.policy_kwargs)
     lifted = _lift_optimizer(settings, policy_kwargs)
-    _check_policy(policy_kwargs)
+    _check_policy({"features_extractor_class": default_extractor, **policy_kwargs})
     options = dict(lifted.optimizer_kwargs)
     _check_optimizer(find_optimizer(lifted.optimizer_class), options)
     learning_rate = resolve_learning_rate(lifted.learning_rate, options)
     options.pop("lr", None)
     kl.check_settings(lifted)
-    folded: dict[str, Any] = {"policy_kwargs": policy_kwargs, "optimizer_kwargs": options, "learning_rate": learning_rate}
+    folded: dict[str, Any] = {
+        "policy_kwargs": policy_kwargs,
+        "optimizer_kwargs": options,
+        "learning_rate": learning_rate,
+    }
     folded |= {"ent_coef": entropy.resolve_start(lifted), "ent_coef_initial": None}
     return lifted.model_copy(update={**folded, **resolve_values(lifted)})
 
@@ -276,6 +282,12 @@ def _check_policy(policy_kwargs: Mapping[str, Any]) -> None:
             "policy_kwargs['shared_lstm']",
             "policy_kwargs['shared_lstm']=True and policy_kwargs['enable_critic_lstm']=True contradict each other; "
             "set enable_critic_lstm=False to let the critics use the actor's LSTM",
+        )
+    if checked.shared_lstm and not checked.share_features_extractor:
+        raise SettingError(
+            "policy_kwargs['shared_lstm']",
+            "policy_kwargs['shared_lstm']=True and policy_kwargs['share_features_extractor']=False contradict each "
+            "other: one LSTM reads one set of features; leave one of them at its default",
         )
     extractor_options = optimizer_options(checked.features_extractor_class)  # type: ignore[arg-type]
     extractor_options.pop("observation_space", None)
@@ -355,20 +367,6 @@ def check_device(device: torch.device | str) -> None:
     if kind == "cuda" and not torch.cuda.is_available():
         raise SettingError(
             "device", f"device={device!r}, but this machine has no CUDA device for torch; use 'cpu' or 'auto'"
-        )
-
-
-def require_observations(space: spaces.Space[Any] | None) -> None:
-    """
-    :raises SettingError: without an environment, and for observations that the rollout buffer cannot hold
-    """
-    if space is None:
-        raise SettingError("env", "env=None gives no spaces to build a network for; pass an environment or its id")
-    if isinstance(space, spaces.Dict):
-        raise SettingError(
-            "env",
-            f"the observations are a Dict of {sorted(space)}, and the policy takes one array; "
-            "wrap the environment in gymnasium.wrappers.FlattenObservation",
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples
 from torch import Tensor
 
 from rlcore.functional.clipping import clipped_surrogate
+from rlcore.ppo.buffer import Samples
 from rlcore.ppo.values import ValueDistribution
 
 
@@ -52,7 +52,7 @@ def valid_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
     return Predictions(predictions.value_outputs[mask], predictions.log_prob[mask], entropy)
 
 
-def valid_targets(samples: RecurrentRolloutBufferSamples, mask: Tensor) -> Targets:
+def valid_targets(samples: Samples, mask: Tensor) -> Targets:
     """Drop the targets of padding.
 
     :param mask: shape (batch,), bool, False on padding

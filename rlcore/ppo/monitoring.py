@@ -46,7 +46,7 @@ import torch
 from stable_baselines3.common.utils import explained_variance
 
 from rlcore.optim.noise import noise_to_signal
-from rlcore.ppo.buffer import TwinCriticRolloutBuffer
+from rlcore.ppo.buffer import TwinCriticBuffer
 from rlcore.ppo.update_log import UpdateLog
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 Measures = Iterator[tuple[str, float]]
 
 
-def explained_variance_of(buffer: TwinCriticRolloutBuffer) -> float:
+def explained_variance_of(buffer: TwinCriticBuffer) -> float:
     """Share of the returns' variance that the values that acted explain, at most 1; NaN where all returns are equal."""
     return float(explained_variance(buffer.values.flatten(), buffer.returns.flatten()))
 

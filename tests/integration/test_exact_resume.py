@@ -16,13 +16,14 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from rlcore import DistributionalPPO, ResumeWarning, StateError
 from tests.support import resume_run
+from tests.support.space_cases import KEYED
 from tests.support.training import differing, make_envs, make_model
 
 
 @pytest.mark.parametrize(
     ("env_id", "settings"),
-    [("CartPole-v1", {}), ("Pendulum-v1", {}), ("CartPole-v1", resume_run.ADAPTIVE)],
-    ids=["CartPole-v1", "Pendulum-v1", "adaptive-coefficients"],
+    [("CartPole-v1", {}), ("Pendulum-v1", {}), (KEYED, {}), ("CartPole-v1", resume_run.ADAPTIVE)],
+    ids=["CartPole-v1", "Pendulum-v1", "keyed", "adaptive-coefficients"],
 )
 def test_a_run_cut_in_a_rollout_and_resumed_in_a_new_process_ends_with_the_same_bits(
     env_id: str, settings: dict[str, Any], tmp_path: Path

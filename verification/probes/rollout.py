@@ -8,6 +8,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import DistributionalPPO
+from rlcore.ppo.buffer import TwinCriticRolloutBuffer
 from verification.model import Observation
 from verification.probes import probe
 from verification.probes.make import Make
@@ -26,6 +27,7 @@ class _Recorded(BaseCallback):
     def _on_rollout_end(self) -> None:
         assert isinstance(self.model, DistributionalPPO)
         buffer = self.model.rollout_buffer
+        assert isinstance(buffer, TwinCriticRolloutBuffer), "the probe's environments give vectors"
         for step in range(buffer.buffer_size):
             before = tuple(torch.as_tensor(s[step]) for s in (buffer.hidden_states_vf, buffer.cell_states_vf))
             with torch.no_grad():
