@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from verification.faults import add, get, learning_rate, losses, null_fault_of, optimizers, scaler, training_state
+from verification.faults import (
+    add,
+    environments,
+    get,
+    learning_rate,
+    losses,
+    model_file,
+    null_fault_of,
+    optimizers,
+    scaler,
+    settings,
+    training_state,
+)
 
 OF_AREAS = {
     losses: "bug-01-padding-kept-in-predictions",
@@ -12,6 +24,9 @@ OF_AREAS = {
     optimizers: "bug-05-zero-over-zero",
     scaler: "bug-10-relink-wipes-statistics",
     training_state: "bug-10-scaler-state-not-saved",
+    environments: "bug-03-foreign-environment-let-in",
+    settings: "bug-07-unknown-settings-ignored",
+    model_file: "bug-08-closures-saved",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
 
