@@ -1,4 +1,4 @@
-"""Bug 10 of document 002, by its own verification plan: train 2,000 steps, save, load, train 1,000 more."""
+"""Bug 10 of document 002, by its own plan of what to check: train 2,000 steps, save, load, train 1,000 more."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rlcore import DistributionalPPO, VarianceGradientScaler
 from tests.support.training import differing, make_envs, make_model
 
 FIRST, MORE = 2000, 1000
-SETTINGS: dict[str, Any] = {"n_steps": 125, "batch_size": 125, "n_epochs": 1, "vgs_warmup_steps": 10}
-STEPS_OF_THE_SCALER = FIRST // 125
+SETTINGS: dict[str, Any] = {"n_steps": 125, "batch_size": 125, "n_epochs": 2, "vgs_warmup_steps": 10}
+STEPS_OF_THE_SCALER = 2 * FIRST // 125
 AVERAGES = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema", "grad_max_ema")
 
 
 def envs() -> VecEnv:
-    return make_envs(n_envs=4)
+    return make_envs(n_envs=8)
 
 
 def scaler_of(model: DistributionalPPO) -> VarianceGradientScaler:

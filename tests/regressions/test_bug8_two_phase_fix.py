@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,11 @@ def test_what_this_file_changes_is_no_default() -> None:
 @pytest.mark.parametrize("way", ["save", "pickle"])
 def test_a_model_with_an_open_log_is_saved_without_it(way: str, tmp_path: Path) -> None:
     model = make_model()
-    model.set_logger(configure(str(tmp_path / "log"), ["csv", "log"]))
-    model.learn(48)
-    assert differing(travel(model, way, tmp_path).get_parameters(), model.get_parameters()) == []
-    model.logger.close()
+    logger = configure(str(tmp_path / "log"), ["csv", "log"])
+    with closing(logger):
+        model.set_logger(logger)
+        model.learn(48)
+        assert differing(travel(model, way, tmp_path).get_parameters(), model.get_parameters()) == []
 
 
 def test_a_clip_range_that_closes_over_an_open_file_is_asked_for_by_name(tmp_path: Path) -> None:
