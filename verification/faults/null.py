@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from verification.faults import (
     add,
+    environments,
     get,
     learning_rate,
     losses,
+    model_file,
     null_fault_of,
     optimizers,
     returns,
@@ -29,8 +31,10 @@ OF_AREAS = {
     values: "fnd-19-averaged-before-max",
     returns: "fnd-24-heads-left-uncorrected",
     schedules: "fnd-23-default-floor",
-    settings: "fnd-21-any-text-is-true",
+    settings: "bug-07-unknown-settings-ignored",
     rollout: "fnd-20-values-after-the-step",
+    environments: "bug-03-foreign-environment-let-in",
+    model_file: "bug-08-closures-saved",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
 

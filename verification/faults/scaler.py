@@ -30,3 +30,13 @@ def relink_wipes_statistics(self: Any, parameters: Any) -> None:
     step_count, averages, global_observations = self._step_count, self._global_averages, self._global_observations
     self.reset_statistics()
     self._step_count, self._global_averages, self._global_observations = step_count, averages, global_observations
+
+
+@fault(
+    "bug-04-rebuilding-without-relinking",
+    target="rlcore.ppo.algorithm:DistributionalPPO.rebuild_optimizer",
+    pins="a1b7abc3b26ad761",
+)
+def rebuilding_without_relinking(self: Any) -> None:
+    """The optimizer is rebuilt, the scaler keeps the references that it had."""
+    self.policy.rebuild_optimizer()
