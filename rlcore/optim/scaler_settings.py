@@ -13,7 +13,7 @@ from torch import nn
 from rlcore.errors import SettingError
 from rlcore.optim import estimators
 
-Estimator: TypeAlias = Literal["mean", "element"]
+Estimator: TypeAlias = Literal["mean", "spatial", "total", "element", "sketch"]
 Normalization: TypeAlias = Literal["squared_mean", "second_moment"]
 ScalableParameters: TypeAlias = "Iterable[nn.Parameter] | Iterable[tuple[str, nn.Parameter]]"
 

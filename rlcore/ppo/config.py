@@ -108,7 +108,9 @@ class PPOSettings(_Table):
     vgs_alpha: NonNegative = Field(0.1, description="strength of the scaling")
     vgs_eps: Positive = Field(1e-8, description="added to the denominator of the normalised variance")
     vgs_warmup_steps: Natural = Field(100, description="optimizer steps before the scaling acts")
-    vgs_estimator: Literal["mean", "element"] = Field("mean", description="which variance is measured")
+    vgs_estimator: Literal["mean", "spatial", "total", "element", "sketch"] = Field(
+        "mean", description="which variance is measured"
+    )
     vgs_normalization: Literal["squared_mean", "second_moment"] = Field(
         "squared_mean", description="what the variance is divided by"
     )

@@ -55,7 +55,13 @@ def heterogeneity(history: Array, beta: float) -> float:
     return float(time_mean(history, beta).var())
 
 
-ESTIMATES = {"mean": variance_of_mean, "element": element_variance}
+ESTIMATES = {
+    "mean": variance_of_mean,
+    "spatial": spatial_variance,
+    "total": total_variance,
+    "element": element_variance,
+    "sketch": element_variance,
+}
 
 
 def normalized_variance(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, SettingError
+from rlcore.optim.estimators import ESTIMATORS
 from rlcore.optim.scaler import VarianceGradientScaler
 from tests.reference import variance_reference as reference
 
@@ -50,7 +51,7 @@ def random_history(rng: np.random.Generator, shape: tuple[int, ...], steps: int)
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("normalization", ["squared_mean", "second_moment"])
-@pytest.mark.parametrize("estimator", ["mean", "element"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_equals_the_float64_reference_over_random_histories(
     estimator: Any, normalization: Any, dtype: torch.dtype, tolerance: float
 ) -> None:
@@ -84,9 +85,11 @@ def test_global_averages_equal_the_reference() -> None:
     assert measured == pytest.approx([float(reference.time_mean(series, 0.8)) for series in expected], rel=1e-12)
 
 
-@pytest.mark.parametrize("estimator", ["mean", "element"])
-def test_a_constant_pattern_of_opposite_signs_has_no_variance(estimator: str) -> None:
-    assert variance_of([PATTERN] * 50, estimator) == 0.0
+@pytest.mark.parametrize(
+    ("estimator", "expected"), [("mean", 0.0), ("element", 0.0), ("sketch", 0.0), ("spatial", 0.25), ("total", 0.25)]
+)
+def test_a_constant_pattern_of_opposite_signs_varies_in_space_and_not_in_time(estimator: str, expected: float) -> None:
+    assert variance_of([PATTERN] * 50, estimator) == expected
 
 
 def test_noise_of_opposite_signs_is_seen_by_element_and_not_by_mean() -> None:
@@ -174,7 +177,7 @@ def test_the_factor_comes_from_committed_statistics_and_is_applied_to_every_grad
     torch.testing.assert_close([first.grad, second.grad], [gradient * announced for gradient in gradients])
 
 
-@pytest.mark.parametrize("estimator", ["mean", "element"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_what_is_committed_is_the_raw_gradient(estimator: Any) -> None:
     generator = torch.Generator().manual_seed(5)
     history = torch.randn(12, 3, generator=generator)
@@ -192,7 +195,7 @@ def test_what_is_committed_is_the_raw_gradient(estimator: Any) -> None:
     assert scaling.grad_norm_ema == watching.grad_norm_ema
 
 
-@pytest.mark.parametrize("estimator", ["mean", "element"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_step_that_is_never_committed_leaves_no_trace(estimator: Any) -> None:
     scaler = observed_scaler([torch.tensor([1.0, 2.0]), torch.tensor([2.0, 1.0])], estimator=estimator)
     before = (scaler.step_count, scaler.get_normalized_variance(), scaler.grad_mean_ema)
@@ -235,7 +238,7 @@ def test_disabled_measures_and_scales_nothing() -> None:
     assert (scaler.step_count, scaler.grad_norm_ema, scaler.get_scaling_factor()) == (0, None, 1.0)
 
 
-@pytest.mark.parametrize("estimator", ["mean", "element"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_tensor_without_gradient_is_not_observed(estimator: Any) -> None:
     scaler = VarianceGradientScaler(parameters_of((2,), (2,)), warmup_steps=0, beta=0.7, eps=0.5, estimator=estimator)
     rng = np.random.default_rng(11)
@@ -276,7 +279,7 @@ def test_an_empty_tensor_is_never_observed() -> None:
 
 
 @pytest.mark.parametrize("normalization", ["squared_mean", "second_moment"])
-@pytest.mark.parametrize("estimator", ["mean", "element"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_zero_gradients_give_the_factor_one(estimator: Any, normalization: Any) -> None:
     scaler = observed_scaler([torch.zeros(3)] * 5, estimator=estimator, normalization=normalization)
     assert scaler.get_normalized_variance() == 0.0
@@ -286,7 +289,7 @@ def test_zero_gradients_give_the_factor_one(estimator: Any, normalization: Any) 
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e30), (torch.float32, 3e38), (torch.float64, 1e300)])
 @pytest.mark.parametrize("normalization", ["squared_mean", "second_moment"])
-@pytest.mark.parametrize("estimator", ["mean", "element"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_very_large_gradients_stay_finite(estimator: Any, normalization: Any, dtype: torch.dtype, size: float) -> None:
     settings = {"estimator": estimator, "normalization": normalization}
     scaler = VarianceGradientScaler(parameters_of((5,), dtype=dtype), warmup_steps=0, **settings)
