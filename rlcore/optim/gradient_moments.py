@@ -70,8 +70,7 @@ def spatial_variances(gradients: Sequence[Tensor]) -> Tensor:
     smallest, largest = SAFE_MAGNITUDES
     safe = (variances > smallest**2) & (variances < largest**2)
     for position in (~safe).nonzero().flatten().tolist():
-        bounded = gradients[position].double().clamp(-LARGEST, LARGEST)
-        variances[position] = bounded.var(correction=0)
+        variances[position] = gradients[position].double().var(correction=0)
     return variances.nan_to_num_(nan=LARGEST).clamp_(max=LARGEST)
 
 

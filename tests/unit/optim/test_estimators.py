@@ -86,6 +86,8 @@ def test_two_sketches_of_a_network_agree_and_draw_from_no_global_generator() -> 
     assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == states  # type: ignore[index]
     random.random(), torch.rand(1)
     assert watched(SketchEstimator(layouts)) == first
+    # The draw is defined by position and size, so that other processes make the same one.
+    assert first == [sorted(random.Random(f"{i} {n}").sample(range(n), SKETCH_SIZE)) for i, n in enumerate((300, 400))]
 
 
 def test_a_sketch_watches_the_same_elements_whatever_the_memory_format() -> None:
@@ -179,3 +181,15 @@ def test_a_damaged_state_of_spatial_and_total_is_refused_and_nothing_changes(
     with pytest.raises(StateError, match=message):
         taker.load_state_dict(state)
     assert repr(taker.state_dict()) == before
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_what_becomes_of_a_state_does_not_reach_the_estimator(name: str) -> None:
+    estimator = ESTIMATORS[name]([layout(4)])
+    for gradient in (PATTERN, 1.0 - PATTERN):
+        show(estimator, gradient)
+    before = repr(estimator.state_dict())
+    for values in estimator.state_dict().values():
+        for tensor in values if isinstance(values, list) else [values]:
+            tensor.fill_(7)  # type: ignore[union-attr]
+    assert repr(estimator.state_dict()) == before
