@@ -40,8 +40,13 @@ class Factor:
     floor: float
     cap: float
 
+    @property
+    def least(self) -> float:
+        """The smallest factor: the floor, or what the cap leaves where that is more."""
+        return max(self.floor, 1.0 / (1.0 + self.alpha * self.cap))
+
     def __call__(self, normalized_variances: Series) -> Series:
-        return np.maximum(self.floor, 1.0 / (1.0 + self.alpha * np.minimum(normalized_variances, self.cap)))
+        return np.maximum(self.least, 1.0 / (1.0 + self.alpha * normalized_variances))
 
     def __str__(self) -> str:
         return f"alpha {self.alpha:g}, floor {self.floor:g}, cap {self.cap:g}"
@@ -117,9 +122,10 @@ def rounded(value: float) -> str:
     return f"{float(f'{value:.2g}'):.6g}" if 1e-3 <= abs(value) < 1e6 or value == 0 else f"{value:.1e}"
 
 
-def quantiles(series: Series) -> list[str]:
-    """Median, 5 % and 95 %."""
-    return [rounded(float(value)) for value in np.quantile(series, [0.5, 0.05, 0.95])]
+def spread(series: Series) -> str:
+    """Median, and in brackets 5 % and 95 %."""
+    median, low, high = (rounded(float(value)) for value in np.quantile(series, [0.5, 0.05, 0.95]))
+    return f"{median} ({low} to {high})"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -128,18 +134,19 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
         yield f"| {' | '.join(row)} |"
 
 
-def describe(run: Run, rule: Factor) -> Iterator[str]:
-    """What one rule would have done in one run, under each estimator and normalization."""
-    yield f"\n### {run.env_id}, minibatches of {run.batch_size}: {rule}\n"
-    header = ["normalization", "estimator", "nv", "5 %", "95 %", "factor", "5 %", "95 %", "at cap", "correlation time"]
+def describe(run: Run, rules: Sequence[Factor]) -> Iterator[str]:
+    """What every rule would have done in one run, under each estimator and normalization."""
+    yield f"\n## {run.env_id}, minibatches of {run.batch_size}\n"
+    of_rules = [f"{what}, cap {rule.cap:g}" for rule in rules for what in ("factor", "least", "time")]
     rows = []
     for position, (estimator, normalization) in enumerate(RULES):
         values = run.values[:, position]
-        factors = rule(values)
-        at_cap = f"{np.mean(values >= rule.cap):.0%}"
-        row = [normalization, estimator, *quantiles(values), *quantiles(factors), at_cap]
-        rows.append([*row, f"{correlation_time(factors):.0f}"])
-    yield from table(header, rows)
+        row = [normalization, estimator, spread(values)]
+        for rule in rules:
+            factors = rule(values)
+            row += [spread(factors), f"{np.mean(factors == rule.least):.0%}", f"{correlation_time(factors):.0f}"]
+        rows.append(row)
+    yield from table(["normalization", "estimator", "nv", *of_rules], rows)
 
 
 def compare_batch_sizes(runs: Sequence[Run]) -> Iterator[str]:
@@ -150,7 +157,7 @@ def compare_batch_sizes(runs: Sequence[Run]) -> Iterator[str]:
     rows = []
     for position, (estimator, normalization) in enumerate(RULES):
         medians = {
-            name: " > ".join(rounded(float(np.median(run.values[:, position]))) for run in runs if run.env_id == name)
+            name: " / ".join(rounded(float(np.median(run.values[:, position]))) for run in runs if run.env_id == name)
             for name in environments
         }
         rows.append([normalization, estimator, *medians.values()])
@@ -164,13 +171,14 @@ def report(runs: Sequence[Run], rules: Sequence[Factor], command: str) -> str:
         "",
         f"Written by `{command}`.",
         "Numbers have two digits and differ between machines; they do not depend on the commit unless training does.",
-        "nv is the normalized variance before its cap; median, 5 % and 95 % are taken over optimizer steps. The",
-        "correlation time of the factor is in optimizer steps; 0 means that it never changed.",
+        "",
+        f"Rules: {'; '.join(map(str, rules))}. Each cell has the median over optimizer steps, and 5 % and 95 % in",
+        "brackets. `nv` is the normalized variance, uncapped; `factor` what a rule makes of it. `least` is the share",
+        "of steps in which the factor is as small as floor and cap allow, and answers to nothing. `time` is the",
+        "correlation time of the factor in optimizer steps; 0 means that it never changed.",
     ]
-    for rule in rules:
-        lines.append(f"\n## Rule: {rule}")
-        for run in runs:
-            lines.extend(describe(run, rule))
+    for run in runs:
+        lines.extend(describe(run, rules))
     lines.extend(compare_batch_sizes(runs))
     return "\n".join(lines) + "\n"
 
@@ -179,15 +187,17 @@ def main() -> None:
     """Run every environment and size of minibatch, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.vgs_defaults", description=__doc__.splitlines()[0])
     parser.add_argument("--envs", nargs="+", default=["CartPole-v1", "Pendulum-v1"])
-    parser.add_argument("--batch-sizes", nargs="+", type=int, default=[32, 128, 512])
+    parser.add_argument("--batch-sizes", nargs="+", type=int, default=[64, 128, 512])
     parser.add_argument("--steps", type=int, default=20_000, help="environment steps of each run")
     parser.add_argument("--lstm", type=int, default=32, help="width of the LSTM and of the layer behind it")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--alpha", nargs="+", type=float, default=[0.1, 1.0], help="one table for each")
+    parser.add_argument("--alpha", type=float, default=0.1)
+    parser.add_argument("--floor", type=float, default=0.1)
+    parser.add_argument("--caps", nargs="+", type=float, default=[50.0, 100.0], help="one set of columns for each")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rules = [Factor(alpha, floor=0.1, cap=50.0) for alpha in arguments.alpha]
+    rules = [Factor(arguments.alpha, arguments.floor, cap) for cap in arguments.caps]
     sizes = sorted(arguments.batch_sizes)
     runs = [record(env_id, size, arguments) for env_id in arguments.envs for size in sizes]
     command = shlex.join(["python", "-m", "benchmarks.vgs_defaults", *sys.argv[1:]])

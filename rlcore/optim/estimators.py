@@ -262,8 +262,11 @@ class SketchEstimator:
     """``E`` estimated without bias from at most ``SKETCH_SIZE`` elements of each tensor, drawn once: O(1) memory.
 
     Every element is equally likely to be drawn, so the mean over all draws is E; a tensor of no more elements than
-    that gives E itself. The draw depends on the position and the size of the tensor alone, so that two scalers of one
-    network watch the same elements; it is part of the state.
+    that gives E itself. As a fraction of ``E_t[mean_s g^2]``, which is taken over all elements, it can exceed 1 where
+    the gradient is concentrated in few elements and these are drawn.
+
+    The draw depends on the position and the size of the tensor alone, so that two scalers of one network watch the
+    same elements; it is part of the state.
     """
 
     def __init__(self, layouts: Sequence[TensorLayout]) -> None:

@@ -115,7 +115,7 @@ class PPOSettings(_Table):
         "squared_mean", description="what the variance is divided by"
     )
     vgs_min_scaling_factor: Fraction = Field(0.1, gt=0, description="floor of the factor")
-    vgs_max_normalized_variance: Positive = Field(50.0, description="cap of the normalised variance")
+    vgs_max_normalized_variance: Positive = Field(100.0, description="cap of the normalised variance")
     stats_window_size: Count = Field(100, description="episodes that the logged means cover")
     tensorboard_log: str | None = Field(None, description="folder for TensorBoard")
     policy_kwargs: dict[str, Any] = Field({}, description="settings of the policy network")

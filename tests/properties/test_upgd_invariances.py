@@ -57,9 +57,11 @@ def outcome(
     parameters = [nn.Parameter(start.clone()) for start in problem.starts]
     chosen = [parameters] if groups is None else [[parameters[i] for i in group] for group in groups]
     optimizer = optimizer_class([{"params": group} for group in chosen], **settings)
+    evaluated = []
     for index, gradients in enumerate(problem.steps):
 
-        def evaluate(gradients: list[Tensor] = gradients) -> float:
+        def evaluate(index: int = index, gradients: list[Tensor] = gradients) -> float:
+            evaluated.append(index)
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient.clone()
             return 2.5
@@ -70,6 +72,7 @@ def outcome(
         else:
             evaluate()
             assert optimizer.step() is None
+    assert evaluated == list(range(len(problem.steps)))
     return [parameter.detach() for parameter in parameters]
 
 

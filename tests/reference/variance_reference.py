@@ -71,7 +71,7 @@ def normalized_variance(
     eps: float = 1e-8,
     estimator: str = "mean",
     normalization: str = "squared_mean",
-    max_normalized_variance: float = 50.0,
+    max_normalized_variance: float = 100.0,
 ) -> float:
     """90th percentile over the tensors of min(variance / (denominator + eps), cap)."""
     ratios = []

@@ -60,6 +60,17 @@ def test_the_spatial_variance_of_a_million_elements_beside_a_large_mean() -> Non
     assert spatial_variances([gradient]).item() == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"), [("mean", 0.0), ("spatial", 0.25), ("total", 0.25), ("element", 0.25), ("sketch", 0.25)]
+)
+def test_noise_of_opposite_signs_is_invisible_in_the_mean_alone(name: str, expected: float) -> None:
+    """A pattern whose sign alternates: weights of half each make the elements' means 0 and their variances 0.25."""
+    estimator = ESTIMATORS[name]([layout(4)])
+    show(estimator, PATTERN, share=1.0)
+    show(estimator, -PATTERN, share=0.5)
+    assert estimator.variance().tolist() == [expected]
+
+
 def test_a_sketch_watches_all_of_a_small_tensor_and_few_elements_all_over_a_large_one() -> None:
     all_of_it, some, others = watched(SketchEstimator([layout(8, 8), layout(100, 100), layout(10_000)]))
     assert all_of_it == list(range(64))

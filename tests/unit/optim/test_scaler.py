@@ -39,10 +39,8 @@ def observed_scaler(history: Iterable[Tensor], **settings: Any) -> VarianceGradi
 
 def variance_of(history: Iterable[Tensor], estimator: str) -> float:
     """Read the variance itself: with denominators far below eps = 1 and a high cap it is the normalized variance."""
-    centred = observed_scaler(
-        history, estimator=estimator, normalization="squared_mean", eps=1.0, max_normalized_variance=1e9
-    )
-    return centred.get_normalized_variance()
+    settings = {"normalization": "squared_mean", "eps": 1.0, "max_normalized_variance": 1e9}
+    return observed_scaler(history, estimator=estimator, **settings).get_normalized_variance()
 
 
 def random_history(rng: np.random.Generator, shape: tuple[int, ...], steps: int) -> Tensor:
@@ -129,7 +127,7 @@ def test_squared_mean_divides_by_the_published_denominator_whatever_the_estimato
 def test_the_cap_holds_for_each_tensor_and_the_floor_for_the_factor() -> None:
     history = [torch.tensor([1.0]), torch.tensor([-1.0])] * 20
     assert observed_scaler(history, max_normalized_variance=7.0).get_normalized_variance() == 7.0
-    assert observed_scaler(history).get_scaling_factor() == pytest.approx(1 / 6)
+    assert observed_scaler(history, max_normalized_variance=50.0).get_scaling_factor() == pytest.approx(1 / 6)
     assert observed_scaler(history, alpha=1e6).get_scaling_factor() == 0.1
     assert observed_scaler(history, alpha=1e6, min_scaling_factor=0.25).get_scaling_factor() == 0.25
 
@@ -297,7 +295,7 @@ def test_very_large_gradients_stay_finite(estimator: Any, normalization: Any, dt
         observe(scaler, [torch.full((5,), sign * size, dtype=dtype)])
         averages = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema]
         assert all(value is not None and np.isfinite(value) for value in averages)
-        assert 0.0 <= scaler.get_normalized_variance() <= 50.0
+        assert 0.0 <= scaler.get_normalized_variance() <= 100.0
         assert 0.1 <= scaler.get_scaling_factor() <= 1.0
     state: dict[Any, Any] = scaler.state_dict()
     statistics = [values if isinstance(values, list) else [values] for values in state["estimator_state"].values()]
@@ -351,8 +349,8 @@ def test_low_precision_gradients_are_averaged_in_float32() -> None:
     [
         ("enabled", "false"), ("enabled", 1), ("enabled", None), ("beta", 1.0), ("beta", -0.1), ("beta", float("nan")),
         ("beta", True), ("beta", "0.9"), ("alpha", -1.0), ("alpha", float("inf")), ("alpha", None), ("alpha", True),
-        ("eps", 0.0), ("eps", -1e-8), ("warmup_steps", -1), ("warmup_steps", 1.5), ("warmup_steps", True),
-        ("warmup_steps", "10"),
+        ("eps", 0.0), ("eps", -1e-8),
+        ("warmup_steps", -1), ("warmup_steps", 1.5), ("warmup_steps", True), ("warmup_steps", "10"),
         ("estimator", "variance"), ("estimator", None), ("normalization", "mean"), ("normalization", 2),
         ("min_scaling_factor", 1.1), ("min_scaling_factor", -0.1), ("max_normalized_variance", 0.0),
         ("max_normalized_variance", float("nan")),
