@@ -45,4 +45,5 @@ def test_the_panel_sees_every_step_and_changes_no_gradient() -> None:
     plain = make_model(variance_gradient_scaling=False).learn(48)
     assert np.shape(panel.rows) == (panel.step_count, len(RULES))
     assert panel.step_count == 4
+    assert min(panel.rows[-1]) > 0.0
     assert differing(watched.get_parameters()["policy"], plain.get_parameters()["policy"]) == []
