@@ -38,7 +38,7 @@ class SettingAttributes:
     vgs_alpha: float
     vgs_eps: float
     vgs_warmup_steps: int
-    vgs_estimator: Literal["mean", "element"]
+    vgs_estimator: Literal["mean", "spatial", "total", "element", "sketch"]
     vgs_normalization: Literal["squared_mean", "second_moment"]
     vgs_min_scaling_factor: float
     vgs_max_normalized_variance: float

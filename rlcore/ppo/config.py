@@ -152,12 +152,14 @@ class PPOSettings(_Table):
     vgs_alpha: NonNegative = Field(0.1, description="strength of the scaling")
     vgs_eps: Positive = Field(1e-8, description="added to the denominator of the normalised variance")
     vgs_warmup_steps: Natural = Field(100, description="optimizer steps before the scaling acts")
-    vgs_estimator: Literal["mean", "element"] = Field("mean", description="which variance is measured")
+    vgs_estimator: Literal["mean", "spatial", "total", "element", "sketch"] = Field(
+        "mean", description="which variance is measured"
+    )
     vgs_normalization: Literal["squared_mean", "second_moment"] = Field(
         "squared_mean", description="what the variance is divided by"
     )
     vgs_min_scaling_factor: Fraction = Field(0.1, gt=0, description="floor of the factor")
-    vgs_max_normalized_variance: Positive = Field(50.0, description="cap of the normalised variance")
+    vgs_max_normalized_variance: Positive = Field(100.0, description="cap of the normalised variance")
     stats_window_size: Count = Field(100, description="episodes that the logged means cover")
     tensorboard_log: str | None = Field(None, description="folder for TensorBoard")
     policy_kwargs: dict[str, Any] = Field({}, description="settings of the policy network")
