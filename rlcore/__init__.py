@@ -1,6 +1,7 @@
 """A small distributional-PPO core on Stable-Baselines3, built to be verified."""
 
 from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from rlcore.environments import register_environments
 from rlcore.envs import ResumableEnv
 from rlcore.errors import (
     CallOrderError,
@@ -17,6 +18,8 @@ from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+
+register_environments()
 
 __all__ = [
     "UPGD",
@@ -36,5 +39,6 @@ __all__ = [
     "UnknownSettingError",
     "VarianceGradientScaler",
     "load_checkpoint",
+    "register_environments",
     "save_checkpoint",
 ]
