@@ -145,13 +145,13 @@ def build_envs(config: TrainingConfig, *, seed: int | None = None) -> VecEnv:
     :raises SettingError: for an environment that does not exist or cannot be made so
     """
     given = config.environment
-    _check_kwargs(given)
+    arguments = _arguments(given)
     try:
         envs = make_vec_env(
             given.id,
             given.n_envs,
             seed=config.seed if seed is None else seed,
-            env_kwargs=dict(given.kwargs),
+            env_kwargs=arguments,
             wrapper_class=ResumableEnv if given.resumable else None,
         )
     except SettingError as error:
@@ -240,8 +240,11 @@ def _require_mapping(given: object, where: str) -> Mapping[str, Any]:
     return given
 
 
-def _check_kwargs(environment: EnvironmentConfig) -> None:
-    """Refuse arguments that the environment does not know, as far as its signature tells."""
+def _arguments(environment: EnvironmentConfig) -> dict[str, Any]:
+    """What the environment is made with: what is configured, and no rendering.
+
+    :raises SettingError: for an unknown environment, or an argument that its signature does not have
+    """
     try:
         entry_point = gym.spec(environment.id).entry_point
         creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
@@ -253,6 +256,7 @@ def _check_kwargs(environment: EnvironmentConfig) -> None:
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         where = "environment.kwargs"
         reject_unknown(environment.kwargs, where, {where: [*parameters, *_MAKE_OPTIONS]})
+    return ({"render_mode": None} if "render_mode" in parameters else {}) | environment.kwargs
 
 
 # -- rules over several settings ---------------------------------------------------------------------------------------

@@ -74,16 +74,19 @@ def _learn(model: DistributionalPPO, total_timesteps: int) -> bool:
         TimeRemainingColumn(),
         TextColumn("{task.fields[mean]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("training", total=total_timesteps, mean="")
         try:
-            model.learn(total_timesteps, callback=_ProgressBar(progress, task))
+            model.learn(total_timesteps, callback=ProgressBar(progress, task))
         except KeyboardInterrupt:
             return True
     return False
 
 
-class _ProgressBar(BaseCallback):
+class ProgressBar(BaseCallback):
+    """Shows the steps done and the mean return of the latest episodes."""
+
     def __init__(self, progress: Progress, task: TaskID) -> None:
         super().__init__()
         self.progress = progress

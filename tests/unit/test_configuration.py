@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import pytest
@@ -158,7 +158,7 @@ def test_a_run_is_frozen_and_its_rules_cannot_be_gone_round() -> None:
         )
 
 
-@pytest.mark.parametrize(("batch_size", "n_epochs"), [(24, 2), (20, 3), (48, 1), (1000, 2)])
+@pytest.mark.parametrize(("batch_size", "n_epochs"), [(24, 2), (20, 3), (1000, 2)])
 def test_the_optimizer_steps_of_an_update_are_those_that_training_takes(batch_size: int, n_epochs: int) -> None:
     model = make_model(make_envs(n_envs=3), n_steps=16, batch_size=batch_size, n_epochs=n_epochs)
     model.learn(48)
@@ -239,12 +239,14 @@ def test_arguments_reach_the_environment(tmp_path: Path) -> None:
     environment = {"id": "Pendulum-v1", "kwargs": {"g": 3.5, "max_episode_steps": 7}}
     env: Any = build_model(load(tmp_path, changed(environment=environment))).get_env()
     assert env.get_attr("g") == [3.5] * 3
+    assert env.get_attr("render_mode") == [None] * 3
     assert env.get_attr("spec")[0].max_episode_steps == 7
 
 
 class Unsaveable(gym.Env[Any, Any]):
     """Keeps something between steps and does not say what."""
 
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}
     observation_space = gym.spaces.Box(0, 1, (1,))
     action_space = gym.spaces.Discrete(2)
 
@@ -253,7 +255,9 @@ def test_an_environment_that_cannot_give_its_state_needs_a_word(tmp_path: Path) 
     gym.register("tests/Unsaveable-v0", entry_point=Unsaveable)
     try:
         run = changed(environment={"id": "tests/Unsaveable-v0"})
-        with pytest.raises(SettingError, match=r"implement get_state.*; or give resumable: false in environment"):
+        with pytest.raises(
+            SettingError, match=r"what the environment Unsaveable keeps.*; or give resumable: false in environment"
+        ):
             build_model(load(tmp_path, run))
         model = build_model(load(tmp_path, changed(environment={"id": "tests/Unsaveable-v0", "resumable": False})))
         assert isinstance(model, DistributionalPPO)

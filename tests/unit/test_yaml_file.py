@@ -18,13 +18,11 @@ def read(tmp_path: Path, text: str | bytes) -> Document:
     return read_yaml(path)
 
 
-SCALARS = {
-    **{"3e-4": 3e-4, "1e6": 1e6, "1E+2": 100.0, "-.5": -0.5, "1.": 1.0, "3.0e-4": 3e-4, "-.inf": -math.inf},
-    **{"7": 7, "-7": -7, "+7": 7, "010": 10, "0o17": 15, "0x1F": 31},
-    **{"true": True, "FALSE": False, "null": None, "~": None, "": None},
-    **{text: text for text in ("yes", "no", "on", "off", "Yes", "y", "tRue", "1_000", "1:30", "2025-11-20", "<<", "e5")},
-    **{'"true"': "true", "'3'": "3", "adaptive_upgd": "adaptive_upgd"},
-}
+NUMBERS = {"3e-4": 3e-4, "1e6": 1e6, "1E+2": 100.0, "-.5": -0.5, "1.": 1.0, "3.0e-4": 3e-4, "-.inf": -math.inf}
+WHOLE = {"7": 7, "-7": -7, "+7": 7, "010": 10, "0o17": 15, "0x1F": 31}
+OTHERS = {"true": True, "FALSE": False, "null": None, "~": None, "": None, '"true"': "true", "'3'": "3", "a b": "a b"}
+TEXTS = ["yes", "no", "on", "off", "Yes", "y", "tRue", "1_000", "1:30", "2025-11-20", "<<", "e5", "1.2.3", "3e"]
+SCALARS: dict[str, object] = {**NUMBERS, **WHOLE, **OTHERS, **{text: text for text in TEXTS}}
 
 
 @pytest.mark.parametrize("text", SCALARS)
@@ -65,7 +63,7 @@ BAD: dict[str, tuple[str | bytes, int | None, str]] = {
     "nothing": ("", None, "holds no mapping"),
     "a comment only": ("# nothing", None, "holds no mapping"),
     "a list": ("- a\n", None, "holds no mapping"),
-    "a hundred thousand brackets": ("a: " + "[" * 100_000, None, "nested deeper"),
+    "ten thousand brackets": ("a: " + "[" * 10_000, None, "nested deeper"),
     "a megabyte": ("a: " + "x" * 1_000_000, None, "larger than 1000000 bytes"),
 }
 
