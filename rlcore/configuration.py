@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeVar
@@ -18,6 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs import ResumableEnv
 from rlcore.errors import SettingError
+from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import Count, Flag, PPOSettings, Seed, resolve_settings
 from rlcore.ppo.suggestions import reject_unknown
@@ -109,35 +109,6 @@ def load_config(path: str | Path) -> TrainingConfig:
         raise type(error)(error.setting, f"{where}: {error}") from error
 
 
-def optimizer_steps_per_update(*, n_epochs: int, n_steps: int, n_envs: int, batch_size: int) -> int:
-    """Optimizer steps of one update, where ``target_kl`` does not stop it early.
-
-    :param n_epochs: passes over a rollout
-    :param n_steps: steps of each environment in a rollout
-    :param batch_size: samples of a minibatch; the last one of a pass may be smaller
-    """
-    return n_epochs * math.ceil(n_steps * n_envs / batch_size)
-
-
-def check_exploit_after_warmup(*, perturbation_interval: int, steps_per_update: int, vgs_warmup_steps: int) -> None:
-    """Refuse exploits that would copy a scaler's statistics before they are warmed up.
-
-    :param perturbation_interval: updates between two exploits of a member
-    :param steps_per_update: optimizer steps of one update
-    :param vgs_warmup_steps: optimizer steps before the scaling acts
-    :raises SettingError: unless more optimizer steps than the warm-up lie between two exploits
-    """
-    between = perturbation_interval * steps_per_update
-    if between <= vgs_warmup_steps:
-        raise SettingError(
-            "pbt.perturbation_interval",
-            f"perturbation_interval={perturbation_interval} updates of {steps_per_update} optimizer steps are "
-            f"{between} steps, not more than vgs_warmup_steps={vgs_warmup_steps}, so an exploit would copy gradient "
-            f"statistics that are not warmed up; give perturbation_interval={vgs_warmup_steps // steps_per_update + 1} "
-            f"or more, or vgs_warmup_steps below {between}",
-        )
-
-
 def build_envs(config: TrainingConfig, *, seed: int | None = None) -> VecEnv:
     """The environments of a run, seeded, behind VecNormalize if asked.
 
@@ -196,7 +167,7 @@ def read_pbt(given: Mapping[str, Any]) -> Any:
     :raises SettingError: for a section that cannot be used
     """
     try:
-        return importlib.import_module("rlcore.pbt").PBTConfig.from_mapping(given)
+        return importlib.import_module("rlcore.pbt.config").PBTConfig.from_mapping(given)
     except ModuleNotFoundError as error:
         raise SettingError("pbt", "this version trains no populations; leave the section pbt out") from error
     except SettingError as error:
@@ -303,11 +274,10 @@ def check_population(config: TrainingConfig) -> None:
         n_envs=config.environment.n_envs,
         batch_size=given.batch_size,
     )
-    check_exploit_after_warmup(
-        perturbation_interval=config.pbt.perturbation_interval,
-        steps_per_update=steps,
-        vgs_warmup_steps=given.vgs_warmup_steps,
-    )
+    try:
+        check_interval(config.pbt.perturbation_interval, steps, given.vgs_warmup_steps)
+    except SettingError as error:
+        raise SettingError(f"pbt.{error.setting}", str(error)) from error
 
 
 RULES: Final = (check_batch_size, check_scaler_settings, check_population)

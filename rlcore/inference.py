@@ -231,7 +231,6 @@ def _build(content: Mapping[str, Any], device: str | torch.device, path: PathOrF
                 content["policy_class"], None, device=device, _init_setup_model=False, **content["settings"]
             )
             model.observation_space, model.action_space = content["observation_space"], content["action_space"]
-            config.require_observations(model.observation_space)
             model._setup_lr_schedule()
             network = model._make_policy().to(model.device)
         if not isinstance(state.get("policy"), dict):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import pytest
 import yaml
+from pydantic import BaseModel
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import (
@@ -21,7 +22,7 @@ from rlcore import (
     build_model,
     load_config,
 )
-from rlcore.configuration import check_exploit_after_warmup, optimizer_steps_per_update
+from rlcore.pbt.interval import optimizer_steps_per_update
 from tests.support.training import make_envs, make_model
 
 ALGORITHM: dict[str, Any] = {
@@ -167,14 +168,25 @@ def test_the_optimizer_steps_of_an_update_are_those_that_training_takes(batch_si
     assert model.variance_gradient_scaler.step_count == steps
 
 
-def test_an_exploit_has_to_come_after_the_warm_up() -> None:
-    check_exploit_after_warmup(perturbation_interval=6, steps_per_update=20, vgs_warmup_steps=119)
-    check_exploit_after_warmup(perturbation_interval=1, steps_per_update=1, vgs_warmup_steps=0)
-    with pytest.raises(SettingError) as caught:
-        check_exploit_after_warmup(perturbation_interval=6, steps_per_update=20, vgs_warmup_steps=120)
-    for words in ("perturbation_interval=6", "120 steps", "vgs_warmup_steps=120", "perturbation_interval=7 or more"):
-        assert words in str(caught.value)
-    check_exploit_after_warmup(perturbation_interval=7, steps_per_update=20, vgs_warmup_steps=120)
+class Interval(BaseModel):
+    """As much of a population's settings as the rule about its interval needs."""
+
+    perturbation_interval: int
+
+
+@pytest.mark.parametrize("interval", [1, 6])
+def test_an_exploit_within_the_warm_up_is_refused_with_both_numbers_and_what_to_do(interval: int) -> None:
+    """48 samples in minibatches of 24, twice: 4 optimizer steps an update."""
+
+    def run(warmup: int, **settings: Any) -> TrainingConfig:
+        config = TrainingConfig.from_mapping(changed(algorithm={"vgs_warmup_steps": warmup, **settings}))
+        return TrainingConfig(**{**dict(config), "pbt": Interval(perturbation_interval=interval)})
+
+    assert run(4 * interval - 1).pbt.perturbation_interval == interval
+    with pytest.raises(ValueError, match=f"={interval} updates of 4 .*vgs_warmup_steps={4 * interval}.*{interval + 1}"):
+        run(4 * interval)
+    config = TrainingConfig.from_mapping(changed(algorithm={"variance_gradient_scaling": False}))
+    assert TrainingConfig(**{**dict(config), "pbt": Interval(perturbation_interval=1)}).pbt is not None
 
 
 def test_the_model_of_a_run_has_its_settings_and_environments(tmp_path: Path) -> None:
