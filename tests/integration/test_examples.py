@@ -48,7 +48,7 @@ def test_the_example_of_vgs_and_upgd_trains_with_the_documents_settings() -> Non
 
 
 def test_the_example_of_pbt_reads_its_population_and_trains_a_member() -> None:
-    pytest.importorskip("rlcore.pbt")
+    pytest.importorskip("rlcore.pbt.config")
     config = load_config(EXAMPLES / "pbt.yaml")
     assert (config.pbt.population_size, config.pbt.perturbation_interval) == (10, 10)
     assert [each.name for each in config.pbt.hyperparams] == ["learning_rate", "ent_coef"]
@@ -57,7 +57,7 @@ def test_the_example_of_pbt_reads_its_population_and_trains_a_member() -> None:
 
 
 def test_the_example_of_pbt_with_an_interval_within_the_warm_up_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("rlcore.pbt")
+    pytest.importorskip("rlcore.pbt.config")
     text = (EXAMPLES / "pbt.yaml").read_text().replace("perturbation_interval: 10", "perturbation_interval: 1")
     (tmp_path / "early.yaml").write_text(text)
     with pytest.raises(SettingError, match=r"line \d+: perturbation_interval=1 updates of 80.*vgs_warmup_steps=100"):
