@@ -106,7 +106,8 @@ def capture_normalizer(env: VecEnv) -> StateDict | None:
 
     Keys: ``layers``, a list of ``{"observation": [moments], "return": moments}``, with moments ``{"key", "mean",
     "var", "count"}``: the key of a Dict observation space (else None), float64 tensors of the observation's shape
-    (of shape () for returns), and a float.
+    (of shape () for returns), and a float. Beside them ``norm_obs``, ``clip_obs`` and ``epsilon``, for who normalises
+    without the wrapper; a restore leaves an environment's own.
     """
     normalizers = _normalizers(env)
     if not normalizers:
@@ -308,6 +309,9 @@ def _normalizer_state(normalizer: VecNormalize) -> StateDict:
     return {
         "observation": [_moments(key, statistics) for key, statistics in observation.items()],
         "return": _moments(None, normalizer.ret_rms),
+        "norm_obs": bool(normalizer.norm_obs),
+        "clip_obs": float(normalizer.clip_obs),
+        "epsilon": float(normalizer.epsilon),
     }
 
 

@@ -95,6 +95,8 @@ _LAYERS: Mapping[type, tuple[Field, ...]] = {
     RescaleObservation: (),
 }
 MONITOR_FIELDS = _LAYERS[Monitor]
+CARTPOLE_FIELDS = _LAYERS[CartPoleEnv]
+PENDULUM_FIELDS = _LAYERS[PendulumEnv]
 
 
 _PLAIN = (bool, int, float, str)

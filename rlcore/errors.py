@@ -62,3 +62,18 @@ class CheckpointError(RLCoreError, ValueError):
 
 class ResumeWarning(UserWarning):
     """Part of a training state starts fresh, so training does not continue exactly where it stopped."""
+
+
+class ConfigFileError(RLCoreError, ValueError):
+    """A configuration file cannot be read: missing, no YAML, or YAML of a kind that a configuration does not hold.
+
+    :param path: the file
+    :param line: where in it, counted from 1, or None
+    :param reason: what is wrong and what to do
+    """
+
+    def __init__(self, path: str | PathLike[str], line: int | None, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if line is None else f"{path}, line {line}: {reason}")
+        self.path = path
+        self.line = line
+        self.reason = reason

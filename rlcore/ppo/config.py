@@ -354,21 +354,25 @@ def whole_number(setting: str, value: object) -> int:
     return int(plain)
 
 
-def check_device(device: torch.device | str) -> None:
+def check_device(device: torch.device | str, setting: str = "device") -> None:
     """
+    :param setting: where the device was given, for the error
     :raises SettingError: for a device that torch does not know or this machine does not have
     """
     if device == "auto":
         return
     try:
-        kind = torch.device(device).type
+        wanted = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise SettingError("device", f"device={device!r} is no device; use 'cpu', 'cuda' or 'auto'") from error
-    if kind not in ("cpu", "cuda"):
-        raise SettingError("device", f"device={device!r} is not supported; use 'cpu', 'cuda' or 'auto'")
-    if kind == "cuda" and not torch.cuda.is_available():
+        raise SettingError(setting, f"{setting}={device!r} is no device; use 'cpu', 'cuda' or 'auto'") from error
+    if wanted.type not in ("cpu", "cuda"):
+        raise SettingError(setting, f"{setting}={device!r} is not supported; use 'cpu', 'cuda' or 'auto'")
+    present = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if wanted.type == "cuda" and (wanted.index or 0) >= present:
         raise SettingError(
-            "device", f"device={device!r}, but this machine has no CUDA device for torch; use 'cpu' or 'auto'"
+            setting,
+            f"{setting}={device!r}, but this machine has {present or 'no'} CUDA device{'s' * (present > 1)} for torch; "
+            "use 'cpu' or 'auto'",
         )
 
 

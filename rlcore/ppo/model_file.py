@@ -107,7 +107,7 @@ class ModelFile(BaseAlgorithm):
         if print_system_info:
             get_system_info()
         content = read_model_file(path)
-        content = _decoded(content, custom_objects or {}, path)
+        content = decoded(content, custom_objects or {}, path)
         model = cls.__new__(cls)
         try:
             model._build(content, env, device, settings)
@@ -125,7 +125,7 @@ class ModelFile(BaseAlgorithm):
 
     def read_parameters(self, path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
         """What was learnt, from a model file or a checkpoint; of a v1 file the policy alone, which a warning says."""
-        content = load_container(_existing(path))
+        content = load_container(existing(path))
         if content.get("format_version") == FORMAT_MODEL:
             parts, state = self._training_state().parts, read_model_content(content, path)["state"]
             return {key: value for key, value in state.items() if key in parts and parts[key].scope in LEARNT}
@@ -154,7 +154,7 @@ class ModelFile(BaseAlgorithm):
         self, content: Mapping[str, Any], env: GymEnv | None, device: torch.device | str, settings: Mapping[str, Any]
     ) -> None:
         """Construct the model and restore its state, leaving the global generators as they were."""
-        with _generators_untouched():
+        with generators_untouched():
             self.__init__(  # type: ignore[misc]
                 content["policy_class"],
                 env,
@@ -196,7 +196,7 @@ ENCODED: dict[str, type] = {
 """Fields beside the settings that stand in the file as plain values for something else, and for what."""
 
 
-def _decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
+def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
     """The content with settings, spaces and policy class turned back from plain values."""
     try:
         settings: dict[str, Any] = {
@@ -232,7 +232,8 @@ def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 
 @contextmanager
-def _generators_untouched() -> Iterator[None]:
+def generators_untouched() -> Iterator[None]:
+    """Put the global generators back to where they stood."""
     state = components.capture_generators()
     try:
         yield
@@ -242,7 +243,7 @@ def _generators_untouched() -> Iterator[None]:
 
 def read_model_file(path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
     """The content of a file of ``save()``, checked field by field."""
-    return read_model_content(load_container(_existing(path)), path)
+    return read_model_content(load_container(existing(path)), path)
 
 
 def read_model_content(content: Mapping[Any, Any], path: object) -> dict[str, Any]:
@@ -296,5 +297,6 @@ def _with_ending(path: Any) -> Any:
     return path if Path(path).suffix else Path(f"{path}.zip")
 
 
-def _existing(path: Any) -> Any:
+def existing(path: Any) -> Any:
+    """The path as it is given, or with ``.zip`` where only that is a file."""
     return _with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path

@@ -1,0 +1,291 @@
+"""A training run as one YAML file: environment, algorithm, population, length and seed, checked before it begins."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Self, TypeVar
+
+import gymnasium as gym
+import torch
+from gymnasium.envs.registration import load_env_creator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+from rlcore.envs import ResumableEnv
+from rlcore.errors import SettingError
+from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.config import Count, Flag, PPOSettings, Seed, resolve_settings
+from rlcore.ppo.suggestions import reject_unknown
+from rlcore.yaml_file import read_yaml
+
+_MAKE_OPTIONS: Final = ("max_episode_steps", "disable_env_checker")
+"""What ``gymnasium.make`` takes beside the arguments of the environment itself."""
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+class EnvironmentConfig(_Section):
+    """The section ``environment``."""
+
+    id: str = Field(description="id of a registered environment, 'module:id' where a module registers it")
+    n_envs: Count = Field(1, description="environments side by side")
+    kwargs: dict[str, Any] = Field({}, description="arguments of the environment")
+    normalize: Flag = Field(False, description="normalise observations and rewards (VecNormalize)")
+    resumable: Flag = Field(True, description="make the state of the environments part of a saved model")
+
+
+class TrainingConfig(_Section):
+    """A whole training run; :func:`load_config` and :meth:`from_mapping` make one with the clearest errors."""
+
+    environment: EnvironmentConfig = Field(description="what is trained in")
+    algorithm: PPOSettings = Field(
+        default_factory=lambda: resolve_settings({}), description="settings of DistributionalPPO"
+    )
+    policy: str = Field("MlpLstmPolicy", description="name of the policy")
+    pbt: Any = Field(None, description="settings of a population, rlcore.pbt.PBTConfig; None for a single model")
+    total_timesteps: Annotated[Count, BeforeValidator(_whole)] = Field(description="steps to train, over environments")
+    seed: Seed | None = Field(None, description="seed of environments and generators")
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any]) -> Self:
+        """Check every level of what a file says.
+
+        :param given: the sections by name
+        :raises UnknownSettingError: for a misspelt or misplaced name at any level, with the right one
+        :raises SettingError: for a value that cannot be used, and for values that contradict each other
+        """
+        reject_unknown(given, TOP, homes())
+        sections = dict(given)
+        if "environment" in given:
+            sections["environment"] = _checked(EnvironmentConfig, given["environment"], "environment")
+        if "algorithm" in given:
+            sections["algorithm"] = _read_algorithm(given["algorithm"])
+        if given.get("pbt") is not None:
+            sections["pbt"] = read_pbt(_require_mapping(given["pbt"], "pbt"))
+        return _checked(cls, sections, TOP)
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        for rule in RULES:
+            rule(self)
+        return self
+
+
+TOP: Final = "the top level"
+
+
+def homes() -> dict[str, list[str]]:
+    """Where every name of a file belongs."""
+    return {
+        TOP: list(TrainingConfig.model_fields),
+        "environment": list(EnvironmentConfig.model_fields),
+        "algorithm": [name for name in PPOSettings.model_fields if name != "seed"],
+    }
+
+
+def load_config(path: str | Path) -> TrainingConfig:
+    """Read a run from a YAML file (1.2: ``3e-4`` is a number, only ``true`` and ``false`` are bools).
+
+    :raises ConfigFileError: if the file cannot be read
+    :raises SettingError: as :meth:`TrainingConfig.from_mapping`, with file and line
+    """
+    document = read_yaml(path)
+    try:
+        return TrainingConfig.from_mapping(document.content)
+    except SettingError as error:
+        line = document.line_of(error.setting)
+        where = f"{path}" if line is None else f"{path}, line {line}"
+        raise type(error)(error.setting, f"{where}: {error}") from error
+
+
+def build_envs(config: TrainingConfig, *, seed: int | None = None) -> VecEnv:
+    """The environments of a run, seeded, behind VecNormalize if asked.
+
+    :param seed: in place of the configured one
+    :raises SettingError: for an environment that does not exist or cannot be made so
+    """
+    given = config.environment
+    arguments = _arguments(given)
+    try:
+        envs = make_vec_env(
+            given.id,
+            given.n_envs,
+            seed=config.seed if seed is None else seed,
+            env_kwargs=arguments,
+            wrapper_class=ResumableEnv if given.resumable else None,
+        )
+    except SettingError as error:
+        raise SettingError(
+            "environment", f"{error}; or give resumable: false in environment, and go on from resets only"
+        ) from error
+    except (gym.error.Error, TypeError, ValueError, AssertionError) as error:
+        raise SettingError(
+            "environment",
+            f"environment {given.id!r} cannot be made with kwargs={given.kwargs!r}: {_one_line(error)}",
+        ) from error
+    return VecNormalize(envs, gamma=config.algorithm.gamma) if given.normalize else envs
+
+
+def build_model(
+    config: TrainingConfig,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    seed: int | None = None,
+    device: torch.device | str = "auto",
+) -> DistributionalPPO:
+    """The model of a run in its environments, ready for ``learn(config.total_timesteps)``.
+
+    :param changes: settings of the algorithm in place of the configured ones, such as a population member's
+    :param seed: in place of the configured one
+    :raises SettingError: as :func:`build_envs` and the constructor of DistributionalPPO
+    """
+    algorithm = config.algorithm
+    settings = {name: getattr(algorithm, name) for name in algorithm.model_fields_set} | dict(changes or {})
+    seed = config.seed if seed is None else seed
+    return DistributionalPPO(config.policy, build_envs(config, seed=seed), device=device, **settings, seed=seed)
+
+
+# -- sections ---------------------------------------------------------------------------------------------------------
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def read_pbt(given: Mapping[str, Any]) -> Any:
+    """The section ``pbt`` as rlcore.pbt.PBTConfig; the one place that knows of populations.
+
+    :raises SettingError: for a section that cannot be used
+    """
+    try:
+        return importlib.import_module("rlcore.pbt.config").PBTConfig.from_mapping(given)
+    except ModuleNotFoundError as error:
+        raise SettingError("pbt", "this version trains no populations; leave the section pbt out") from error
+    except SettingError as error:
+        raise type(error)(f"pbt.{error.setting}", str(error)) from error
+
+
+def _read_algorithm(given: object) -> PPOSettings:
+    settings = _require_mapping(given, "algorithm")
+    places = homes()
+    elsewhere = {name for names in (places[TOP], places["environment"]) for name in names}
+    reject_unknown([name for name in settings if name in elsewhere], "algorithm", places)
+    try:
+        return resolve_settings(settings)
+    except SettingError as error:
+        raise type(error)(f"algorithm.{error.setting}", str(error)) from error
+
+
+def _checked(table: type[_Model], given: object, where: str) -> _Model:
+    settings = _require_mapping(given, where)
+    reject_unknown(settings, where, homes())
+    try:
+        return table(**settings)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        broken_rule = first.get("ctx", {}).get("error")
+        if isinstance(broken_rule, SettingError):
+            raise broken_rule from error
+        name = str(first["loc"][0])
+        setting = name if where == TOP else f"{where}.{name}"
+        wanted = table.model_fields[name].description
+        if first["type"] == "missing":
+            raise SettingError(where, f"{where} lacks {name!r} ({wanted}); give it") from error
+        raise SettingError(
+            setting, f"{setting}={settings[name]!r} cannot be used ({wanted}): {_lowered(first['msg'])}"
+        ) from error
+
+
+def _require_mapping(given: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise SettingError(where, f"{where}={given!r} is no mapping; write its settings as 'name: value' below it")
+    return given
+
+
+def _arguments(environment: EnvironmentConfig) -> dict[str, Any]:
+    """What the environment is made with: what is configured, and no rendering.
+
+    :raises SettingError: for an unknown environment, or an argument that its signature does not have
+    """
+    try:
+        entry_point = gym.spec(environment.id).entry_point
+        creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    except (gym.error.Error, ImportError) as error:
+        raise SettingError(
+            "environment.id", f"environment.id={environment.id!r} cannot be made: {_one_line(error)}"
+        ) from error
+    parameters = inspect.signature(creator).parameters if callable(creator) else {}
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        where = "environment.kwargs"
+        reject_unknown(environment.kwargs, where, {where: [*parameters, *_MAKE_OPTIONS]})
+    return ({"render_mode": None} if "render_mode" in parameters else {}) | environment.kwargs
+
+
+# -- rules over several settings ---------------------------------------------------------------------------------------
+
+
+def check_batch_size(config: TrainingConfig) -> None:
+    """
+    :raises SettingError: for minibatches that are larger than the rollout they are drawn from
+    """
+    given, n_envs = config.algorithm, config.environment.n_envs
+    rollout = given.n_steps * n_envs
+    if "batch_size" in given.model_fields_set and given.batch_size > rollout:
+        raise SettingError(
+            "algorithm.batch_size",
+            f"batch_size={given.batch_size} is larger than a rollout, n_steps={given.n_steps} times n_envs={n_envs}, "
+            f"so no minibatch could be filled; give batch_size={rollout} or less, or a larger n_steps",
+        )
+
+
+def check_scaler_settings(config: TrainingConfig) -> None:
+    """
+    :raises SettingError: for settings of the gradient scaler where it is switched off
+    """
+    given = config.algorithm
+    idle = sorted(name for name in given.model_fields_set if name.startswith("vgs_"))
+    if idle and not given.variance_gradient_scaling:
+        raise SettingError(
+            f"algorithm.{idle[0]}",
+            f"{idle[0]}={getattr(given, idle[0])!r} and variance_gradient_scaling=False contradict each other: nothing "
+            "is scaled; switch it on, or leave the settings that begin with vgs_ out",
+        )
+
+
+def check_population(config: TrainingConfig) -> None:
+    """
+    :raises SettingError: where exploits come before the gradient scaler is warmed up
+    """
+    given = config.algorithm
+    if config.pbt is None or not given.variance_gradient_scaling:
+        return
+    steps = optimizer_steps_per_update(
+        n_epochs=given.n_epochs,
+        n_steps=given.n_steps,
+        n_envs=config.environment.n_envs,
+        batch_size=given.batch_size,
+    )
+    try:
+        check_interval(config.pbt.perturbation_interval, steps, given.vgs_warmup_steps)
+    except SettingError as error:
+        raise SettingError(f"pbt.{error.setting}", str(error)) from error
+
+
+RULES: Final = (check_batch_size, check_scaler_settings, check_population)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]

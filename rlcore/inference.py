@@ -1,0 +1,299 @@
+"""Acting with a trained policy from a file: nothing in it is executed, and no environment or training is built."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import ArrayLike, NDArray
+from stable_baselines3.common.vec_env import VecEnv
+
+from rlcore import env_state
+from rlcore.checkpoint import container, loading, storage, v1
+from rlcore.checkpoint.refusal import path_of, refusals_name
+from rlcore.checkpoint.schema import FORMAT_MODEL
+from rlcore.errors import CheckpointError, SettingError, StateError
+from rlcore.observation_scaling import Observation, Scaling, read_scalings
+from rlcore.ppo import config, model_file, state_checks
+from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.types import StateDict
+
+Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
+LstmState = tuple[NDArray[np.float32], NDArray[np.float32]]
+PathOrFile = str | Path | BinaryIO
+
+
+class InferencePolicy:
+    """A policy that only acts. It is given the observations of the environment, and normalises them where training did.
+
+    :param policy: the network, on its device
+    :param scalings: what is done to an observation first, in this order
+    """
+
+    def __init__(self, policy: DistributionalRecurrentPolicy, scalings: list[Scaling]) -> None:
+        policy.set_training_mode(False)
+        policy.requires_grad_(False)
+        self._policy = policy
+        self._scalings = scalings
+
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """What an observation is."""
+        return self._policy.observation_space
+
+    @property
+    def action_space(self) -> spaces.Space[Any]:
+        """What an action is."""
+        return self._policy.action_space
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network computes."""
+        return self._policy.device
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether observations are normalised here, so that they must be given as the environment has them."""
+        return bool(self._scalings)
+
+    def predict(
+        self,
+        observation: Observation,
+        state: LstmState | None = None,
+        episode_start: ArrayLike | None = None,
+        deterministic: bool = True,
+    ) -> tuple[NDArray[Any], LstmState]:
+        """Act, as ``predict`` of a model does on what its VecNormalize made of the same observations.
+
+        :param observation: as the environment gives it: of the space's shape, or (n, *shape) for n environments
+        :param state: hidden and cell states that the last call returned, each (layers, n, hidden); None for zeros
+        :param episode_start: shape (n,), True where an episode starts, so that its state is taken as zeros
+        :param deterministic: the most likely action; False draws one from torch's global generator
+        :return: actions, and the states for the next call
+        :raises SettingError: for observations of another shape or kind, or states of another number of environments
+        """
+        checked, n_envs = self._checked(observation)
+        layers, _, hidden = self._policy.lstm_hidden_state_shape
+        if state is not None and [np.shape(part) for part in state] != [(layers, n_envs, hidden)] * 2:
+            shapes = [np.shape(part) for part in state]
+            raise _misshapen("state", shapes, f"two arrays of {(layers, n_envs, hidden)}")
+        if episode_start is not None and np.shape(episode_start) != (n_envs,):
+            raise _misshapen("episode_start", np.shape(episode_start), f"{(n_envs,)}, one for each environment")
+        for scaling in self._scalings:
+            checked = scaling(checked)
+        starts = None if episode_start is None else np.asarray(episode_start)
+        actions, states = self._policy.predict(checked, state, starts, deterministic)
+        return actions, states  # type: ignore[return-value]
+
+    def infer(
+        self, observations: Observation, episode_starts: ArrayLike | None = None, deterministic: bool = True
+    ) -> NDArray[Any]:
+        """Act on a whole sequence, step by step, with the LSTM's state carried from each step to the next.
+
+        :param observations: shape (steps, *shape), or (steps, n, *shape) for n environments side by side
+        :param episode_starts: shape (steps,) or (steps, n), True where an episode starts; None for one episode
+        :return: actions, shape (steps, *action shape) or (steps, n, *action shape)
+        :raises SettingError: for observations or starts of another shape
+        """
+        if not isinstance(observations, Mapping):
+            observations = np.asarray(observations)
+        steps = _length(observations)
+        starts = np.zeros(steps, bool) if episode_starts is None else np.asarray(episode_starts)
+        if steps == 0 or len(starts) != steps:
+            raise SettingError(
+                "observations",
+                f"observations of {steps} steps with episode_starts of {len(starts)} cannot be gone through; "
+                "give at least one step, and a start for each",
+            )
+        actions, state = [], None
+        for step in range(steps):
+            start = np.atleast_1d(starts[step]) if episode_starts is not None else None
+            action, state = self.predict(_at(observations, step), state, start, deterministic)
+            actions.append(action)
+        return np.stack(actions)
+
+    def _checked(self, observation: Observation) -> tuple[Observation, int]:
+        """The observation as arrays of the space's kind, and of how many environments it is."""
+        space = self.observation_space
+        if not isinstance(space, spaces.Dict):
+            return _array(observation, space, "observation")
+        if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):
+            raise SettingError("observation", f"the observation must be a dict with the keys {sorted(space.spaces)}")
+        parts = {key: _array(observation[key], part, f"observation[{key!r}]") for key, part in space.spaces.items()}
+        return {key: array for key, (array, _) in parts.items()}, max(n for _, n in parts.values())
+
+
+def load_policy(
+    path: PathOrFile,
+    env: gym.Env[Any, Any] | VecEnv | None = None,
+    *,
+    spaces: Spaces | None = None,
+    settings: Mapping[str, Any] | None = None,
+    policy: str | type[DistributionalRecurrentPolicy] = "MlpLstmPolicy",
+    map_location: str | torch.device = "cpu",
+    require_digest: bool = False,
+    custom_objects: Mapping[str, object] | None = None,
+) -> InferencePolicy:
+    """Read a policy from a model file of ``save()`` or from a checkpoint.
+
+    A checkpoint holds no spaces and no settings: give an environment or its spaces, and the settings of the network as
+    in training. Statistics of VecNormalize in the file are applied to observations. A file that does not say whether
+    there were any (every v1 file) brings a warning.
+
+    :param path: a path, or a binary file object
+    :param env: whose spaces the policy must have; its observations are given to ``predict`` as they are
+    :param spaces: observation and action space, in place of ``env``
+    :param settings: of a checkpoint's network, named as in the constructor of DistributionalPPO
+    :param policy: of a checkpoint
+    :param map_location: device of the network
+    :param require_digest: refuse a file without digest instead of warning
+    :param custom_objects: by name, what stands for a setting of a model file that no file holds (a lambda)
+    :raises CheckpointError: if the file cannot be read, is of another kind or does not fit
+    :raises SettingError: for spaces, settings or a device that cannot be used
+    """
+    config.check_device(map_location, "map_location")
+    found = _spaces_of(env) if spaces is None else spaces
+    source = model_file.existing(path)
+    payload, has_digest = container.read_container(
+        source, map_location="cpu", require_digest=require_digest, max_bytes=storage.DEFAULT_MAX_BYTES
+    )
+    if not has_digest and not v1.is_v1(payload):
+        container.warn_of_missing_digest(source, stacklevel=2)
+    if payload.get("format_version") == FORMAT_MODEL:
+        if settings is not None:
+            raise SettingError("settings", "a model file has the settings of its network; leave settings out")
+        content = model_file.decoded(model_file.read_model_content(payload, path), custom_objects or {}, path)
+        _require_same(found, (content["observation_space"], content["action_space"]))
+    else:
+        content = _content_of_checkpoint(payload, found, settings, policy, path)
+    return _build(content, map_location, path)
+
+
+def infer_signals(
+    path: PathOrFile,
+    observations: Observation,
+    episode_starts: ArrayLike | None = None,
+    *,
+    deterministic: bool = True,
+    **options: Any,
+) -> NDArray[Any]:
+    """The actions of a saved policy over a sequence of observations: :func:`load_policy` and its ``infer``.
+
+    :param observations: shape (steps, *shape), or (steps, n, *shape) for n environments side by side
+    :param episode_starts: shape (steps,) or (steps, n), True where an episode starts; None for one episode
+    :param options: what :func:`load_policy` takes
+    """
+    return load_policy(path, **options).infer(observations, episode_starts, deterministic)
+
+
+def _content_of_checkpoint(
+    payload: StateDict, found: Spaces | None, settings: Mapping[str, Any] | None, policy: object, path: PathOrFile
+) -> dict[str, Any]:
+    """What a model file would hold, from a checkpoint and what the caller knows."""
+    with refusals_name(path):
+        checkpoint = loading.from_payload(payload)
+    if found is None or settings is None:
+        raise SettingError(
+            "spaces" if found is None else "settings",
+            f"{path_of(path) or 'the file object'} is a checkpoint ({checkpoint.format_version}), which has neither "
+            "spaces nor settings; give env or spaces, and settings={...} of the network as in training ({} for the "
+            "defaults)",
+        )
+    if "normalizer_state" not in checkpoint.data:
+        warnings.warn(
+            f"{path_of(path) or 'the file object'} does not say whether its policy was trained behind VecNormalize: "
+            "observations are taken as they are; if it was, normalise them before",
+            UserWarning,
+            stacklevel=3,
+        )
+    return {
+        "policy_class": policy,
+        "settings": dict(settings),
+        "observation_space": found[0],
+        "action_space": found[1],
+        "state": checkpoint.data,
+    }
+
+
+def _build(content: Mapping[str, Any], device: str | torch.device, path: PathOrFile) -> InferencePolicy:
+    """The network with its parameters; a model is constructed for its settings, but not set up for training."""
+    state = content["state"]
+    try:
+        with model_file.generators_untouched():
+            model = DistributionalPPO(
+                content["policy_class"], None, device=device, _init_setup_model=False, **content["settings"]
+            )
+            model.observation_space, model.action_space = content["observation_space"], content["action_space"]
+            model._setup_lr_schedule()
+            network = model._make_policy().to(model.device)
+        if not isinstance(state.get("policy"), dict):
+            raise StateError("holds no policy")
+        state_checks.check_policy(state["policy"], network.state_dict())
+        network.load_state_dict(state["policy"])
+        normalizer = state.get("normalizer_state")
+        return InferencePolicy(
+            network, [] if normalizer is None else read_scalings(normalizer, network.observation_space)
+        )
+    except StateError as error:
+        raise CheckpointError(path_of(path), str(error)) from error
+    except MemoryError as error:
+        raise CheckpointError(
+            path_of(path), f"asks for a network larger than this machine's memory: {error}"
+        ) from error
+
+
+def _spaces_of(env: gym.Env[Any, Any] | VecEnv | None) -> Spaces | None:
+    if env is None:
+        return None
+    normalizer = env_state.capture_normalizer(env) if isinstance(env, VecEnv) else None
+    if normalizer is not None and read_scalings(normalizer, env.observation_space):
+        raise SettingError(
+            "env",
+            "env has VecNormalize, whose observations are normalised already, and predict() normalises those of the "
+            "environment itself; give the environment inside it (env.venv)",
+        )
+    return env.observation_space, env.action_space
+
+
+def _require_same(found: Spaces | None, saved: Spaces) -> None:
+    for name, own, other in zip(("observation", "action"), found or saved, saved, strict=True):
+        if own != other:
+            raise SettingError("env", f"the environment's {name} space is {own}, the policy's {other}; give its own")
+
+
+def _array(values: Any, space: spaces.Space[Any], name: str) -> tuple[NDArray[Any], int]:
+    """An array of the space's type, and of how many environments it is.
+
+    :raises SettingError: for another shape, or values that the type cannot hold
+    """
+    assert space.dtype is not None, "only a Dict or Tuple of spaces has none"
+    shape = tuple(space.shape or ())
+    array = np.asarray(values)
+    batched = array.ndim == len(shape) + 1 and array.shape[1:] == shape
+    if not batched and array.shape != shape:
+        raise _misshapen(name, array.shape, f"{shape}, or {('n', *shape)} for n environments")
+    if not np.can_cast(array.dtype, space.dtype, "same_kind"):
+        raise SettingError(name, f"{name} is of {array.dtype}, the policy's are of {space.dtype}; convert it")
+    return array.astype(space.dtype), len(array) if batched else 1
+
+
+def _misshapen(name: str, found: object, wanted: str) -> SettingError:
+    return SettingError(name, f"{name} has the shape {found}, which the policy cannot act on; give {wanted}")
+
+
+def _length(observations: Observation) -> int:
+    arrays = observations.values() if isinstance(observations, Mapping) else [observations]
+    return min((len(array) if np.ndim(array) else 0 for array in arrays), default=0)
+
+
+def _at(observations: Observation, step: int) -> Observation:
+    if isinstance(observations, Mapping):
+        return {key: values[step] for key, values in observations.items()}
+    return observations[step]

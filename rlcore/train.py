@@ -1,0 +1,106 @@
+"""``python -m rlcore.train CONFIG.yaml --output model.zip``: train what a file describes, and save it.
+
+Exit codes: 0 trained and saved; 2 the configuration or the output cannot be used; 130 interrupted, what was trained is
+saved.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from stable_baselines3.common.callbacks import BaseCallback
+
+from rlcore.configuration import TrainingConfig, build_model, load_config
+from rlcore.errors import CheckpointError, RLCoreError, SettingError
+from rlcore.ppo.algorithm import DistributionalPPO
+
+FAILED = 2
+INTERRUPTED = 130
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="YAML file; examples/ has some.")],
+    output: Annotated[Path, typer.Option(help="File to save the model in; must not exist.")] = Path("model.zip"),
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+) -> None:
+    """Train the model that CONFIG describes, and save it with everything that going on needs."""
+    try:
+        run = load_config(config)
+        require_single(run)
+        require_free(output)
+        model = build_model(run, device=device)
+        interrupted = _learn(model, run.total_timesteps)
+        model.save(output)
+    except RLCoreError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(FAILED) from error
+    typer.echo(f"{'interrupted after' if interrupted else 'trained'} {model.num_timesteps} steps; saved {output}")
+    raise typer.Exit(INTERRUPTED if interrupted else 0)
+
+
+def require_single(config: TrainingConfig) -> None:
+    """
+    :raises SettingError: if the run is of a population, which this command does not train
+    """
+    if config.pbt is not None:
+        raise SettingError("pbt", "the section pbt describes a population, this command trains one model; leave it out")
+
+
+def require_free(output: Path) -> None:
+    """
+    :raises CheckpointError: if no model could be saved there when it is trained, or another one would be lost
+    """
+    folder = next(parent for parent in output.absolute().parents if parent.exists())
+    if output.exists():
+        raise CheckpointError(output, "exists already and would be lost; give another --output, or move it away")
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise CheckpointError(output, f"cannot be written, as {folder} is no folder to write in; give another --output")
+
+
+def _learn(model: DistributionalPPO, total_timesteps: int) -> bool:
+    """Train with a progress bar; whether Ctrl-C ended it early, in which case the model stands at its last update."""
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[mean]}"),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("training", total=total_timesteps, mean="")
+        try:
+            model.learn(total_timesteps, callback=ProgressBar(progress, task))
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+class ProgressBar(BaseCallback):
+    """Shows the steps done and the mean return of the latest episodes."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        super().__init__()
+        self.progress = progress
+        self.task = task
+
+    def _on_step(self) -> bool:
+        self.progress.update(self.task, completed=self.num_timesteps)
+        return True
+
+    def _on_rollout_end(self) -> None:
+        returns = [episode["r"] for episode in self.model.ep_info_buffer or ()]
+        mean = f"mean return {sum(returns) / len(returns):.2f}" if returns else ""
+        self.progress.update(self.task, mean=mean)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,125 @@
+"""The shipped examples and the command that trains them, as a user meets them."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from rlcore import AdaptiveUPGD, DistributionalPPO, SettingError, build_model, load_config
+from rlcore.train import ProgressBar, app
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL_RUN = """
+environment: {id: CartPole-v1, n_envs: 2, normalize: true}
+algorithm: {n_steps: 16, batch_size: 32, n_epochs: 1, policy_kwargs: {lstm_hidden_size: 8, net_arch: [8]}}
+total_timesteps: 64
+seed: 0
+"""
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def one_update(name: str) -> DistributionalPPO:
+    """An example's model after its first update, with its own settings."""
+    config = load_config(EXAMPLES / name)
+    model = build_model(config, device="cpu")
+    return model.learn(1)
+
+
+def test_the_example_of_vgs_and_upgd_trains_with_the_documents_settings() -> None:
+    model = one_update("vgs_upgd.yaml")
+    assert isinstance(model.policy.optimizer, AdaptiveUPGD)
+    group = model.policy.optimizer.param_groups[0]
+    documented = {"lr": 3e-4, "sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.999, "min_noise_std": 1e-6}
+    assert {name: group[name] for name in documented} == documented
+    scaler = model.variance_gradient_scaler
+    assert scaler is not None
+    assert (scaler.settings.beta, scaler.settings.alpha, scaler.settings.warmup_steps) == (0.99, 0.1, 100)
+    assert scaler.step_count == 80
+    assert model.num_timesteps == 1024
+
+
+def test_the_example_of_pbt_reads_its_population_and_trains_a_member() -> None:
+    pytest.importorskip("rlcore.pbt.config")
+    config = load_config(EXAMPLES / "pbt.yaml")
+    assert (config.pbt.population_size, config.pbt.perturbation_interval) == (10, 10)
+    assert [each.name for each in config.pbt.hyperparams] == ["learning_rate", "ent_coef"]
+    member = build_model(config, {"learning_rate": 1e-4, "ent_coef": 0.01}, seed=1, device="cpu")
+    assert member.learn(1).variance_gradient_scaler.step_count * 10 > 100  # type: ignore[union-attr]
+
+
+def test_the_example_of_pbt_with_an_interval_within_the_warm_up_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("rlcore.pbt.config")
+    text = (EXAMPLES / "pbt.yaml").read_text().replace("perturbation_interval: 10", "perturbation_interval: 1")
+    (tmp_path / "early.yaml").write_text(text)
+    with pytest.raises(SettingError, match=r"line \d+: perturbation_interval=1 updates of 80.*vgs_warmup_steps=100"):
+        load_config(tmp_path / "early.yaml")
+    (tmp_path / "off.yaml").write_text(text.replace("vgs_warmup_steps: 100", "variance_gradient_scaling: false"))
+    assert load_config(tmp_path / "off.yaml").pbt.perturbation_interval == 1
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    (tmp_path / "run.yaml").write_text(SMALL_RUN)
+    return tmp_path / "run.yaml"
+
+
+def test_the_command_trains_and_saves_what_the_file_says(small: Path, tmp_path: Path) -> None:
+    done = run(small, "--output", tmp_path / "folder" / "model.zip", "--device", "cpu")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == f"trained 64 steps; saved {tmp_path / 'folder' / 'model.zip'}\n"
+    loaded = DistributionalPPO.load(tmp_path / "folder" / "model.zip", device="cpu")
+    expected = build_model(load_config(small), device="cpu").learn(64)
+    for name, tensor in expected.policy.state_dict().items():
+        assert torch.equal(loaded.policy.state_dict()[name], tensor), name
+
+
+MISUSES = {
+    "a setting": (SMALL_RUN.replace("n_epochs", "n_epoch"), [], r"run\.yaml, line 3: .*did you mean 'n_epochs'"),
+    "an environment": (SMALL_RUN.replace("CartPole", "CartPol"), [], "environment.id='CartPol-v1'"),
+    "YAML": ("a: [", [], r"run\.yaml, line 1: expected"),
+    "a device": (SMALL_RUN, ["--device", "gpu"], "device='gpu' is no device"),
+    "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
+    "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "is no folder to write in"),
+}
+
+
+@pytest.mark.parametrize("case", MISUSES)
+def test_what_cannot_be_used_is_one_line_and_nothing_is_written(case: str, small: Path, tmp_path: Path) -> None:
+    text, options, words = MISUSES[case]
+    small.write_text(text)
+    options = [option.format(folder=tmp_path) for option in options] or ["--output", str(tmp_path / "model.zip")]
+    done = run(small, *options)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert re.search(words, done.stderr), done.stderr
+    assert sorted(tmp_path.iterdir()) == [small]
+    assert small.read_text() == text
+
+
+def test_ctrl_c_saves_what_was_trained(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt_in_the_second_rollout(bar: ProgressBar) -> bool:
+        if bar.num_timesteps > 40:
+            signal.raise_signal(signal.SIGINT)
+        return True
+
+    monkeypatch.setattr(ProgressBar, "_on_step", interrupt_in_the_second_rollout)
+    done = run(small, "--output", tmp_path / "model.zip", "--device", "cpu")
+    assert done.exit_code == 130
+    assert done.stdout.startswith("interrupted after ")
+    config = load_config(small)
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=build_model(config).get_env(), device="cpu")
+    loaded.learn(64 - loaded.num_timesteps, reset_num_timesteps=False)
+    monkeypatch.undo()
+    expected = build_model(config, device="cpu").learn(64)
+    for name, tensor in expected.policy.state_dict().items():
+        assert torch.equal(loaded.policy.state_dict()[name], tensor), name

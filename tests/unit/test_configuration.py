@@ -1,0 +1,282 @@
+"""A run as a file: every level refuses what it does not know, and rules over several settings name both values."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import pytest
+import yaml
+from pydantic import BaseModel
+from stable_baselines3.common.vec_env import VecNormalize
+
+from rlcore import (
+    ConfigFileError,
+    DistributionalPPO,
+    ResumableEnv,
+    SettingError,
+    TrainingConfig,
+    UnknownSettingError,
+    build_model,
+    load_config,
+)
+from rlcore.pbt.interval import optimizer_steps_per_update
+from tests.support.training import make_envs, make_model
+
+ALGORITHM: dict[str, Any] = {
+    "n_steps": 16,
+    "batch_size": 24,
+    "n_epochs": 2,
+    "policy_kwargs": {"lstm_hidden_size": 8, "net_arch": [8]},
+}
+RUN: dict[str, Any] = {
+    "environment": {"id": "CartPole-v1", "n_envs": 3},
+    "algorithm": ALGORITHM,
+    "total_timesteps": 48,
+    "seed": 3,
+}
+
+
+def changed(**sections: Any) -> dict[str, Any]:
+    """RUN with what is given laid over it, level by level."""
+    run = copy.deepcopy(RUN)
+    for name, value in sections.items():
+        run[name] = {**run.get(name, {}), **value} if isinstance(value, dict) else value
+    return run
+
+
+def load(tmp_path: Path, run: Any) -> TrainingConfig:
+    (tmp_path / "run.yaml").write_text(run if isinstance(run, str) else yaml.safe_dump(run, sort_keys=False))
+    return load_config(tmp_path / "run.yaml")
+
+
+def test_a_file_becomes_a_run(tmp_path: Path) -> None:
+    config = load(tmp_path, RUN)
+    assert (config.environment.id, config.environment.n_envs, config.environment.normalize) == ("CartPole-v1", 3, False)
+    assert (config.algorithm.n_steps, config.algorithm.learning_rate, config.total_timesteps) == (16, 3e-4, 48)
+    assert (config.policy, config.pbt, config.seed) == ("MlpLstmPolicy", None, 3)
+
+
+def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path) -> None:
+    assert load(tmp_path, "environment: {id: X-v0}\ntotal_timesteps: 1e6\n").total_timesteps == 1_000_000
+
+
+UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
+    "at the top": ({"algoritm": 1}, "the top level knows no setting 'algoritm'.*did you mean 'algorithm'"),
+    "of the algorithm at the top": ({"n_steps": 4}, "'n_steps' belongs in algorithm"),
+    "of the environment": ({"environment": {"envs": 4}}, "environment knows no setting 'envs'.*'n_envs'"),
+    "of the environment in the algorithm": ({"algorithm": {"n_envs": 4}}, "'n_envs' belongs in environment"),
+    "of the top in the algorithm": ({"algorithm": {"seed": 4}}, "'seed' belongs in the top level"),
+    "the length in the algorithm": ({"algorithm": {"total_timesteps": 4}}, "'total_timesteps' belongs in the top"),
+    "of the algorithm": ({"algorithm": {"use_twin_critics": True}}, "use n_critics=2"),
+    "of the algorithm in the environment": ({"environment": {"gamma": 0.9}}, "'gamma' belongs in algorithm"),
+    "of the optimizer": ({"algorithm": {"optimizer_kwargs": {"sgima": 1.0}}}, "did you mean 'sigma'"),
+    "of the LSTM": ({"algorithm": {"policy_kwargs": {"lstm_kwargs": {"dropuot": 0.0}}}}, "did you mean 'dropout'"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_a_misspelt_or_misplaced_name_raises_with_its_line_and_the_right_one(case: str, tmp_path: Path) -> None:
+    sections, words = UNKNOWN[case]
+    with pytest.raises(UnknownSettingError, match=words) as caught:
+        load(tmp_path, changed(**sections))
+    wrong = str(caught.value).split("no setting '")[1].split("'")[0]
+    line = int(str(caught.value).split("line ")[1].split(":")[0])
+    written = (tmp_path / "run.yaml").read_text().splitlines()[line - 1].strip()
+    assert written.startswith(f"{wrong}:") or case == "of the LSTM"
+
+
+UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
+    "text for a bool": ({"environment": {"normalize": "false"}}, "environment.normalize='false' cannot be used"),
+    "text for a bool of the algorithm": (
+        {"algorithm": {"variance_gradient_scaling": "off"}},
+        "variance_gradient_scaling='off' cannot be used",
+    ),
+    "a fraction of a step": ({"total_timesteps": 1.5}, "total_timesteps=1.5 cannot be used .*steps to train"),
+    "a bool for a number": ({"environment": {"n_envs": True}}, "environment.n_envs=True"),
+    "no environment at all": ({"environment": {"n_envs": 0}}, "environment.n_envs=0"),
+    "a section that is none": ({"algorithm": 3}, "algorithm=3 is no mapping"),
+    "an environment that is none": ({"environment": "CartPole-v1"}, "environment='CartPole-v1' is no mapping"),
+    "a population that is none": ({"pbt": 3}, "pbt=3 is no mapping"),
+    "a seed beyond 32 bits": ({"seed": 2**32}, "seed=4294967296"),
+    "the learning rate twice": (
+        {"algorithm": {"learning_rate": 1e-3, "optimizer_kwargs": {"lr": 1e-4}}},
+        "learning_rate=0.001 and .*lr.*=0.0001 contradict",
+    ),
+    "a minibatch beyond the rollout": (
+        {"algorithm": {"batch_size": 49}},
+        "batch_size=49 is larger than a rollout, n_steps=16 times n_envs=3.*batch_size=48 or less",
+    ),
+    "the scaler's settings without it": (
+        {"algorithm": {"vgs_alpha": 0.1, "variance_gradient_scaling": False}},
+        "vgs_alpha=0.1 and variance_gradient_scaling=False contradict",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_a_value_that_cannot_be_used_raises_one_line_with_file_line_and_value(case: str, tmp_path: Path) -> None:
+    sections, words = UNUSABLE[case]
+    with pytest.raises(SettingError, match=words) as caught:
+        load(tmp_path, changed(**sections))
+    assert str(caught.value).startswith(f"{tmp_path / 'run.yaml'}, line ")
+    assert "\n" not in str(caught.value)
+    assert not isinstance(caught.value, UnknownSettingError)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("environment", "lacks 'environment'"), ("total_timesteps", "lacks 'total_timesteps'")]
+)
+def test_what_a_run_cannot_do_without_is_asked_for(name: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=words):
+        load(tmp_path, {key: value for key, value in RUN.items() if key != name})
+    with pytest.raises(SettingError, match="environment lacks 'id'"):
+        load(tmp_path, {**RUN, "environment": {"n_envs": 2}})
+
+
+def test_what_only_looks_contradictory_is_accepted(tmp_path: Path) -> None:
+    full_batch = load(tmp_path, changed(algorithm={"batch_size": 48}))
+    assert full_batch.algorithm.batch_size == 48
+    algorithm = {name: value for name, value in ALGORITHM.items() if name != "batch_size"}
+    assert load(tmp_path, {**RUN, "algorithm": algorithm}).algorithm.batch_size == 128
+    same = {"learning_rate": 1e-3, "optimizer_kwargs": {"lr": 1e-3}}
+    assert load(tmp_path, changed(algorithm=same)).algorithm.learning_rate == 1e-3
+    off = load(tmp_path, changed(algorithm={"variance_gradient_scaling": False}))
+    assert off.algorithm.variance_gradient_scaling is False
+
+
+def test_a_run_is_frozen_and_its_rules_cannot_be_gone_round() -> None:
+    config = TrainingConfig.from_mapping(RUN)
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 4
+    with pytest.raises(ValueError, match="larger than a rollout"):
+        TrainingConfig(
+            environment=config.environment.model_copy(update={"n_envs": 1}),
+            algorithm=config.algorithm,
+            total_timesteps=48,
+        )
+
+
+@pytest.mark.parametrize(("batch_size", "n_epochs"), [(24, 2), (20, 3), (1000, 2)])
+def test_the_optimizer_steps_of_an_update_are_those_that_training_takes(batch_size: int, n_epochs: int) -> None:
+    model = make_model(make_envs(n_envs=3), n_steps=16, batch_size=batch_size, n_epochs=n_epochs)
+    model.learn(48)
+    assert model.variance_gradient_scaler is not None
+    steps = optimizer_steps_per_update(n_epochs=n_epochs, n_steps=16, n_envs=3, batch_size=batch_size)
+    assert model.variance_gradient_scaler.step_count == steps
+
+
+class Interval(BaseModel):
+    """As much of a population's settings as the rule about its interval needs."""
+
+    perturbation_interval: int
+
+
+@pytest.mark.parametrize("interval", [1, 6])
+def test_an_exploit_within_the_warm_up_is_refused_with_both_numbers_and_what_to_do(interval: int) -> None:
+    """48 samples in minibatches of 24, twice: 4 optimizer steps an update."""
+
+    def run(warmup: int, **settings: Any) -> TrainingConfig:
+        config = TrainingConfig.from_mapping(changed(algorithm={"vgs_warmup_steps": warmup, **settings}))
+        return TrainingConfig(**{**dict(config), "pbt": Interval(perturbation_interval=interval)})
+
+    assert run(4 * interval - 1).pbt.perturbation_interval == interval
+    with pytest.raises(ValueError, match=f"={interval} updates of 4 .*vgs_warmup_steps={4 * interval}.*{interval + 1}"):
+        run(4 * interval)
+    config = TrainingConfig.from_mapping(changed(algorithm={"variance_gradient_scaling": False}))
+    assert TrainingConfig(**{**dict(config), "pbt": Interval(perturbation_interval=1)}).pbt is not None
+
+
+def test_the_model_of_a_run_has_its_settings_and_environments(tmp_path: Path) -> None:
+    settings = {"gamma": 0.9, "optimizer_kwargs": {"lr": 1e-2, "sigma": 0.25}}
+    run = changed(environment={"normalize": True}, algorithm=settings)
+    model = build_model(load(tmp_path, run), device="cpu")
+    normalizer: Any = model.get_env()
+    assert isinstance(normalizer, VecNormalize)
+    assert normalizer.gamma == 0.9
+    assert normalizer.env_is_wrapped(ResumableEnv) == [True] * 3
+    assert (model.n_envs, model.n_steps, model.gamma, model.seed, model.learning_rate) == (3, 16, 0.9, 3, 1e-2)
+    assert model.policy.optimizer.param_groups[0]["sigma"] == 0.25
+
+
+def test_two_models_of_one_run_are_the_same_and_another_seed_is_another(tmp_path: Path) -> None:
+    config = load(tmp_path, RUN)
+    first, again, other = (build_model(config, seed=seed, device="cpu") for seed in (None, 3, 4))
+    states = [model.policy.state_dict()["action_net.weight"] for model in (first, again, other)]
+    assert states[0].equal(states[1])
+    assert not states[0].equal(states[2])
+    resets = [model.get_env().reset().tolist() for model in (first, again, other)]  # type: ignore[union-attr]
+    assert resets[0] == resets[1] != resets[2]
+
+
+def test_a_members_hyperparameters_take_the_place_of_the_runs(tmp_path: Path) -> None:
+    model = build_model(load(tmp_path, RUN), {"learning_rate": 0.5, "ent_coef": 0.25}, device="cpu")
+    assert (model.learning_rate, model.ent_coef, model.n_steps) == (0.5, 0.25, 16)
+    with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
+        build_model(load(tmp_path, RUN), {"ent_coeff": 0.25})
+
+
+ENVIRONMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "misspelt": ({"id": "CartPol-v1"}, SettingError, "environment.id='CartPol-v1' cannot be made: .*CartPole"),
+    "no module": ({"id": "nowhere:X-v0"}, SettingError, "environment.id='nowhere:X-v0' cannot be made"),
+    "unknown argument": (
+        {"id": "Pendulum-v1", "kwargs": {"G": 9.0}},
+        UnknownSettingError,
+        "environment.kwargs knows no setting 'G'.*did you mean 'g'",
+    ),
+    "unusable argument": (
+        {"id": "rlcore/ShiftingRewardScale-v0", "kwargs": {"shifts": [[1]]}},
+        SettingError,
+        r"shifts=\[\[1\]\] cannot be used",
+    ),
+    "an argument of another type": (
+        {"id": "CartPole-v1", "kwargs": {"max_episode_steps": "x"}},
+        SettingError,
+        "environment 'CartPole-v1' cannot be made with kwargs={'max_episode_steps': 'x'}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENVIRONMENTS)
+def test_an_environment_that_cannot_be_made_is_one_line(case: str, tmp_path: Path) -> None:
+    environment, kind, words = ENVIRONMENTS[case]
+    with pytest.raises(kind, match=words) as caught:
+        build_model(load(tmp_path, changed(environment=environment)))
+    assert "\n" not in str(caught.value)
+
+
+def test_arguments_reach_the_environment(tmp_path: Path) -> None:
+    environment = {"id": "Pendulum-v1", "kwargs": {"g": 3.5, "max_episode_steps": 7}}
+    env: Any = build_model(load(tmp_path, changed(environment=environment))).get_env()
+    assert env.get_attr("g") == [3.5] * 3
+    assert env.get_attr("render_mode") == [None] * 3
+    assert env.get_attr("spec")[0].max_episode_steps == 7
+
+
+class Unsaveable(gym.Env[Any, Any]):
+    """Keeps something between steps and does not say what."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}
+    observation_space = gym.spaces.Box(0, 1, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+
+def test_an_environment_that_cannot_give_its_state_needs_a_word(tmp_path: Path) -> None:
+    gym.register("tests/Unsaveable-v0", entry_point=Unsaveable)
+    try:
+        run = changed(environment={"id": "tests/Unsaveable-v0"})
+        with pytest.raises(
+            SettingError, match=r"what the environment Unsaveable keeps.*; or give resumable: false in environment"
+        ):
+            build_model(load(tmp_path, run))
+        model = build_model(load(tmp_path, changed(environment={"id": "tests/Unsaveable-v0", "resumable": False})))
+        assert isinstance(model, DistributionalPPO)
+    finally:
+        del gym.registry["tests/Unsaveable-v0"]
+
+
+def test_a_file_error_keeps_its_kind(tmp_path: Path) -> None:
+    with pytest.raises(ConfigFileError, match=r"line 2: 'a' stands here"):
+        load(tmp_path, "a: 1\na: 1\n")

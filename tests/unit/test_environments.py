@@ -1,0 +1,156 @@
+"""The registered tasks hide what they say, rescale what they say, and stop and go on like any other environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env as check_for_gymnasium
+from stable_baselines3.common.env_checker import check_env as check_for_sb3
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import SubprocVecEnv
+
+from rlcore import DistributionalPPO, ResumableEnv, SettingError, StateError, register_environments
+from tests.support.environments import actions_for, bits, bits_of_state, edit, make, run, snapshot, through_file
+from tests.support.training import differing, make_envs, make_model
+
+IDS = ["rlcore/MaskedVelocityCartPole-v0", "rlcore/MaskedVelocityPendulum-v0", "rlcore/ShiftingRewardScale-v0"]
+SHIFTING = "rlcore/ShiftingRewardScale-v0"
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_both_checkers_find_nothing_to_remark_on(env_id: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_for_gymnasium(gym.make(env_id).unwrapped, skip_render_check=True)
+        check_for_sb3(gym.make(env_id))
+
+
+def test_registering_again_changes_nothing_and_says_nothing() -> None:
+    before = {env_id: gym.spec(env_id) for env_id in IDS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        register_environments()
+    assert all(gym.spec(env_id) is before[env_id] for env_id in IDS)
+
+
+@pytest.mark.parametrize(
+    ("masked", "whole", "visible", "torque"),
+    [(IDS[0], "CartPole-v1", [0, 2], 1), (IDS[1], "Pendulum-v1", [0, 1], 2)],
+)
+def test_a_masked_environment_is_the_whole_one_without_its_velocities(
+    masked: str, whole: str, visible: list[int], torque: int
+) -> None:
+    env, reference = gym.make(masked), gym.make(whole)
+    seen, full = env.reset(seed=3)[0], reference.reset(seed=3)[0]
+    assert bits(seen) == bits(full[visible])
+    for action in actions_for(env.action_space, 25):
+        observation, *rest = env.step(action)
+        expected, *expected_rest = reference.step(torque * action)
+        assert bits(observation) == bits(expected[visible])
+        np.testing.assert_equal(rest, expected_rest)
+        if rest[1]:
+            break
+    assert env.observation_space.contains(seen)
+    assert gym.spec(masked).max_episode_steps == gym.spec(whole).max_episode_steps
+
+
+def test_the_reward_scale_shifts_at_steps_of_the_environments_life() -> None:
+    env = gym.make(SHIFTING, shifts=[[3, 100.0], [12, 0.25]])
+    env.reset(seed=0)
+    rewards, falls = [], 0
+    for _ in range(15):
+        _, reward, terminated, _, _ = env.step(1)
+        rewards.append(reward)
+        if terminated:
+            falls += 1
+            env.reset()
+    assert falls == 1
+    assert rewards == [1.0] * 3 + [100.0] * 9 + [25.0] * 3
+
+
+UNUSABLE: list[Any] = [
+    *(5, "x", [[3]], [[3, 2.0, 1.0]], [["3", 2.0]], [[3.0, 2.0]], [[-1, 2.0]], [[True, 2.0]]),
+    *([[3, 0.0]], [[3, True]], [[3, float("inf")]], [[3, "2"]], [[5, 2.0], [5, 3.0]]),
+]
+
+
+@pytest.mark.parametrize("shifts", UNUSABLE, ids=repr)
+def test_shifts_that_cannot_be_used_are_refused_with_what_to_write(shifts: Any) -> None:
+    with pytest.raises(SettingError, match=r"shifts=.*\[\[10000, 100\.0\]") as caught:
+        gym.make(SHIFTING, shifts=shifts)
+    assert repr(shifts) in str(caught.value)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_a_fresh_environment_continues_bit_exactly(env_id: str) -> None:
+    settings = {"shifts": [[40, 8.0], [90, 0.5]]} if env_id == SHIFTING else {}
+    env, fresh = make(env_id, **settings), make(env_id, **settings)
+    actions = actions_for(env.action_space, 120)
+    env.reset(seed=1)
+    run(env, actions[:33])
+
+    fresh.set_state(through_file(env.get_state()))
+
+    assert run(fresh, actions[33:]) == run(env, actions[33:])
+    assert snapshot(fresh) == snapshot(env)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_a_saved_training_goes_on_exactly(env_id: str, tmp_path: Path) -> None:
+    model = make_model(make_envs(env_id, normalize=True))
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    model.learn(48, reset_num_timesteps=False)
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(env_id, normalize=True, seed=9), device="cpu")
+    loaded.learn(48, reset_num_timesteps=False)
+    assert differing(model.get_parameters(), loaded.get_parameters()) == []
+
+
+BAD: list[tuple[list[str | int], Any, str]] = [
+    (["layers", 4, "state", "shifts"], [[3, 2.0]], r"shifts \[\[3, 2.0\]\].*same shifts"),
+    (["layers", 4, "state", "shifts"], None, "same shifts"),
+    (["layers", 4, "state", "life_steps"], -1, "life_steps must be an integer of at least 0"),
+    (["layers", 4, "state", "state"], 0, r"shape \(4,\)"),
+    (["layers", 4, "state"], {"shifts": [[10_000, 100.0], [20_000, 0.01]]}, "life_steps"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), BAD, ids=lambda value: repr(value)[:30])
+def test_a_state_of_another_life_is_refused_and_changes_nothing(
+    path: list[str | int], value: Any, message: str
+) -> None:
+    env, other = make(SHIFTING), make(SHIFTING)
+    env.reset(seed=1)
+    run(env, [0, 1, 0])
+    other.reset(seed=2)
+    before = snapshot(env)
+    with pytest.raises(StateError, match=message):
+        env.set_state(edit(other.get_state(), path, value))
+    assert snapshot(env) == before
+
+
+def test_a_worker_process_finds_the_environment_and_gives_its_state() -> None:
+    worker = make_vec_env(SHIFTING, 1, seed=5, wrapper_class=ResumableEnv, vec_env_cls=SubprocVecEnv)
+    local = make_vec_env(SHIFTING, 1, seed=5, wrapper_class=ResumableEnv)
+    try:
+        assert bits(worker.reset()) == bits(local.reset())
+        seen = worker.step(np.array([1]))
+        states = worker.env_method("get_state")
+    finally:
+        worker.close()
+    np.testing.assert_equal(seen[:3], local.step(np.array([1]))[:3])
+    assert bits_of_state(states) == bits_of_state(local.env_method("get_state"))
+
+
+def test_the_id_with_its_module_works_where_rlcore_was_not_imported() -> None:
+    script = f"import gymnasium; env = gymnasium.make('rlcore:{IDS[0]}'); print(env.spec.id, env.reset()[0].shape)"
+    command, root = [sys.executable, "-W", "error", "-c", script], Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{IDS[0]} (2,)\n", "")
