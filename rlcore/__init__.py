@@ -14,6 +14,7 @@ from rlcore.errors import (
 )
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -26,8 +27,12 @@ __all__ = [
     "CheckpointError",
     "DistributionalPPO",
     "DistributionalRecurrentPolicy",
+    "HyperparamConfig",
     "NonFiniteGradientError",
+    "PBTConfig",
+    "PBTScheduler",
     "PPOSettings",
+    "PopulationMember",
     "RLCoreError",
     "ResumableEnv",
     "ResumeWarning",
