@@ -44,7 +44,6 @@ def read_source(source: PopulationMember, *, stacklevel: int = 1) -> Checkpoint 
             reason = str(error)
     message = f"nothing was copied from member {source.member_id}, so the parameters stay as they are: {reason}"
     warnings.warn(message, ResumeWarning, stacklevel=stacklevel + 1)
-    _logger.warning(message)
     return None
 
 

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -73,8 +73,8 @@ class PBTScheduler:
         member: PopulationMember,
         performance: float,
         step: int,
-        model_parameters: StateDict | None = None,
-        model_state_dict: StateDict | None = None,
+        model_parameters: dict[str, Any] | None = None,
+        model_state_dict: dict[str, Any] | None = None,
     ) -> None:
         """Record a member's score, and save its parameters for others to copy.
 
@@ -99,7 +99,7 @@ class PBTScheduler:
         member.record_step(step, performance, member.hyperparams)
         member_files.prune(self.config.checkpoint_dir, member, self.population)
 
-    def exploit_and_explore(self, member: PopulationMember) -> tuple[StateDict | None, Hyperparams, str | None]:
+    def exploit_and_explore(self, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
         """Let a member copy a better one, and let it explore if it did.
 
         Nothing happens before enough members have reported. ``member.hyperparams`` becomes what is returned, and
@@ -127,7 +127,7 @@ class PBTScheduler:
             self.exploration_count += 1
         if checkpoint is None:
             return None, dict(member.hyperparams), None
-        return checkpoint.data, dict(member.hyperparams), checkpoint.format_version
+        return cast(dict[str, Any], checkpoint.data), dict(member.hyperparams), checkpoint.format_version
 
     def choose_source(self, member: PopulationMember) -> PopulationMember | None:
         """The member that ``member`` would copy now, drawn by ``exploit_method``; None if there is none to copy."""
@@ -203,16 +203,16 @@ class PBTScheduler:
         member: PopulationMember,
         performance: float,
         step: int,
-        parameters: StateDict | None,
-        policy: StateDict | None,
+        parameters: dict[str, Any] | None,
+        policy: dict[str, Any] | None,
     ) -> None:
         folder = self.config.checkpoint_dir
         member_files.make_folder(folder)
         path = member_files.path_of(folder, member, step)
         if parameters is not None:
-            save_checkpoint(path, parameters, step=step, performance=performance)
+            save_checkpoint(path, cast(StateDict, parameters), step=step, performance=performance)
         elif policy is not None:
-            save_policy(path, policy)
+            save_policy(path, cast(StateDict, policy))
         member.checkpoint_path = str(path)
         member.checkpoint_hyperparams = dict(member.hyperparams)
         member.saved_steps = [*(each for each in member.saved_steps if each != step), step]

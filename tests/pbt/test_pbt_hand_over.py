@@ -181,7 +181,7 @@ def test_a_bare_policy_is_deprecated_and_written_as_v1(tmp_path: Path) -> None:
     for member in (worst, best):
         policy = {"weight": torch.full((2,), float(member.member_id))}
         with pytest.warns(DeprecationWarning, match="model_parameters=model.get_parameters") as caught:
-            scheduler.update_performance(member, member.member_id, 5, model_state_dict=policy)  # type: ignore[arg-type]
+            scheduler.update_performance(member, member.member_id, 5, model_state_dict=policy)
         assert Path(caught[0].filename).name == Path(__file__).name
     with pytest.warns(ResumeWarning, match="holds only the policy"):
         parameters, _, checkpoint_format = scheduler.exploit_and_explore(worst)

@@ -161,7 +161,9 @@ class TestPBTScheduler:
                 config.check_value(member.hyperparams[config.name])
 
     def test_initialize_population_provided(self, scheduler: PBTScheduler) -> None:
-        initial = [{**CURRENT, "n_epochs": np.int64(epochs), "fixed": "kept"} for epochs in (1, 2, 3, 4)]
+        initial: list[dict[str, Any]] = [
+            {**CURRENT, "n_epochs": np.int64(epochs), "fixed": "kept"} for epochs in (1, 2, 3, 4)
+        ]
         population = scheduler.initialize_population(initial)
         assert [member.hyperparams for member in population] == [
             {**CURRENT, "n_epochs": epochs, "fixed": "kept"} for epochs in (1, 2, 3, 4)
@@ -190,7 +192,7 @@ class TestPBTScheduler:
 
     def test_update_performance(self, scheduler: PBTScheduler) -> None:
         member = scheduler.population[1]
-        scheduler.update_performance(member, np.float32(0.5), 100, model_parameters=parameters_of(7))
+        scheduler.update_performance(member, np.float32(0.5), 100, model_parameters=parameters_of(7))  # type: ignore[arg-type]
         assert (member.performance, type(member.performance), member.step) == (0.5, float, 100)
         assert member.history == [{"step": 100, "performance": 0.5, "hyperparams": member.hyperparams}]
         assert member.checkpoint_path is not None
@@ -349,4 +351,4 @@ class TestPBTEdgeCases:
         parameters, hyperparams, _ = scheduler.exploit_and_explore(worst)
         assert hyperparams == {}
         assert parameters is not None
-        assert torch.equal(parameters["policy"]["weight"], torch.ones(2, 3))  # type: ignore[index,call-overload,arg-type]
+        assert torch.equal(parameters["policy"]["weight"], torch.ones(2, 3))

@@ -134,7 +134,7 @@ def test_a_state_of_other_hyperparameters_is_refused(tmp_path: Path) -> None:
 def test_no_global_generator_is_touched(tmp_path: Path) -> None:
     def states() -> list[Any]:
         legacy = np.random.get_state()
-        return [random.getstate(), legacy[1].tolist(), legacy[2:], torch.get_rng_state().tolist()]  # type: ignore[index,union-attr]
+        return [random.getstate(), legacy[1].tolist(), legacy[2:], torch.get_rng_state().tolist()]  # type: ignore[index]
 
     before = states()
     scheduler = make_scheduler(tmp_path, seed=11)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from verification.faults import add, get, learning_rate, losses, null_fault_of, optimizers, scaler, training_state
+from verification.faults import add, get, learning_rate, losses, null_fault_of, optimizers, pbt, scaler, training_state
 
 OF_AREAS = {
     losses: "bug-01-padding-kept-in-predictions",
     learning_rate: "bug-02-fix-lost-in-first-train",
     optimizers: "bug-05-zero-over-zero",
     scaler: "bug-10-relink-wipes-statistics",
+    pbt: "fnd-04-all-explore",
     training_state: "bug-10-scaler-state-not-saved",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
