@@ -12,7 +12,7 @@ import numpy as np
 
 from rlcore.checkpoint import save_container
 from rlcore.errors import SettingError
-from rlcore.pbt import population_state
+from rlcore.pbt import member_files, population_state
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
@@ -147,6 +147,10 @@ class Population:
         """The members' models, in the order of the members."""
         return [trainee.model for trainee in self._trainees]
 
+    def statuses(self) -> list[MemberStatus]:
+        """Where the members stand, in their order."""
+        return [trainee.status() for trainee in self._trainees]
+
     def train(self, updates_per_member: int, progress: Progress | None = None) -> PopulationResult:
         """Train until every member has made ``updates_per_member`` updates in all.
 
@@ -263,7 +267,7 @@ class Population:
     # -- the folder -----------------------------------------------------------------------------------------------
 
     def _begin(self, total: int) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        member_files.make_folder(self.folder)
         for trainee in self._trainees:
             model = trainee.model
             with trainee.generators.in_place():
