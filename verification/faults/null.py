@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from verification.faults import add, get, learning_rate, losses, null_fault_of, optimizers, pbt, scaler, training_state
+from verification.faults import (
+    add,
+    get,
+    learning_rate,
+    losses,
+    null_fault_of,
+    optimizers,
+    pbt,
+    pbt_exploit,
+    scaler,
+    training_state,
+)
 
 OF_AREAS = {
     losses: "bug-01-padding-kept-in-predictions",
@@ -12,6 +23,7 @@ OF_AREAS = {
     optimizers: "bug-05-zero-over-zero",
     scaler: "bug-10-relink-wipes-statistics",
     pbt: "fnd-04-all-explore",
+    pbt_exploit: "fnd-15-keys-that-do-not-exist",
     training_state: "bug-10-scaler-state-not-saved",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
