@@ -60,8 +60,8 @@ def member_from_state(state: object) -> PopulationMember:
 
     :raises StateError: if a field is missing, unknown or of the wrong type
     """
-    if not isinstance(state, Mapping):
-        raise StateError(f"a member's state is a {type(state).__name__}, not a dict; the state is damaged")
+    if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
+        raise StateError(f"a member's state is a {type(state).__name__}, not a dict of fields; the state is damaged")
     try:
         return PopulationMember(**state)
     except ValidationError as error:

@@ -116,7 +116,8 @@ class PBTScheduler:
         source = self.choose_source(member)
         checkpoint = None if source is None else member_files.read_source(source, stacklevel=2)
         if source is not None and checkpoint is not None:
-            member.hyperparams = dict(source.checkpoint_hyperparams or source.hyperparams)
+            trained = source.checkpoint_hyperparams
+            member.hyperparams = dict(source.hyperparams if trained is None else trained)
             member.copied_from = source.member_id
             self.exploitation_count += 1
             _logger.info("member %d copies member %d (%s)", member.member_id, source.member_id, source.checkpoint_path)
