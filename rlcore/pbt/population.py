@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlcore.checkpoint import save_container
-from rlcore.errors import SettingError
+from rlcore.errors import NonFiniteGradientError, SettingError
 from rlcore.pbt import member_files, population_state
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
@@ -28,6 +29,8 @@ from rlcore.types import StateDict, StateValue
 
 STATE_FILE = "population.pt"
 LINEAGE_FILE = "lineage.jsonl"
+
+_logger = logging.getLogger("rlcore.pbt")
 
 MakeModel: TypeAlias = Callable[[Mapping[str, HyperparamValue], int], DistributionalPPO]
 """Builds a member's model, with environments of its own, from its hyperparameters and its seed."""
@@ -98,7 +101,8 @@ class Population:
     on the folder.
 
     A member's score counts the episodes that ended since it last copied another, among the last
-    ``stats_window_size``; before one has ended it is NaN, which ranks last.
+    ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose gradients are no
+    longer finite: it makes no more updates in that turn, and goes on if it is let copy another.
 
     :param make_model: called once a member
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
@@ -204,11 +208,19 @@ class Population:
             **self.scheduler.get_stats(),
         }
         with trainee.generators.in_place():
-            trainee.training.advance(target - member.step, figures)
-            score = float(self._performance(model))
+            score = self._trained_score(trainee, target - member.step, figures)
             self._save_model(trainee, f"member_{member.member_id}_step_{target}.zip")
         self.scheduler.update_performance(member, score, target, model.get_parameters())
         self._commit()
+
+    def _trained_score(self, trainee: _Trainee, updates: int, figures: Mapping[str, float]) -> float:
+        """Train, and say what came of it: NaN where the member has diverged."""
+        try:
+            trainee.training.advance(updates, figures)
+        except NonFiniteGradientError as error:
+            _logger.warning("member %d has diverged and scores NaN: %s", trainee.member.member_id, error)
+            return math.nan
+        return float(self._performance(trainee.model))
 
     def _save_model(self, trainee: _Trainee, name: str) -> None:
         """Write the model under a name that no committed state uses yet."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stable_baselines3.common.utils import set_random_seed
 
+from rlcore.errors import NonFiniteGradientError
 from rlcore.ppo.components import apply_generators, capture_generators
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class TurnwiseTraining:
         """Collect a rollout and update, several times.
 
         :param figures: what is logged with every rollout beside the model's own
+        :raises NonFiniteGradientError: if an update cannot be made; it leaves no trace, its rollout is lost, and the
+            next turn goes on from where the environments stand
         """
         model = self.model
         assert model.env is not None, "learn() cannot be entered without an environment"
@@ -70,4 +73,8 @@ class TurnwiseTraining:
             for key, value in figures.items():
                 model.logger.record(key, value)
             model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
-            model.train()
+            try:
+                model.train()
+            except NonFiniteGradientError:
+                model._boundary = None
+                raise

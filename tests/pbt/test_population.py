@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
-from rlcore import CheckpointError, DistributionalPPO, SettingError, UnknownSettingError
+from rlcore import CheckpointError, DistributionalPPO, NonFiniteGradientError, SettingError, UnknownSettingError
 from rlcore.checkpoint import save_container, storage
 from rlcore.checkpoint.training_state import Scope
 from rlcore.pbt import HyperparamConfig, PBTConfig
@@ -26,6 +30,17 @@ from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.ppo.components import capture_generators
 from tests.support.population_run import CONFIG, UPDATES, build, build_model
 from tests.support.training import differing, make_envs, make_model
+
+
+class Exploding(CartPoleEnv):
+    """Its 20th step, and no other, earns no number."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        observation, reward, *rest = super().step(action)
+        return observation, float("nan") if self.steps == 20 else reward, *rest
 
 
 def outcome(population: Population) -> dict[str, Any]:
@@ -98,6 +113,22 @@ class TestTurns:
         before = capture_generators()
         build(tmp_path).train(1)
         assert differing(before, capture_generators()) == []
+
+    def test_after_an_update_that_failed_a_saved_model_stands_where_the_live_one_does(self) -> None:
+        model, file = make_model(), io.BytesIO()
+        training = TurnwiseTraining(model, 144, "run")
+        training.advance(1, {})
+        model.vf_coef = float("nan")
+        with pytest.raises(NonFiniteGradientError):
+            training.advance(1, {})
+        model.vf_coef = 0.5
+        model.save(file)
+        file.seek(0)
+        training.advance(1, {})
+        loaded = DistributionalPPO.load(file, env=make_envs(), device="cpu")
+        TurnwiseTraining(loaded, 144, "run").advance(1, {})
+        assert loaded.num_timesteps == 144
+        assert differing(loaded.get_parameters(), model.get_parameters()) == []
 
     def test_own_generators_go_on_where_they_were(self) -> None:
         own = OwnGenerators(3)
@@ -239,6 +270,25 @@ class TestExploits:
         for event in events:
             model = population.models[event.member]
             assert model.learning_rate == event.hyperparams["learning_rate"]
+
+    def test_a_member_that_diverged_ranks_last_and_goes_on_from_what_it_copied(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def made(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
+            envs = make_vec_env(Exploding if seed == member_seed(5, 0) else "CartPole-v1", 2, seed=seed)
+            sizes: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "optimizer_kwargs": {"sigma": 0.01}}
+            return make_model(envs, seed=seed, learning_rate=hyperparams["learning_rate"], **sizes)
+
+        population = Population(made, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
+        reports: list[MemberStatus] = []
+        population.train(2, reports.append)
+        assert "member 0 has diverged" in caplog.text
+        assert isnan(reports[0].performance or 0.0)
+        assert reports[3].member_id == 0
+        assert reports[3].copied_from in (1, 2)
+        assert population.scheduler.population[0].step == 2
+        steps = [model.num_timesteps for model in population.models]
+        assert steps == [128, 128, 128]
 
     def test_a_measure_of_ones_own_ranks_the_members(self, tmp_path: Path) -> None:
         settings = PBTConfig(**{**CONFIG, "metric_name": "rate", "metric_mode": "min"})
