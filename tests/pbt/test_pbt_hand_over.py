@@ -130,6 +130,16 @@ def test_the_switch_lets_members_explore_that_copied_nothing(tmp_path: Path) -> 
     assert (scheduler.exploitation_count, scheduler.exploration_count) == (1, 4)
 
 
+def test_who_was_copied_is_said_of_the_last_exploit_only(tmp_path: Path) -> None:
+    scheduler = ready(tmp_path)
+    member = scheduler.population[0]
+    scheduler.exploit_and_explore(member)
+    assert member.copied_from == 3
+    scheduler.update_performance(member, 9.0, 10)
+    scheduler.exploit_and_explore(member)
+    assert member.copied_from is None
+
+
 def test_hyperparameters_come_with_the_parameters_that_they_trained(tmp_path: Path) -> None:
     """In one round the source may have copied another member before it is copied itself; its file is the old one."""
     scheduler = make_scheduler(tmp_path, size=3, exploit_method="binary_tournament", hyperparams=[])

@@ -120,10 +120,11 @@ DAMAGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(case: str, tmp_path: Path) -> None:
     path, value, words = DAMAGES[case]
     scheduler = make_scheduler(tmp_path)
+    earlier = scheduler.state_dict()
     go_on(scheduler, 1)
     before = scheduler.state_dict()
     with pytest.raises(StateError, match=words):
-        scheduler.load_state_dict(damaged(before, *path, value=value))
+        scheduler.load_state_dict(damaged(earlier, *path, value=value))
     assert scheduler.state_dict() == before
 
 
