@@ -330,7 +330,7 @@ class TestPBTScheduler:
         scheduler = make_scheduler(folder, size=2, explore_method=method)
         worst, _ = scheduler.initialize_population([CURRENT, CURRENT])
         report(scheduler, [0.0, 1.0])
-        return [scheduler.exploit_and_explore(worst)[1] for _ in range(150)]
+        return [scheduler.exploit_and_explore(worst)[1] for _ in range(100)]
 
 
 class TestPBTEdgeCases:
