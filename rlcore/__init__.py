@@ -19,8 +19,14 @@ from rlcore.errors import (
 from rlcore.inference import InferencePolicy, infer_signals, load_policy
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
+from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
+from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.lineage import Ancestor, LineageEvent, ancestors, read_lineage
+from rlcore.pbt.population import MemberStatus, Population, PopulationResult
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import PPOSettings
+from rlcore.ppo.live_settings import set_hyperparameters
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.values import CategoricalValues, QuantileValues, ValueDistribution
@@ -30,6 +36,7 @@ register_environments()
 __all__ = [
     "UPGD",
     "AdaptiveUPGD",
+    "Ancestor",
     "CallOrderError",
     "CategoricalValues",
     "Checkpoint",
@@ -37,10 +44,18 @@ __all__ = [
     "ConfigFileError",
     "DistributionalPPO",
     "DistributionalRecurrentPolicy",
+    "HyperparamConfig",
     "InferencePolicy",
+    "LineageEvent",
+    "MemberStatus",
     "NonFiniteGradientError",
     "NonFiniteReturnError",
+    "PBTConfig",
+    "PBTScheduler",
     "PPOSettings",
+    "Population",
+    "PopulationMember",
+    "PopulationResult",
     "QuantileValues",
     "RLCoreError",
     "ResumableEnv",
@@ -52,11 +67,18 @@ __all__ = [
     "UnknownSettingError",
     "ValueDistribution",
     "VarianceGradientScaler",
+    "ancestors",
+    "apply_exploit",
     "build_model",
+    "check_interval",
     "infer_signals",
     "load_checkpoint",
     "load_config",
     "load_policy",
+    "optimizer_steps_per_update",
+    "read_lineage",
     "register_environments",
     "save_checkpoint",
+    "save_pbt_checkpoint",
+    "set_hyperparameters",
 ]

@@ -174,6 +174,17 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.policy.rebuild_optimizer()
         self._relink_scaler()
 
+    def reset_lstm_states_to_initial(self) -> None:
+        """Set the LSTM states of every environment to zero, each of shape (layers, n_envs, hidden size).
+
+        For weights that the present states do not come from. The environments go on mid-episode, so the episode starts
+        stay as they truly are: a rollout from here is the continuation of its episodes by an LSTM that remembers
+        nothing of them. Where a run is still to be resumed after a load, it starts from these states.
+        """
+        self._last_lstm_states = self._initial_lstm_states()
+        components.forget_lstm_states(self.pending_state)
+        components.forget_lstm_states(self._boundary or {})
+
     # -- training -------------------------------------------------------------------------------------------------
 
     def collect_rollouts(
@@ -363,6 +374,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         ruling = components.SCALER_SETTINGS | components.OPTIMIZER_SETTINGS
         fitted = components.under_settings(self, load_path_or_dict, ruling, self.optimizer_class)
         self._restore(fitted, exact_match=exact_match)
+        if not exact_match:
+            components.warn_of_refused_statistics(load_path_or_dict, fitted)
 
     def _restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool) -> None:
         training_state = self._training_state()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,10 +126,10 @@ class NormalizerState(_Component):
         return env_state.capture_normalizer(self.model.env)
 
     def restore(self, state: StateDict) -> None:
-        if self.model.env is None:
-            self.model.pending_state["normalizer_state"] = state
-        else:
+        if self.model.env is not None:
             env_state.restore_normalizer(self.model.env, state)
+        if self.model.env is None or "normalizer_state" in self.model.pending_state:
+            self.model.pending_state["normalizer_state"] = state
 
     def reset(self) -> None:
         """Forget the statistics: mean 0, variance 1 and next to no observations, as VecNormalize begins."""
@@ -218,6 +218,14 @@ class LstmState(_Component):
         state_checks.check_lstm(state, self.model.observation_space, (lstm.num_layers, lstm.hidden_size))
 
 
+def forget_lstm_states(states: MutableMapping[str, Any]) -> None:
+    """Make the LSTM states of a captured ``lstm_state`` zero; its observations and episode starts stay."""
+    state = states.get("lstm_state")
+    if state is not None:
+        zeros = {name: [torch.zeros_like(tensor) for tensor in state[name]] for name in ("actor", "critic")}
+        states["lstm_state"] = {**state, **zeros}
+
+
 class GeneratorState(_Component):
     """The global generators of Python, NumPy and torch, which actions, minibatches and noise are drawn from."""
 
@@ -266,6 +274,17 @@ def _in_raw_units(model: DistributionalPPO, state: dict[str, Any]) -> dict[str, 
         weight, bias = rescaled(policy[names[0]], policy[names[1]], before, Moments(0.0, 1.0))
         policy |= {name: tensor.to(own[name].dtype) for name, tensor in zip(names, (weight, bias), strict=True)}
     return {**state, "policy": policy, "return_scale_state": None}
+
+
+def warn_of_refused_statistics(given: Mapping[str, Any], fitted: Mapping[str, Any]) -> None:
+    """Say that the statistics of another estimator were not taken, where nothing else will."""
+    if given.get("vgs_state") is not None and fitted.get("vgs_state") is None:
+        warnings.warn(
+            "vgs_state was measured by another vgs_estimator than the model's, so it is not taken; the model keeps the "
+            "statistics that it has, which were measured under other weights",
+            ResumeWarning,
+            stacklevel=3,
+        )
 
 
 def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_optimizer: object) -> dict[Any, Any]:

@@ -9,7 +9,15 @@ import torch
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore import UPGD, AdaptiveUPGD, DistributionalPPO, ResumableEnv, VarianceGradientScaler
+from rlcore import (
+    UPGD,
+    AdaptiveUPGD,
+    DistributionalPPO,
+    PBTConfig,
+    PBTScheduler,
+    ResumableEnv,
+    VarianceGradientScaler,
+)
 
 SMALL_NETWORK = {"lstm_hidden_size": 16, "net_arch": [16]}
 
@@ -45,3 +53,7 @@ class Make:
             "device": "cpu",
         }
         return self.algorithm("MlpLstmPolicy", self.envs(seed) if envs is None else envs, **{**small, **settings})
+
+    def scheduler(self, seed: int, **settings: Any) -> PBTScheduler:
+        """A population's scheduler, before its population is drawn."""
+        return PBTScheduler(PBTConfig(**settings), seed=seed)
