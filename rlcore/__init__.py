@@ -16,7 +16,11 @@ from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import PPOSettings
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.policy import (
+    DistributionalRecurrentCnnPolicy,
+    DistributionalRecurrentMultiInputPolicy,
+    DistributionalRecurrentPolicy,
+)
 
 __all__ = [
     "UPGD",
@@ -25,6 +29,8 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "DistributionalPPO",
+    "DistributionalRecurrentCnnPolicy",
+    "DistributionalRecurrentMultiInputPolicy",
     "DistributionalRecurrentPolicy",
     "NonFiniteGradientError",
     "PPOSettings",
