@@ -27,7 +27,11 @@ from rlcore.pbt.population import MemberStatus, Population, PopulationResult
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.live_settings import set_hyperparameters
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.policy import (
+    DistributionalRecurrentCnnPolicy,
+    DistributionalRecurrentMultiInputPolicy,
+    DistributionalRecurrentPolicy,
+)
 from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.values import CategoricalValues, QuantileValues, ValueDistribution
 
@@ -43,6 +47,8 @@ __all__ = [
     "CheckpointError",
     "ConfigFileError",
     "DistributionalPPO",
+    "DistributionalRecurrentCnnPolicy",
+    "DistributionalRecurrentMultiInputPolicy",
     "DistributionalRecurrentPolicy",
     "HyperparamConfig",
     "InferencePolicy",

@@ -100,7 +100,6 @@ CASES: dict[str, SpaceCase] = {
         "MultiInputLstmPolicy",
         {"features_extractor_kwargs": {"cnn_output_dim": 4}},
     ),
-    "critics without LSTM": SpaceCase(BOX, TWO, policy_kwargs={"enable_critic_lstm": False}),
     "one LSTM for all": SpaceCase(
         EVERYTHING, TWO, "MultiInputLstmPolicy", {"enable_critic_lstm": False, "shared_lstm": True}
     ),

@@ -14,7 +14,7 @@ from verification.faults import fault, healthy
 @fault(
     "fnd-20-values-after-the-step",
     target="rlcore.ppo.policy:DistributionalRecurrentPolicy.forward",
-    pins="089ef6f868b5fdf6",
+    pins="e593f107332adc4a",
 )
 def values_after_the_step(
     self: Any, obs: Tensor, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False

@@ -20,26 +20,15 @@ from tests.support.environments import Custom
 from tests.support.space_cases import EVERYTHING, KEYED, TWO, Echo
 from tests.support.training import make_envs, make_model
 
-ODD_TYPES = ["uint16", "uint32", "uint64"]
-PLAIN_TYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64"]
+TYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 
 
-@pytest.mark.parametrize("dtype", [*PLAIN_TYPES, *ODD_TYPES])
-def test_an_array_of_any_type_comes_back_bit_for_bit(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", [*TYPES, "float16", "float32", "float64"])
+def test_an_array_of_any_type_comes_back_from_a_file_bit_for_bit(dtype: str, tmp_path: Path) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
-    back = observations.from_state(observations.to_state(array))
+    save_container(tmp_path / "file.zip", {"observations": observations.to_state(array)})
+    back = observations.from_state(load_container(tmp_path / "file.zip")["observations"])
     assert (back.dtype, back.shape, back.tobytes()) == (array.dtype, array.shape, array.tobytes())
-
-
-@pytest.mark.parametrize("dtype", ODD_TYPES)
-def test_a_model_that_sees_unsigned_numbers_is_saved_and_loaded(dtype: str, tmp_path: Path) -> None:
-    model = make_model(Echo(spaces.Box(0, 60_000, (3,), np.dtype(dtype).type), TWO))
-    model.learn(16)
-    model.save(tmp_path / "model.zip")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
-    assert observations.from_state(loaded.pending_state["lstm_state"]["observations"]).tolist() == (
-        model._last_obs.tolist()  # type: ignore[attr-defined]
-    )
 
 
 OTHER_SPACE: dict[str, Any] = {
