@@ -201,7 +201,7 @@ def preserve_outputs(layer: nn.Linear, before: Moments, after: Moments) -> None:
 
 
 def rescaled(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> tuple[Tensor, Tensor]:
-    """W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (van Hasselt et al. 2016, proposition 1), in float64.
+    """W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (PopArt, proposition 1), in float64.
 
     :param weight: shape (n_outputs, width)
     :param bias: shape (n_outputs,)
