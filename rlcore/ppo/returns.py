@@ -207,9 +207,8 @@ def rescaled(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> t
     :param bias: shape (n_outputs,)
     :return: weight and bias that say under ``after`` what the given ones said under ``before``
     """
-    return weight.double() * (before.std / after.std), (
-        before.std * bias.double() + before.mean - after.mean
-    ) / after.std
+    scale, shift = before.std / after.std, (before.mean - after.mean) / after.std
+    return scale * weight.double(), scale * bias.double() + shift
 
 
 def read_state(state: object) -> dict[str, float]:
