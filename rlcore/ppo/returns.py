@@ -201,15 +201,14 @@ def preserve_outputs(layer: nn.Linear, before: Moments, after: Moments) -> None:
 
 
 def rescaled(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> tuple[Tensor, Tensor]:
-    """W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (van Hasselt et al. 2016, proposition 1); float64.
+    """W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (PopArt, proposition 1), in float64.
 
     :param weight: shape (n_outputs, width)
     :param bias: shape (n_outputs,)
     :return: weight and bias that say under ``after`` what the given ones said under ``before``
     """
-    return weight.double() * (before.std / after.std), (
-        before.std * bias.double() + before.mean - after.mean
-    ) / after.std
+    scale, shift = before.std / after.std, (before.mean - after.mean) / after.std
+    return scale * weight.double(), scale * bias.double() + shift
 
 
 def read_state(state: object) -> dict[str, float]:

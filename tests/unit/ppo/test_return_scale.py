@@ -250,6 +250,27 @@ def test_the_documented_names_say_where_the_statistics_and_the_snapshot_are() ->
     assert (current._ret_mean_snapshot, current._ret_std_snapshot) == (current._ret_mean_value, current._ret_std_value)
 
 
+class SnapshotInRollout(BaseCallback):
+    """Records what values are scaled with in each rollout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[tuple[float, float]] = set()
+
+    def _on_step(self) -> bool:
+        assert isinstance(self.model, DistributionalPPO)
+        self.seen.add(self.model.value_scale.snapshot)
+        return True
+
+
+def test_the_lagging_scale_takes_its_snapshot_before_the_first_step_of_a_rollout() -> None:
+    model = make_model(return_scale="snapshot")
+    model.learn(48)
+    latest, watch = model.value_scale.statistics, SnapshotInRollout()
+    model.learn(48, callback=watch, reset_num_timesteps=False)
+    assert watch.seen == {latest}
+
+
 def test_a_normaliser_of_rewards_and_a_return_scale_go_together() -> None:
     plain, normalised = make_model(), make_model(VecNormalize(make_envs(), norm_obs=False, norm_reward=True))
     for model in (plain, normalised):

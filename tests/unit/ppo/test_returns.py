@@ -124,6 +124,13 @@ def test_snapshot_keeps_the_documented_order_lag_included() -> None:
     assert torch.equal(layer.weight, weight)
 
 
+def test_the_lagging_snapshot_is_taken_before_each_update_too() -> None:
+    scale = make_return_scale("snapshot", 0.9, 1e-4)
+    scale.after_update(np.array([2.0, 6.0]))
+    scale.before_update(np.array([0.0]), [])
+    assert scale.snapshot == scale.statistics == pytest.approx((4.0, 2.0))
+
+
 def test_without_a_rule_nothing_is_scaled_measured_or_saved() -> None:
     scale, layer = make_return_scale(None, 0.9, 1e-4), nn.Linear(4, 3)
     weight = layer.weight.detach().clone()
