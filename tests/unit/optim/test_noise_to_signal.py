@@ -61,11 +61,13 @@ def test_without_noise_the_ratio_is_zero() -> None:
     assert noise_to_signal(optimizer) == 0.0
 
 
-def test_a_parameter_without_gradient_counts_for_nothing() -> None:
-    optimizer, _ = stepped(UPGD, {"sigma": 0.3})
-    expected = noise_to_signal(optimizer)
+@pytest.mark.parametrize("kind", ["UPGD", "AdaptiveUPGD"])
+def test_a_parameter_without_gradient_counts_for_nothing(kind: str) -> None:
+    optimizer, ((direction, std), _) = stepped(*KINDS[kind])
+    optimizer.param_groups[0]["params"][1].grad = None
     optimizer.add_param_group({"params": [torch.ones(1000, requires_grad=True)]})
-    assert noise_to_signal(optimizer) == expected
+    expected = std * math.sqrt(direction.numel()) / float(torch.linalg.vector_norm(direction))
+    assert noise_to_signal(optimizer) == pytest.approx(expected, rel=1e-5)
 
 
 def test_there_is_no_ratio_before_a_step_of_nothing_and_of_other_optimizers() -> None:
