@@ -22,7 +22,7 @@ KINDS = {
 
 
 def stepped(optimizer_class: Any, settings: dict[str, Any], scale: float = 1.0) -> tuple[Any, list[Any]]:
-    """An optimizer after three steps, and (direction, direction with noise) of each tensor in the last one."""
+    """An optimizer after three steps, and (direction, standard deviation of its noise) of each tensor in the last."""
     generator = torch.Generator().manual_seed(1)
     parameters = [torch.randn(size, generator=generator).requires_grad_() for size in SIZES]
     optimizer = optimizer_class(parameters, lr=1e-3, **settings)
@@ -30,8 +30,8 @@ def stepped(optimizer_class: Any, settings: dict[str, Any], scale: float = 1.0) 
     perturbed = optimizer._perturbed
 
     def recorded(direction: torch.Tensor, noise: torch.Tensor, std: Any) -> torch.Tensor:
+        seen.append((direction.double(), float(std)))
         result: torch.Tensor = perturbed(direction, noise, std)
-        seen.append((direction.clone(), result.clone()))
         return result
 
     optimizer._perturbed = recorded
@@ -45,9 +45,9 @@ def stepped(optimizer_class: Any, settings: dict[str, Any], scale: float = 1.0) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ratio_is_that_of_the_noise_and_the_direction_of_the_last_step(kind: str) -> None:
     optimizer, seen = stepped(*KINDS[kind])
-    noise = sum(float((after - before).square().sum()) for before, after in seen)
-    signal = sum(float(before.square().sum()) for before, _ in seen)
-    assert noise_to_signal(optimizer) == pytest.approx(math.sqrt(noise / signal), rel=0.05)
+    noise = sum(direction.numel() * std**2 for direction, std in seen)
+    signal = sum(float(direction.square().sum()) for direction, _ in seen)
+    assert noise_to_signal(optimizer) == pytest.approx(math.sqrt(noise / signal), rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["UPGD, adaptive noise", "AdaptiveUPGD"])
@@ -61,11 +61,13 @@ def test_without_noise_the_ratio_is_zero() -> None:
     assert noise_to_signal(optimizer) == 0.0
 
 
-def test_a_parameter_without_gradient_counts_for_nothing() -> None:
-    optimizer, _ = stepped(UPGD, {"sigma": 0.3})
-    expected = noise_to_signal(optimizer)
+@pytest.mark.parametrize("kind", ["UPGD", "AdaptiveUPGD"])
+def test_a_parameter_without_gradient_counts_for_nothing(kind: str) -> None:
+    optimizer, ((direction, std), _) = stepped(*KINDS[kind])
+    optimizer.param_groups[0]["params"][1].grad = None
     optimizer.add_param_group({"params": [torch.ones(1000, requires_grad=True)]})
-    assert noise_to_signal(optimizer) == expected
+    expected = std * math.sqrt(direction.numel()) / float(torch.linalg.vector_norm(direction))
+    assert noise_to_signal(optimizer) == pytest.approx(expected, rel=1e-5)
 
 
 def test_there_is_no_ratio_before_a_step_of_nothing_and_of_other_optimizers() -> None:

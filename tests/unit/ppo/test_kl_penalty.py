@@ -146,6 +146,22 @@ def test_the_coefficient_moves_once_an_update_and_both_are_logged() -> None:
     assert logged["train/kl_last_epoch"] > 0
 
 
+def test_the_coefficient_moves_by_the_divergence_of_the_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, seen = losses.minibatch_losses, []
+
+    def recorded(*args: Any, **kwargs: Any) -> losses.MinibatchLosses:
+        result = original(*args, **kwargs)
+        seen.append(result.approx_kl.item())
+        return result
+
+    monkeypatch.setattr(losses, "minibatch_losses", recorded)
+    model = make_model(kl_penalty_target=0.01, n_epochs=3)
+    model.learn(48)
+    assert len(seen) == 6
+    assert model.kl_penalty.last_kl == pytest.approx(sum(seen[-2:]) / 2)
+    assert model.kl_penalty.last_kl != pytest.approx(sum(seen) / 6)
+
+
 def test_without_a_penalty_nothing_of_it_is_logged() -> None:
     model = make_model()
     model.set_logger(Logger(None, []))
