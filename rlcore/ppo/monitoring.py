@@ -15,6 +15,10 @@ Of the values that acted, over the whole rollout:
 - ``train/value_variance``: their population variance
 - ``twin_critics/divergence``: mean magnitude of the difference between the two critics' values, where there are two
 
+Of the return scale, after the update (only with one):
+
+- ``train/return_mean``, ``train/return_std``: mean and standard deviation of the returns, as measured up to now
+
 Of the LSTM layer {i}'s hidden states at the end of the rollout, all environments together (the critic's only where it
 has an LSTM of its own):
 
