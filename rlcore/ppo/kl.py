@@ -65,7 +65,7 @@ class KLPenalty:
         :param kl: divergence of the policy that the update ended with, in nats, at least 0
         """
         if self.is_on:
-            self._adapted = self._bounded(self.coefficient * self._factor(kl))
+            self._adapted = self.coefficient * self._factor(kl)
             self.last_kl = kl
 
     def capture(self) -> StateDict | None:
