@@ -265,7 +265,7 @@ def _in_raw_units(model: DistributionalPPO, state: dict[str, Any]) -> dict[str, 
     saved = read_state(state["return_scale_state"])
     given, own = state.get("policy"), model.policy.state_dict()
     if not isinstance(given, dict):
-        return {**state, "return_scale_state": None}
+        return state
     state_checks.check_policy(given, own)
     policy, before = dict(given), Moments(saved["mean_snapshot"], saved["std_snapshot"])
     outputs = {id(layer) for layer in model.policy.value_net.output_layers()}

@@ -228,9 +228,12 @@ def test_a_damaged_state_is_refused_whole_by_every_kind_of_model() -> None:
     state = giver.get_parameters()
     damaged = {**state, "return_scale_state": {**state["return_scale_state"], "std_snapshot": 0.0}}
     unfitting = {**state, "policy": {**state["policy"], "value_net.heads.0.2.weight": torch.zeros(1)}}
+    name = "value_net.heads.0.2.bias"
+    incomplete = {**state, "policy": {key: tensor for key, tensor in state["policy"].items() if key != name}}
     for model in (make_model(seed=3), make_model(return_scale=None, seed=3)):
         before = scaled(model)
         for broken, words in (
+            (incomplete, name),
             (damaged, "std_snapshot"),
             (unfitting, r"policy\['value_net"),
             ({}, "policy.optimizer missing"),
