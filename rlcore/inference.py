@@ -38,7 +38,6 @@ class InferencePolicy:
     """
 
     def __init__(self, policy: DistributionalRecurrentPolicy, scalings: list[Scaling]) -> None:
-        policy.set_training_mode(False)
         policy.requires_grad_(False)
         self._policy = policy
         self._scalings = scalings

@@ -22,6 +22,7 @@ from rlcore import (
     build_model,
     load_config,
 )
+from rlcore.configuration import build_envs
 from rlcore.pbt.interval import optimizer_steps_per_update
 from tests.support.training import make_envs, make_model
 
@@ -209,6 +210,7 @@ def test_two_models_of_one_run_are_the_same_and_another_seed_is_another(tmp_path
     assert not states[0].equal(states[2])
     resets = [model.get_env().reset().tolist() for model in (first, again, other)]  # type: ignore[union-attr]
     assert resets[0] == resets[1] != resets[2]
+    assert build_envs(config).reset().tolist() == resets[0]  # type: ignore[union-attr]
 
 
 def test_a_members_hyperparameters_take_the_place_of_the_runs(tmp_path: Path) -> None:

@@ -125,6 +125,14 @@ def test_the_wrappers_own_settings_are_followed(settings: dict[str, Any], tmp_pa
     assert load_policy(tmp_path / "model.zip").normalizes == settings.get("norm_obs", True)
 
 
+def test_a_normaliser_that_was_switched_off_is_not_followed(tmp_path: Path) -> None:
+    model = make_model(make_envs("Pendulum-v1", normalize=True))
+    model.learn(48)
+    model.get_vec_normalize_env().norm_obs = False  # type: ignore[union-attr]
+    model.save(tmp_path / "model.zip")
+    assert not load_policy(tmp_path / "model.zip").normalizes
+
+
 def test_of_two_normalisers_the_inner_one_comes_first(tmp_path: Path) -> None:
     model = make_model(VecNormalize(make_envs("Pendulum-v1", normalize=True), epsilon=0.5))
     model.learn(48)
@@ -310,6 +318,7 @@ ZERO = np.zeros((1, 1, 8), np.float32)
 MISUSES: dict[str, tuple[dict[str, Any], str]] = {
     "too wide": ({"observation": np.zeros(4, np.float32)}, r"observation has the shape \(4,\).*give \(3,\)"),
     "a sequence of sequences": ({"observation": np.zeros((2, 2, 3), np.float32)}, "observation has the shape"),
+    "several of another width": ({"observation": np.zeros((2, 4), np.float32)}, r"observation has the shape \(2, 4\)"),
     "a text": ({"observation": ["a", "b", "c"]}, "is of <U1"),
     "a state of another number": (
         {"observation": np.zeros((2, 3), np.float32), "state": (ZERO, ZERO)},
