@@ -9,6 +9,7 @@ from rlcore.errors import (
     CheckpointError,
     ConfigFileError,
     NonFiniteGradientError,
+    NonFiniteReturnError,
     ResumeWarning,
     RLCoreError,
     SettingError,
@@ -18,37 +19,72 @@ from rlcore.errors import (
 from rlcore.inference import InferencePolicy, infer_signals, load_policy
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
+from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
+from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.lineage import Ancestor, LineageEvent, ancestors, read_lineage
+from rlcore.pbt.population import MemberStatus, Population, PopulationResult
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import PPOSettings
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.policy import (
+    DistributionalRecurrentCnnPolicy,
+    DistributionalRecurrentMultiInputPolicy,
+    DistributionalRecurrentPolicy,
+)
+from rlcore.ppo.returns import ReturnScale
+from rlcore.ppo.values import CategoricalValues, QuantileValues, ValueDistribution
 
 register_environments()
 
 __all__ = [
     "UPGD",
     "AdaptiveUPGD",
+    "Ancestor",
     "CallOrderError",
+    "CategoricalValues",
     "Checkpoint",
     "CheckpointError",
     "ConfigFileError",
     "DistributionalPPO",
+    "DistributionalRecurrentCnnPolicy",
+    "DistributionalRecurrentMultiInputPolicy",
     "DistributionalRecurrentPolicy",
+    "HyperparamConfig",
     "InferencePolicy",
+    "LineageEvent",
+    "MemberStatus",
     "NonFiniteGradientError",
+    "NonFiniteReturnError",
+    "PBTConfig",
+    "PBTScheduler",
     "PPOSettings",
+    "Population",
+    "PopulationMember",
+    "PopulationResult",
+    "QuantileValues",
     "RLCoreError",
     "ResumableEnv",
     "ResumeWarning",
+    "ReturnScale",
     "SettingError",
     "StateError",
     "TrainingConfig",
     "UnknownSettingError",
+    "ValueDistribution",
     "VarianceGradientScaler",
+    "ancestors",
+    "apply_exploit",
     "build_model",
+    "check_interval",
     "infer_signals",
     "load_checkpoint",
     "load_config",
     "load_policy",
+    "optimizer_steps_per_update",
+    "read_lineage",
     "register_environments",
     "save_checkpoint",
+    "save_pbt_checkpoint",
+    "set_hyperparameters",
 ]

@@ -35,6 +35,10 @@ class NonFiniteGradientError(RLCoreError, ArithmeticError):
         self.parameter = parameter
 
 
+class NonFiniteReturnError(RLCoreError, ArithmeticError):
+    """A rollout has returns that are NaN or infinite; nothing was changed."""
+
+
 class CallOrderError(RLCoreError, RuntimeError):
     """A call came before the one that it builds on; nothing was changed."""
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +10,16 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from verification.pytest_plugin import Outcome, read_outcome
+from verification.sessions import SessionTimeoutError, run_session
 
 Fate: TypeAlias = Literal["killed", "survived", "unreached", "error"]
 
 PASSED, FAILED = 0, 1
 # What would make the inner session answer for the outer one: its options, its plugins, its coverage threshold.
-OF_THE_OUTER_SESSION = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST", "COV_", "COVERAGE_")
-
+OF_THE_OUTER_SESSION = (
+    *("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST", "PYTEST_CURRENT_TEST", "PYTEST_VERSION"),
+    *("COV_", "COVERAGE_"),
+)
 
 SESSION_LIMIT = 600.0
 
@@ -64,17 +65,15 @@ def run_under_faults(
     planted = [part for fault in faults for part in (option, fault)]
     with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder) / "outcome.json"
-        command = [sys.executable, "-m", "pytest", "-p", "verification.pytest_plugin", *planted]
-        command += ["--plant-from", package, "--plant-outcome", str(outcome)]
-        command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-rfE", "--tb=short", "--color=no", *tests]
+        arguments = ["-p", "verification.pytest_plugin", *planted]
+        arguments += ["--plant-from", package, "--plant-outcome", str(outcome)]
+        arguments += ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-rfE", "--tb=short", "--color=no", *tests]
         try:
-            done = subprocess.run(
-                command, cwd=root, env=_environment(), capture_output=True, text=True, check=False, timeout=limit
-            )
-        except subprocess.TimeoutExpired:
+            session = run_session(arguments, package=package, root=root, environment=_environment(), limit=limit)
+        except SessionTimeoutError:
             return Kill("error", 0, (), (), f"the session was stopped after {limit:g} s")
         found = read_outcome(outcome) if outcome.is_file() else None
-    return _judge(done.returncode, found, done.stdout + done.stderr)
+    return _judge(session.exit_code, found, session.output)
 
 
 def _environment() -> dict[str, str]:

@@ -13,7 +13,7 @@ from rlcore.checkpoint.refusal import RefusedError, quoted
 from rlcore.types import StateDict
 
 FORMAT_V1: Final = "v1_policy_only"
-"""A bare policy state dict, as older populations wrote it; read, never written."""
+"""A bare policy state dict, as older populations wrote it; written for callers that still give no more."""
 
 FORMAT_V2: Final = "v2_full_parameters"
 """{format_version, data, step, performance}, where data holds every part of the learner."""

@@ -169,8 +169,8 @@ class TrainingState:
             part.reset()
         if fresh:
             warnings.warn(
-                f"no state for {', '.join(part.key for part in fresh)}: it starts fresh, so training does not go on "
-                "exactly where it stopped",
+                f"no state for {', '.join(part.key for part in fresh)}: it starts fresh, for what was measured under "
+                "other weights would not fit these, so training does not go on exactly where it stopped",
                 ResumeWarning,
                 stacklevel=4,
             )

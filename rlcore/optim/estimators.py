@@ -6,8 +6,10 @@ variance over the steps in which the tensor had a gradient, with exponential wei
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Protocol, Self
 
@@ -15,13 +17,14 @@ import torch
 from torch import Tensor
 
 from rlcore.errors import StateError
+from rlcore.optim import gradient_moments
+from rlcore.optim.gradient_moments import Moments, on_host
 from rlcore.optim.state_reading import read_entries, read_tensor, show
 from rlcore.types import StateDict, StateValue
 
-# Measured numbers are limited to this, so that their squares are finite in float64.
-LARGEST: Final = 1e150
-# Between these magnitudes a float32 sum of squares neither overflows nor loses small elements.
-SAFE_MAGNITUDES: Final = (1e-15, 1e14)
+# Elements that the sketch watches in each tensor: the estimate's standard error is then an eighth of the spread of the
+# variances between elements.
+SKETCH_SIZE: Final = 64
 
 
 @dataclass(frozen=True)
@@ -41,51 +44,6 @@ class TensorLayout:
     def state_dtype(self) -> torch.dtype:
         """float64 for float64 parameters, float32 for all others: an EMA with 0.99 stands still in bfloat16."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Moments of the k gradients of one step; every field is float64 ``[k]`` on the CPU.
-
-    :param size: number of elements
-    :param mean: ``mean_s g``
-    :param mean_square: ``mean_s g^2``
-    :param maximum: ``max |g|``
-    """
-
-    size: Tensor
-    mean: Tensor
-    mean_square: Tensor
-    maximum: Tensor
-
-
-def measure_moments(gradients: Sequence[Tensor]) -> Moments:
-    """Measure non-empty dense gradients in one pass per moment; synchronises with the device once.
-
-    Sums run in float32 for gradients of up to 32 bits (``mean_square`` is then exact to about 1e-5 in a tensor of 1e6
-    elements) and in float64 where float32 could overflow or lose small elements. A tensor that holds NaN or infinity
-    has a ``maximum`` that is not finite.
-    """
-    size = torch.tensor([gradient.numel() for gradient in gradients], dtype=torch.float64)
-    if not gradients:
-        return Moments(size, size, size, size)
-    wide = [g if g.dtype in (torch.float32, torch.float64) else g.float() for g in gradients]
-    extremes = [torch.stack(torch.aminmax(gradient)).abs().max() for gradient in wide]
-    sums = [gradient.sum() for gradient in wide]
-    total, norm, maximum = _on_host([*sums, *torch._foreach_norm(wide), *extremes]).view(3, -1)
-    mean, mean_square = total / size, norm.square() / size
-    smallest, largest = SAFE_MAGNITUDES
-    unsafe = (maximum > 0) & maximum.isfinite() & ((maximum < smallest) | (maximum > largest))
-    for position in unsafe.nonzero().flatten().tolist():
-        unit = wide[position].double() / maximum[position].item()
-        mean[position] = unit.mean().cpu() * maximum[position]
-        mean_square[position] = unit.square_().mean().cpu() * maximum[position].square()
-    return Moments(size, mean.clamp_(-LARGEST, LARGEST), mean_square.clamp_(max=LARGEST), maximum)
-
-
-def _on_host(values: Sequence[Tensor]) -> Tensor:
-    """Bring scalars of any device to the CPU as float64 ``[len(values)]`` in one copy."""
-    return torch.stack([value.to(values[0].device, torch.float64) for value in values]).cpu()
 
 
 def carry_over(values: Tensor, kept: Sequence[int], size: int) -> Tensor:
@@ -167,6 +125,78 @@ class MeanEstimator:
         self._mean, self._variance = mean, variance
 
 
+class SpatialEstimator:
+    """``S = E_t[Var_s g]``: O(1) memory; the spread of a gradient over its elements, which is no noise.
+
+    A gradient that never changes has S > 0 as soon as its elements differ. The measure of document
+    004_2d6fc5efa1dace83, option 2, kept to be compared with.
+    """
+
+    def __init__(self, layouts: Sequence[TensorLayout]) -> None:
+        self._average = torch.zeros(len(layouts), dtype=torch.float64)
+
+    def measure(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:  # noqa: ARG002
+        return (gradient_moments.spatial_variances(gradients),)
+
+    def commit(self, positions: Sequence[int], moments: Moments, copies: Sequence[Tensor], weights: Tensor) -> None:  # noqa: ARG002
+        observed = list(positions)
+        self._average[observed] += weights * (copies[0] - self._average[observed])
+
+    def variance(self) -> Tensor:
+        return self._average.clone()
+
+    def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
+        estimator = type(self)(layouts)
+        estimator._average = carry_over(self._average, kept, len(layouts))
+        return estimator
+
+    def state_dict(self) -> StateDict:
+        return {"spatial_variance": self._average.clone()}
+
+    def load_state_dict(self, state: StateValue) -> None:
+        entries = read_entries(state, ("spatial_variance",), "state of the estimator 'spatial'")
+        size = tuple(self._average.shape)
+        what = "spatial_variance of the estimator"
+        self._average = read_tensor(entries["spatial_variance"], size, torch.float64, what, minimum=0.0)
+
+
+class TotalEstimator:
+    """``T = E_t[mean_s g^2] - (E_t[mean_s g])^2``, the variance over steps and elements together: O(1) memory.
+
+    Computed as T = M + S, which holds exactly, so that nothing cancels and the result is never negative.
+    """
+
+    def __init__(self, layouts: Sequence[TensorLayout]) -> None:
+        self._layouts = tuple(layouts)
+        self._mean, self._spatial = MeanEstimator(layouts), SpatialEstimator(layouts)
+
+    def measure(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return self._spatial.measure(positions, gradients)
+
+    def commit(self, positions: Sequence[int], moments: Moments, copies: Sequence[Tensor], weights: Tensor) -> None:
+        self._mean.commit(positions, moments, copies, weights)
+        self._spatial.commit(positions, moments, copies, weights)
+
+    def variance(self) -> Tensor:
+        return self._mean.variance() + self._spatial.variance()
+
+    def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
+        estimator = type(self)(layouts)
+        estimator._mean, estimator._spatial = self._mean.relinked(layouts, kept), self._spatial.relinked(layouts, kept)
+        return estimator
+
+    def state_dict(self) -> StateDict:
+        return {**self._mean.state_dict(), **self._spatial.state_dict()}
+
+    def load_state_dict(self, state: StateValue) -> None:
+        names = ("mean", "variance", "spatial_variance")
+        entries = read_entries(state, names, "state of the estimator 'total'")
+        mean, spatial = MeanEstimator(self._layouts), SpatialEstimator(self._layouts)
+        mean.load_state_dict({name: entries[name] for name in ("mean", "variance")})
+        spatial.load_state_dict({"spatial_variance": entries["spatial_variance"]})
+        self._mean, self._spatial = mean, spatial
+
+
 class ElementEstimator:
     """``E = mean_s Var_t[g]``, the stochastic variance of the elements: two numbers of memory per element.
 
@@ -193,7 +223,7 @@ class ElementEstimator:
 
     def variance(self) -> Tensor:
         # The float32 mean of saturated elements overflows, and that of an empty tensor is not a number.
-        return _on_host([variance.mean() for variance in self._variances]).nan_to_num_()
+        return on_host([variance.mean() for variance in self._variances]).nan_to_num_()
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
         estimator = type(self)(layouts)
@@ -228,6 +258,95 @@ def _converted(values: Tensor, layout: TensorLayout) -> Tensor:
     return values.to(layout.device, layout.state_dtype, copy=True).clamp_(-largest, largest)
 
 
+class SketchEstimator:
+    """``E`` estimated without bias from at most ``SKETCH_SIZE`` elements of each tensor, drawn once: O(1) memory.
+
+    Every element is equally likely to be drawn, so the mean over all draws is E; a tensor of no more elements than
+    that gives E itself. As a fraction of ``E_t[mean_s g^2]``, which is taken over all elements, it can exceed 1 where
+    the gradient is concentrated in few elements and these are drawn.
+
+    The draw depends on the position and the size of the tensor alone, so that two scalers of one network watch the
+    same elements; it is part of the state.
+    """
+
+    def __init__(self, layouts: Sequence[TensorLayout]) -> None:
+        drawn = [_drawn_coordinates(position, layout) for position, layout in enumerate(layouts)]
+        self._link(layouts, drawn)
+
+    def _link(self, layouts: Sequence[TensorLayout], coordinates: Sequence[Tensor]) -> None:
+        """Start fresh with these elements of each flattened tensor, int64 ``[k]`` each."""
+        self._layouts = tuple(layouts)
+        self._coordinates = [drawn.to(layout.device) for drawn, layout in zip(coordinates, layouts, strict=True)]
+        self._elements = ElementEstimator(self._watched())
+
+    def _watched(self) -> list[TensorLayout]:
+        pairs = zip(self._layouts, self._coordinates, strict=True)
+        return [replace(layout, shape=tuple(drawn.shape)) for layout, drawn in pairs]
+
+    def measure(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        pairs = zip(positions, gradients, strict=True)
+        watched = [gradient.reshape(-1)[self._coordinates[position]] for position, gradient in pairs]
+        return self._elements.measure(positions, watched)
+
+    def commit(self, positions: Sequence[int], moments: Moments, copies: Sequence[Tensor], weights: Tensor) -> None:
+        self._elements.commit(positions, moments, copies, weights)
+
+    def variance(self) -> Tensor:
+        return self._elements.variance()
+
+    def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
+        estimator = type(self)(layouts)
+        for position in kept:
+            estimator._coordinates[position] = self._coordinates[position].to(layouts[position].device)
+        estimator._elements = self._elements.relinked(estimator._watched(), kept)
+        return estimator
+
+    def state_dict(self) -> StateDict:
+        return {"coordinates": [x.clone() for x in self._coordinates], **self._elements.state_dict()}
+
+    def load_state_dict(self, state: StateValue) -> None:
+        entries = read_entries(state, ("coordinates", "means", "variances"), "state of the estimator 'sketch'")
+        restored = type(self)(())
+        restored._link(self._layouts, _read_coordinates(entries["coordinates"], self._layouts))
+        restored._elements.load_state_dict({name: entries[name] for name in ("means", "variances")})
+        self._coordinates, self._elements = restored._coordinates, restored._elements
+
+
+def _drawn_coordinates(position: int, layout: TensorLayout) -> Tensor:
+    """Draw elements of a flattened tensor without replacement, int64 ``[min(size, SKETCH_SIZE)]``, rising."""
+    size = math.prod(layout.shape)
+    # Python's generator draws from a range without listing it, so that a large tensor costs no more than a small one.
+    generator = random.Random(f"{position} {size}")
+    return torch.tensor(sorted(generator.sample(range(size), min(size, SKETCH_SIZE))), dtype=torch.int64)
+
+
+def _read_coordinates(values: StateValue, layouts: Sequence[TensorLayout]) -> list[Tensor]:
+    what = "coordinates of the estimator"
+    if not isinstance(values, list) or len(values) != len(layouts):
+        raise StateError(f"{what}: expected a list of {len(layouts)} tensors, one a parameter; got {show(values)}")
+    return [
+        _read_drawn(value, layout, f"{what}, position {i}")
+        for i, (value, layout) in enumerate(zip(values, layouts, strict=True))
+    ]
+
+
+def _read_drawn(value: StateValue, layout: TensorLayout, what: str) -> Tensor:
+    count, size = value.numel() if isinstance(value, Tensor) else 0, math.prod(layout.shape)
+    drawn = read_tensor(value, (count,), torch.int64, what, minimum=0)
+    if bool((drawn >= size).any()) or bool((drawn.diff() <= 0).any()) or (count == 0) != (size == 0):
+        raise StateError(
+            f"{what}: expected rising numbers below {size}, the size of the tensor, and at least one of a tensor that "
+            f"is not empty; got {drawn[:8].tolist()}{'...' if count > 8 else ''}. Nothing was changed."
+        )
+    return drawn
+
+
 ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(
-    {"mean": MeanEstimator, "element": ElementEstimator}
+    {
+        "mean": MeanEstimator,
+        "spatial": SpatialEstimator,
+        "total": TotalEstimator,
+        "element": ElementEstimator,
+        "sketch": SketchEstimator,
+    }
 )

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
-from rlcore.optim import estimators
-from rlcore.optim.estimators import LARGEST, Moments, TensorLayout, VarianceEstimator, carry_over
+from rlcore.optim import estimators, gradient_moments
+from rlcore.optim.estimators import TensorLayout, VarianceEstimator, carry_over
+from rlcore.optim.gradient_moments import LARGEST, Moments
 from rlcore.optim.scaler_settings import (
     Estimator,
     Normalization,
@@ -53,11 +54,16 @@ class VarianceGradientScaler:
     :param alpha: strength of the scaling, >= 0
     :param eps: added to the denominator, > 0
     :param warmup_steps: number of committed steps during which the factor is 1
-    :param estimator: ``"mean"``: Var_t[mean_s g], O(1) memory; ``"element"``: mean_s Var_t[g], two numbers per element
+    :param estimator: which variance of a tensor's gradient g, over its elements (mean_s, Var_s) and over steps (E_t,
+        Var_t). ``"mean"``: M = Var_t[mean_s g]; ``"element"``: E = mean_s Var_t[g]; ``"sketch"``: E estimated from 64
+        elements; ``"spatial"``: S = E_t[Var_s g], which is no noise; ``"total"``: T = M + S. All take O(1) memory per
+        tensor, ``"element"`` two numbers per element
     :param normalization: denominator ``"squared_mean"``: (E_t[mean_s g])^2, the published rule, whatever the estimator;
         ``"second_moment"``: E_t[mean_s g^2], which makes a scale-free fraction
     :param min_scaling_factor: smallest factor, in [0, 1]
-    :param max_normalized_variance: cap of the normalized variance of each tensor, > 0
+    :param max_normalized_variance: cap of the normalized variance of each tensor, > 0; the default lies above 90, where
+        the default floor is reached. Under the published 50 the factor stood still at 1/6 for a third of the steps of
+        small minibatches, above a floor that it never reached (``benchmarks/vgs_defaults.py``)
     :raises SettingError: a setting, or the list of parameters, cannot be used
     """
 
@@ -73,7 +79,7 @@ class VarianceGradientScaler:
         estimator: Estimator = "mean",
         normalization: Normalization = "squared_mean",
         min_scaling_factor: float = 0.1,
-        max_normalized_variance: float = 50.0,
+        max_normalized_variance: float = 100.0,
     ) -> None:
         self._settings = ScalerSettings(
             enabled,
@@ -263,7 +269,7 @@ class VarianceGradientScaler:
         gradients = {i: p.grad.detach() for i, p in enumerate(self._parameters) if p.grad is not None and p.numel() > 0}
         positions = tuple(gradients)
         self._refuse_sparse(gradients)
-        moments = estimators.measure_moments(list(gradients.values()))
+        moments = gradient_moments.measure_moments(list(gradients.values()))
         for index in (~moments.maximum.isfinite()).nonzero().flatten().tolist():
             self._refuse_non_finite(positions[index], gradients[positions[index]])
         self._pending = Pending(positions, moments, self._estimator.measure(positions, list(gradients.values())))

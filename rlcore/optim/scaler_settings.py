@@ -13,7 +13,7 @@ from torch import nn
 from rlcore.errors import SettingError
 from rlcore.optim import estimators
 
-Estimator: TypeAlias = Literal["mean", "element"]
+Estimator: TypeAlias = Literal["mean", "spatial", "total", "element", "sketch"]
 Normalization: TypeAlias = Literal["squared_mean", "second_moment"]
 ScalableParameters: TypeAlias = "Iterable[nn.Parameter] | Iterable[tuple[str, nn.Parameter]]"
 
@@ -35,7 +35,7 @@ class ScalerSettings:
     estimator: Estimator = "mean"
     normalization: Normalization = "squared_mean"
     min_scaling_factor: float = 0.1
-    max_normalized_variance: float = 50.0
+    max_normalized_variance: float = 100.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.enabled, bool):

@@ -145,11 +145,14 @@ class UtilityGatedOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         with torch.no_grad():
-            updates = self._collect()
-            if updates:
-                self._check(updates)
-                self._change([self._prepare(update) for update in updates])
+            self._update(self._collect())
         return loss
+
+    def _update(self, updates: Sequence[Update]) -> None:
+        """Check all of them before any is prepared or changed."""
+        if updates:
+            self._check(updates)
+            self._change([self._prepare(update) for update in updates])
 
     def _collect(self) -> list[Update]:
         return [

@@ -1,4 +1,4 @@
-"""DistributionalPPO: sb3-contrib's RecurrentPPO with quantile critics, variance gradient scaling and exact resume."""
+"""DistributionalPPO: sb3-contrib's RecurrentPPO with distributional critics, gradient scaling and exact resume."""
 
 from __future__ import annotations
 
@@ -6,47 +6,53 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import gymnasium as gym
 import torch
 from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
-from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples, RNNStates
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.utils import FloatSchedule, explained_variance
+from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore import env_state
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import components, config, losses
+from rlcore.ppo import components, config, losses, monitoring, returns, space_support
 from rlcore.ppo.attributes import SettingAttributes
-from rlcore.ppo.buffer import TwinCriticRolloutBuffer
+from rlcore.ppo.buffer import Samples, TwinCriticBuffer, buffer_class
+from rlcore.ppo.entropy import EntropySchedule
+from rlcore.ppo.kl import KLPenalty
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import find_optimizer
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.update_log import UpdateLog
+from rlcore.ppo.values import VALUE_DISTRIBUTIONS
 from rlcore.types import StateDict
 
 
-class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
-    """Recurrent PPO whose one or two critics predict the quantiles of the return.
+class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnScale, RecurrentPPO):
+    """Recurrent PPO whose one or two critics predict the distribution of the return.
 
     Every setting is a keyword of :class:`rlcore.ppo.config.PPOSettings`; an unknown or misplaced one raises
     :class:`rlcore.errors.UnknownSettingError` and names the right one. What Stable-Baselines3 users know (callbacks,
     ``VecNormalize``, ``predict``, ``evaluate_policy``, the logger) works as they know it.
 
-    :param policy: ``"MlpLstmPolicy"`` or a subclass of :class:`rlcore.ppo.policy.DistributionalRecurrentPolicy`
+    :param policy: ``"MlpLstmPolicy"``, ``"CnnLstmPolicy"`` for images, ``"MultiInputLstmPolicy"`` for Dict
+        observations, or a subclass of :class:`rlcore.ppo.policy.DistributionalRecurrentPolicy`
     :param env: a Gymnasium environment, its id or a ``VecEnv``
     :param settings: see :class:`rlcore.ppo.config.PPOSettings`
     :raises SettingError: for a setting that cannot be used
     """
 
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MlpLstmPolicy": DistributionalRecurrentPolicy}
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
     policy: DistributionalRecurrentPolicy
-    rollout_buffer: TwinCriticRolloutBuffer
+    policy_class: type[DistributionalRecurrentPolicy]
+    rollout_buffer: TwinCriticBuffer
     variance_gradient_scaler: VarianceGradientScaler | None
     _last_lstm_states: Any
 
@@ -59,15 +65,11 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
         _init_setup_model: bool = True,
         **settings: Any,
     ) -> None:
-        checked = config.resolve_settings(settings)
+        policy_class = find_policy(policy)
+        checked = config.resolve_settings(settings, policy_class.default_extractor)
         config.check_device(device)
-        known = isinstance(policy, type) and issubclass(policy, DistributionalRecurrentPolicy)
-        if not known and policy not in self.policy_aliases:
-            raise SettingError(
-                "policy", f"policy={policy!r} is not known; use one of {sorted(self.policy_aliases)} or a policy class"
-            )
         super().__init__(  # the schedules are typed by SB3 as its own alias
-            policy,
+            policy_class,
             env,  # type: ignore[arg-type]
             learning_rate=checked.learning_rate,  # type: ignore[arg-type]
             tensorboard_log=checked.tensorboard_log,
@@ -89,9 +91,12 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
     # -- construction ---------------------------------------------------------------------------------------------
 
     def _setup_model(self) -> None:
-        config.require_observations(getattr(self, "observation_space", None))
+        space_support.require_model(self)
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
+        self.value_scale = returns.make_return_scale(
+            self.return_scale, self.return_scale_decay, self.return_scale_min_std
+        )
         self.policy = self._make_policy().to(self.device)
         self.rollout_buffer = self._make_buffer()
         self._last_lstm_states = self._initial_lstm_states()
@@ -99,6 +104,14 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
         if self.clip_range_vf is not None:
             self.clip_range_vf = FloatSchedule(self.clip_range_vf)
         self.variance_gradient_scaler = self._make_scaler() if self.variance_gradient_scaling else None
+        self.entropy_schedule = EntropySchedule(self)
+        self.kl_penalty = KLPenalty(self)
+
+    @staticmethod
+    def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+        if isinstance(env, gym.Env | VecEnv):
+            space_support.require_spaces(env.observation_space, env.action_space)
+        return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
 
     def _make_policy(self) -> DistributionalRecurrentPolicy:
         policy_class: Any = self.policy_class
@@ -107,7 +120,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
             self.action_space,
             self.lr_schedule,
             n_critics=self.n_critics,
-            n_quantiles=self.n_quantiles,
+            values=VALUE_DISTRIBUTIONS[self.value_distribution].from_settings(self, self.value_scale),
             critic_lr_multiplier=self.critic_lr_multiplier,
             optimizer_class=find_optimizer(self.optimizer_class),
             optimizer_kwargs=dict(self.optimizer_kwargs),
@@ -115,9 +128,9 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
         )
         return policy
 
-    def _make_buffer(self) -> TwinCriticRolloutBuffer:
+    def _make_buffer(self) -> TwinCriticBuffer:
         lstm = self.policy.lstm_actor
-        return TwinCriticRolloutBuffer(
+        return buffer_class(self.observation_space)(
             self.n_steps,
             self.observation_space,
             self.action_space,
@@ -161,6 +174,17 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
         self.policy.rebuild_optimizer()
         self._relink_scaler()
 
+    def reset_lstm_states_to_initial(self) -> None:
+        """Set the LSTM states of every environment to zero, each of shape (layers, n_envs, hidden size).
+
+        For weights that the present states do not come from. The environments go on mid-episode, so the episode starts
+        stay as they truly are: a rollout from here is the continuation of its episodes by an LSTM that remembers
+        nothing of them. Where a run is still to be resumed after a load, it starts from these states.
+        """
+        self._last_lstm_states = self._initial_lstm_states()
+        components.forget_lstm_states(self.pending_state)
+        components.forget_lstm_states(self._boundary or {})
+
     # -- training -------------------------------------------------------------------------------------------------
 
     def collect_rollouts(
@@ -168,6 +192,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
     ) -> bool:
         """Fill the buffer; until the update on it is complete, a save holds the state in which this rollout started."""
         self._boundary = self._training_state().capture(Scope.COLLECTED, Scope.PROGRESS, Scope.RUN)
+        self.value_scale.before_rollout()
         return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
@@ -188,17 +213,24 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
             if getattr(self, name) is not None:
                 config.check_schedule(name, getattr(self, name), self._current_progress_remaining)
         self._update_learning_rate(self.policy.optimizer)
+        self.value_scale.before_update(self.rollout_buffer.returns, self.policy.value_net.output_layers())
+        explained = monitoring.explained_variance_of(self.rollout_buffer)
+        self.entropy_schedule.observe(explained)
         log = UpdateLog()
         for _ in range(self.n_epochs):
             complete = self._train_epoch(log)
             self._n_updates += 1
             if not complete:
                 break
+        self.value_scale.after_update(self.rollout_buffer.returns)
         log.record(self.logger, self.variance_gradient_scaler)
-        self._log_state()
+        self.value_scale.record(self.logger)
+        monitoring.record(self, log, explained)
+        self.kl_penalty.adapt(log.kl_of_last_epoch())
 
     def _train_epoch(self, log: UpdateLog) -> bool:
         """One pass over the rollout; False if the policy moved too far and the update is to stop."""
+        log.begin_epoch()
         for samples in self.rollout_buffer.get(self.batch_size):
             minibatch = self._minibatch_losses(samples)
             log.add_losses(minibatch)
@@ -207,24 +239,26 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
             log.add_scaling_factor(self._optimize(minibatch.total))
         return True
 
-    def _minibatch_losses(self, samples: RecurrentRolloutBufferSamples) -> losses.MinibatchLosses:
+    def _minibatch_losses(self, samples: Samples) -> losses.MinibatchLosses:
         mask = samples.mask > 1e-8
         actions = samples.actions
         if isinstance(self.action_space, spaces.Discrete):
             actions = actions.long().flatten()
+        observations: Any = samples.observations  # a dict of tensors where the space is a Dict
         predictions = losses.Predictions(
-            *self.policy.evaluate_actions(samples.observations, actions, samples.lstm_states, samples.episode_starts)
+            *self.policy.evaluate_actions(observations, actions, samples.lstm_states, samples.episode_starts)
         )
         remaining = self._current_progress_remaining
         return losses.minibatch_losses(
             losses.valid_predictions(predictions, mask),
             losses.valid_targets(samples, mask),
+            self.policy.values,
             clip_range=self.clip_range(remaining),
             clip_range_vf=None if self.clip_range_vf is None else self.clip_range_vf(remaining),
-            ent_coef=self.ent_coef,
+            ent_coef=self.entropy_schedule.coefficient(remaining),
             vf_coef=self.vf_coef,
-            huber_kappa=self.huber_kappa,
             normalize_advantage=self.normalize_advantage,
+            kl_penalty_coef=self.kl_penalty.coefficient,
         )
 
     def _optimize(self, loss: torch.Tensor) -> float:
@@ -251,17 +285,6 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             for group in optimizer.param_groups:
                 group["lr"] = lr * (self.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
-
-    def _log_state(self) -> None:
-        buffer, remaining = self.rollout_buffer, self._current_progress_remaining
-        explained = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
-        self.logger.record("train/explained_variance", explained)
-        self.logger.record("train/clip_range", self.clip_range(remaining))
-        if self.clip_range_vf is not None:
-            self.logger.record("train/clip_range_vf", self.clip_range_vf(remaining))
-        if hasattr(self.policy, "log_std"):
-            self.logger.record("train/std", self.policy.log_std.exp().mean().item())
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
     def learn(
         self,
@@ -351,6 +374,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, RecurrentPPO):
         ruling = components.SCALER_SETTINGS | components.OPTIMIZER_SETTINGS
         fitted = components.under_settings(self, load_path_or_dict, ruling, self.optimizer_class)
         self._restore(fitted, exact_match=exact_match)
+        if not exact_match:
+            components.warn_of_refused_statistics(load_path_or_dict, fitted)
 
     def _restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool) -> None:
         training_state = self._training_state()

@@ -1,22 +1,32 @@
-"""sb3-contrib's recurrent rollout buffer, with the value of every critic beside their minimum."""
+"""sb3-contrib's recurrent rollout buffers, with the value of every critic beside their minimum."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from gymnasium import spaces
 from numpy.typing import NDArray
-from sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
-from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples
+from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
+from sb3_contrib.common.recurrent.type_aliases import RecurrentDictRolloutBufferSamples, RecurrentRolloutBufferSamples
 from torch import Tensor
 
+if TYPE_CHECKING:
+    _Base = RecurrentRolloutBuffer
+else:
+    _Base = object
 
-class TwinCriticRolloutBuffer(RecurrentRolloutBuffer):
-    """Stores the mean value of each critic; advantages and returns are computed from the smallest.
+Samples = RecurrentRolloutBufferSamples | RecurrentDictRolloutBufferSamples
 
-    Its samples carry ``old_values`` of shape (padded batch, n_critics), so that clipping compares each critic with
-    itself.
+
+class TwinCriticStorage(_Base):
+    """What the buffers below share, whatever the observations are: goes before a recurrent buffer of sb3-contrib.
+
+    Stores the mean value of each critic; advantages and returns are computed from the smallest. Its samples carry
+    ``old_values`` of shape (padded batch, n_critics), so that clipping compares each critic with itself, and padding
+    holds actions that the policy knows.
 
     :param n_critics: number of critics, at least 1
     """
@@ -28,10 +38,11 @@ class TwinCriticRolloutBuffer(RecurrentRolloutBuffer):
     def reset(self) -> None:
         super().reset()  # type: ignore[no-untyped-call]
         self.critic_values = np.zeros((self.buffer_size, self.n_envs, self.n_critics), dtype=np.float32)
+        self.actions = self.actions.astype(_stored_dtype(self.action_space))
 
     def add(  # type: ignore[override]  # upstream's own signature departs from its base's
         self,
-        obs: NDArray[Any],
+        obs: NDArray[Any] | dict[str, NDArray[Any]],
         action: NDArray[Any],
         reward: NDArray[Any],
         episode_start: NDArray[Any],
@@ -52,14 +63,40 @@ class TwinCriticRolloutBuffer(RecurrentRolloutBuffer):
 
     def get(  # type: ignore[override]
         self, batch_size: int | None = None
-    ) -> Generator[RecurrentRolloutBufferSamples, None, None]:
+    ) -> Generator[Samples, None, None]:
         if not self.generator_ready:
             self.critic_values = self.swap_and_flatten(self.critic_values)
         yield from super().get(batch_size)
 
     def _get_samples(  # type: ignore[override]
         self, batch_inds: NDArray[Any], env_change: NDArray[Any], env: Any = None
-    ) -> RecurrentRolloutBufferSamples:
+    ) -> Samples:
         samples = super()._get_samples(batch_inds, env_change, env)
         old_values = self.pad(self.critic_values[batch_inds]).reshape(-1, self.n_critics)
-        return samples._replace(old_values=old_values)
+        return samples._replace(old_values=old_values, actions=self._with_known_padding(samples))
+
+    def _with_known_padding(self, samples: Samples) -> Tensor:
+        """The actions, where padding holds the first one: upstream's 0 is none in a space that starts elsewhere."""
+        first = torch.as_tensor(getattr(self.action_space, "start", 0), device=samples.actions.device)
+        return torch.where(samples.mask.unsqueeze(-1) > 0, samples.actions, first)
+
+
+class TwinCriticRolloutBuffer(TwinCriticStorage, RecurrentRolloutBuffer):
+    """For observations that are one array."""
+
+
+class TwinCriticDictRolloutBuffer(TwinCriticStorage, RecurrentDictRolloutBuffer):  # type: ignore[misc]
+    """For Dict observations."""
+
+
+TwinCriticBuffer = TwinCriticRolloutBuffer | TwinCriticDictRolloutBuffer
+
+
+def buffer_class(observation_space: spaces.Space[Any]) -> type[TwinCriticBuffer]:
+    """The buffer for observations of that space."""
+    return TwinCriticDictRolloutBuffer if isinstance(observation_space, spaces.Dict) else TwinCriticRolloutBuffer
+
+
+def _stored_dtype(action_space: spaces.Space[Any]) -> type[np.generic]:
+    """What the policy computes with; the space's own type would cut off fractions, or be none a distribution takes."""
+    return np.int64 if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete) else np.float32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +16,10 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from rlcore import env_state
 from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.errors import ResumeWarning, StateError
-from rlcore.ppo import state_checks
+from rlcore.ppo import observations, state_checks
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer
+from rlcore.ppo.returns import Moments, read_state, rescaled
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:
@@ -28,12 +29,16 @@ if TYPE_CHECKING:
 def state_parts(model: DistributionalPPO) -> list[StatePart]:
     """Every piece of ``model``'s training state, in the order in which it is restored."""
     policy, optimizer, scaler = PolicyState(model), OptimizerState(model), ScalerState(model)
-    normalizer, progress = NormalizerState(model), ProgressState(model)
+    returns, normalizer, progress = ReturnScaleState(model), NormalizerState(model), ProgressState(model)
+    entropy, penalty = model.entropy_schedule, model.kl_penalty
     environments, position, generators = EnvState(model), LstmState(model), GeneratorState(model)
     return [
         StatePart("policy", Scope.LEARNER, policy.capture, policy.restore, required=True),
         StatePart("policy.optimizer", Scope.LEARNER, optimizer.capture, optimizer.restore, required=True),
         StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore, scaler.reset),
+        StatePart("return_scale_state", Scope.LEARNER, returns.capture, returns.restore, returns.reset),
+        StatePart("entropy_state", Scope.LEARNER, entropy.capture, entropy.restore, entropy.reset),
+        StatePart("kl_penalty_state", Scope.LEARNER, penalty.capture, penalty.restore, penalty.reset),
         StatePart("normalizer_state", Scope.COLLECTED, normalizer.capture, normalizer.restore, normalizer.reset),
         StatePart("progress_state", Scope.PROGRESS, progress.capture, progress.restore),
         StatePart(
@@ -99,6 +104,19 @@ class ScalerState(_Component):
             scaler.reset_statistics()
 
 
+class ReturnScaleState(_Component):
+    """The statistics of the returns and what values are scaled with; None where they are in raw units."""
+
+    def capture(self) -> StateDict | None:
+        return self.model.value_scale.state_dict()
+
+    def restore(self, state: StateDict) -> None:
+        self.model.value_scale.load_state_dict(state)
+
+    def reset(self) -> None:
+        self.model.value_scale.reset()
+
+
 class NormalizerState(_Component):
     """The running statistics of VecNormalize; None where the environment has none."""
 
@@ -108,10 +126,10 @@ class NormalizerState(_Component):
         return env_state.capture_normalizer(self.model.env)
 
     def restore(self, state: StateDict) -> None:
-        if self.model.env is None:
-            self.model.pending_state["normalizer_state"] = state
-        else:
+        if self.model.env is not None:
             env_state.restore_normalizer(self.model.env, state)
+        if self.model.env is None or "normalizer_state" in self.model.pending_state:
+            self.model.pending_state["normalizer_state"] = state
 
     def reset(self) -> None:
         """Forget the statistics: mean 0, variance 1 and next to no observations, as VecNormalize begins."""
@@ -176,12 +194,11 @@ class LstmState(_Component):
         if model._last_obs is None:
             return None
         states = model._last_lstm_states
-        original = model._last_original_obs
         return {
             "actor": list(states.pi),
             "critic": list(states.vf),
-            "observations": torch.as_tensor(model._last_obs),
-            "original_observations": None if original is None else torch.as_tensor(original),
+            "observations": observations.to_state(model._last_obs),
+            "original_observations": observations.to_state(model._last_original_obs),
             "episode_starts": torch.as_tensor(model._last_episode_starts),
         }
 
@@ -191,15 +208,22 @@ class LstmState(_Component):
         self.model._last_lstm_states = RNNStates(
             tuple(t.to(device) for t in fields["actor"]), tuple(t.to(device) for t in fields["critic"])
         )
-        self.model._last_obs = fields["observations"].cpu().numpy()
-        original = fields["original_observations"]
-        self.model._last_original_obs = None if original is None else original.cpu().numpy()
+        self.model._last_obs = observations.from_state(fields["observations"])
+        self.model._last_original_obs = observations.from_state(fields["original_observations"])
         self.model._last_episode_starts = fields["episode_starts"].cpu().numpy()
 
     def check(self, state: StateDict) -> None:
         """Refuse what no rollout of this model could start from."""
         lstm = self.model.policy.lstm_actor
         state_checks.check_lstm(state, self.model.observation_space, (lstm.num_layers, lstm.hidden_size))
+
+
+def forget_lstm_states(states: MutableMapping[str, Any]) -> None:
+    """Make the LSTM states of a captured ``lstm_state`` zero; its observations and episode starts stay."""
+    state = states.get("lstm_state")
+    if state is not None:
+        zeros = {name: [torch.zeros_like(tensor) for tensor in state[name]] for name in ("actor", "critic")}
+        states["lstm_state"] = {**state, **zeros}
 
 
 class GeneratorState(_Component):
@@ -231,7 +255,36 @@ def under_settings(
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
     if OPTIMIZER_SETTINGS.intersection(ruling) and isinstance(fitted.get("policy.optimizer"), dict):
         fitted["policy.optimizer"] = _refitted_optimizer(model, fitted["policy.optimizer"], saved_optimizer)
+    if model.return_scale is None and isinstance(fitted.get("return_scale_state"), dict):
+        fitted = _in_raw_units(model, fitted)
     return fitted
+
+
+def _in_raw_units(model: DistributionalPPO, state: dict[str, Any]) -> dict[str, Any]:
+    """The state without its return scale, whose effect the critics' output layers take over: the same raw values."""
+    saved = read_state(state["return_scale_state"])
+    given, own = state.get("policy"), model.policy.state_dict()
+    if not isinstance(given, dict):
+        return {**state, "return_scale_state": None}
+    state_checks.check_policy(given, own)
+    policy, before = dict(given), Moments(saved["mean_snapshot"], saved["std_snapshot"])
+    outputs = {id(layer) for layer in model.policy.value_net.output_layers()}
+    for layer in (name for name, module in model.policy.named_modules() if id(module) in outputs):
+        names = (f"{layer}.weight", f"{layer}.bias")
+        weight, bias = rescaled(policy[names[0]], policy[names[1]], before, Moments(0.0, 1.0))
+        policy |= {name: tensor.to(own[name].dtype) for name, tensor in zip(names, (weight, bias), strict=True)}
+    return {**state, "policy": policy, "return_scale_state": None}
+
+
+def warn_of_refused_statistics(given: Mapping[str, Any], fitted: Mapping[str, Any]) -> None:
+    """Say that the statistics of another estimator were not taken, where nothing else will."""
+    if given.get("vgs_state") is not None and fitted.get("vgs_state") is None:
+        warnings.warn(
+            "vgs_state was measured by another vgs_estimator than the model's, so it is not taken; the model keeps the "
+            "statistics that it has, which were measured under other weights",
+            ResumeWarning,
+            stacklevel=3,
+        )
 
 
 def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_optimizer: object) -> dict[Any, Any]:

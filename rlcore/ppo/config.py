@@ -9,14 +9,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor
 from torch import nn
 
 from rlcore.errors import SettingError
+from rlcore.ppo import entropy, kl
 from rlcore.ppo.optimizers import find_optimizer, optimizer_options
 from rlcore.ppo.suggestions import reject_unknown
+from rlcore.ppo.value_settings import resolve_values
 
 DEFAULT_LEARNING_RATE = 3e-4
 
@@ -28,13 +29,18 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def flag_value(value: object) -> object:
+    """NumPy's bools as Python's; anything else as it is, to be refused: bool() would take any text for True."""
+    return bool(value) if isinstance(value, np.bool_) else value
+
+
 Positive = Annotated[float, BeforeValidator(_plain), Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
 Fraction = Annotated[float, BeforeValidator(_plain), Field(ge=0, le=1)]
 Count = Annotated[int, BeforeValidator(_plain), Field(ge=1)]
 Natural = Annotated[int, BeforeValidator(_plain), Field(ge=0)]
-Flag = Annotated[bool, BeforeValidator(_plain)]
+Flag = Annotated[bool, BeforeValidator(lambda value: flag_value(value))]  # looked up at each call
 Seed = Annotated[int, BeforeValidator(_plain), Field(ge=0, lt=2**32)]
 
 
@@ -90,30 +96,70 @@ class PPOSettings(_Table):
         None, description="clipping of each critic's mean, in units of the return; None for none"
     )
     normalize_advantage: Flag = Field(True, description="normalise the advantages of each minibatch")
-    ent_coef: NonNegative = Field(0.0, description="weight of the entropy bonus")
+    ent_coef: NonNegative | None = Field(
+        None, description="weight of the entropy bonus, constant unless ent_coef_final is given; default 0"
+    )
+    ent_coef_initial: NonNegative | None = Field(None, description="another name for ent_coef, where it is a schedule")
+    ent_coef_final: NonNegative | None = Field(
+        None, description="where ent_coef ends, linear in progress; None for a constant"
+    )
+    ent_coef_min: NonNegative = Field(0.0, description="floor of the entropy coefficient")
+    ent_coef_boost: Finite | None = Field(
+        None,
+        gt=1,
+        description="largest factor on the entropy coefficient while the critics explain nothing; None for none",
+    )
+    ent_coef_plateau_explained_variance: Finite = Field(
+        0.0, le=1, description="explained variance of a rollout below which its update counts as bad"
+    )
+    ent_coef_plateau_patience: Count = Field(
+        3, description="bad updates in a row that raise the entropy coefficient, and good ones that lower it again"
+    )
     vf_coef: NonNegative = Field(0.5, description="weight of the value loss")
     max_grad_norm: Positive = Field(0.5, description="largest norm of the gradient, after its scaling")
     target_kl: Positive | None = Field(None, description="stop an update beyond 1.5 times this KL divergence")
+    kl_penalty_target: Positive | None = Field(
+        None, description="KL divergence of an update that a penalty in the loss aims at; None for no penalty"
+    )
+    kl_penalty_coef: Positive = Field(0.2, description="weight that the KL penalty starts from")
+    kl_penalty_min_coef: Positive = Field(1e-3, description="least weight of the KL penalty")
+    kl_penalty_max_coef: Positive = Field(100.0, description="largest weight of the KL penalty")
     optimizer_class: str | type[torch.optim.Optimizer] = Field(
         "adaptive_upgd", description="adaptive_upgd, upgd, adam, adamw, sgd, rmsprop or a class"
     )
     optimizer_kwargs: dict[str, Any] = Field({}, description="settings of the optimizer; 'lr' becomes learning_rate")
     critic_lr_multiplier: Positive = Field(1.0, description="the critics' learning rate over the actor's")
     n_critics: Count = Field(2, le=2, description="2 for twin critics, 1 for a single one")
-    value_distribution: Literal["quantile"] = Field("quantile", description="how a critic describes returns")
+    value_distribution: Literal["quantile", "categorical"] = Field(
+        "quantile", description="how a critic describes returns"
+    )
     n_quantiles: Count = Field(32, description="quantiles of each critic")
-    huber_kappa: NonNegative = Field(1.0, description="where the quantile Huber loss turns linear")
+    huber_kappa: NonNegative = Field(
+        1.0, description="where the quantile Huber loss turns linear, in units of the scaled return"
+    )
+    num_atoms: Annotated[Count, Field(ge=2)] | None = Field(
+        None, description="atoms of each categorical critic; default 51"
+    )
+    v_min: Finite | None = Field(None, description="return at the first atom; needed with categorical values")
+    v_max: Finite | None = Field(None, description="return at the last atom; needed with categorical values")
+    return_scale: Literal["zero_lag", "snapshot"] | None = Field(
+        "zero_lag", description="how returns are scaled for the value loss; None, as with categorical values, for not"
+    )
+    return_scale_decay: Fraction = Field(0.9, lt=1, description="decay of the return statistics, once a rollout")
+    return_scale_min_std: Positive = Field(1e-4, description="floor of the standard deviation of the returns")
     variance_gradient_scaling: Flag = Field(True, description="scale gradients by their variance over time")
     vgs_beta: Fraction = Field(0.99, lt=1, description="decay of the scaler's statistics")
     vgs_alpha: NonNegative = Field(0.1, description="strength of the scaling")
     vgs_eps: Positive = Field(1e-8, description="added to the denominator of the normalised variance")
     vgs_warmup_steps: Natural = Field(100, description="optimizer steps before the scaling acts")
-    vgs_estimator: Literal["mean", "element"] = Field("mean", description="which variance is measured")
+    vgs_estimator: Literal["mean", "spatial", "total", "element", "sketch"] = Field(
+        "mean", description="which variance is measured"
+    )
     vgs_normalization: Literal["squared_mean", "second_moment"] = Field(
         "squared_mean", description="what the variance is divided by"
     )
     vgs_min_scaling_factor: Fraction = Field(0.1, gt=0, description="floor of the factor")
-    vgs_max_normalized_variance: Positive = Field(50.0, description="cap of the normalised variance")
+    vgs_max_normalized_variance: Positive = Field(100.0, description="cap of the normalised variance")
     stats_window_size: Count = Field(100, description="episodes that the logged means cover")
     tensorboard_log: str | None = Field(None, description="folder for TensorBoard")
     policy_kwargs: dict[str, Any] = Field({}, description="settings of the policy network")
@@ -149,26 +195,35 @@ def _homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def resolve_settings(given: Mapping[str, Any]) -> PPOSettings:
+def resolve_settings(
+    given: Mapping[str, Any], default_extractor: type[BaseFeaturesExtractor] = FlattenExtractor
+) -> PPOSettings:
     """Check every level and fold what may be said in two places into one.
 
     ``optimizer_class`` and ``optimizer_kwargs`` may stand in ``policy_kwargs`` as Stable-Baselines3 has them, and
-    ``lr`` in ``optimizer_kwargs``; the result has them at the top and in ``learning_rate``.
+    ``lr`` in ``optimizer_kwargs``; the result has them at the top and in ``learning_rate``, and ``ent_coef_initial`` in
+    ``ent_coef``.
 
+    :param default_extractor: the policy's features extractor, for ``features_extractor_kwargs`` without a class
     :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
     :raises SettingError: for a value that cannot be used, and for one setting given twice with different values
     """
     settings: PPOSettings = _check(PPOSettings, given, "DistributionalPPO")
     policy_kwargs = dict(settings.policy_kwargs)
     lifted = _lift_optimizer(settings, policy_kwargs)
-    _check_policy(policy_kwargs)
+    _check_policy({"features_extractor_class": default_extractor, **policy_kwargs})
     options = dict(lifted.optimizer_kwargs)
     _check_optimizer(find_optimizer(lifted.optimizer_class), options)
     learning_rate = resolve_learning_rate(lifted.learning_rate, options)
     options.pop("lr", None)
-    return lifted.model_copy(
-        update={"policy_kwargs": policy_kwargs, "optimizer_kwargs": options, "learning_rate": learning_rate}
-    )
+    kl.check_settings(lifted)
+    folded: dict[str, Any] = {
+        "policy_kwargs": policy_kwargs,
+        "optimizer_kwargs": options,
+        "learning_rate": learning_rate,
+    }
+    folded |= {"ent_coef": entropy.resolve_start(lifted), "ent_coef_initial": None}
+    return lifted.model_copy(update={**folded, **resolve_values(lifted)})
 
 
 def resolve_learning_rate(
@@ -230,6 +285,12 @@ def _check_policy(policy_kwargs: Mapping[str, Any]) -> None:
             "policy_kwargs['shared_lstm']=True and policy_kwargs['enable_critic_lstm']=True contradict each other; "
             "set enable_critic_lstm=False to let the critics use the actor's LSTM",
         )
+    if checked.shared_lstm and not checked.share_features_extractor:
+        raise SettingError(
+            "policy_kwargs['shared_lstm']",
+            "policy_kwargs['shared_lstm']=True and policy_kwargs['share_features_extractor']=False contradict each "
+            "other: one LSTM reads one set of features; leave one of them at its default",
+        )
     extractor_options = optimizer_options(checked.features_extractor_class)  # type: ignore[arg-type]
     extractor_options.pop("observation_space", None)
     where = "policy_kwargs['features_extractor_kwargs']"
@@ -242,7 +303,7 @@ def _check_optimizer(optimizer_class: type[torch.optim.Optimizer], options: Mapp
     reject_unknown(options, "optimizer_kwargs", homes)
     for name, value in options.items():
         setting = f"optimizer_kwargs[{name!r}]"
-        if _is_flag(optimizer_class, name, known[name]) and not isinstance(value, bool | None):
+        if _is_flag(optimizer_class, name, known[name]) and not isinstance(flag_value(value), bool | None):
             raise SettingError(
                 setting, f"{setting}={value!r} is neither True nor False, and any text would count as True; give a bool"
             )
@@ -312,20 +373,6 @@ def check_device(device: torch.device | str, setting: str = "device") -> None:
             setting,
             f"{setting}={device!r}, but this machine has {present or 'no'} CUDA device{'s' * (present > 1)} for torch; "
             "use 'cpu' or 'auto'",
-        )
-
-
-def require_observations(space: spaces.Space[Any] | None) -> None:
-    """
-    :raises SettingError: without an environment, and for observations that the rollout buffer cannot hold
-    """
-    if space is None:
-        raise SettingError("env", "env=None gives no spaces to build a network for; pass an environment or its id")
-    if isinstance(space, spaces.Dict):
-        raise SettingError(
-            "env",
-            f"the observations are a Dict of {sorted(space)}, and the policy takes one array; "
-            "wrap the environment in gymnasium.wrappers.FlattenObservation",
         )
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples
 from torch import Tensor
 
-from rlcore.functional.clipping import clip_distribution_mean, clipped_surrogate
-from rlcore.functional.quantile import quantile_huber_loss
+from rlcore.functional.clipping import clipped_surrogate
+from rlcore.ppo.buffer import Samples
+from rlcore.ppo.values import ValueDistribution
 
 
 class Predictions(NamedTuple):
     """What the policy says of a minibatch now."""
 
-    quantiles: Tensor
-    """Shape (batch, n_critics, n_quantiles), in units of the return."""
+    value_outputs: Tensor
+    """Shape (batch, n_critics, n_outputs); the value distribution says what they mean."""
     log_prob: Tensor
     """Shape (batch,)."""
     entropy: Tensor | None
@@ -50,10 +49,10 @@ def valid_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
     :param mask: shape (batch,), bool, False on padding
     """
     entropy = None if predictions.entropy is None else predictions.entropy[mask]
-    return Predictions(predictions.quantiles[mask], predictions.log_prob[mask], entropy)
+    return Predictions(predictions.value_outputs[mask], predictions.log_prob[mask], entropy)
 
 
-def valid_targets(samples: RecurrentRolloutBufferSamples, mask: Tensor) -> Targets:
+def valid_targets(samples: Samples, mask: Tensor) -> Targets:
     """Drop the targets of padding.
 
     :param mask: shape (batch,), bool, False on padding
@@ -70,25 +69,6 @@ def normalize_advantages(advantages: Tensor) -> Tensor:
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 
-def distributional_value_loss(
-    quantiles: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None, huber_kappa: float
-) -> Tensor:
-    """Per sample and critic max(clipped, unclipped), then the mean over samples and critics.
-
-    :param quantiles: shape (batch, n_critics, n_quantiles)
-    :param returns: shape (batch,)
-    :param old_values: shape (batch, n_critics), each critic's own mean in the rollout
-    :param clip_range_vf: None for no clipping
-    :return: 0-dim
-    """
-    targets = returns.unsqueeze(-1).expand(-1, quantiles.shape[1])
-    losses = quantile_huber_loss(quantiles, targets, huber_kappa)
-    if clip_range_vf is not None:
-        clipped = clip_distribution_mean(quantiles, old_values, clip_range_vf)
-        losses = torch.max(losses, quantile_huber_loss(clipped, targets, huber_kappa))
-    return losses.mean()
-
-
 def approximate_kl(log_ratio: Tensor) -> Tensor:
     """The estimator k3 of KL(pi_old || pi): mean(r - 1 - log r), never negative (Schulman 2020, "Approximating KL")."""
     return (log_ratio.exp() - 1.0 - log_ratio).mean()
@@ -97,25 +77,30 @@ def approximate_kl(log_ratio: Tensor) -> Tensor:
 def minibatch_losses(
     predictions: Predictions,
     targets: Targets,
+    values: ValueDistribution,
     *,
     clip_range: float,
     clip_range_vf: float | None,
     ent_coef: float,
     vf_coef: float,
-    huber_kappa: float,
     normalize_advantage: bool,
+    kl_penalty_coef: float = 0.0,
 ) -> MinibatchLosses:
-    """The PPO objective of one minibatch (Schulman et al. 2017, eq. 9), to be minimised."""
+    """The PPO objective of one minibatch (Schulman et al. 2017, eq. 9), to be minimised.
+
+    :param kl_penalty_coef: weight of KL(pi_old || pi) (the same, eq. 8); 0 leaves it out
+    """
     advantages = normalize_advantages(targets.advantages) if normalize_advantage else targets.advantages
     log_ratio = predictions.log_prob - targets.old_log_prob
     policy_loss = -clipped_surrogate(advantages, log_ratio, clip_range).mean()
-    value_loss = distributional_value_loss(
-        predictions.quantiles, targets.returns, targets.old_values, clip_range_vf, huber_kappa
-    )
+    value_loss = values.loss(predictions.value_outputs, targets.returns, targets.old_values, clip_range_vf)
     entropy = -predictions.log_prob if predictions.entropy is None else predictions.entropy
     entropy_loss = -entropy.mean()
     total = policy_loss + ent_coef * entropy_loss + vf_coef * value_loss
+    kl = approximate_kl(log_ratio)
+    if kl_penalty_coef > 0:
+        total = total + kl_penalty_coef * kl
     moved = log_ratio.detach()
     clip_fraction = ((moved.exp() - 1.0).abs() > clip_range).float().mean()
     parts = (policy_loss.detach(), value_loss.detach(), entropy_loss.detach())
-    return MinibatchLosses(total, *parts, approximate_kl(moved), clip_fraction)
+    return MinibatchLosses(total, *parts, kl.detach(), clip_fraction)

@@ -20,7 +20,7 @@ from rlcore.checkpoint.refusal import refusals_name
 from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
 from rlcore.checkpoint.training_state import LEARNT, Scope, TrainingState
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
-from rlcore.ppo import components, config
+from rlcore.ppo import components, config, finished_episodes, space_support
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class ModelFile(BaseAlgorithm):
         Once a rollout has begun, and until the update on it is complete, the file holds where the run stood when it
         began (environments, generators, counters, normaliser), so that resuming repeats it exactly.
 
+        What Monitor noted of finished episodes and no file can hold is left out, which one warning says.
+
         :param path: ``.zip`` is added to a name without ending; or a binary file object
         :param exclude: must be empty, like ``include``: the registry says what belongs to a model
         :raises CheckpointError: if the file cannot be written
@@ -66,7 +68,8 @@ class ModelFile(BaseAlgorithm):
                 f"exclude={exclude!r}, include={include!r}: a model file holds the whole state; leave them out",
             )
         content = self.__getstate__()
-        payload: StateDict = {"format_version": FORMAT_MODEL, "n_envs": content["n_envs"], "state": content["state"]}
+        state = {**content["state"], "progress_state": finished_episodes.storable(content["state"]["progress_state"])}
+        payload: StateDict = {"format_version": FORMAT_MODEL, "n_envs": content["n_envs"], "state": state}
         payload["settings"] = {name: codec.encode(value, name) for name, value in content["settings"].items()}
         for name in ENCODED:
             payload[name] = codec.encode(content[name], name)
@@ -196,13 +199,12 @@ ENCODED: dict[str, type] = {
 def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
     """The content with settings, spaces and policy class turned back from plain values."""
     try:
-        settings = {name: codec.decode(value, name, custom_objects) for name, value in content["settings"].items()}
-        encoded = {name: codec.decode(content[name], name, custom_objects) for name in ENCODED}
-        config.resolve_settings(settings)
+        settings: dict[str, Any] = {
+            n: codec.decode(value, n, custom_objects) for n, value in content["settings"].items()
+        }
+        encoded: dict[str, Any] = {name: codec.decode(content[name], name, custom_objects) for name in ENCODED}
     except CheckpointError as error:
         raise CheckpointError(_shown(path), error.reason) from error
-    except SettingError as error:
-        raise CheckpointError(_shown(path), f"holds a setting that cannot be used: {error}") from error
     for name, wanted in ENCODED.items():
         value = encoded[name]
         if not (
@@ -211,14 +213,21 @@ def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], pa
             else isinstance(value, wanted)
         ):
             raise CheckpointError(_shown(path), f"{name!r} is no {wanted.__name__}")
+    try:
+        config.resolve_settings(settings, encoded["policy_class"].default_extractor)
+        space_support.require(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
+    except SettingError as error:
+        raise CheckpointError(_shown(path), f"holds a setting that cannot be used: {error}") from error
     return {**content, **encoded, "settings": settings}
 
 
 def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Saved settings with the user's changes; a new ``lr`` or ``learning_rate`` replaces the saved learning rate."""
+    """Saved settings with the user's changes, which replace what is saved under another name of the same setting."""
     merged = {**saved, **changes}
     if "lr" in changes.get("optimizer_kwargs", {}) and "learning_rate" not in changes:
         merged["learning_rate"] = None
+    if "ent_coef_initial" in changes and "ent_coef" not in changes:
+        merged["ent_coef"] = None
     return merged
 
 

@@ -2,46 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
-from stable_baselines3.common.torch_layers import MlpExtractor
-from stable_baselines3.common.type_aliases import Schedule
+from stable_baselines3.common.torch_layers import (
+    BaseFeaturesExtractor,
+    CombinedExtractor,
+    FlattenExtractor,
+    MlpExtractor,
+    NatureCNN,
+)
+from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import Tensor, nn
 
 from rlcore.checkpoint.codec import register_class
+from rlcore.errors import SettingError
+from rlcore.ppo.actions import action_distribution
 from rlcore.ppo.optimizers import make_optimizer
+from rlcore.ppo.values import QuantileValues, ValueDistribution
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
 
 
-class QuantileCritics(nn.Module):
+class Critics(nn.Module):
     """``n_critics`` independent heads with hidden layers of their own over one shared latent.
 
     :param latent_dim: width of the shared latent
     :param hidden: widths of each head's hidden layers
     :param n_critics: number of heads, at least 1
-    :param n_quantiles: quantiles of each head, at least 1
+    :param n_outputs: what each head puts out, at least 1
     """
 
     def __init__(
-        self, latent_dim: int, hidden: list[int], n_critics: int, n_quantiles: int, activation_fn: type[nn.Module]
+        self, latent_dim: int, hidden: list[int], n_critics: int, n_outputs: int, activation_fn: type[nn.Module]
     ) -> None:
         super().__init__()
         self.heads = nn.ModuleList(
-            self._head([latent_dim, *hidden], n_quantiles, activation_fn) for _ in range(n_critics)
+            self._head([latent_dim, *hidden], n_outputs, activation_fn) for _ in range(n_critics)
         )
 
     @staticmethod
-    def _head(widths: list[int], n_quantiles: int, activation_fn: type[nn.Module]) -> nn.Sequential:
+    def _head(widths: list[int], n_outputs: int, activation_fn: type[nn.Module]) -> nn.Sequential:
         layers: list[nn.Module] = []
         for width_in, width_out in pairwise(widths):
             layers += [nn.Linear(width_in, width_out), activation_fn()]
-        return nn.Sequential(*layers, nn.Linear(widths[-1], n_quantiles))
+        return nn.Sequential(*layers, nn.Linear(widths[-1], n_outputs))
 
     def initialise_orthogonally(self) -> None:
         """Gain sqrt(2) in hidden layers and 1 at the output, as Stable-Baselines3 initialises its value network."""
@@ -54,36 +64,48 @@ class QuantileCritics(nn.Module):
     def forward(self, latent: Tensor) -> Tensor:
         """
         :param latent: shape (batch, latent_dim)
-        :return: quantiles, shape (batch, n_critics, n_quantiles)
+        :return: shape (batch, n_critics, n_outputs)
         """
         return torch.stack([head(latent) for head in self.heads], dim=1)
 
+    def output_layers(self) -> list[nn.Linear]:
+        """The last layer of each head."""
+        return [head[-1] for head in self.heads]  # type: ignore[index]
+
 
 class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
-    """sb3-contrib's recurrent policy with quantile critics in place of its value network.
+    """sb3-contrib's recurrent policy with distributional critics in place of its value network, for vectors.
 
-    ``evaluate_actions`` gives quantiles of shape (batch, n_critics, n_quantiles) where upstream gives values.
+    ``evaluate_actions`` gives the critics' outputs, of shape (batch, n_critics, n_outputs), where upstream gives
+    values; ``values`` says what they mean.
 
     :param n_critics: number of critic heads over the one critic LSTM
-    :param n_quantiles: quantiles of each head
+    :param values: how each head describes returns; without it, by 32 quantiles
     :param critic_lr_multiplier: the critics' learning rate over the actor's
     :param optimizer_kwargs: without ``lr``, which the schedule gives
     """
+
+    value_net: Critics  # type: ignore[assignment]  # upstream declares a single linear layer
+    default_extractor: ClassVar[type[BaseFeaturesExtractor]] = FlattenExtractor
+    takes_dict: ClassVar[bool] = False
 
     def __init__(
         self,
         *args: Any,
         n_critics: int = 2,
-        n_quantiles: int = 32,
+        values: ValueDistribution | None = None,
         critic_lr_multiplier: float = 1.0,
         net_arch: list[int] | dict[str, list[int]] | None = None,
         **kwargs: Any,
     ) -> None:
-        arch = {"pi": [64, 64], "vf": [64, 64]} if net_arch is None else net_arch
+        kwargs["features_extractor_class"] = self.extractor_for(kwargs)
+        kwargs["features_extractor_kwargs"] = dict(kwargs.get("features_extractor_kwargs") or {})  # SB3 writes into it
+        widths = [] if kwargs["features_extractor_class"] is NatureCNN else [64, 64]
+        arch = widths if net_arch is None else net_arch
         if isinstance(arch, list):
             arch = {"pi": arch, "vf": arch}
         self.n_critics = n_critics
-        self.n_quantiles = n_quantiles
+        self.values = QuantileValues(32) if values is None else values
         self.critic_lr_multiplier = critic_lr_multiplier
         self.critic_arch = list(arch.get("vf", []))
         self.actor_arch = list(arch.get("pi", []))
@@ -96,6 +118,18 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.optimizer_kwargs = optimizer_kwargs
         self.rebuild_optimizer()
 
+    @classmethod
+    def extractor_for(cls, policy_kwargs: Mapping[str, Any]) -> type[BaseFeaturesExtractor]:
+        """The features extractor that ``policy_kwargs`` names, or else this policy's own."""
+        extractor: type[BaseFeaturesExtractor] = policy_kwargs.get("features_extractor_class", cls.default_extractor)
+        return extractor
+
+    def make_features_extractor(self) -> BaseFeaturesExtractor:
+        """As in Stable-Baselines3, with a width that LSTMs take: of MultiDiscrete it gives a NumPy integer."""
+        extractor = super().make_features_extractor()
+        extractor._features_dim = int(extractor.features_dim)
+        return extractor
+
     def _build_mlp_extractor(self) -> None:
         self.mlp_extractor = MlpExtractor(
             self.lstm_output_dim,
@@ -105,13 +139,13 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         )
 
     def _build(self, lr_schedule: Schedule) -> None:
+        self.action_dist = action_distribution(self.action_space, self.action_dist)
         super()._build(lr_schedule)
-        critics = QuantileCritics(
-            self.mlp_extractor.latent_dim_vf, self.critic_arch, self.n_critics, self.n_quantiles, self.activation_fn
-        )
+        latent, n_outputs = self.mlp_extractor.latent_dim_vf, self.values.n_outputs
+        critics = Critics(latent, self.critic_arch, self.n_critics, n_outputs, self.activation_fn)
         if self.ortho_init:
             critics.initialise_orthogonally()
-        self.value_net = critics  # type: ignore[assignment]  # upstream declares a single linear layer
+        self.value_net = critics
 
     @staticmethod
     def _process_sequence(  # type: ignore[override]  # upstream declares the pair of states as one tensor
@@ -154,29 +188,73 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         )
 
     def forward(  # type: ignore[override]  # upstream's own signature departs from its base's
-        self, obs: Tensor, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
+        self, obs: PyTorchObs, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
     ) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
         """Act, and value the same observations from the LSTM state before this step.
 
         :return: actions, mean value by each critic of shape (n_envs, n_critics), log_prob, LSTM states after this step
         """
-        actions, quantiles, log_prob, states = super().forward(obs, lstm_states, episode_starts, deterministic)
-        return actions, quantiles.mean(dim=-1), log_prob, states
+        observations = _in_row_order(obs)
+        actions, outputs, log_prob, states = super().forward(observations, lstm_states, episode_starts, deterministic)
+        return actions, self.values.mean(outputs), log_prob, states
 
     def predict_values(  # type: ignore[override]
-        self, obs: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor
+        self, obs: PyTorchObs, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor
     ) -> Tensor:
         """
         :return: the smallest critic's mean value, shape (n_envs,)
         """
-        return self.predict_quantiles(obs, lstm_states, episode_starts).mean(dim=-1).amin(dim=-1)
+        return self.values.mean(self.predict_outputs(obs, lstm_states, episode_starts)).amin(dim=-1)
 
-    def predict_quantiles(self, obs: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor) -> Tensor:
+    def predict_outputs(self, obs: PyTorchObs, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor) -> Tensor:
         """
-        :return: the whole distribution of every critic, shape (n_envs, n_critics, n_quantiles)
+        :return: the whole distribution of every critic as ``values`` reads it, shape (n_envs, n_critics, n_outputs)
         """
-        quantiles: Tensor = super().predict_values(obs, lstm_states, episode_starts)
-        return quantiles
+        observations = _in_row_order(obs)
+        outputs: Tensor = super().predict_values(observations, lstm_states, episode_starts)
+        return outputs
 
 
-register_class("rlcore.DistributionalRecurrentPolicy", DistributionalRecurrentPolicy)
+def _in_row_order(observations: PyTorchObs) -> Any:
+    """The observations laid out as the buffer and a saved state hold them.
+
+    A transposed image is a view, convolutions on it take other sums, and a resumed run would differ in the last bits.
+    """
+    if isinstance(observations, Tensor):
+        return observations.clone(memory_format=torch.contiguous_format)
+    return {key: _in_row_order(part) for key, part in observations.items()}
+
+
+class DistributionalRecurrentCnnPolicy(DistributionalRecurrentPolicy):
+    """For images: ``NatureCNN`` reads them, as in sb3-contrib's CnnLstmPolicy."""
+
+    default_extractor = NatureCNN
+
+
+class DistributionalRecurrentMultiInputPolicy(DistributionalRecurrentPolicy):
+    """For Dict observations: ``CombinedExtractor`` reads them, as in sb3-contrib's MultiInputLstmPolicy."""
+
+    default_extractor = CombinedExtractor
+    takes_dict = True
+
+
+POLICIES: dict[str, type[DistributionalRecurrentPolicy]] = {
+    "MlpLstmPolicy": DistributionalRecurrentPolicy,
+    "CnnLstmPolicy": DistributionalRecurrentCnnPolicy,
+    "MultiInputLstmPolicy": DistributionalRecurrentMultiInputPolicy,
+}
+"""The policies by the names that sb3-contrib gives their kinds."""
+
+for _class in POLICIES.values():
+    register_class(f"rlcore.{_class.__name__}", _class)
+
+
+def find_policy(policy: object) -> type[DistributionalRecurrentPolicy]:
+    """
+    :param policy: a name in ``POLICIES`` or a policy class
+    :raises SettingError: if it is neither
+    """
+    found = POLICIES.get(policy) if isinstance(policy, str) else policy
+    if not (isinstance(found, type) and issubclass(found, DistributionalRecurrentPolicy)):
+        raise SettingError("policy", f"policy={policy!r} is not known; use one of {sorted(POLICIES)} or a policy class")
+    return found

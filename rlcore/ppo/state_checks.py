@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from rlcore.errors import StateError
+from rlcore.ppo import observations
 from rlcore.ppo.optimizers import OPTIMIZERS
 from rlcore.state_fields import describe
 from rlcore.types import StateDict
@@ -146,17 +147,16 @@ def check_lstm(state: StateDict, observation_space: spaces.Space[Any], lstm: tup
     if not isinstance(starts, Tensor) or starts.dim() != 1:
         raise StateError(f"lstm_state['episode_starts'] is {describe(starts)}, not one flag an environment")
     layers, hidden_size = lstm
-    expected = {"observations": (len(starts), *(observation_space.shape or ()))}
     for name in ("actor", "critic"):
         pair: Any = state[name]
         if not isinstance(pair, list) or len(pair) != 2:
             raise StateError(f"lstm_state[{name!r}] must hold a hidden and a cell state; the state is damaged")
         for part in pair:
             _check_shape(f"lstm_state[{name!r}]", part, (layers, len(starts), hidden_size))
-    _check_shape("lstm_state['observations']", state["observations"], expected["observations"])
+    observations.check("lstm_state['observations']", state["observations"], observation_space, len(starts))
     original = state["original_observations"]
-    if original is not None and not (isinstance(original, Tensor) and original.shape[:1] == starts.shape):
-        raise StateError(f"lstm_state['original_observations'] is {describe(original)}, not one an environment")
+    if original is not None:
+        observations.check_number("lstm_state['original_observations']", original, len(starts))
 
 
 def _check_shape(name: str, value: object, shape: tuple[int, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 
 import torch
@@ -26,6 +27,11 @@ class UpdateLog:
     def __init__(self) -> None:
         self._measured: dict[str, list[torch.Tensor]] = defaultdict(list)
         self._factors: list[float] = []
+        self._epoch_start = 0
+
+    def begin_epoch(self) -> None:
+        """Note that what follows belongs to another pass over the rollout."""
+        self._epoch_start = len(self._measured[KEYS["approx_kl"]])
 
     def add_losses(self, losses: MinibatchLosses) -> None:
         """Note the losses of a minibatch, whether or not a step follows."""
@@ -36,13 +42,27 @@ class UpdateLog:
         """Note the factor by which the gradients of a step were scaled."""
         self._factors.append(factor)
 
+    def mean(self, loss: str) -> float:
+        """Mean over the minibatches of the update.
+
+        :param loss: a field of :class:`rlcore.ppo.losses.MinibatchLosses`
+        """
+        return float(torch.stack(self._measured[KEYS[loss]]).mean())
+
+    def kl_of_last_epoch(self) -> float:
+        """Mean divergence over the minibatches since ``begin_epoch``, each measured before its own step."""
+        return float(torch.stack(self._measured[KEYS["approx_kl"]][self._epoch_start :]).mean())
+
     def record(self, logger: Logger, scaler: VarianceGradientScaler | None) -> None:
-        """Record the means over the update, and where the scaler stands after it."""
+        """Record the means over the update, the spread of the scaling, and where the scaler stands after it."""
         for key, values in self._measured.items():
             logger.record(key, float(torch.stack(values).mean()))
         if scaler is None:
             return
         if self._factors:
             logger.record("vgs/scaling_factor", sum(self._factors) / len(self._factors))
+            logger.record("vgs/scaling_factor_min", min(self._factors))
+            logger.record("vgs/scaling_factor_median", statistics.median(self._factors))
+            logger.record("vgs/scaling_factor_max", max(self._factors))
         logger.record("vgs/step_count", scaler.step_count)
         logger.record("vgs/normalized_variance", scaler.get_normalized_variance())

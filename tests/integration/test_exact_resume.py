@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -15,18 +16,23 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from rlcore import DistributionalPPO, ResumeWarning, StateError
 from tests.support import resume_run
+from tests.support.space_cases import KEYED
 from tests.support.training import differing, make_envs, make_model
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize(
+    ("env_id", "settings"),
+    [("CartPole-v1", {}), ("Pendulum-v1", {}), (KEYED, {}), ("CartPole-v1", resume_run.ADAPTIVE)],
+    ids=["CartPole-v1", "Pendulum-v1", "keyed", "adaptive-coefficients"],
+)
 def test_a_run_cut_in_a_rollout_and_resumed_in_a_new_process_ends_with_the_same_bits(
-    env_id: str, tmp_path: Path
+    env_id: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    whole, trace = resume_run.build(env_id), resume_run.Trace()
+    whole, trace = resume_run.build(env_id, **settings), resume_run.Trace()
     whole.learn(resume_run.TOTAL, callback=trace)
     expected = resume_run.outcome(whole)
 
-    first, first_trace = resume_run.build(env_id), resume_run.Trace(stop_after=3)
+    first, first_trace = resume_run.build(env_id, **settings), resume_run.Trace(stop_after=3)
     first.learn(resume_run.TOTAL, callback=first_trace)
     assert 0 < len(first_trace.steps) - first_trace.complete_steps < 16
     first.save(tmp_path / "model.zip")

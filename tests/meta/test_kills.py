@@ -11,7 +11,7 @@ import pytest
 
 from verification.kill import run_under_faults
 from verification.laboratory import Laboratory
-from verification.model import FixGrade, Verdict
+from verification.model import Claim, FixGrade, Verdict
 
 ROOT = Path(__file__).parents[2]
 LABORATORY = Laboratory()
@@ -49,6 +49,17 @@ def file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
+def never_bugs() -> list[Claim]:
+    """The claims whose fault is expected to break nothing that anybody could observe."""
+    expected = [claim for claim in LABORATORY.claims if claim.expected_verdict is Verdict.NOT_REPRODUCED]
+    return [claim for claim in expected if claim.kind != "null"]
+
+
+def files_of_area(area: str) -> list[str]:
+    """The files with tests that kill the other faults of an area."""
+    return sorted({file_of(test) for claim in LABORATORY.claims if claim.area == area for test in claim.killed_by})
+
+
 KILLS = expected_kills()
 FILES = sorted({file_of(test) for kill in KILLS for test in kill.tests})
 
@@ -64,6 +75,7 @@ def helpers() -> list[str]:
 def test_every_confirmed_claim_names_tests_that_kill_its_fault() -> None:
     assert {"bug-01-padding-kept-in-predictions", "bug-10-relink-wipes-statistics"} <= {each.fault for each in KILLS}
     assert all(kill.tests for kill in KILLS)
+    assert {"BUG-04", "BUG-06"} <= {claim.id for claim in never_bugs()}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +109,17 @@ def test_the_null_faults_of_the_same_members_survive(file: str) -> None:
     tests = sorted({test for kill in here for test in kill.tests if file_of(test) == file})
     kill = run_under_faults([*of_member.values()], tests, root=ROOT, null=True)
     assert kill.fate == "survived", kill.output
+
+
+@pytest.mark.parametrize("claim", never_bugs(), ids=lambda claim: claim.id)
+def test_the_fault_of_a_bug_that_never_was_survives_the_tests_of_its_area(claim: Claim) -> None:
+    """But for those that another claim names as killers of the same fault, in a case where it does break something."""
+    kill = run_under_faults([claim.fault or ""], files_of_area(claim.area), root=ROOT)
+    elsewhere = {test for each in LABORATORY.claims if each.fault == claim.fault for test in each.killed_by}
+    assert kill.executions > 0
+    assert not kill.errors, kill.output
+    assert {test.partition("[")[0] for test in kill.failed} <= elsewhere, kill.output
+    assert kill.fate == ("killed" if elsewhere else "survived"), kill.output
 
 
 def test_the_files_that_tests_stand_on_are_found() -> None:

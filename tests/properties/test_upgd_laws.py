@@ -43,6 +43,7 @@ def test_gate_lies_between_0_and_1_for_every_finite_input(first: Tensor, second:
 
 
 @given(ANY, ANY)
+@example(torch.tensor([-0.5, -0.1]), torch.tensor([-0.3]))
 def test_larger_utility_is_never_protected_less(first: Tensor, second: Tensor) -> None:
     utilities = torch.cat([bounded(first), bounded(second)])
     shares = torch.cat(protect(bounded(first), bounded(second)))

@@ -55,7 +55,13 @@ def heterogeneity(history: Array, beta: float) -> float:
     return float(time_mean(history, beta).var())
 
 
-ESTIMATES = {"mean": variance_of_mean, "element": element_variance}
+ESTIMATES = {
+    "mean": variance_of_mean,
+    "spatial": spatial_variance,
+    "total": total_variance,
+    "element": element_variance,
+    "sketch": element_variance,
+}
 
 
 def normalized_variance(
@@ -65,7 +71,7 @@ def normalized_variance(
     eps: float = 1e-8,
     estimator: str = "mean",
     normalization: str = "squared_mean",
-    max_normalized_variance: float = 50.0,
+    max_normalized_variance: float = 100.0,
 ) -> float:
     """90th percentile over the tensors of min(variance / (denominator + eps), cap)."""
     ratios = []

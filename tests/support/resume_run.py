@@ -11,6 +11,7 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO
 from rlcore.checkpoint.training_state import Scope
+from tests.support.space_cases import KEYED
 from tests.support.training import make_envs, make_model
 
 N_ENVS = 3
@@ -33,14 +34,32 @@ class Trace(BaseCallback):
 
     def _on_step(self) -> bool:
         names = ("new_obs", "actions", "rewards", "dones")
-        self.steps.append({name: torch.as_tensor(self.locals[name]).clone() for name in names})
+        self.steps.append({name: _as_tensors(self.locals[name]) for name in names})
         return self.stop_after is None or self.rollouts <= self.stop_after or len(self.steps) % 16 != 5
 
 
-def build(env_id: str) -> DistributionalPPO:
+ADAPTIVE: dict[str, Any] = {
+    "ent_coef_final": 0.001,
+    "ent_coef_boost": 8.0,
+    "ent_coef_plateau_explained_variance": 1.0,
+    "ent_coef_plateau_patience": 3,
+    "kl_penalty_target": 1e-6,
+}
+"""Entropy and KL penalty so that the counters of the updates before the cut matter after it."""
+
+
+def _as_tensors(value: Any) -> Any:
+    """A copy that torch.save keeps as it is, of an array or a dict of arrays."""
+    if isinstance(value, dict):
+        return {key: _as_tensors(part) for key, part in value.items()}
+    return torch.as_tensor(value).clone()
+
+
+def build(env_id: str, **settings: Any) -> DistributionalPPO:
     """A model with everything on that exact resume must carry: schedule, scaler, noise, normaliser."""
     return make_model(
         make_envs(env_id, N_ENVS, normalize=True),
+        "MultiInputLstmPolicy" if env_id == KEYED else "MlpLstmPolicy",
         learning_rate=LinearSchedule(1e-2, 1e-4, 1.0),
         clip_range=LinearSchedule(0.3, 0.1, 1.0),
         clip_range_vf=0.2,
@@ -48,6 +67,7 @@ def build(env_id: str) -> DistributionalPPO:
         critic_lr_multiplier=2.0,
         vgs_estimator="element",
         optimizer_kwargs={"sigma": 0.01, "adaptive_noise": True},
+        **settings,
     )
 
 

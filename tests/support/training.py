@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
@@ -25,12 +27,20 @@ SMALL: dict[str, Any] = {
 def make_envs(env_id: str = "CartPole-v1", n_envs: int = 3, *, normalize: bool = False, seed: int = 0) -> VecEnv:
     """Resumable classic-control environments, behind VecNormalize if asked."""
     envs: VecEnv = make_vec_env(env_id, n_envs=n_envs, seed=seed, wrapper_class=ResumableEnv)
-    return VecNormalize(envs) if normalize else envs
+    return normalized(envs) if normalize else envs
 
 
-def make_model(env: Any = None, **settings: Any) -> DistributionalPPO:
+def normalized(envs: VecEnv) -> VecNormalize:
+    """Behind VecNormalize, which takes the fractions of a Dict alone."""
+    space = envs.observation_space
+    if not isinstance(space, spaces.Dict):
+        return VecNormalize(envs)
+    return VecNormalize(envs, norm_obs_keys=[key for key, part in space.items() if part.dtype == np.float32])
+
+
+def make_model(env: Any = None, policy: str = "MlpLstmPolicy", **settings: Any) -> DistributionalPPO:
     """A model that trains in a fraction of a second."""
-    return DistributionalPPO("MlpLstmPolicy", make_envs() if env is None else env, **{**SMALL, **settings})
+    return DistributionalPPO(policy, make_envs() if env is None else env, **{**SMALL, **settings})
 
 
 def differing(left: Any, right: Any, path: str = "") -> list[str]:

@@ -4,14 +4,41 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from verification.faults import add, get, learning_rate, losses, null_fault_of, optimizers, scaler, training_state
+from verification.faults import (
+    add,
+    environments,
+    get,
+    learning_rate,
+    losses,
+    model_file,
+    null_fault_of,
+    optimizers,
+    pbt,
+    pbt_exploit,
+    returns,
+    rollout,
+    scaler,
+    schedules,
+    settings,
+    training_state,
+    values,
+)
 
 OF_AREAS = {
     losses: "bug-01-padding-kept-in-predictions",
     learning_rate: "bug-02-fix-lost-in-first-train",
     optimizers: "bug-05-zero-over-zero",
     scaler: "bug-10-relink-wipes-statistics",
+    pbt: "fnd-04-all-explore",
+    pbt_exploit: "fnd-15-keys-that-do-not-exist",
     training_state: "bug-10-scaler-state-not-saved",
+    values: "fnd-19-averaged-before-max",
+    returns: "fnd-24-heads-left-uncorrected",
+    schedules: "fnd-23-default-floor",
+    settings: "bug-07-unknown-settings-ignored",
+    rollout: "fnd-20-values-after-the-step",
+    environments: "bug-03-foreign-environment-let-in",
+    model_file: "bug-08-closures-saved",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
 

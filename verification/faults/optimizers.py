@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rlcore.functional import utility as utility_functions
 from rlcore.functional.utility import UtilityExtremes
-from verification.faults import fault
+from rlcore.optim.upgd import Update
+from verification.faults import fault, healthy
 
 
 def _unguarded_gate(utility: Tensor, extremes: UtilityExtremes) -> Tensor:
@@ -26,3 +31,105 @@ def zero_over_zero(self: Any, utility: Tensor, extremes: UtilityExtremes) -> Ten
 def fixed_in_upgd_only(self: Any, utility: Tensor, extremes: UtilityExtremes) -> Tensor:  # noqa: ARG001
     """UPGD got its guard, AdaptiveUPGD did not."""
     return _unguarded_gate(utility, extremes)
+
+
+@fault(
+    "bug-06-maximum-starts-at-minus-infinity",
+    target="rlcore.functional.utility:utility_extremes",
+    pins="919e2b1b80352f1d",
+)
+def maximum_starts_at_minus_infinity(utilities: Sequence[Tensor]) -> UtilityExtremes:
+    """The maximum begins at -inf and rises tensor by tensor, as the published implementation has it."""
+    extremes: UtilityExtremes = healthy("bug-06-maximum-starts-at-minus-infinity")(utilities)
+    start = torch.full_like(utilities[0].new_empty(()), -torch.inf)
+    return replace(extremes, maximum=reduce(torch.maximum, (each.max().to(start.device) for each in utilities), start))
+
+
+@fault(
+    "fnd-28-negative-maximum-inverts-protection",
+    target="rlcore.functional.utility:utility_scale",
+    pins="cec979641d0b2365",
+)
+def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Tensor:
+    """u / max u wherever max u is not 0: where it is negative the least useful weight has the largest ratio."""
+    return torch.where(extremes.maximum == 0, 1.0, extremes.maximum)
+
+
+@fault(
+    "fnd-29-maximum-of-uncorrected-averages",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
+    pins="731af8d4d2038456",
+)
+def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> UtilityExtremes:
+    """The utilities are corrected for the zero start of their averages, the maximum that divides them is not."""
+    return utility_functions.utility_extremes([self.state[update.parameter]["utility"] for update in updates])
+
+
+@fault(
+    "fnd-30-infinite-gradient-reaches-the-maximum",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
+    pins="11cfe2a821929872",
+)
+def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
+    """The published rule as it stands: no gradient is refused, nothing is limited, and max u is taken of what comes."""
+    found = [replace(self._prepare(update), gradient=update.gradient) for update in updates]
+    for update in found:
+        beta, state = update.group["beta_utility"], self.state[update.parameter]
+        state["step"] += 1
+        state["utility"].mul_(beta).add_(-update.gradient * update.parameter, alpha=1 - beta)
+    maximum = torch.stack([self._utility(update).max() for update in found]).max()
+    for update in found:
+        lr, weight_decay = update.group["lr"], update.group["weight_decay"]
+        change = _unlimited_direction(self, update) * (1 - torch.sigmoid(self._utility(update) / maximum))
+        update.parameter.mul_(1 - lr * weight_decay).add_(change, alpha=-lr)
+
+
+def _unlimited_direction(optimizer: Any, update: Update) -> Tensor:
+    """g, or m_hat / (sqrt(v_hat) + eps) where the optimizer has the moments of Adam."""
+    if "betas" not in update.group:
+        return update.gradient
+    state, gradient = optimizer.state[update.parameter], update.gradient
+    first_beta, second_beta = update.group["betas"]
+    state["moment_step"] += 1
+    state["first_moment"].mul_(first_beta).add_(gradient, alpha=1 - first_beta)
+    state["second_moment"].mul_(second_beta).add_(gradient.square(), alpha=1 - second_beta)
+    mean = state["first_moment"] / (1 - first_beta ** state["moment_step"])
+    root = (state["second_moment"] / (1 - second_beta ** state["moment_step"])).sqrt()
+    direction: Tensor = mean / (root + update.group["eps"])
+    return direction
+
+
+@fault(
+    "fnd-31-averages-only-of-a-fresh-state",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._prepare",
+    pins="a6be043f41f19fb0",
+)
+def averages_only_of_a_fresh_state(self: Any, update: Update) -> Update:
+    """What a step needs is made when a parameter is first seen, and not when a setting needs it later."""
+    state = self.state[update.parameter]
+    if state:
+        return replace(update, gradient=update.gradient.to(state["utility"].dtype))
+    prepared: Update = healthy("fnd-31-averages-only-of-a-fresh-state")(self, update)
+    return prepared
+
+
+@fault(
+    "fnd-32-noise-average-starts-at-one",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._initial_average",
+    pins="c0daaed02f944e40",
+)
+def noise_average_starts_at_one(self: Any, name: str, parameter: Tensor) -> Tensor:
+    """The average that adaptive noise follows starts at 1 and is corrected as if it had started at 0."""
+    initial: Tensor = healthy("fnd-32-noise-average-starts-at-one")(self, name, parameter)
+    return initial.fill_(1.0) if name == "direction_rms" else initial
+
+
+@fault(
+    "fnd-33-noise-follows-the-norm",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
+    pins="485ff4d222f54651",
+)
+def noise_follows_the_norm(self: Any, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG001
+    """Noise in proportion to the norm of the direction instead of its root mean square."""
+    norm: Tensor = torch.linalg.vector_norm(direction)
+    return norm

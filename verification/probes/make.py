@@ -9,7 +9,15 @@ import torch
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore import UPGD, AdaptiveUPGD, DistributionalPPO, ResumableEnv
+from rlcore import (
+    UPGD,
+    AdaptiveUPGD,
+    DistributionalPPO,
+    PBTConfig,
+    PBTScheduler,
+    ResumableEnv,
+    VarianceGradientScaler,
+)
 
 SMALL_NETWORK = {"lstm_hidden_size": 16, "net_arch": [16]}
 
@@ -20,10 +28,12 @@ class Make:
 
     :param algorithm: DistributionalPPO or a class with its interface
     :param optimizers: utility-gated optimizers by the name under which they are reported
+    :param scaler: VarianceGradientScaler or a class with its interface
     """
 
     algorithm: type[DistributionalPPO] = DistributionalPPO
     optimizers: tuple[tuple[str, type[torch.optim.Optimizer]], ...] = (("UPGD", UPGD), ("AdaptiveUPGD", AdaptiveUPGD))
+    scaler: type[VarianceGradientScaler] = VarianceGradientScaler
 
     def envs(self, seed: int, env_id: str = "CartPole-v1", n_envs: int = 3) -> VecEnv:
         """Real environments whose state can be saved."""
@@ -43,3 +53,7 @@ class Make:
             "device": "cpu",
         }
         return self.algorithm("MlpLstmPolicy", self.envs(seed) if envs is None else envs, **{**small, **settings})
+
+    def scheduler(self, seed: int, **settings: Any) -> PBTScheduler:
+        """A population's scheduler, before its population is drawn."""
+        return PBTScheduler(PBTConfig(**settings), seed=seed)

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 
 from rlcore import DistributionalPPO, VarianceGradientScaler
 from verification.model import Observation
@@ -47,9 +48,48 @@ def scaler_statistics_survive_save_and_load(make: Make, seed: int) -> Sequence[O
     return [*observations, *_statistics("after load() and rebuild_optimizer()", model, loaded)]
 
 
-def _trained(make: Make, seed: int) -> DistributionalPPO:
+@probe("scaler-scales-what-trains-after-rebuilding-the-optimizer")
+def scaler_scales_what_trains_after_rebuilding(make: Make, seed: int) -> Sequence[Observation]:
+    """Rebuild the optimizer over the parameters that there are, and train on."""
+    model = _trained(make, seed, steps=96)
+    kept = list(model.policy.parameters())
+    model.rebuild_optimizer()
+    anew = sum(old is not new for old, new in zip(kept, model.policy.parameters(), strict=True))
+    return [
+        Observation("parameters made anew by rebuilding the optimizer", "0", str(anew), holds=anew == 0),
+        *_scaling("rebuilding the optimizer", model),
+        _training_goes_on("training after rebuilding the optimizer", model),
+    ]
+
+
+@probe("scaler-scales-what-trains-after-replacing-a-module")
+def scaler_scales_what_trains_after_replacing_a_module(make: Make, seed: int) -> Sequence[Observation]:
+    """Give the actor a new output layer and rebuild the optimizer, as somebody does who transfers a network."""
+    model = _trained(make, seed, steps=96)
+    old: nn.Linear = model.policy.action_net  # type: ignore[assignment]
+    model.policy.action_net = nn.Linear(old.in_features, old.out_features)
+    model.rebuild_optimizer()
+    return _scaling("replacing a module", model)
+
+
+def _scaling(event: str, model: DistributionalPPO) -> list[Observation]:
+    return [
+        _identity(f"parameters shared by scaler and policy after {event}", model),
+        _scaled_gradients(f"gradients that scale_gradients() changes after {event}", model),
+    ]
+
+
+def _training_goes_on(symptom: str, model: DistributionalPPO) -> Observation:
+    try:
+        model.learn(96, reset_num_timesteps=False)
+    except AttributeError as error:
+        return Observation(symptom, "completes", f"AttributeError: {error}", holds=False)
+    return Observation(symptom, "completes", "completes", holds=True)
+
+
+def _trained(make: Make, seed: int, steps: int = 384) -> DistributionalPPO:
     model = make.model(seed, vgs_alpha=ALPHA)
-    model.learn(384)
+    model.learn(steps)
     return model
 
 

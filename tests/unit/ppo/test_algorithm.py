@@ -14,7 +14,14 @@ from stable_baselines3.common.logger import Logger, configure
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
 
-from rlcore import UPGD, AdaptiveUPGD, DistributionalPPO, NonFiniteGradientError
+from rlcore import (
+    UPGD,
+    AdaptiveUPGD,
+    CategoricalValues,
+    DistributionalPPO,
+    NonFiniteGradientError,
+    QuantileValues,
+)
 from rlcore.ppo import losses
 from rlcore.ppo.update_log import UpdateLog
 from tests.support.training import differing, make_envs, make_model
@@ -168,7 +175,7 @@ def test_an_update_stops_beyond_one_and_a_half_times_the_target(
 
 
 def test_settings_reach_the_losses_as_they_stand_at_each_update(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixed = {"ent_coef": 0.03, "vf_coef": 0.7, "huber_kappa": 0.4, "normalize_advantage": False}
+    fixed = {"ent_coef": 0.03, "vf_coef": 0.7, "normalize_advantage": False}
     model = make_model(
         clip_range=LinearSchedule(0.4, 0.2, 1.0), clip_range_vf=LinearSchedule(0.3, 0.1, 1.0), n_epochs=1, **fixed
     )
@@ -183,7 +190,16 @@ def test_settings_reach_the_losses_as_they_stand_at_each_update(monkeypatch: pyt
     model.learn(96)
     assert [call.pop("clip_range") for call in seen] == pytest.approx([0.3, 0.3, 0.2, 0.2])
     assert [call.pop("clip_range_vf") for call in seen] == pytest.approx([0.2, 0.2, 0.1, 0.1])
-    assert seen == [fixed] * 4
+    assert seen == [{**fixed, "kl_penalty_coef": 0.0}] * 4
+
+
+def test_every_setting_of_the_value_distribution_reaches_it() -> None:
+    quantiles = make_model(n_quantiles=5, huber_kappa=0.4).policy.values
+    assert isinstance(quantiles, QuantileValues)
+    assert (quantiles.n_outputs, quantiles.huber_kappa) == (5, 0.4)
+    atoms = make_model(n_quantiles=32, value_distribution="categorical", num_atoms=7, v_min=-1, v_max=2.5).policy.values
+    assert isinstance(atoms, CategoricalValues)
+    assert (atoms.n_outputs, atoms.v_min, atoms.v_max) == (7, -1.0, 2.5)
 
 
 def test_every_setting_of_the_scaler_reaches_it() -> None:

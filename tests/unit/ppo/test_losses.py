@@ -7,6 +7,18 @@ import torch
 
 from rlcore.functional.quantile import quantile_huber_loss
 from rlcore.ppo import losses
+from rlcore.ppo.values import QuantileValues
+
+
+def value_loss(
+    quantiles: torch.Tensor,
+    returns: torch.Tensor,
+    old_values: torch.Tensor,
+    clip_range_vf: float | None,
+    huber_kappa: float,
+) -> torch.Tensor:
+    values = QuantileValues(quantiles.shape[-1], huber_kappa)
+    return values.loss(quantiles, returns, old_values, clip_range_vf)
 
 
 def clipped_and_unclipped() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -18,20 +30,20 @@ def clipped_and_unclipped() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 def test_the_larger_loss_is_taken_per_critic_before_the_critics_are_averaged() -> None:
     quantiles, returns, old_values = clipped_and_unclipped()
-    loss = losses.distributional_value_loss(quantiles, returns, old_values, 1.0, 0.0)
+    loss = value_loss(quantiles, returns, old_values, 1.0, 0.0)
     # critic 0: unclipped |2-9|, clipped to 5: |2-5|; critic 1: unclipped |2-2|, clipped to -3: |2+3|; each times 1/2
     assert loss.item() == pytest.approx((7.0 + 5.0) / 2 / 2)
 
 
 def test_each_critic_is_clipped_against_its_own_old_value() -> None:
     quantiles = torch.tensor([[[0.0], [10.0]]])
-    loss = losses.distributional_value_loss(quantiles, torch.tensor([5.0]), torch.tensor([[0.0, 10.0]]), 0.1, 0.0)
+    loss = value_loss(quantiles, torch.tensor([5.0]), torch.tensor([[0.0, 10.0]]), 0.1, 0.0)
     assert loss.item() == pytest.approx(2.5)
 
 
 def test_a_critic_is_not_clipped_against_the_smallest_old_value() -> None:
     quantiles = torch.tensor([[[0.0], [10.0]]])
-    loss = losses.distributional_value_loss(quantiles, torch.tensor([10.0]), torch.tensor([[0.0, 3.0]]), 1.0, 0.0)
+    loss = value_loss(quantiles, torch.tensor([10.0]), torch.tensor([[0.0, 3.0]]), 1.0, 0.0)
     # critic 0: unclipped |10-0|; critic 1: clipped to 4 (against its own 3), |10-4|; each times 1/2
     assert loss.item() == pytest.approx((10.0 + 6.0) / 2 / 2)
 
@@ -43,7 +55,7 @@ def test_without_clipping_the_loss_is_the_plain_mean() -> None:
     expected = (
         quantile_huber_loss(quantiles[:, 0], returns) + quantile_huber_loss(quantiles[:, 1], returns)
     ).mean() / 2
-    actual = losses.distributional_value_loss(quantiles, returns, torch.zeros(6, 2), None, 1.0)
+    actual = value_loss(quantiles, returns, torch.zeros(6, 2), None, 1.0)
     assert actual.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
@@ -74,10 +86,11 @@ def make_batch() -> tuple[losses.Predictions, losses.Targets]:
 
 
 def total(predictions: losses.Predictions, targets: losses.Targets, **changes: float) -> losses.MinibatchLosses:
-    settings = {"clip_range": 0.2, "ent_coef": 0.0, "vf_coef": 0.5, "huber_kappa": 1.0, **changes}
+    settings = {"clip_range": 0.2, "ent_coef": 0.0, "vf_coef": 0.5, **changes}
     return losses.minibatch_losses(
         predictions,
         targets,
+        QuantileValues(4),
         clip_range_vf=None,
         normalize_advantage=False,
         **settings,  # type: ignore[arg-type]
@@ -122,11 +135,11 @@ def test_advantages_are_normalised_only_when_asked(normalize: bool) -> None:
     result = losses.minibatch_losses(
         unmoved,
         shifted,
+        QuantileValues(4),
         clip_range=0.2,
         clip_range_vf=None,
         ent_coef=0.0,
         vf_coef=0.5,
-        huber_kappa=1.0,
         normalize_advantage=normalize,
     )
     shift = 0.0 if normalize else 5.0
@@ -138,14 +151,14 @@ def test_value_loss_has_its_own_clipping_and_its_own_kappa() -> None:
     result = losses.minibatch_losses(
         predictions,
         targets,
+        QuantileValues(4, huber_kappa=0.3),
         clip_range=0.2,
         clip_range_vf=0.05,
         ent_coef=0.0,
         vf_coef=0.5,
-        huber_kappa=0.3,
         normalize_advantage=False,
     )
-    expected = losses.distributional_value_loss(predictions.quantiles, targets.returns, targets.old_values, 0.05, 0.3)
+    expected = value_loss(predictions.value_outputs, targets.returns, targets.old_values, 0.05, 0.3)
     assert result.value.item() == pytest.approx(expected.item(), rel=1e-6)
 
 

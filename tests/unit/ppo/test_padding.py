@@ -61,13 +61,11 @@ def test_what_stands_on_padding_changes_no_loss(model: DistributionalPPO) -> Non
 def test_value_loss_is_that_of_the_real_samples_alone(model: DistributionalPPO) -> None:
     samples = padded_minibatch(model)
     mask = samples.mask > 0.5
-    quantiles, _, _ = model.policy.evaluate_actions(
+    outputs, _, _ = model.policy.evaluate_actions(
         samples.observations, samples.actions.long().flatten(), samples.lstm_states, samples.episode_starts
     )
     real = [i for i in range(len(mask)) if mask[i]]
-    expected = losses.distributional_value_loss(
-        quantiles[real], samples.returns[real], samples.old_values[real], None, model.huber_kappa
-    )
+    expected = model.policy.values.loss(outputs[real], samples.returns[real], samples.old_values[real], None)
     assert model._minibatch_losses(samples).value.item() == pytest.approx(expected.item(), rel=1e-6)
 
 

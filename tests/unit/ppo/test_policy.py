@@ -55,7 +55,7 @@ def test_values_are_the_mean_of_each_critic_and_predict_values_the_smallest(n_cr
     given = states(3)
     with torch.no_grad():
         _, values, _, _ = model.policy(obs, given, starts)
-        quantiles = model.policy.predict_quantiles(obs, given.vf, starts)
+        quantiles = model.policy.values.quantiles(model.policy.predict_outputs(obs, given.vf, starts))
         smallest = model.policy.predict_values(obs, given.vf, starts)
     assert quantiles.shape == (3, n_critics, 8)
     assert torch.allclose(values, quantiles.mean(dim=-1))
@@ -68,8 +68,8 @@ def test_rollout_values_come_from_the_lstm_state_before_the_step() -> None:
     before = states(3)
     with torch.no_grad():
         _, values, _, after = model.policy(obs, before, starts)
-        from_before = model.policy.predict_quantiles(obs, before.vf, starts).mean(dim=-1)
-        from_after = model.policy.predict_quantiles(obs, after.vf, starts).mean(dim=-1)
+        from_before = model.policy.values.mean(model.policy.predict_outputs(obs, before.vf, starts))
+        from_after = model.policy.values.mean(model.policy.predict_outputs(obs, after.vf, starts))
     assert torch.allclose(values, from_before)
     assert not torch.allclose(values, from_after)
 

@@ -131,9 +131,18 @@ def test_restored_parameters_share_nothing_with_what_was_given(optimizer_class: 
 
 TRANSIENT = {
     "built anew from settings and spaces": {
-        *("policy", "policy_class", "rollout_buffer", "lr_schedule", "variance_gradient_scaler", "device"),
+        *(
+            "policy",
+            "policy_class",
+            "rollout_buffer",
+            "lr_schedule",
+            "variance_gradient_scaler",
+            "value_scale",
+            "device",
+        ),
         *("observation_space", "action_space", "n_envs", "env", "_vec_normalize_env", "_stats_window_size"),
     },
+    "is what the part of its name holds, beside settings": {"entropy_schedule", "kl_penalty"},
     "belongs to one call of learn": {"_logger", "_custom_logger", "start_time", "_num_timesteps_at_start", "_boundary"},
     "is never used here": {
         *("action_noise", "use_sde", "sde_sample_freq", "rollout_buffer_class", "rollout_buffer_kwargs"),
@@ -155,7 +164,7 @@ def test_every_attribute_of_a_trained_model_is_a_setting_or_accounted_for() -> N
 
 
 def test_every_part_is_captured_and_changes_what_a_file_holds(tmp_path: Path) -> None:
-    model = trained()
+    model = trained(ent_coef=0.01, ent_coef_boost=2.0, kl_penalty_target=0.01)
     model.save(tmp_path / "model.zip")
     parts = {part.key: part for part in model._state_parts()}
     saved = model.__getstate__()["state"]
@@ -184,7 +193,7 @@ def test_a_component_in_the_registry_travels_along_every_path(tmp_path: Path, mo
 
 def test_what_is_left_out_starts_fresh_and_one_warning_names_it() -> None:
     model, other = trained(), trained(seed=5)
-    with pytest.warns(ResumeWarning, match="vgs_state, normalizer_state") as caught:
+    with pytest.warns(ResumeWarning, match="vgs_state, return_scale_state, normalizer_state") as caught:
         other.set_parameters({key: model.get_parameters()[key] for key in ("policy", "policy.optimizer")})
     assert len(caught) == 1
     assert other.variance_gradient_scaler is not None

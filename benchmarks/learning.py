@@ -1,0 +1,196 @@
+"""Does it learn? DistributionalPPO as it comes against RecurrentPPO as it comes, same sizes, paired seeds.
+
+    python -m benchmarks.learning run       trains what is not in reports/measured/learning.json yet
+    python -m benchmarks.learning report    writes reports/measured/learning.md from it
+
+A run is 100,000 steps in 8 environments, then 40 episodes of the deterministic policy in environments of another seed.
+A score is the interquartile mean over the episodes of all seeds (Agarwal et al. 2021, arXiv:2108.13264); the interval
+is a bootstrap over seeds, drawn for both algorithms together. The bound is 5 % of RecurrentPPO's range: from the
+untrained policy of the same seeds to what RecurrentPPO reaches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sb3_contrib import RecurrentPPO
+from scipy.stats import trim_mean
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+
+from rlcore import DistributionalPPO
+
+ENVIRONMENTS: Final = ("CartPole-v1", "rlcore/MaskedVelocityCartPole-v0", "Pendulum-v1")
+ALGORITHMS: Final[dict[str, type[RecurrentPPO]]] = {"ours": DistributionalPPO, "baseline": RecurrentPPO}
+SEEDS: Final = (1, 2, 3, 4, 5)
+STEPS, N_ENVS, EPISODES = 100_000, 8, 40
+SIZES: Final[dict[str, Any]] = {"policy_kwargs": {"lstm_hidden_size": 64, "net_arch": {"pi": [64, 64], "vf": [64, 64]}}}
+ALLOWED: Final = 0.05
+RESAMPLES: Final = 10_000
+FOLDER: Final = Path("reports/measured")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run; an untrained policy has 0 steps."""
+
+    algorithm: str
+    environment: str
+    seed: int
+    steps: int
+    returns: list[float]
+
+
+def train(algorithm: str, environment: str, seed: int, steps: int = STEPS, **settings: Any) -> Run:
+    """Train and evaluate; the same result each time on one machine."""
+    torch.set_num_threads(1)
+    envs = make_vec_env(environment, n_envs=N_ENVS, seed=seed)
+    model = ALGORITHMS[algorithm]("MlpLstmPolicy", envs, seed=seed, device="cpu", **{**SIZES, **settings})
+    if steps:
+        model.learn(steps)
+    judge = make_vec_env(environment, n_envs=N_ENVS, seed=10_000 + seed)
+    returns, _ = evaluate_policy(
+        model, judge, n_eval_episodes=EPISODES, deterministic=True, return_episode_rewards=True, warn=False
+    )
+    return Run(algorithm, environment, seed, steps, [round(float(each), 2) for each in returns])  # type: ignore[union-attr]
+
+
+def planned(environments: Iterable[str], algorithms: Iterable[str]) -> list[tuple[str, str, int, int]]:
+    """Every run of the benchmark, the untrained policies among them."""
+    runs = [(a, e, seed, STEPS) for e in environments for seed in SEEDS for a in algorithms]
+    return [("baseline", e, seed, 0) for e in environments for seed in SEEDS] + runs
+
+
+def interquartile_mean(returns: NDArray[np.float64]) -> float:
+    """Mean of the middle half of all values."""
+    return float(trim_mean(returns, 0.25, axis=None))
+
+
+def paired_interval(ours: NDArray[np.float64], baseline: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Difference of interquartile means with its 95 % bootstrap interval over seeds.
+
+    :param ours: returns, shape (seeds, episodes); row i of both is of the same seed
+    :return: difference, lower bound, upper bound
+    """
+    generator = np.random.default_rng(0)
+    rows = generator.integers(len(ours), size=(RESAMPLES, len(ours)))
+    differences = [interquartile_mean(ours[row]) - interquartile_mean(baseline[row]) for row in rows]
+    lower, upper = np.percentile(differences, [2.5, 97.5])
+    return interquartile_mean(ours) - interquartile_mean(baseline), float(lower), float(upper)
+
+
+def read(path: Path) -> list[Run]:
+    """The runs of a file, none where there is no file."""
+    return [Run(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+
+
+def write(path: Path, runs: Sequence[Run]) -> None:
+    """Replace the file by ``runs``, one a line."""
+    ordered = sorted(runs, key=lambda run: (run.environment, run.algorithm, run.steps, run.seed))
+    lines = ",\n".join(json.dumps(asdict(run)) for run in ordered)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def run(path: Path, environments: Sequence[str], algorithms: Sequence[str], processes: int) -> None:
+    """Train what the file lacks; each finished run is in it at once, so that an interruption loses one."""
+    done = read(path)
+    known = {(each.algorithm, each.environment, each.seed, each.steps) for each in done}
+    left = [each for each in planned(environments, algorithms) if each not in known]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for each in pool.imap_unordered(_train, left):
+            done.append(each)
+            write(path, done)
+            mean = interquartile_mean(np.array(each.returns))
+            print(
+                f"{each.algorithm:<9}{each.environment:<36}seed {each.seed}  {each.steps:>7}  {mean:9.1f}", flush=True
+            )
+
+
+def _train(what: tuple[str, str, int, int]) -> Run:
+    return train(*what)
+
+
+def returns_of(runs: Sequence[Run], algorithm: str, environment: str, steps: int = STEPS) -> NDArray[np.float64]:
+    """Returns by seed, shape (seeds, episodes); KeyError where a run is missing."""
+    found = {
+        each.seed: each.returns
+        for each in runs
+        if (each.algorithm, each.environment, each.steps) == (algorithm, environment, steps)
+    }
+    return np.array([found[seed] for seed in SEEDS])
+
+
+def report(runs: Sequence[Run]) -> str:
+    """The page, from the runs alone."""
+    parts = [HEADER]
+    for environment in ENVIRONMENTS:
+        ours, baseline = (returns_of(runs, algorithm, environment) for algorithm in ("ours", "baseline"))
+        untrained = returns_of(runs, "baseline", environment, steps=0)
+        parts.append(_section(environment, ours, baseline, untrained))
+    return "\n".join(parts)
+
+
+def _section(
+    environment: str, ours: NDArray[np.float64], baseline: NDArray[np.float64], untrained: NDArray[np.float64]
+) -> str:
+    reach = interquartile_mean(baseline) - interquartile_mean(untrained)
+    difference, lower, upper = paired_interval(ours, baseline)
+    met = "MET" if lower >= -ALLOWED * reach else "MISSED"
+    lines = [
+        f"## {environment}: {met}",
+        "",
+        "| seed | DistributionalPPO | RecurrentPPO | untrained |",
+        "|---|---|---|---|",
+    ]
+    for seed, *rows in zip(SEEDS, ours, baseline, untrained, strict=True):
+        lines.append(f"| {seed} | {' | '.join(f'{interquartile_mean(row):.1f}' for row in rows)} |")
+    totals = (interquartile_mean(each) for each in (ours, baseline, untrained))
+    lines.append(f"| all | {' | '.join(f'{total:.1f}' for total in totals)} |")
+    lines += [
+        "",
+        f"Difference {difference:+.1f}, 95 % interval {lower:+.1f} to {upper:+.1f}; "
+        f"allowed: a lower bound of {-ALLOWED * reach:+.1f} or more (5 % of a range of {reach:.1f}).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+HEADER: Final = f"""# Does it learn?
+
+Generated by `python -m benchmarks.learning report` from `learning.json`, which
+`python -m benchmarks.learning run` makes.
+
+{STEPS:,} steps, {N_ENVS} environments, LSTM 64, heads of 64 and 64, everything else as each algorithm comes;
+{EPISODES} episodes of the deterministic policy in environments of another seed. Each figure is an interquartile
+mean: of a seed's episodes, or in the last line of all of them. The interval is a bootstrap over the paired seeds
+({RESAMPLES:,} draws).
+"""
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("run", "report"))
+    parser.add_argument("--environment", nargs="*", default=ENVIRONMENTS, choices=ENVIRONMENTS)
+    parser.add_argument("--algorithm", nargs="*", default=tuple(ALGORITHMS), choices=tuple(ALGORITHMS))
+    parser.add_argument("--processes", type=int, default=2)
+    given = parser.parse_args()
+    path = FOLDER / "learning.json"
+    if given.what == "run":
+        run(path, given.environment, given.algorithm, given.processes)
+    else:
+        (FOLDER / "learning.md").write_text(report(read(path)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

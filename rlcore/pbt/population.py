@@ -1,0 +1,357 @@
+"""A population of models that train in turns in one process, copy the better ones and explore."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rlcore.checkpoint import save_container
+from rlcore.errors import NonFiniteGradientError, SettingError
+from rlcore.pbt import member_files, population_state
+from rlcore.pbt.config import PBTConfig
+from rlcore.pbt.exploit import apply_exploit, mean_episode_return
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
+from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.lineage import LineageEvent, LineageFile
+from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.scheduler import PBTScheduler
+from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
+from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.config import whole_number
+from rlcore.ppo.live_settings import plan_change, set_hyperparameters
+from rlcore.types import StateDict, StateValue
+
+STATE_FILE = "population.pt"
+LINEAGE_FILE = "lineage.jsonl"
+
+_logger = logging.getLogger("rlcore.pbt")
+
+MakeModel: TypeAlias = Callable[[Mapping[str, HyperparamValue], int], DistributionalPPO]
+"""Builds a member's model, with environments of its own, from its hyperparameters and its seed."""
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """Where a member stands.
+
+    :param step: updates that it has made
+    :param performance: its last score; None before the first
+    :param exploits: how often it has copied another
+    :param copied_from: the member that it has just copied, where this reports an exploit
+    """
+
+    member_id: int
+    step: int
+    performance: float | None
+    hyperparams: Hyperparams
+    exploits: int
+    copied_from: int | None = None
+
+
+@dataclass(frozen=True)
+class PopulationResult:
+    """What a population came to.
+
+    :param best: the member of the best score
+    :param model_file: its model, for ``DistributionalPPO.load``
+    :param table: every member, the best first
+    """
+
+    best: MemberStatus
+    model_file: Path
+    table: tuple[MemberStatus, ...]
+
+
+Progress: TypeAlias = Callable[[MemberStatus], None]
+
+
+class _Trainee:
+    """A member's model, with what trains it; counts what the scheduler does not know of."""
+
+    def __init__(self, member: PopulationMember, seed: int) -> None:
+        self.member = member
+        self.seed = seed
+        self.generators = OwnGenerators(seed)
+        self.model: DistributionalPPO
+        self.training: TurnwiseTraining
+        self.file: str | None = None
+        self.exploits = 0
+        self.vgs_transfers = 0
+
+    def status(self, copied_from: int | None = None) -> MemberStatus:
+        member = self.member
+        return MemberStatus(
+            member.member_id, member.step, member.performance, dict(member.hyperparams), self.exploits, copied_from
+        )
+
+
+class Population:
+    """Population-based training (Jaderberg et al., 2017) of :class:`DistributionalPPO` models, one after the other.
+
+    Every member makes ``perturbation_interval`` updates a turn; when all have, the scheduler decides who copies whom.
+    A member's environments and generators are its own, so that it trains as it would alone. All is kept in ``folder``:
+    after every turn the models, the scheduler and the lineage are there as one whole, and a population made on the
+    same folder goes on exactly where the last one was interrupted, also by a kill. After an exception make a new one
+    on the folder.
+
+    A member's score counts the episodes that ended since it last copied another, among the last
+    ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose gradients are no
+    longer finite: it makes no more updates in that turn, and goes on if it is let copy another.
+
+    :param make_model: called once a member
+    :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
+    :param folder: new, empty, or of a population of the same configuration
+    :param seed: everything derives from it; default ``config.seed``, or the one that the folder was begun with
+    :param performance: the score of a model; default the mean return of the last episodes
+    :param initial_hyperparams: one mapping a member, instead of drawn ones
+    :raises SettingError: a setting that cannot be used, or another than the folder was begun with
+    :raises CheckpointError: files in the folder that cannot be read
+    """
+
+    def __init__(
+        self,
+        make_model: MakeModel,
+        config: PBTConfig,
+        *,
+        folder: str | Path,
+        seed: int | None = None,
+        performance: Callable[[DistributionalPPO], float] | None = None,
+        initial_hyperparams: Sequence[Mapping[str, HyperparamValue]] | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self._performance = performance or _default_performance(config)
+        state = population_state.read_state(self.folder / STATE_FILE)
+        self.seed = population_state.agreed_seed(seed, config, state)
+        self.config = _placed(config, self.folder, self.seed)
+        population_state.require_same_config(self.config, state, self.folder / STATE_FILE)
+        self.scheduler = PBTScheduler(self.config)
+        self._lineage = LineageFile(self.folder / LINEAGE_FILE)
+        self._explored_step = 0
+        self._make_model = make_model
+        if state is None:
+            self.scheduler.initialize_population(initial_hyperparams)
+        else:
+            self.scheduler.load_state_dict(state["scheduler"])
+        self._trainees = [
+            _Trainee(member, member_seed(self.seed, member.member_id)) for member in self.scheduler.population
+        ]
+        if state is not None:
+            self._restore(state)
+        for trainee in self._trainees:
+            self._build(trainee)
+
+    @property
+    def models(self) -> list[DistributionalPPO]:
+        """The members' models, in the order of the members."""
+        return [trainee.model for trainee in self._trainees]
+
+    def statuses(self) -> list[MemberStatus]:
+        """Where the members stand, in their order."""
+        return [trainee.status() for trainee in self._trainees]
+
+    def train(self, updates_per_member: int, progress: Progress | None = None) -> PopulationResult:
+        """Train until every member has made ``updates_per_member`` updates in all.
+
+        After the last turn nobody copies, so that the result is what was trained. Asked for more later, the exploits
+        that were left out are made up for; schedules then count by the new total.
+
+        :param progress: told of every turn and every exploit, once it is on disk
+        :raises SettingError: if ``updates_per_member`` is no whole number of at least 0
+        :raises CheckpointError: if something cannot be written; the folder is as after the last turn
+        """
+        total = whole_number("updates_per_member", updates_per_member)
+        tell: Progress = progress or (lambda _: None)
+        self._begin(total)
+        while True:
+            target = min(self._explored_step + self.config.perturbation_interval, total)
+            for trainee in self._trainees:
+                if trainee.member.step < target:
+                    self._take_turn(trainee, target)
+                    tell(trainee.status())
+            if self._explored_step + self.config.perturbation_interval >= total:
+                return self._result()
+            for trainee in self._exploit_and_explore():
+                tell(trainee.status(trainee.member.copied_from))
+
+    # -- one member -----------------------------------------------------------------------------------------------
+
+    def _build(self, trainee: _Trainee) -> None:
+        """Make the model, or load the one that the folder has, and check that its hyperparameters can be explored."""
+        with trainee.generators.in_place():
+            model = self._make_model(dict(trainee.member.hyperparams), trainee.seed)
+            if trainee.file is None:
+                set_hyperparameters(model, trainee.member.hyperparams)
+            else:
+                model = type(model).load(self._model_file(trainee.file), env=model.get_env(), device=model.device)
+        trainee.model = model
+        for each in self.config.hyperparams:
+            for value in each.values or (each.min_value, each.max_value):
+                plan_change(model, {each.name: value})
+        if model.variance_gradient_scaler is not None:
+            steps = optimizer_steps_per_update(
+                n_steps=model.n_steps, n_envs=model.n_envs, batch_size=model.batch_size or 1, n_epochs=model.n_epochs
+            )
+            check_interval(self.config.perturbation_interval, steps, model.vgs_warmup_steps)
+
+    def _take_turn(self, trainee: _Trainee, target: int) -> None:
+        """Train up to the step ``target``, score, and make it durable."""
+        member, model = trainee.member, trainee.model
+        figures = {
+            "pbt/exploit_count": trainee.exploits,
+            "pbt/vgs_transferred": trainee.vgs_transfers,
+            **self.scheduler.get_stats(),
+        }
+        with trainee.generators.in_place():
+            score = self._trained_score(trainee, target - member.step, figures)
+            self._save_model(trainee, f"member_{member.member_id}_step_{target}.zip")
+        self.scheduler.update_performance(member, score, target, model.get_parameters())
+        self._commit()
+
+    def _trained_score(self, trainee: _Trainee, updates: int, figures: Mapping[str, float]) -> float:
+        """Train, and say what came of it: NaN where the member has diverged."""
+        try:
+            trainee.training.advance(updates, figures)
+        except NonFiniteGradientError as error:
+            _logger.warning("member %d has diverged and scores NaN: %s", trainee.member.member_id, error)
+            return math.nan
+        return float(self._performance(trainee.model))
+
+    def _save_model(self, trainee: _Trainee, name: str) -> None:
+        """Write the model under a name that no committed state uses yet."""
+        trainee.model.save(self._model_file(name))
+        trainee.file = name
+
+    def _model_file(self, name: str) -> Path:
+        return self.folder / "members" / name
+
+    # -- exploits -------------------------------------------------------------------------------------------------
+
+    def _exploit_and_explore(self) -> list[_Trainee]:
+        """Let every member that is due copy and explore, as one whole; the members for which something changed."""
+        events = [(trainee, self._exploit(trainee)) for trainee in self._trainees]
+        self._explored_step += self.config.perturbation_interval
+        self._commit([event for _, event in events if event is not None])
+        return [trainee for trainee, event in events if event is not None]
+
+    def _exploit(self, trainee: _Trainee) -> LineageEvent | None:
+        member = trainee.member
+        before = dict(member.hyperparams)
+        if not self.scheduler.should_exploit_and_explore(member):
+            return None
+        parameters, hyperparams, checkpoint_format = self.scheduler.exploit_and_explore(member)
+        if parameters is None and hyperparams == before:
+            return None
+        with trainee.generators.in_place():
+            if parameters is None:
+                set_hyperparameters(trainee.model, hyperparams)
+            else:
+                self._take_over(trainee, parameters, hyperparams)
+            self._save_model(trainee, f"member_{member.member_id}_step_{member.step}_explored.zip")
+        source = None if parameters is None else member.copied_from
+        return LineageEvent(
+            "explore" if source is None else "exploit",
+            member.member_id,
+            member.step,
+            _finite(member.performance),
+            hyperparams,
+            before,
+            source,
+            None if source is None else self.scheduler.population[source].step,
+            checkpoint_format,
+        )
+
+    def _take_over(self, trainee: _Trainee, parameters: Mapping[Any, Any], hyperparams: Hyperparams) -> None:
+        """Apply an exploit; what was earned with the old weights is no longer counted."""
+        model = trainee.model
+        apply_exploit(model, parameters, hyperparams, optimizer_exploit_strategy=self.config.optimizer_exploit_strategy)
+        for window in (model.ep_info_buffer, model.ep_success_buffer):
+            if window is not None:
+                window.clear()
+        trainee.exploits += 1
+        trainee.vgs_transfers += model.variance_gradient_scaler is not None and parameters.get("vgs_state") is not None
+
+    # -- the folder -----------------------------------------------------------------------------------------------
+
+    def _begin(self, total: int) -> None:
+        member_files.make_folder(self.folder)
+        for trainee in self._trainees:
+            model = trainee.model
+            with trainee.generators.in_place():
+                trainee.training = TurnwiseTraining(
+                    model, total * model.n_steps * model.n_envs, f"member_{trainee.member.member_id}"
+                )
+        if self._lineage.size == 0:
+            self._commit([self._start_event(trainee) for trainee in self._trainees])
+
+    @staticmethod
+    def _start_event(trainee: _Trainee) -> LineageEvent:
+        return LineageEvent("start", trainee.member.member_id, 0, None, dict(trainee.member.hyperparams))
+
+    def _commit(self, events: Sequence[LineageEvent] = ()) -> None:
+        """Make everything up to here what a resumed run starts from; then remove what no longer counts."""
+        self._lineage.append(events)
+        members: list[StateValue] = [
+            {"file": each.file, "exploits": each.exploits, "vgs_transfers": each.vgs_transfers}
+            for each in self._trainees
+        ]
+        state: StateDict = {
+            "format_version": population_state.FORMAT,
+            "seed": self.seed,
+            "config": population_state.described(self.config),  # type: ignore[dict-item]  # dict is invariant
+            "explored_step": self._explored_step,
+            "lineage_size": self._lineage.size,
+            "scheduler": self.scheduler.state_dict(),
+            "members": members,
+        }
+        save_container(self.folder / STATE_FILE, state)
+        for trainee in self._trainees:
+            for path in self._model_file("").glob(f"member_{trainee.member.member_id}_step_*.zip"):
+                if path.name != trainee.file:
+                    path.unlink(missing_ok=True)
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._explored_step = state["explored_step"]
+        self._lineage.size = state["lineage_size"]
+        for trainee, saved in zip(self._trainees, state["members"], strict=True):
+            trainee.file, trainee.exploits = saved["file"], saved["exploits"]
+            trainee.vgs_transfers = saved["vgs_transfers"]
+
+    def _result(self) -> PopulationResult:
+        by_id = {trainee.member.member_id: trainee for trainee in self._trainees}
+        table = tuple(by_id[member.member_id].status() for member in self.scheduler.ranked())
+        return PopulationResult(table[0], self._model_file(by_id[table[0].member_id].file or ""), table)
+
+
+def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:
+    """
+    :raises SettingError: for a metric that nothing here measures
+    """
+    default = PBTConfig.model_fields["metric_name"].default
+    if config.metric_name != default:
+        raise SettingError(
+            "PBTConfig['metric_name']",
+            f"metric_name={config.metric_name!r} only names what performance measures, and without performance=... "
+            f"that is {default!r}; give Population a function that measures it",
+        )
+    return mean_episode_return
+
+
+def _placed(config: PBTConfig, folder: Path, seed: int) -> PBTConfig:
+    """The configuration with its seed, and its checkpoints in the population's folder unless they have one."""
+    place = {} if "checkpoint_dir" in config.model_fields_set else {"checkpoint_dir": folder / "checkpoints"}
+    return config.model_copy(update={"seed": seed, **place})
+
+
+def member_seed(seed: int, member_id: int) -> int:
+    """A member's seed; not near another's, for environments count up from it."""
+    return int(np.random.SeedSequence([seed, member_id]).generate_state(1)[0])
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

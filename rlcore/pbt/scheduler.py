@@ -1,0 +1,238 @@
+"""Population-based training: which member copies which, and what hyperparameters it goes on with."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, cast
+
+import numpy as np
+
+from rlcore.checkpoint import save_checkpoint
+from rlcore.checkpoint.v1 import save_policy
+from rlcore.errors import CallOrderError, SettingError
+from rlcore.pbt import member_files, scheduler_state, selection
+from rlcore.pbt.config import PBTConfig
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, explored, plain
+from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.statistics import performance_statistics
+from rlcore.ppo.config import whole_number
+from rlcore.types import StateDict
+
+_logger = logging.getLogger("rlcore.pbt")
+
+
+class PBTScheduler:
+    """Decides exploits and explorations of a population (Jaderberg et al., 2017); it trains nothing itself.
+
+    Report every member's score and parameters with :meth:`update_performance`; then, whenever
+    :meth:`should_exploit_and_explore`, ask :meth:`exploit_and_explore` what the member goes on with. It draws from a
+    generator of its own and leaves the global ones alone.
+
+    :param config: the population's settings
+    :param seed: seed of the generator, instead of ``config.seed``
+    :raises SettingError: if both seeds are given and differ, or the seed is no whole number
+    """
+
+    def __init__(self, config: PBTConfig, seed: int | None = None) -> None:
+        seed = None if seed is None else whole_number("seed", seed)
+        if seed is not None and config.seed is not None and seed != config.seed:
+            raise SettingError(
+                "seed", f"seed={seed!r} and PBTConfig.seed={config.seed!r} contradict each other; give one of them"
+            )
+        self.config = config
+        self.population: list[PopulationMember] = []
+        self.exploitation_count = 0
+        self.exploration_count = 0
+        self.generator = make_generator(config.seed if seed is None else seed)
+
+    def initialize_population(
+        self, initial_hyperparams: Sequence[Mapping[str, HyperparamValue]] | None = None
+    ) -> list[PopulationMember]:
+        """Start a population, with hyperparameters drawn from their ranges or with the given ones.
+
+        :param initial_hyperparams: one mapping a member, with every configured hyperparameter; others are carried along
+        :raises SettingError: for another number of mappings, a name left out, or a value outside its range
+        """
+        if initial_hyperparams is None:
+            drawn = [self._drawn_hyperparams() for _ in range(self.config.population_size)]
+        else:
+            drawn = self._checked_hyperparams(initial_hyperparams)
+        self.population = [PopulationMember(member_id, each) for member_id, each in enumerate(drawn)]
+        self.exploitation_count = self.exploration_count = 0
+        return self.population
+
+    def should_exploit_and_explore(self, member: PopulationMember) -> bool:
+        """Whether the member's step is a multiple of ``perturbation_interval``, and not 0."""
+        return member.step > 0 and member.step % self.config.perturbation_interval == 0
+
+    def update_performance(
+        self,
+        member: PopulationMember,
+        performance: float,
+        step: int,
+        model_parameters: dict[str, Any] | None = None,
+        model_state_dict: dict[str, Any] | None = None,
+    ) -> None:
+        """Record a member's score, and save its parameters for others to copy.
+
+        :param performance: NaN for a member that diverged; it then ranks last
+        :param step: in the unit of ``perturbation_interval``
+        :param model_parameters: the model's ``get_parameters()``, written as a v2 checkpoint
+        :param model_state_dict: deprecated: a bare policy state dict, written as v1, which loses everything else
+        :raises SettingError: for no number, no step, or both kinds of parameters
+        :raises CheckpointError: if the file cannot be written; the member and its older files are unchanged
+        """
+        self._require_own(member)
+        performance, step = _number("performance", performance), whole_number("step", step)
+        if model_parameters is not None and model_state_dict is not None:
+            raise SettingError(
+                "model_state_dict", "model_parameters and model_state_dict are both given; give model_parameters only"
+            )
+        if model_state_dict is not None:
+            message = "model_state_dict saves the policy alone; give model_parameters=model.get_parameters() instead"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+        if model_parameters is not None or model_state_dict is not None:
+            self._save(member, performance, step, model_parameters, model_state_dict)
+        member.record_step(step, performance, member.hyperparams)
+        member_files.prune(self.config.checkpoint_dir, member, self.population)
+
+    def exploit_and_explore(self, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
+        """Let a member copy a better one, and let it explore if it did.
+
+        Nothing happens before enough members have reported. ``member.hyperparams`` becomes what is returned, and
+        ``member.copied_from`` says who was copied; its performance stays until the next report. A source whose file
+        cannot be read is not copied, which one ResumeWarning says.
+
+        :return: the source's parameters (None if nothing is copied), the hyperparameters to go on with, and the format
+            of the source's file (``v2_full_parameters``; ``v1_policy_only`` holds the policy alone; None)
+        """
+        self._require_own(member)
+        member.copied_from = None
+        if not self.is_ready():
+            return None, dict(member.hyperparams), None
+        source = self.choose_source(member)
+        checkpoint = None if source is None else member_files.read_source(source, stacklevel=2)
+        if source is not None and checkpoint is not None:
+            trained = source.checkpoint_hyperparams
+            member.hyperparams = dict(source.hyperparams if trained is None else trained)
+            member.copied_from = source.member_id
+            self.exploitation_count += 1
+            _logger.info("member %d copies member %d (%s)", member.member_id, source.member_id, source.checkpoint_path)
+        if self.explores(exploited=checkpoint is not None):
+            member.hyperparams = explored(
+                member.hyperparams, self.config.hyperparams, self.config.explore_method, self.generator
+            )
+            self.exploration_count += 1
+        if checkpoint is None:
+            return None, dict(member.hyperparams), None
+        return cast(dict[str, Any], checkpoint.data), dict(member.hyperparams), checkpoint.format_version
+
+    def choose_source(self, member: PopulationMember) -> PopulationMember | None:
+        """The member that ``member`` would copy now, drawn by ``exploit_method``; None if there is none to copy."""
+        ready = self.ready_members()
+        if member.member_id not in [each.member_id for each in ready]:
+            return None
+        return selection.choose_source(member, ready, self.config, self.generator)
+
+    def explores(self, *, exploited: bool) -> bool:
+        """Whether a member explores, by whether it has just copied another."""
+        return exploited or self.config.explore_without_exploit
+
+    def ready_members(self) -> list[PopulationMember]:
+        """The members that have reported a performance."""
+        return [each for each in self.population if each.performance is not None]
+
+    def is_ready(self) -> bool:
+        """Whether ``ready_percentage`` of the members have reported."""
+        needed = selection.ready_count(self.config.population_size, self.config.ready_percentage)
+        return len(self.ready_members()) >= needed
+
+    def ranked(self) -> list[PopulationMember]:
+        """The population from best to worst; those without a number come last."""
+        return selection.rank(self.population, self.config.metric_mode)
+
+    def get_stats(self) -> dict[str, int | float]:
+        """Figures for a logger; those of performance are over the finite ones, and NaN where there is none."""
+        return {
+            "pbt/population_size": len(self.population),
+            "pbt/ready_members": len(self.ready_members()),
+            **performance_statistics(self.population),
+            "pbt/exploitation_count": self.exploitation_count,
+            "pbt/exploration_count": self.exploration_count,
+        }
+
+    def state_dict(self) -> StateDict:
+        """Members, counters and generator, in plain Python that shares nothing with the scheduler."""
+        return scheduler_state.capture(self)
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Go on exactly where :meth:`state_dict` was taken; ``population`` then holds new members.
+
+        A file in ``checkpoint_dir`` is found there even if the folder was moved.
+
+        :raises StateError: if the state does not fit the configuration or is damaged; nothing is changed
+        """
+        scheduler_state.restore(self, state)
+
+    def _drawn_hyperparams(self) -> Hyperparams:
+        return {config.name: config.resample(self.generator) for config in self.config.hyperparams}
+
+    def _checked_hyperparams(self, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:
+        size = self.config.population_size
+        if isinstance(given, Mapping | str) or len(given) != size or not all(isinstance(e, Mapping) for e in given):
+            raise SettingError(
+                "initial_hyperparams",
+                f"initial_hyperparams must hold one mapping for each of population_size={size} members, and is "
+                f"a {type(given).__name__} of {len(given)}",
+            )
+        members = [{name: plain(value) for name, value in each.items()} for each in given]
+        for number, each in enumerate(members):
+            for config in self.config.hyperparams:
+                if config.name not in each:
+                    raise SettingError(
+                        "initial_hyperparams",
+                        f"initial_hyperparams[{number}] has no {config.name!r}, only {sorted(each)}; give it a value",
+                    )
+                config.check_value(each[config.name])
+        return members
+
+    def _save(
+        self,
+        member: PopulationMember,
+        performance: float,
+        step: int,
+        parameters: dict[str, Any] | None,
+        policy: dict[str, Any] | None,
+    ) -> None:
+        folder = self.config.checkpoint_dir
+        member_files.make_folder(folder)
+        path = member_files.path_of(folder, member, step)
+        if parameters is not None:
+            save_checkpoint(path, cast(StateDict, parameters), step=step, performance=performance)
+        elif policy is not None:
+            save_policy(path, cast(StateDict, policy))
+        member.checkpoint_path = str(path)
+        member.checkpoint_hyperparams = dict(member.hyperparams)
+        member.saved_steps = [*(each for each in member.saved_steps if each != step), step]
+
+    def _require_own(self, member: PopulationMember) -> None:
+        if not self.population:
+            raise CallOrderError("the population is empty; call initialize_population() first")
+        if not any(member is each for each in self.population):
+            raise CallOrderError(
+                f"this member {member.member_id} is not of this population (any more); take it from population"
+            )
+
+
+def make_generator(seed: int | None) -> np.random.Generator:
+    """The scheduler's own generator."""
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise SettingError(name, f"{name}={value!r} is no number, so members could not be ranked; give one, or NaN")
+    return float(value)

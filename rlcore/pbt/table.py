@@ -1,0 +1,53 @@
+"""Tables of settings for populations: strict, frozen, and with errors for the person who wrote the value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rlcore.errors import SettingError
+from rlcore.ppo.suggestions import reject_unknown
+
+
+class Table(BaseModel):
+    """A table whose every wrong value raises SettingError and whose every unknown name raises UnknownSettingError."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def __init__(self, **given: Any) -> None:
+        where = type(self).__name__
+        reject_unknown(given, where, {table.__name__: list(table.model_fields) for table in Table.__subclasses__()})
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise _explained(where, given, error) from error
+        self.check_rules()
+
+    def check_rules(self) -> None:
+        """Check what concerns more than one setting.
+
+        :raises SettingError: naming the settings that contradict each other
+        """
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any]) -> Self:
+        """The table that a plain mapping describes, such as one read from YAML.
+
+        :raises UnknownSettingError: for a misspelt or misplaced name, with the right one
+        :raises SettingError: for a value that cannot be used, or anything but a mapping from names to values
+        """
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise SettingError(
+                cls.__name__, f"{cls.__name__} is written as {given!r}; give a mapping from names to values"
+            )
+        return cls(**given)
+
+
+def _explained(where: str, given: Mapping[str, Any], error: ValidationError) -> SettingError:
+    """One sentence about the first thing that is wrong."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = str(first["loc"][0])
+    message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+    return SettingError(f"{where}[{name!r}]", f"{where}: {name}={given.get(name)!r} cannot be used: {message}")

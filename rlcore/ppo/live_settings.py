@@ -1,0 +1,180 @@
+"""Changing the settings of a model that exists, as exploring does in population based training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from stable_baselines3.common.utils import FloatSchedule
+from torch import nn
+
+from rlcore.errors import ResumeWarning, SettingError, StateError
+from rlcore.ppo import components, config, state_checks
+from rlcore.ppo.config import PPOSettings
+from rlcore.ppo.optimizers import find_optimizer, make_optimizer, optimizer_options
+from rlcore.ppo.suggestions import reject_unknown
+
+if TYPE_CHECKING:
+    from rlcore.ppo.algorithm import DistributionalPPO
+
+SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
+
+LIVE = frozenset(
+    {
+        *("n_epochs", "batch_size", "gamma", "gae_lambda", "normalize_advantage", "ent_coef", "vf_coef"),
+        *("max_grad_norm", "target_kl", "huber_kappa", "critic_lr_multiplier", "optimizer_kwargs"),
+        *SCHEDULES,
+        *components.SCALER_SETTINGS,
+    }
+)
+"""Settings that a model reads at every update, or that can be handed on to what does."""
+
+FIXED = {
+    **dict.fromkeys(("n_critics", "n_quantiles", "value_distribution", "policy_kwargs"), "it shapes the network"),
+    "n_steps": "it shapes the rollout buffer",
+    "optimizer_class": "the moments of one optimizer are of no use to another",
+    "variance_gradient_scaling": "the scaler's statistics would be lost; vgs_alpha=0 scales by 1 and keeps measuring",
+}
+"""Why some of the other settings cannot change."""
+
+
+@dataclass(frozen=True)
+class SettingsChange:
+    """A change that has been checked: applying it to the model that it was planned for cannot fail.
+
+    :param settings: all settings of the model as they are to be
+    :param names: which of them change
+    :param optimizer_options: every option of the optimizer's groups but ``lr``, as the constructor would set it
+    """
+
+    settings: PPOSettings
+    names: frozenset[str]
+    optimizer_options: Mapping[str, Any]
+
+    def apply(self, model: DistributionalPPO) -> None:
+        """Make the settings those that train."""
+        for name in self.names:
+            setattr(model, name, getattr(self.settings, name))
+        _apply_schedules(model, self.names)
+        model.rollout_buffer.gamma, model.rollout_buffer.gae_lambda = model.gamma, model.gae_lambda
+        if "optimizer_kwargs" in self.names:
+            _apply_optimizer_options(model, self.optimizer_options)
+        _apply_learning_rate(model)
+        if self.names & components.SCALER_SETTINGS:
+            _apply_scaler_settings(model)
+
+
+def set_hyperparameters(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> None:
+    """Change settings of a live model; weights, moments, statistics and progress stay.
+
+    The change reaches everything that holds a copy: schedules, every group of the optimizer, the rollout buffer, the
+    scaler. What ``model.save()`` writes has it too. An environment's own settings (the discount by which VecNormalize
+    scales rewards) are the environment's.
+
+    :param hyperparams: settings by name, of :class:`rlcore.ppo.config.PPOSettings` or of the model's optimizer
+        (``sigma``, ``weight_decay``, ``lr``)
+    :raises UnknownSettingError: for a name that the model does not know, with the nearest; nothing is changed
+    :raises SettingError: for a value that cannot be used, and for a setting that needs another network, buffer or
+        optimizer; nothing is changed
+    """
+    plan_change(model, hyperparams).apply(model)
+
+
+def plan_change(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> SettingsChange:
+    """Check a change as the constructor would, without changing anything; raises as :func:`set_hyperparameters`."""
+    optimizer_class = find_optimizer(model.optimizer_class)
+    changes = _placed(hyperparams, list(optimizer_options(optimizer_class)), model.optimizer_kwargs)
+    merged = {name: getattr(model, name) for name in PPOSettings.model_fields} | changes
+    settings = config.resolve_settings(merged)
+    _check_schedules(settings, model._current_progress_remaining)
+    stand_in = {"params": [nn.Parameter(torch.zeros(1))], "lr": config.DEFAULT_LEARNING_RATE}
+    trial = make_optimizer(optimizer_class, [stand_in], settings.optimizer_kwargs)
+    options = {name: value for name, value in trial.param_groups[0].items() if name not in ("params", "lr")}
+    return SettingsChange(settings, frozenset(changes), options)
+
+
+def _placed(
+    hyperparams: Mapping[str, Any], known_options: Collection[str], present_options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The changes by top-level setting: options of the optimizer belong in ``optimizer_kwargs``."""
+    reject_unknown(hyperparams, "DistributionalPPO", {"DistributionalPPO": [*PPOSettings.model_fields, *known_options]})
+    options = {name: value for name, value in hyperparams.items() if name not in PPOSettings.model_fields}
+    changes = {name: value for name, value in hyperparams.items() if name not in options}
+    for name, value in changes.items():
+        if name not in LIVE:
+            raise SettingError(
+                name,
+                f"{name}={value!r} cannot change in a model that exists: "
+                f"{FIXED.get(name, 'it is read when the model is built')}; build another model with it",
+            )
+    if options:
+        changes["optimizer_kwargs"] = {**changes.get("optimizer_kwargs", present_options), **options}
+    if "lr" in changes.get("optimizer_kwargs", {}):
+        changes.setdefault("learning_rate", None)
+    return changes
+
+
+def _check_schedules(settings: PPOSettings, remaining: float) -> None:
+    config.check_schedules(settings)
+    for name in SCHEDULES:
+        schedule = getattr(settings, name)
+        if callable(schedule):
+            config.check_schedule(name, schedule, remaining)
+
+
+def _apply_schedules(model: DistributionalPPO, names: Collection[str]) -> None:
+    if "learning_rate" in names:
+        model._setup_lr_schedule()
+    for name in {"clip_range", "clip_range_vf"}.intersection(names):
+        if getattr(model, name) is not None:
+            setattr(model, name, FloatSchedule(getattr(model, name)))
+
+
+def _apply_optimizer_options(model: DistributionalPPO, options: Mapping[str, Any]) -> None:
+    model.policy.optimizer_kwargs = dict(model.optimizer_kwargs)
+    optimizer = model.policy.optimizer
+    for group in optimizer.param_groups:
+        group.update(options)
+    missing = state_checks.missing_moments(optimizer.state_dict()["state"], optimizer)
+    if missing:
+        model.rebuild_optimizer()
+        warnings.warn(
+            f"the optimizer has no {', '.join(missing)}, which optimizer_kwargs={model.optimizer_kwargs!r} needs: it "
+            "starts fresh",
+            ResumeWarning,
+            stacklevel=4,
+        )
+
+
+def _apply_learning_rate(model: DistributionalPPO) -> None:
+    """Write the present rate into every group, as the next update will."""
+    model.policy.critic_lr_multiplier = model.critic_lr_multiplier
+    lr = model.lr_schedule(model._current_progress_remaining)
+    for group in model.policy.optimizer.param_groups:
+        group["lr"] = lr * (model.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
+
+
+def _apply_scaler_settings(model: DistributionalPPO) -> None:
+    """Give the scaler its settings; what it measured stays unless another estimator is to measure."""
+    scaler = model.variance_gradient_scaler
+    if scaler is None:
+        return
+    state = components.under_settings(
+        model, {"vgs_state": scaler.state_dict()}, components.SCALER_SETTINGS, model.optimizer_class
+    )["vgs_state"]
+    try:
+        if state is None:
+            raise StateError(f"vgs_estimator={model.vgs_estimator!r} measures something else")
+        scaler.load_state_dict(state)
+    except StateError as error:
+        model.variance_gradient_scaler = model._make_scaler()
+        if scaler.step_count > 0:
+            warnings.warn(
+                f"vgs_state: the gradient statistics of {scaler.step_count} steps start fresh, as they do not fit the "
+                f"new settings: {error}",
+                ResumeWarning,
+                stacklevel=4,
+            )

@@ -1,0 +1,121 @@
+"""What a model says to the logger after an update, beside the losses.
+
+Of the settings, as they were during the update:
+
+- ``train/ent_coef``, ``train/clip_range``, ``train/clip_range_vf``: coefficient and clipping that trained
+- ``train/std``: mean standard deviation of the actions, where they are continuous
+- ``train/n_updates``: epochs since the start
+- ``train/kl_penalty_coef``: coefficient that trained, as the two below only with a KL penalty
+- ``train/kl_penalty``: that coefficient times the mean divergence of the update
+- ``train/kl_last_epoch``: mean divergence of the last epoch, by which the coefficient moves
+
+Of the values that acted, over the whole rollout:
+
+- ``train/explained_variance``: 1 - Var(returns - values) / Var(returns); NaN where all returns are equal
+- ``train/value_variance``: their population variance
+- ``twin_critics/divergence``: mean magnitude of the difference between the two critics' values, where there are two
+
+Of the return scale, after the update (only with one):
+
+- ``train/return_mean``, ``train/return_std``: mean and standard deviation of the returns, as measured up to now
+
+Of the LSTM layer {i}'s hidden states at the end of the rollout, all environments together (the critic's only where it
+has an LSTM of its own):
+
+- ``lstm/actor_hidden_layer{i}_norm``, ``lstm/critic_hidden_layer{i}_norm``: L2 norm
+- ``lstm/actor_hidden_layer{i}_mean``, ``lstm/critic_hidden_layer{i}_mean``: mean
+- ``lstm/actor_hidden_layer{i}_std``, ``lstm/critic_hidden_layer{i}_std``: population standard deviation
+
+Of the last optimizer step:
+
+- ``optim/noise_to_signal``: see :func:`rlcore.optim.noise.noise_to_signal`; UPGD and AdaptiveUPGD only
+- ``vgs/warmup_complete``: 1 once the factor of the scaling may differ from 1, else 0; only with scaling
+
+:class:`rlcore.ppo.update_log.UpdateLog` adds the means of the losses over the minibatches, and of the scaling over the
+steps ``vgs/scaling_factor`` (mean), ``vgs/scaling_factor_min``, ``_median`` and ``_max``, ``vgs/step_count`` and
+``vgs/normalized_variance``.
+
+There is no key for a reduction of variance by the scaling. One common factor shrinks the mean of the gradient and its
+deviations alike, so the variance in proportion to the mean, which is what matters to a step, is the same with and
+without it; the factor itself is all there is to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from stable_baselines3.common.utils import explained_variance
+
+from rlcore.optim.noise import noise_to_signal
+from rlcore.ppo.buffer import TwinCriticBuffer
+from rlcore.ppo.update_log import UpdateLog
+
+if TYPE_CHECKING:
+    from rlcore.ppo.algorithm import DistributionalPPO
+
+Measures = Iterator[tuple[str, float]]
+
+
+def explained_variance_of(buffer: TwinCriticBuffer) -> float:
+    """Share of the returns' variance that the values that acted explain, at most 1; NaN where all returns are equal."""
+    return float(explained_variance(buffer.values.flatten(), buffer.returns.flatten()))
+
+
+def record(model: DistributionalPPO, log: UpdateLog, explained: float) -> None:
+    """Tell the logger of ``model`` everything that is listed above.
+
+    :param explained: the rollout's explained variance
+    """
+    model.logger.record("train/explained_variance", explained)
+    for measures in (_of_settings(model), _of_kl(model, log), _of_values(model), _of_lstm(model), _of_steps(model)):
+        for key, value in measures:
+            model.logger.record(key, value)
+    model.logger.record("train/n_updates", model._n_updates, exclude="tensorboard")
+
+
+def _of_settings(model: DistributionalPPO) -> Measures:
+    remaining = model._current_progress_remaining
+    yield "train/ent_coef", model.entropy_schedule.coefficient(remaining)
+    yield "train/clip_range", model.clip_range(remaining)
+    if model.clip_range_vf is not None:
+        yield "train/clip_range_vf", model.clip_range_vf(remaining)
+    if hasattr(model.policy, "log_std"):
+        yield "train/std", model.policy.log_std.exp().mean().item()
+
+
+def _of_kl(model: DistributionalPPO, log: UpdateLog) -> Measures:
+    if model.kl_penalty.is_on:
+        coefficient = model.kl_penalty.coefficient
+        yield "train/kl_penalty_coef", coefficient
+        yield "train/kl_penalty", coefficient * log.mean("approx_kl")
+        yield "train/kl_last_epoch", log.kl_of_last_epoch()
+
+
+def _of_values(model: DistributionalPPO) -> Measures:
+    buffer = model.rollout_buffer
+    yield "train/value_variance", float(np.var(buffer.values, dtype=np.float64))
+    if model.n_critics == 2:
+        yield "twin_critics/divergence", float(np.abs(np.diff(buffer.critic_values, axis=-1)).mean(dtype=np.float64))
+
+
+def _of_lstm(model: DistributionalPPO) -> Measures:
+    hidden = {"actor": model._last_lstm_states.pi[0]}
+    if model.policy.lstm_critic is not None:
+        hidden["critic"] = model._last_lstm_states.vf[0]
+    for name, layers in hidden.items():
+        for index, layer in enumerate(layers):
+            key = f"lstm/{name}_hidden_layer{index}"
+            yield f"{key}_norm", float(torch.linalg.vector_norm(layer))
+            yield f"{key}_mean", float(layer.mean())
+            yield f"{key}_std", float(layer.std(correction=0))
+
+
+def _of_steps(model: DistributionalPPO) -> Measures:
+    ratio = noise_to_signal(model.policy.optimizer)
+    if ratio is not None:
+        yield "optim/noise_to_signal", ratio
+    if model.variance_gradient_scaler is not None:
+        yield "vgs/warmup_complete", float(not model.variance_gradient_scaler.is_warming_up)

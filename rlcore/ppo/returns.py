@@ -1,0 +1,261 @@
+"""The scale of the returns: critics learn z, and raw values are mean + std * z (van Hasselt et al. 2016, "Learning
+values across many orders of magnitude", arXiv:1602.07714, called PopArt below).
+
+Rollout, advantages, value clipping and logged values are in raw units; only the value loss is in units of z.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.logger import Logger
+from torch import Tensor, nn
+
+from rlcore.errors import NonFiniteReturnError, StateError
+from rlcore.optim.state_reading import read_entries, show
+from rlcore.types import StateDict
+
+Rule = Literal["zero_lag", "snapshot"]
+
+RANGES = {
+    "weight": (0.0, 1.0),
+    "mean": (-math.inf, math.inf),
+    "variance": (0.0, math.inf),
+    "mean_snapshot": (-math.inf, math.inf),
+    "std_snapshot": (sys.float_info.min, math.inf),
+}
+"""The entries of a saved state, and what each may be."""
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation (> 0), in units of the return."""
+
+    mean: float
+    std: float
+
+
+class ReturnScale:
+    """Returns as they are: mean 0 and standard deviation 1, whatever comes."""
+
+    snapshot = Moments(0.0, 1.0)
+    """What values and targets are scaled with now."""
+
+    @property
+    def statistics(self) -> Moments:
+        """What has been measured up to now."""
+        return self.snapshot
+
+    def normalise(self, returns: Tensor) -> Tensor:
+        """z of raw returns or values; any shape."""
+        return (returns - self.snapshot.mean) / self.snapshot.std
+
+    def denormalise(self, values: Tensor) -> Tensor:
+        """Raw values of z; any shape."""
+        return self.snapshot.mean + self.snapshot.std * values
+
+    def before_rollout(self) -> None:
+        """Called before each rollout."""
+
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:
+        """Called before each update.
+
+        :param returns: the returns of the rollout, any shape
+        :param output_layers: the layer of every critic that puts out z
+        """
+
+    def after_update(self, returns: NDArray[Any]) -> None:
+        """Called after each update."""
+
+    def record(self, logger: Logger) -> None:
+        """Tell the logger the statistics."""
+
+    def state_dict(self) -> StateDict | None:
+        """What ``load_state_dict`` takes; None where nothing is measured."""
+        return None
+
+    def load_state_dict(self, state: StateDict) -> None:  # noqa: ARG002
+        """
+        :raises StateError: if the state does not fit; nothing is changed
+        """
+        raise StateError(
+            "return_scale_state is given but the model has return_scale=None; build it with "
+            "return_scale='zero_lag', or pass exact_match=False"
+        )
+
+    def reset(self) -> None:
+        """Forget what was measured."""
+
+
+class MeasuredReturnScale(ReturnScale):
+    """Exponential averages over rollouts of the mean and variance of their returns, bias-corrected.
+
+    With x_N the returns of rollout N, every rollout weighs in proportion to decay^(age), so that the first one counts
+    fully; mean and variance are those of this mixture, in float64. Before the first rollout: mean 0, variance 1.
+
+    :param decay: in [0, 1); 0 for the last rollout alone
+    :param min_std: floor of the standard deviation, > 0, so that constant returns stay finite
+    """
+
+    def __init__(self, decay: float, min_std: float) -> None:
+        self.decay = decay
+        self.min_std = min_std
+        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
+        self.activate()
+
+    @property
+    def statistics(self) -> Moments:
+        return Moments(self._mean, max(math.sqrt(self._variance), self.min_std))
+
+    def update(self, returns: NDArray[Any]) -> None:
+        """Measure the returns of one rollout; the snapshot stays.
+
+        :param returns: any shape, at least one
+        :raises NonFiniteReturnError: for NaN or infinity; nothing is changed
+        """
+        mean, variance = (float(each) for each in _moments(returns))
+        self._weight = self.decay * self._weight + 1.0 - self.decay
+        share = (1.0 - self.decay) / self._weight
+        between = share * (1.0 - share) * (mean - self._mean) ** 2
+        self._variance = (1.0 - share) * self._variance + share * variance + between
+        self._mean = (1.0 - share) * self._mean + share * mean
+
+    def activate(self) -> None:
+        """Scale with what has been measured up to now, from now on."""
+        self.snapshot = self.statistics
+
+    def record(self, logger: Logger) -> None:
+        mean, std = self.statistics
+        logger.record("train/return_mean", mean)
+        logger.record("train/return_std", std)
+
+    def state_dict(self) -> StateDict:
+        return {
+            "weight": self._weight,
+            "mean": self._mean,
+            "variance": self._variance,
+            "mean_snapshot": self.snapshot.mean,
+            "std_snapshot": self.snapshot.std,
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        checked = read_state(state)
+        self._weight, self._mean, self._variance = (checked[name] for name in ("weight", "mean", "variance"))
+        self.snapshot = Moments(checked["mean_snapshot"], checked["std_snapshot"])
+
+    def reset(self) -> None:
+        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
+        self.activate()
+
+
+class ZeroLagReturnScale(MeasuredReturnScale):
+    """A rollout is measured before it is trained on, and the critics are corrected so that no raw value changes.
+
+    The optimizer's moments of the corrected layers stay as they are: gradients of the loss in units of z have the same
+    magnitude before and after, whatever the returns are measured in.
+    """
+
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:
+        before = self.snapshot
+        self.update(returns)
+        self.activate()
+        for layer in output_layers:
+            preserve_outputs(layer, before, self.snapshot)
+
+
+class SnapshotReturnScale(MeasuredReturnScale):
+    """The audited system's order: a rollout is trained on with the scale of the rollout before it.
+
+    The snapshot is taken before each rollout and each update, the rollout measured after the update, and nothing is
+    corrected, so that raw values jump whenever a snapshot is taken.
+    """
+
+    def before_rollout(self) -> None:
+        self.activate()
+
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:  # noqa: ARG002
+        self.activate()
+
+    def after_update(self, returns: NDArray[Any]) -> None:
+        self.update(returns)
+
+
+def make_return_scale(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
+    """The scale that the setting ``return_scale`` names."""
+    if rule is None:
+        return ReturnScale()
+    return {"zero_lag": ZeroLagReturnScale, "snapshot": SnapshotReturnScale}[rule](decay, min_std)
+
+
+def preserve_outputs(layer: nn.Linear, before: Moments, after: Moments) -> None:
+    """Change a linear layer so that its raw outputs under ``after`` are those under ``before``."""
+    with torch.no_grad():
+        weight, bias = rescaled(layer.weight, layer.bias, before, after)
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias)
+
+
+def rescaled(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> tuple[Tensor, Tensor]:
+    """W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (PopArt, proposition 1), in float64.
+
+    :param weight: shape (n_outputs, width)
+    :param bias: shape (n_outputs,)
+    :return: weight and bias that say under ``after`` what the given ones said under ``before``
+    """
+    scale, shift = before.std / after.std, (before.mean - after.mean) / after.std
+    return scale * weight.double(), scale * bias.double() + shift
+
+
+def read_state(state: object) -> dict[str, float]:
+    """The entries of a saved ``MeasuredReturnScale``.
+
+    :raises StateError: if one is missing, unknown, no finite float or out of its range
+    """
+    entries = read_entries(state, RANGES, "return_scale_state")
+    checked: dict[str, float] = {}
+    for name, (lowest, highest) in RANGES.items():
+        value = entries[name]
+        if not isinstance(value, float) or not math.isfinite(value) or not lowest <= value <= highest:
+            raise StateError(
+                f"return_scale_state[{name!r}] is {show(value)}; the state is damaged, nothing was changed"
+            )
+        checked[name] = value
+    return checked
+
+
+def _moments(returns: NDArray[Any]) -> tuple[np.float64, np.float64]:
+    finite = np.isfinite(returns)
+    if not finite.all():
+        raise NonFiniteReturnError(
+            f"{int((~finite).sum())} of {returns.size} returns of the rollout are NaN or infinite, so nothing could be "
+            "learnt from it; look at the environment's rewards (VecCheckNan finds the step). Nothing was changed."
+        )
+    exact = returns.astype(np.float64)
+    return exact.mean(), exact.var()
+
+
+class DocumentedReturnScale:
+    """The names under which the audited system has the return scale; read only."""
+
+    value_scale: ReturnScale
+
+    @property
+    def _ret_mean_value(self) -> float:
+        return self.value_scale.statistics.mean
+
+    @property
+    def _ret_std_value(self) -> float:
+        return self.value_scale.statistics.std
+
+    @property
+    def _ret_mean_snapshot(self) -> float:
+        return self.value_scale.snapshot.mean
+
+    @property
+    def _ret_std_snapshot(self) -> float:
+        return self.value_scale.snapshot.std

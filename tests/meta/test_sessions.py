@@ -1,0 +1,158 @@
+"""Test sessions are forked from a process that has imported everything, know nothing of each other, and all end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from verification import sessions
+from verification.sessions import Session, SessionTimeoutError
+
+PROCESSES = """
+import os, sys
+
+def test_processes():
+    print(f"processes {os.getppid()} {os.getpid()}", file=sys.__stderr__)
+"""
+MARKS = """
+from toylab import target
+
+def test_mark():
+    assert not hasattr(target, "mark")
+    target.mark = True
+"""
+ENDLESS = """
+import subprocess, sys
+from pathlib import Path
+
+def test_endless():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path("child.part").write_text(str(child.pid))
+    Path("child.part").rename("child")
+    child.wait()
+"""
+ASKS = """
+import os, sys
+from pathlib import Path
+from verification.sessions import run_session
+
+run_session(["-q", "test_endless.py"], package="toylab", root=Path.cwd(), environment=dict(os.environ), limit=600)
+"""
+
+Run = Callable[..., Session]
+
+
+@pytest.fixture
+def environment(lab_environment: dict[str, str]) -> dict[str, str]:
+    """One in which sessions find the laboratories and no plugin takes its time."""
+    kept = {name: value for name, value in lab_environment.items() if not name.startswith(("PYTEST_", "COV"))}
+    return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+@pytest.fixture
+def run(tmp_path: Path, environment: dict[str, str]) -> Iterator[Run]:
+    """Runs a test file, given by its text, in a session."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+
+    def run_text(text: str, *, package: str = "toylab", limit: float = 60.0, **variables: str) -> Session:
+        (tmp_path / "test_given.py").write_text(text, encoding="utf-8")
+        arguments = ["-q", "-p", "no:cacheprovider", "-s", "test_given.py"]
+        given = {**environment, **variables}
+        return sessions.run_session(arguments, package=package, root=tmp_path, environment=given, limit=limit)
+
+    yield run_text
+    sessions.close()
+
+
+def processes(session: Session) -> list[str]:
+    (line,) = (line for line in session.output.splitlines() if "processes" in line)
+    return line.split()[-2:]
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    """Whether it comes true before a test that fails anyway would take too long."""
+    deadline = time.monotonic() + 60.0
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or only its exit code is left."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_sessions_of_one_setting_are_forked_from_one_process(run: Run) -> None:
+    first, second = processes(run(PROCESSES)), processes(run(PROCESSES))
+    assert first[0] == second[0] != str(os.getpid())
+    assert first[1] != second[1]
+
+
+def test_another_environment_is_another_setting(run: Run) -> None:
+    assert processes(run(PROCESSES))[0] != processes(run(PROCESSES, OTHER="1"))[0]
+
+
+def test_what_is_under_test_is_imported_before_the_session(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import sys\n\nassert 'toylab.target' in sys.modules\n", encoding="utf-8")
+    assert run(PROCESSES).exit_code == 0
+
+
+def test_a_session_leaves_no_trace_in_the_next(run: Run) -> None:
+    assert [run(MARKS).exit_code for _ in range(2)] == [0, 0]
+
+
+def test_the_exit_code_is_that_of_pytest_or_of_the_signal(run: Run) -> None:
+    assert run("def test_failing():\n    assert False\n").exit_code == 1
+    assert run("import os\n\ndef test_dying():\n    os.kill(os.getpid(), 9)\n").exit_code == -signal.SIGKILL
+    assert run(PROCESSES).exit_code == 0
+
+
+@pytest.mark.parametrize("can_fork", [True, False])
+def test_when_the_time_is_up_the_session_ends(can_fork: bool, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "CAN_FORK", can_fork)
+    with pytest.raises(SessionTimeoutError):
+        run("def test_endless():\n    while True:\n        pass\n", limit=1.0)
+    assert run(PROCESSES).exit_code == 0
+
+
+def test_when_the_time_is_up_what_the_session_started_ends_too(run: Run, tmp_path: Path) -> None:
+    limit = 1.0
+    while not (tmp_path / "child").is_file():
+        limit *= 2
+        with pytest.raises(SessionTimeoutError):
+            run(ENDLESS, limit=limit)
+    assert wait_until(lambda: has_ended(int((tmp_path / "child").read_text())))
+
+
+def test_nothing_outlives_whoever_asked(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (tmp_path / "test_endless.py").write_text(ENDLESS, encoding="utf-8")
+    asking = subprocess.Popen([sys.executable, "-c", ASKS], cwd=tmp_path, env=environment)
+    try:
+        assert wait_until((tmp_path / "child").is_file)
+    finally:
+        asking.kill()
+        asking.wait()
+    assert wait_until(lambda: has_ended(int((tmp_path / "child").read_text())))
+
+
+def test_without_fork_each_session_is_a_process_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "CAN_FORK", False)
+    assert processes(run(PROCESSES))[0] == str(os.getpid())
+    assert [run(MARKS).exit_code for _ in range(2)] == [0, 0]
+
+
+def test_a_package_that_cannot_be_imported_leaves_it_to_the_session_to_say_so(run: Run) -> None:
+    session = run(PROCESSES, package="no_such_laboratory")
+    assert session.exit_code == 0
+    assert processes(session)[0] == str(os.getpid())

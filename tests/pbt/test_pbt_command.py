@@ -1,0 +1,99 @@
+"""``python -m rlcore.pbt``: what it shows, how it fails, how it is interrupted and goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import pytest
+
+from rlcore import SettingError
+from rlcore.pbt.command import parsed_range, run
+from rlcore.pbt.lineage import read_lineage
+from tests.support.environments import Custom
+
+INTERRUPTING = "Interrupting-v0"
+
+
+class Interrupting(Custom):
+    """Presses Ctrl-C at one step, counted over all environments."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}
+    left: ClassVar[int] = 0
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        Interrupting.left -= 1
+        if Interrupting.left == 0:
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    gym.register(INTERRUPTING, entry_point=Interrupting, disable_env_checker=True)
+    yield
+    del gym.registry[INTERRUPTING]
+
+
+def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "population"
+    given = ["--env", INTERRUPTING, "--population", "2", "--updates", "1", "--n-envs", "1", "--interval", "11"]
+    command = [*given, "--seed", "3", "--folder", str(folder), "--hyperparam", "learning_rate=1e-4:1e-3:log"]
+    Interrupting.left = 200
+    assert run(command) == 130
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = [line for line in said.err.splitlines() if line.startswith("interrupted")]
+    assert line.endswith("python -m rlcore.pbt " + " ".join(command))
+    assert [path.name for path in (folder / "members").iterdir()] == ["member_0_step_1.zip"]
+    assert run(command) == 0
+    shown = capsys.readouterr().out
+    assert "hyperparameters" in shown
+    assert f"best model: {folder}" in shown
+    assert [event.event for event in read_lineage(folder / "lineage.jsonl")] == ["start", "start"]
+    assert json.loads((folder / "lineage.jsonl").read_text().splitlines()[0])["hyperparams"].keys() == {"learning_rate"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"--env": "CartPole-v9"}, "CartPole"),
+        ({"--population": "1"}, "population_size=1"),
+        ({"--interval": "1"}, "perturbation_interval=1 updates"),
+        ({"--hyperparam": "lerning_rate=0.1:0.2"}, "did you mean 'learning_rate'"),
+        ({"--hyperparam": "gamma=0.9"}, "is no range"),
+        ({"--updates": "-1"}, "updates_per_member=-1"),
+        ({"--folder": "/dev/null/x"}, "cannot be made a folder"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(
+    changes: dict[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"--env": "CartPole-v1", "--folder": str(tmp_path / "new"), "--population": "2", **changes}
+    assert run([part for option in options.items() for part in option]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = [line for line in said.err.splitlines() if not line.startswith("member ")]
+    assert line.startswith("error: ")
+    assert message in line
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high", "log"),
+    [("gamma=0.9:0.99", 0.9, 0.99, False), ("lr=1e-5:1e-2:log", 1e-5, 1e-2, True), ("n_epochs=1:9", 1, 9, False)],
+)
+def test_a_range_is_read_as_it_is_written(text: str, low: float, high: float, log: bool) -> None:
+    parsed = parsed_range(text)
+    assert parsed.name == text.partition("=")[0]
+    assert (parsed.min_value, parsed.max_value, parsed.is_log_scale) == (low, high, log)
+    assert type(parsed.min_value) is type(low)
+
+
+@pytest.mark.parametrize("text", ["gamma", "gamma=0.9", "gamma=0.9:x", "gamma=0.9:1.0:linear", "gamma:0.9"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(SettingError, match="write NAME=LOW:HIGH"):
+        parsed_range(text)

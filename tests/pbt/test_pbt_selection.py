@@ -1,0 +1,183 @@
+"""Laws of selection and of perturbation, for any population and any range."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from rlcore import HyperparamConfig, PBTConfig, PopulationMember, SettingError
+from rlcore.pbt import selection
+
+NUMBERS = st.floats(-1e6, 1e6)
+PERFORMANCES = st.lists(NUMBERS | st.sampled_from([math.nan, math.inf, -math.inf]), min_size=2, max_size=12)
+RATIOS = st.floats(0.01, 1.0)
+METHODS = st.sampled_from(["truncation", "binary_tournament"])
+MODES = st.sampled_from(["max", "min"])
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def population(performances: list[Any]) -> list[PopulationMember]:
+    return [PopulationMember(number, {}, performance) for number, performance in enumerate(performances)]
+
+
+def sources(members: list[PopulationMember], config: PBTConfig, seed: int = 0) -> list[PopulationMember | None]:
+    """Whom each member would copy."""
+    generator = np.random.default_rng(seed)
+    return [selection.choose_source(member, members, config, generator) for member in members]
+
+
+def gain(member: PopulationMember, mode: str) -> float:
+    """The performance as a number that is larger for better, minus infinity for none."""
+    if member.performance is None or math.isnan(member.performance):
+        return -math.inf
+    return member.performance if mode == "max" else -member.performance
+
+
+@given(PERFORMANCES, RATIOS, METHODS, MODES, SEEDS)
+def test_nobody_copies_itself_or_one_that_is_not_better(
+    performances: list[float], ratio: float, method: Any, mode: Any, seed: int
+) -> None:
+    config = PBTConfig(truncation_ratio=ratio, exploit_method=method, metric_mode=mode)
+    members = population(performances)
+    for member, source in zip(members, sources(members, config, seed), strict=True):
+        if source is not None:
+            assert source.member_id != member.member_id
+            assert source.performance is not None
+            assert not math.isnan(source.performance)
+            assert gain(source, mode) > gain(member, mode) or math.isnan(member.performance or 0.0)
+
+
+@given(PERFORMANCES, RATIOS, MODES, SEEDS)
+def test_the_worst_copies_one_of_the_best_under_truncation(
+    performances: list[float], ratio: float, mode: Any, seed: int
+) -> None:
+    config = PBTConfig(truncation_ratio=ratio, metric_mode=mode)
+    members = population(performances)
+    assume(
+        len({(math.isnan(each), gain(member, mode)) for each, member in zip(performances, members, strict=True)}) > 1
+    )
+    worst = selection.rank(members, mode)[-1]
+    source = sources(members, config, seed)[worst.member_id]
+    best = {each.member_id for each in selection.rank(members, mode)[: max(1, int(len(members) * ratio + 1e-9))]}
+    assert source is not None
+    assert source.member_id in best
+
+
+@pytest.mark.parametrize("size", range(2, 12))
+def test_at_least_one_member_copies_whatever_the_size_and_the_ratio(size: int) -> None:
+    """int(size * 0.2) is 0 for a population of 2, 3 or 4."""
+    for ratio in (0.01, 0.2, 0.5, 0.8, 1.0):
+        chosen = sources(population(list(range(size))), PBTConfig(truncation_ratio=ratio))
+        copying = [number for number, source in enumerate(chosen) if source is not None]
+        assert copying == list(range(min(max(1, int(size * ratio + 1e-9)), size - 1)))
+
+
+def test_a_share_that_is_a_whole_number_of_members_is_that_number() -> None:
+    assert [selection.truncation_count(100, hundredth / 100) for hundredth in range(1, 101)] == list(range(1, 101))
+    assert [selection.ready_count(100, hundredth / 100) for hundredth in range(2, 101)] == list(range(2, 101))
+    assert [selection.ready_count(size, 0.8) for size in (2, 3, 4, 5, 10)] == [2, 3, 4, 4, 8]
+    assert selection.ready_count(10, 0.0) == 2
+
+
+@pytest.mark.parametrize("ratio", [0.6, 0.8, 1.0])
+def test_a_ratio_above_one_half_lets_nobody_copy_itself(ratio: float) -> None:
+    members = population([float(number) for number in range(10)])
+    for seed in range(20):
+        chosen = sources(members, PBTConfig(truncation_ratio=ratio), seed)
+        assert all(s is None or s.member_id > m.member_id for m, s in zip(members, chosen, strict=True))
+
+
+@pytest.mark.parametrize("better", [0, 2, 5, 9])
+def test_a_tournament_draws_one_opponent(better: int) -> None:
+    """With ``better`` of the 9 others ahead, one draw copies with probability better / 9.
+
+    For the sixth of ten that is 5/9 = 0.556. Drawing once to see whether to copy and again for whom, and copying only
+    if both are better, gives (5/9)^2 = 0.309; the audited system copied in a share of 0.306.
+    """
+    members = population([float(number) for number in range(10)])
+    config, generator, draws = PBTConfig(exploit_method="binary_tournament"), np.random.default_rng(7), 1500
+    member = members[9 - better]
+    chosen = [selection.choose_source(member, members, config, generator) for _ in range(draws)]
+    expected = better / 9
+    copied = sum(source is not None for source in chosen) / draws
+    assert abs(copied - expected) <= 5 * math.sqrt(expected * (1 - expected) / draws)
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("nothing", [math.nan, None])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_nan_and_nothing_rank_last(mode: str, nothing: float | None, place: int) -> None:
+    performances = [-math.inf, math.inf]
+    members = population([*performances[:place], nothing, *performances[place:]])
+    best, middle, last = selection.rank(members, mode)
+    assert last.performance is nothing
+    assert (best.performance, middle.performance) == ((math.inf, -math.inf) if mode == "max" else (-math.inf, math.inf))
+
+
+def test_a_diverged_member_copies_and_is_not_copied() -> None:
+    for mode in ("max", "min"):
+        members = population([math.nan, 1.0, 2.0, math.nan])
+        config = PBTConfig(truncation_ratio=0.5, metric_mode=mode)
+        for seed in range(10):
+            copied = [None if source is None else source.member_id for source in sources(members, config, seed)]
+            assert (copied[1], copied[2]) == (None, None)
+            assert {copied[0], copied[3]} <= {1, 2}
+
+
+ENDS = st.tuples(NUMBERS, NUMBERS).filter(lambda ends: ends[0] < ends[1])
+INT_ENDS = st.tuples(st.integers(-1000, 1000), st.integers(-1000, 1000)).filter(lambda ends: ends[0] < ends[1])
+FACTORS = st.floats(1.001, 100.0)
+
+
+@given(ENDS | INT_ENDS, FACTORS, SEEDS, st.floats(-1e7, 1e7))
+def test_every_value_stays_inside_the_range_and_of_its_type(
+    ends: tuple[Any, Any], factor: float, seed: int, start: float
+) -> None:
+    config = HyperparamConfig("x", min_value=ends[0], max_value=ends[1], perturbation_factor=factor)
+    generator, kind = np.random.default_rng(seed), int if config.is_integer else float
+    drawn = config.resample(generator)
+    for value in (drawn, config.perturb(drawn, generator), config.perturb(start, generator)):
+        assert type(value) is kind
+        assert isinstance(value, int | float)
+        assert ends[0] <= value <= ends[1]
+
+
+@given(st.floats(1e-9, 1e3), st.floats(1.01, 1e6), FACTORS, SEEDS)
+def test_a_step_in_log_space_is_as_long_up_as_down(low: float, width: float, factor: float, seed: int) -> None:
+    config = HyperparamConfig("x", min_value=low, max_value=low * width, perturbation_factor=factor, is_log_scale=True)
+    generator = np.random.default_rng(seed)
+    start = config.resample(generator)
+    reached = config.perturb(start, generator)
+    assert isinstance(start, float)
+    assert isinstance(reached, float)
+    assert low <= start <= low * width
+    step = abs(math.log(reached) - math.log(start))
+    assert math.isclose(step, math.log(factor), rel_tol=1e-6, abs_tol=1e-12) or reached in (low, low * width)
+
+
+@given(st.integers(2, 1000), FACTORS, SEEDS)
+@example(2, 1.2, 0)
+def test_an_int_moves_by_at_least_one(value: int, factor: float, seed: int) -> None:
+    """2 * 1.2 and 2 / 1.2 both round to 2, where perturbation would stand still for ever."""
+    config = HyperparamConfig("x", min_value=1, max_value=10**6, perturbation_factor=factor)
+    moved = config.perturb(value, np.random.default_rng(seed))
+    assert type(moved) is int
+    assert moved != value
+
+
+def test_every_int_of_a_range_is_drawn_alike() -> None:
+    config, generator = HyperparamConfig("x", min_value=1, max_value=4), np.random.default_rng(0)
+    drawn = [config.resample(generator) for _ in range(800)]
+    assert all(abs(drawn.count(value) / 800 - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 800) for value in (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("value", ["0.1", None, True, math.nan, math.inf])
+def test_what_is_no_number_is_not_perturbed(value: Any) -> None:
+    config = HyperparamConfig("x", min_value=0.0, max_value=1.0)
+    with pytest.raises(SettingError, match=r"'x': .* is no finite number"):
+        config.perturb(value, np.random.default_rng(0))

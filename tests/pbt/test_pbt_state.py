@@ -1,0 +1,154 @@
+"""A population goes on exactly where its state was taken, and draws from no generator but its own."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import math
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlcore import HyperparamConfig, PBTScheduler, PopulationMember, StateError
+from rlcore.checkpoint import load_container, save_container
+from tests.support.schedulers import make_config, make_scheduler, parameters_of, report
+
+
+def go_on(scheduler: PBTScheduler, rounds: int = 3) -> list[Any]:
+    """What a population does in the next rounds."""
+    done: list[Any] = []
+    for number in range(rounds):
+        step = max(member.step for member in scheduler.population) + 5
+        report(scheduler, [math.sin(3 * step + member.member_id + number) for member in scheduler.population], step)
+        for member in scheduler.population:
+            parameters, hyperparams, checkpoint_format = scheduler.exploit_and_explore(member)
+            done.append((repr(parameters), hyperparams, checkpoint_format, member.copied_from))
+    return [*done, scheduler.get_stats()]
+
+
+@pytest.mark.parametrize("method", ["truncation", "binary_tournament"])
+def test_a_population_goes_on_exactly_where_its_state_was_taken(method: str, tmp_path: Path) -> None:
+    scheduler = make_scheduler(tmp_path, exploit_method=method)
+    go_on(scheduler)
+    file = io.BytesIO()
+    save_container(file, scheduler.state_dict())
+    expected = go_on(scheduler)
+    file.seek(0)
+    resumed = PBTScheduler(scheduler.config)
+    resumed.load_state_dict(load_container(file))
+    assert go_on(resumed) == expected
+    assert resumed.state_dict() == scheduler.state_dict()
+
+
+def test_a_state_is_plain_and_shares_nothing_with_the_scheduler(tmp_path: Path) -> None:
+    scheduler = make_scheduler(tmp_path)
+    go_on(scheduler)
+    state = scheduler.state_dict()
+    assert json.loads(json.dumps(state)) == state
+    before = copy.deepcopy(state)
+    go_on(scheduler)
+    assert state == before
+    resumed = PBTScheduler(scheduler.config)
+    resumed.load_state_dict(state)
+    go_on(resumed)
+    assert state == before
+
+
+def test_the_files_that_the_last_state_names_are_there_after_one_more_round(tmp_path: Path) -> None:
+    """A process killed between a report and the next saved state resumes from the state before."""
+    scheduler = make_scheduler(tmp_path)
+    for step in (5, 10, 15):
+        report(scheduler, [0.1, 0.2, 0.3, 0.4], step)
+        state = scheduler.state_dict()
+    report(scheduler, [0.1, 0.2, 0.3, 0.4], 20)
+    resumed = PBTScheduler(scheduler.config)
+    resumed.load_state_dict(state)
+    parameters, _, _ = resumed.exploit_and_explore(resumed.population[0])
+    assert repr(parameters) == repr(parameters_of(3))
+
+
+def test_a_folder_that_was_moved_is_found(tmp_path: Path) -> None:
+    scheduler = make_scheduler(tmp_path / "old")
+    report(scheduler, [0.1, 0.2, 0.3, 0.4])
+    shutil.move(tmp_path / "old", tmp_path / "new")
+    moved = PBTScheduler(make_config(tmp_path / "new"))
+    moved.load_state_dict(scheduler.state_dict())
+    assert repr(moved.exploit_and_explore(moved.population[0])[0]) == repr(parameters_of(3))
+
+
+def damaged(state: dict[Any, Any], *path: Any, value: Any = None) -> dict[Any, Any]:
+    """The state with one entry replaced, or removed where ``value`` is left out."""
+    state = copy.deepcopy(state)
+    *parents, last = path
+    place: Any = state
+    for key in parents:
+        place = place[key]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return state
+
+
+DAMAGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
+    "no generator": (("generator",), None, "the state is of something else"),
+    "another entry": (("seed",), 3, "the state is of something else"),
+    "a generator of another kind": (("generator", "bit_generator"), "MT19937", "none that PCG64 takes"),
+    "half a generator": (("generator", "state", "inc"), None, "none that PCG64 takes"),
+    "text for a generator": (("generator",), "PCG64", "none that PCG64 takes"),
+    "a member too few": (("members", 0), None, "has 3 members and population_size=4"),
+    "no members": (("members",), "x", "has str members"),
+    "a number for a member": (("members", 0), 3, "a member's state is a int"),
+    "a number for a field": (("members", 0, 5), 3, "not a dict of fields"),
+    "a member without a step": (("members", 1, "step"), "x", "a member's 'step' cannot be restored"),
+    "a step that is text": (("members", 1, "step"), "5", "a member's 'step' cannot be restored"),
+    "a member with another field": (("members", 1, "parent"), 3, "a member's 'parent' cannot be restored"),
+    "a member without hyperparameters": (("members", 1, "hyperparams"), {}, r"lacks the hyperparameters \['lear"),
+    "members in another order": (("members", 2, "member_id"), 1, "member 2 of the state has the number 1"),
+    "a step that is a path": (("members", 0, "saved_steps"), ["../x"], "a member's 'saved_steps' cannot be restored"),
+    "a count below 0": (("exploitation_count",), -1, "no count"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(case: str, tmp_path: Path) -> None:
+    path, value, words = DAMAGES[case]
+    scheduler = make_scheduler(tmp_path)
+    earlier = scheduler.state_dict()
+    go_on(scheduler, 1)
+    before = scheduler.state_dict()
+    with pytest.raises(StateError, match=words):
+        scheduler.load_state_dict(damaged(earlier, *path, value=value))
+    assert scheduler.state_dict() == before
+
+
+def test_a_state_of_other_hyperparameters_is_refused(tmp_path: Path) -> None:
+    other = make_config(tmp_path, hyperparams=[HyperparamConfig("gamma", values=[0.9, 0.99])])
+    with pytest.raises(StateError, match=r"lacks the hyperparameters \['gamma'\]"):
+        PBTScheduler(other).load_state_dict(make_scheduler(tmp_path).state_dict())
+
+
+def test_no_global_generator_is_touched(tmp_path: Path) -> None:
+    def states() -> list[Any]:
+        legacy = np.random.get_state()
+        return [random.getstate(), legacy[1].tolist(), legacy[2:], torch.get_rng_state().tolist()]  # type: ignore[index]
+
+    before = states()
+    scheduler = make_scheduler(tmp_path, seed=11)
+    assert states() == before
+    go_on(scheduler)
+    state = scheduler.state_dict()
+    PBTScheduler(scheduler.config).load_state_dict(state)
+    assert states() == before
+
+
+def test_members_know_their_own_past() -> None:
+    first, second = PopulationMember(0, {}), PopulationMember(1, {})
+    first.record_step(5, 1.0, {})
+    assert second.history == []

@@ -1,0 +1,385 @@
+"""A population trains member by member as each would alone, and goes on exactly where it was interrupted."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.logger import KVWriter, Logger
+from stable_baselines3.common.utils import LinearSchedule, set_random_seed
+
+from rlcore import CheckpointError, DistributionalPPO, NonFiniteGradientError, SettingError, UnknownSettingError
+from rlcore.checkpoint import save_container, storage
+from rlcore.checkpoint.training_state import Scope
+from rlcore.pbt import HyperparamConfig, PBTConfig
+from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.lineage import Ancestor, ancestors, read_lineage
+from rlcore.pbt.population import MemberStatus, Population, PopulationResult, member_seed
+from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
+from rlcore.ppo.components import capture_generators
+from tests.support.population_run import CONFIG, UPDATES, build, build_model
+from tests.support.training import differing, make_envs, make_model
+
+
+class Exploding(CartPoleEnv):
+    """Its 20th step, and no other, earns no number."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        observation, reward, *rest = super().step(action)
+        return observation, float("nan") if self.steps == 20 else reward, *rest
+
+
+def outcome(population: Population) -> dict[str, Any]:
+    """Everything that two runs of one population must have in common, in the bits."""
+    members = [member.state_dict() for member in population.scheduler.population]
+    for member in members:
+        del member["checkpoint_path"]
+    models = []
+    for model in population.models:
+        state = model._training_state().capture(Scope.LEARNER, Scope.COLLECTED, Scope.PROGRESS)
+        for episode in state["progress_state"]["ep_info_buffer"]:  # type: ignore[index,union-attr]
+            del episode["t"]  # type: ignore[union-attr,arg-type]
+        models.append(state)
+    lineage = (population.folder / "lineage.jsonl").read_text()
+    return {"members": members, "models": models, "lineage": lineage, "stats": population.scheduler.get_stats()}
+
+
+@dataclass
+class Finished:
+    """A population that trained to its end, and what it said and had on the way."""
+
+    population: Population
+    result: PopulationResult
+    reports: list[MemberStatus]
+    seen: list[dict[str, Any]]
+    outcome: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    population = build(tmp_path_factory.mktemp("finished"))
+    reports: list[MemberStatus] = []
+    seen: list[dict[str, Any]] = []
+
+    def look(status: MemberStatus) -> None:
+        model = population.models[status.member_id]
+        reports.append(status)
+        seen.append({**model.get_parameters(), "lr": model.learning_rate, "window": len(model.ep_info_buffer or ())})
+
+    result = population.train(UPDATES, look)
+    return Finished(population, result, reports, seen, outcome(population))
+
+
+class TestTurns:
+    def test_turns_leave_the_bits_of_one_call_of_learn(self) -> None:
+        def run(model: DistributionalPPO) -> dict[str, Any]:
+            return model._training_state().capture(Scope.LEARNER, Scope.RUN)
+
+        settings: dict[str, Any] = {"learning_rate": LinearSchedule(1e-2, 1e-3, 1.0), "clip_range": 0.1}
+        whole, cut = make_model(**settings), make_model(**settings)
+        set_random_seed(7)
+        whole.learn(144)
+        expected = run(whole)
+        set_random_seed(7)
+        training = TurnwiseTraining(cut, 144, "run")
+        training.advance(1, {})
+        training.advance(2, {})
+        assert differing(expected, run(cut)) == []
+
+    def test_a_member_that_copied_nobody_is_the_model_that_it_would_be_alone(self, finished: Finished) -> None:
+        (loner,) = [status for status in finished.result.table if status.exploits == 0]
+        seed = member_seed(5, loner.member_id)
+        set_random_seed(seed)
+        alone = build_model(loner.hyperparams, seed)
+        alone.learn(UPDATES * 64)
+        assert differing(alone.get_parameters(), finished.population.models[loner.member_id].get_parameters()) == []
+
+    def test_the_generators_of_the_process_are_as_they_were(self, tmp_path: Path) -> None:
+        set_random_seed(11)
+        before = capture_generators()
+        build(tmp_path).train(1)
+        assert differing(before, capture_generators()) == []
+
+    def test_after_an_update_that_failed_a_saved_model_stands_where_the_live_one_does(self) -> None:
+        model, file = make_model(), io.BytesIO()
+        training = TurnwiseTraining(model, 144, "run")
+        training.advance(1, {})
+        model.vf_coef = float("nan")
+        with pytest.raises(NonFiniteGradientError):
+            training.advance(1, {})
+        model.vf_coef = 0.5
+        model.save(file)
+        file.seek(0)
+        training.advance(1, {})
+        loaded = DistributionalPPO.load(file, env=make_envs(), device="cpu")
+        TurnwiseTraining(loaded, 144, "run").advance(1, {})
+        assert loaded.num_timesteps == 144
+        assert differing(loaded.get_parameters(), model.get_parameters()) == []
+
+    def test_own_generators_go_on_where_they_were(self) -> None:
+        own = OwnGenerators(3)
+        with own.in_place():
+            first = capture_generators()
+            make_model()
+            second = capture_generators()
+        set_random_seed(99)
+        assert differing(first, second) != []
+        with own.in_place():
+            assert differing(second, capture_generators()) == []
+
+
+class TestResume:
+    def test_a_killed_process_is_continued_to_the_same_end(self, tmp_path: Path, finished: Finished) -> None:
+        """The kill comes when models and lineage of an exploit are written and the state that counts them is not."""
+        command = [sys.executable, "-m", "tests.support.population_run", str(tmp_path), "12"]
+        killed = subprocess.run(command, cwd=Path(__file__).parents[2], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        events = read_lineage(tmp_path / "lineage.jsonl")
+        assert [event.event for event in events] == ["start"] * 3 + ["exploit"]
+        population = build(tmp_path)
+        assert [member.step for member in population.scheduler.population] == [1, 1, 1]
+        assert population.scheduler.exploitation_count == 0
+        population.train(UPDATES)
+        assert differing(outcome(population), finished.outcome) == []
+
+    @pytest.mark.parametrize("write", [6, 19])
+    def test_an_interruption_at_any_write_is_made_good(
+        self, write: int, tmp_path: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        done, replace = 0, os.replace
+
+        def interrupted(source: Any, target: Any) -> None:
+            nonlocal done
+            done += 1
+            if done == write:
+                raise KeyboardInterrupt
+            replace(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(storage.os, "replace", interrupted)  # type: ignore[attr-defined]
+            with pytest.raises(KeyboardInterrupt):
+                build(tmp_path).train(UPDATES)
+        population = build(tmp_path)
+        population.train(UPDATES)
+        assert differing(outcome(population), finished.outcome) == []
+
+    def test_a_run_asked_for_more_makes_up_for_the_exploits_left_out(self, tmp_path: Path, finished: Finished) -> None:
+        build(tmp_path).train(2)
+        population = build(tmp_path)
+        result = population.train(UPDATES)
+        assert differing(outcome(population), finished.outcome) == []
+        assert population.train(1) == result
+
+    def test_each_member_has_one_model_file_and_the_best_one_can_be_loaded(self, finished: Finished) -> None:
+        result, population = finished.result, finished.population
+        assert len(list((population.folder / "members").iterdir())) == 3
+        assert result.table[0] == result.best
+        assert [status.performance for status in result.table] == sorted(
+            (status.performance for status in result.table), reverse=True
+        )
+        loaded = DistributionalPPO.load(result.model_file, device="cpu")
+        best = population.models[result.best.member_id]
+        assert differing(loaded.get_parameters()["policy"], best.get_parameters()["policy"]) == []
+
+
+class TestExploits:
+    def test_reports_and_lineage_tell_the_same_story(self, finished: Finished) -> None:
+        exploits = [report for report in finished.reports if report.copied_from is not None]
+        events = read_lineage(finished.population.folder / "lineage.jsonl")
+        assert [(event.event, event.member, event.step) for event in events[:3]] == [("start", i, 0) for i in range(3)]
+        assert len(exploits) == 2
+        for report, event in zip(exploits, events[3:], strict=True):
+            assert event.event == "exploit"
+            assert (event.member, event.source, event.step, event.source_step, event.performance) == (
+                report.member_id,
+                report.copied_from,
+                report.step,
+                report.step,
+                report.performance,
+            )
+            assert event.hyperparams == report.hyperparams != event.hyperparams_before
+            assert event.format == "v2_full_parameters"
+        last = exploits[-1]
+        assert ancestors(events, last.member_id)[0] == Ancestor(last.copied_from, last.step)  # type: ignore[arg-type]
+
+    def test_a_member_goes_on_with_the_weights_and_statistics_of_its_source(self, finished: Finished) -> None:
+        trained = {}
+        for report, seen in zip(finished.reports, finished.seen, strict=True):
+            if report.copied_from is None:
+                trained[report.member_id, report.step] = seen
+                continue
+            source = trained[report.copied_from, report.step]
+            for key in ("policy", "vgs_state", "normalizer_state"):
+                assert source[key] is not None
+                assert differing(seen[key], source[key]) == []
+
+    def test_a_member_goes_on_with_the_explored_hyperparameters(self, finished: Finished) -> None:
+        for report, seen in zip(finished.reports, finished.seen, strict=True):
+            optimizer = seen["policy.optimizer"]
+            explored = report.hyperparams["learning_rate"], report.hyperparams["sigma"]
+            assert [(group["lr"], group["sigma"]) for group in optimizer["param_groups"]] == [explored] * 2
+            assert seen["lr"] == explored[0]
+            assert (optimizer["state"] == {}) == (report.copied_from is not None)
+
+    def test_what_the_old_weights_earned_is_not_counted_for_the_new(self, finished: Finished) -> None:
+        for report, seen in zip(finished.reports, finished.seen, strict=True):
+            assert (seen["window"] == 0) == (report.copied_from is not None)
+
+    def test_every_rollout_logs_what_the_population_did(self, tmp_path: Path) -> None:
+        logged: list[dict[str, Any]] = []
+
+        class Memory(KVWriter):
+            def write(self, key_values: dict[str, Any], key_excluded: Any, step: int = 0) -> None:  # noqa: ARG002
+                logged.append(dict(key_values))
+
+            def close(self) -> None:
+                pass
+
+        def listened_to(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
+            model = build_model(hyperparams, seed)
+            model.set_logger(Logger(folder=None, output_formats=[Memory()]))
+            return model
+
+        population = Population(listened_to, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
+        result = population.train(2)
+        last = {name: sum(each[name] for each in logged[3:]) for name in ("pbt/exploit_count", "pbt/vgs_transferred")}
+        assert last == {"pbt/exploit_count": 1, "pbt/vgs_transferred": 1}
+        assert sum(status.exploits for status in result.table) == 1
+        assert [each["pbt/exploitation_count"] for each in logged] == [0, 0, 0, 1, 1, 1]
+        assert logged[-1]["rollout/ep_rew_mean"] > 0
+
+    def test_members_that_copied_nobody_explore_if_asked_to(self, tmp_path: Path) -> None:
+        population = build(tmp_path, explore_without_exploit=True, explore_method="resample")
+        population.train(2)
+        events = read_lineage(tmp_path / "lineage.jsonl")[3:]
+        assert sorted(event.event for event in events) == ["exploit", "explore", "explore"]
+        for event in events:
+            model = population.models[event.member]
+            assert model.learning_rate == event.hyperparams["learning_rate"]
+
+    def test_a_member_that_diverged_ranks_last_and_goes_on_from_what_it_copied(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def made(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
+            envs = make_vec_env(Exploding if seed == member_seed(5, 0) else "CartPole-v1", 2, seed=seed)
+            sizes: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "optimizer_kwargs": {"sigma": 0.01}}
+            return make_model(envs, seed=seed, learning_rate=hyperparams["learning_rate"], **sizes)
+
+        population = Population(made, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
+        reports: list[MemberStatus] = []
+        population.train(2, reports.append)
+        assert "member 0 has diverged" in caplog.text
+        assert isnan(reports[0].performance or 0.0)
+        assert reports[3].member_id == 0
+        assert reports[3].copied_from in (1, 2)
+        assert population.scheduler.population[0].step == 2
+        steps = [model.num_timesteps for model in population.models]
+        assert steps == [128, 128, 128]
+
+    def test_a_measure_of_ones_own_ranks_the_members(self, tmp_path: Path) -> None:
+        settings = PBTConfig(**{**CONFIG, "metric_name": "rate", "metric_mode": "min"})
+        population = Population(build_model, settings, folder=tmp_path, seed=5, performance=lambda m: m.learning_rate)  # type: ignore[arg-type,return-value]
+        result = population.train(1)
+        rates = [status.hyperparams["learning_rate"] for status in result.table]
+        assert rates == sorted(rates)  # type: ignore[type-var]
+        assert [status.performance for status in result.table] == rates
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("name", "values", "error", "message"),
+        [
+            ("n_critics", [1, 2], SettingError, "it shapes the network"),
+            ("lerning_rate", [0.1, 0.2], UnknownSettingError, "did you mean 'learning_rate'"),
+            ("gamma", [0.9, 1.1], SettingError, r"gamma=1\.1"),
+        ],
+    )
+    def test_a_hyperparameter_that_could_not_be_explored_is_refused_before_anything_is_trained(
+        self, name: str, values: list[Any], error: type[Exception], message: str, tmp_path: Path
+    ) -> None:
+        config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig(name=name, values=values)])
+        with pytest.raises(error, match=message):
+            Population(lambda _, seed: make_model(make_envs(), seed=seed), config, folder=tmp_path / "new", seed=1)
+        assert not (tmp_path / "new").exists()
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"population_size": 4}, "population_size=4, and the population in .* was begun with 3"),
+            ({"truncation_ratio": 0.5}, r"truncation_ratio=0\.5, and"),
+            ({"seed": 6}, r"seed=5 and PBTConfig\.seed=6"),
+        ],
+    )
+    def test_another_configuration_than_the_folder_was_begun_with(
+        self, changes: dict[str, Any], message: str, tmp_path: Path
+    ) -> None:
+        build(tmp_path).train(0)
+        with pytest.raises(SettingError, match=message):
+            build(tmp_path, **changes)
+        build(tmp_path, seed=5)
+
+    def test_a_folder_keeps_the_seed_it_was_begun_with(self, tmp_path: Path) -> None:
+        config = PBTConfig(population_size=2)
+        first = Population(lambda _, seed: make_model(make_envs(), seed=seed), config, folder=tmp_path)
+        first.train(0)
+        second = Population(lambda _, seed: make_model(make_envs(), seed=seed), config, folder=tmp_path)
+        assert first.seed == second.seed
+
+    def test_a_state_that_is_damaged_or_foreign_is_named(self, tmp_path: Path) -> None:
+        build(tmp_path).train(0)
+        path = tmp_path / "population.pt"
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="digest"):
+            build(tmp_path)
+        save_container(path, {"format_version": "population_v1", "seed": 5})
+        with pytest.raises(CheckpointError, match="has other fields"):
+            build(tmp_path)
+        save_container(path, {"format_version": "model_v1"})
+        with pytest.raises(CheckpointError, match="is no state of a population"):
+            build(tmp_path)
+
+    def test_a_metric_that_nothing_measures(self, tmp_path: Path) -> None:
+        with pytest.raises(SettingError, match="metric_name='eval/reward' only names"):
+            build(tmp_path, metric_name="eval/reward")
+
+
+class TestInterval:
+    def test_the_first_exploit_must_come_after_the_warm_up(self) -> None:
+        check_interval(5, 4, 19)
+        with pytest.raises(SettingError, match=r"perturbation_interval=5 .* vgs_warmup_steps=20.* at least 6"):
+            check_interval(5, 4, 20)
+        check_interval(6, 4, 20)
+
+    def test_optimizer_steps_are_the_minibatches_of_all_epochs(self) -> None:
+        steps = optimizer_steps_per_update(n_steps=16, n_envs=3, batch_size=20, n_epochs=2)
+        model = make_model(batch_size=20)
+        model.learn(48)
+        assert model.variance_gradient_scaler is not None
+        assert steps == model.variance_gradient_scaler.step_count == 6
+
+    def test_a_population_asks_unless_its_scaler_is_off(self, tmp_path: Path) -> None:
+        config = PBTConfig(population_size=2, perturbation_interval=2)
+
+        def make(_: Mapping[str, Any], seed: int, **settings: Any) -> DistributionalPPO:
+            return make_model(make_envs(), seed=seed, **settings)
+
+        with pytest.raises(SettingError, match=r"2 updates of 4 .* vgs_warmup_steps=8"):
+            Population(lambda h, seed: make(h, seed, vgs_warmup_steps=8), config, folder=tmp_path)
+        Population(lambda h, seed: make(h, seed, vgs_warmup_steps=7), config, folder=tmp_path)
+        Population(lambda h, seed: make(h, seed, variance_gradient_scaling=False), config, folder=tmp_path)

@@ -1,0 +1,216 @@
+"""Laws of the five variance estimators, side by side on one history of several tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from rlcore.optim import estimators
+from rlcore.optim.estimators import ESTIMATORS, TensorLayout, VarianceEstimator
+from rlcore.optim.gradient_moments import measure_moments
+from rlcore.optim.scaler import VarianceGradientScaler
+from tests.reference import variance_reference as reference
+
+betas = st.sampled_from([0.0, 0.5, 0.9, 0.99])
+names = st.sampled_from(sorted(ESTIMATORS))
+normalizations = st.sampled_from(["squared_mean", "second_moment"])
+
+
+@dataclass(frozen=True)
+class History:
+    """Gradients of several tensors: ``steps[t][i]`` is None where tensor i had no gradient in step t."""
+
+    sizes: tuple[int, ...]
+    steps: tuple[tuple[reference.Array | None, ...], ...]
+
+    def of(self, position: int) -> reference.Array:
+        """The gradients that a tensor had, ``[t, n]``."""
+        found = [step[position] for step in self.steps]
+        seen = [gradient for gradient in found if gradient is not None]
+        return np.stack(seen) if seen else np.zeros((0, self.sizes[position]))
+
+    def reordered(self, order: Sequence[int]) -> History:
+        return History(tuple(self.sizes[i] for i in order), tuple(tuple(step[i] for i in order) for step in self.steps))
+
+    def times(self, factor: float) -> History:
+        scaled = ((None if gradient is None else gradient * factor for gradient in step) for step in self.steps)
+        return History(self.sizes, tuple(map(tuple, scaled)))
+
+
+@st.composite
+def histories(draw: st.DrawFn, offsets: Sequence[float] = (0.0, 1.0, -30.0, 1e6), same_size: bool = False) -> History:
+    """Random gradients around random means, of random scale, some missing; some tensors have one element."""
+    sizes = draw(st.lists(st.integers(1, 7), min_size=1, max_size=4))
+    sizes = [sizes[0]] * len(sizes) if same_size else sizes
+    count = draw(st.integers(1, 10))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    centers = [draw(st.sampled_from(offsets)) * rng.normal(size=size) for size in sizes]
+    scale, missing = 10.0 ** draw(st.integers(-3, 3)), draw(st.sampled_from([0.0, 0.4]))
+    steps = [
+        tuple(
+            None if rng.random() < missing else scale * (rng.normal(size=size) + center)
+            for size, center in zip(sizes, centers, strict=True)
+        )
+        for _ in range(count)
+    ]
+    return History(tuple(sizes), tuple(steps))
+
+
+def weight(observations: int, beta: float) -> float:
+    return (1 - beta) / (1 - beta**observations)
+
+
+def feed(estimator: VarianceEstimator, history: History, beta: float) -> torch.Tensor:
+    """Show an estimator the whole history; return its variances, float64 ``[N]``."""
+    counts = [0] * len(history.sizes)
+    for step in history.steps:
+        seen = [i for i, gradient in enumerate(step) if gradient is not None]
+        gradients = [torch.as_tensor(step[i]) for i in seen]
+        for i in seen:
+            counts[i] += 1
+        weights = torch.tensor([weight(counts[i], beta) for i in seen], dtype=torch.float64)
+        estimator.commit(seen, measure_moments(gradients), estimator.measure(seen, gradients), weights)
+    return estimator.variance()
+
+
+def layouts_of(sizes: Sequence[int]) -> list[TensorLayout]:
+    return [TensorLayout((size,), torch.float64, torch.device("cpu")) for size in sizes]
+
+
+def variances(name: str, history: History, beta: float) -> torch.Tensor:
+    return feed(ESTIMATORS[name](layouts_of(history.sizes)), history, beta)
+
+
+def power(history: History) -> torch.Tensor:
+    """Mean square of each tensor's gradients, what rounding is relative to; ``[N]``."""
+    return torch.tensor([float((history.of(i) ** 2).mean()) if len(history.of(i)) else 0.0
+                         for i in range(len(history.sizes))], dtype=torch.float64)  # fmt: skip
+
+
+def assert_close(measured: torch.Tensor, expected: torch.Tensor, history: History) -> None:
+    """Equal up to what a deviation loses that is rounded beside the gradients themselves."""
+    lost = 1e-14 * power(history).sqrt()
+    limit = 1e-9 * expected + 2 * expected.sqrt() * lost + lost.square()
+    assert bool(((measured - expected).abs() <= limit).all()), (measured, expected)
+
+
+@given(histories(), betas, names)
+def test_equals_the_definition(history: History, beta: float, name: str) -> None:
+    observed = [history.of(i) for i in range(len(history.sizes))]
+    expected = [reference.ESTIMATES[name](seen, beta) if len(seen) else 0.0 for seen in observed]
+    assert_close(variances(name, history, beta), torch.tensor(expected, dtype=torch.float64), history)
+
+
+@given(histories(), betas)
+def test_total_is_mean_plus_spatial_and_element_plus_heterogeneity(history: History, beta: float) -> None:
+    measured = {name: variances(name, history, beta) for name in ESTIMATORS}
+    seen = [history.of(i) for i in range(len(history.sizes))]
+    per_tensor = [reference.heterogeneity(x, beta) if len(x) else 0.0 for x in seen]
+    heterogeneity = torch.tensor(per_tensor, dtype=torch.float64)
+    assert_close(measured["mean"] + measured["spatial"], measured["total"], history)
+    assert_close(measured["element"] + heterogeneity, measured["total"], history)
+
+
+@given(histories(), betas, names)
+def test_no_variance_is_negative(history: History, beta: float, name: str) -> None:
+    assert bool((variances(name, history, beta) >= 0).all())
+
+
+@given(histories(), betas, names, st.sampled_from([0.25, 8.0, -2.0]))
+def test_scaled_gradients_scale_the_variance_by_the_square(
+    history: History, beta: float, name: str, factor: float
+) -> None:
+    scaled = variances(name, history.times(factor), beta)
+    assert_close(scaled, factor**2 * variances(name, history, beta), history.times(factor))
+
+
+def normalized(history: History, beta: float, name: Any, normalization: Any) -> float:
+    parameters = [nn.Parameter(torch.zeros(size, dtype=torch.float64)) for size in history.sizes]
+    settings: dict[str, Any] = {"estimator": name, "normalization": normalization, "eps": 1e-300}
+    scaler = VarianceGradientScaler(parameters, beta=beta, max_normalized_variance=1e300, **settings)
+    for step in history.steps:
+        for parameter, gradient in zip(parameters, step, strict=True):
+            parameter.grad = None if gradient is None else torch.as_tensor(gradient).clone()
+        scaler.update_statistics()
+    return scaler.get_normalized_variance()
+
+
+@given(histories(), betas, names, normalizations)
+def test_the_normalized_variance_does_not_depend_on_the_scale(
+    history: History, beta: float, name: str, normalization: str
+) -> None:
+    expected = normalized(history, beta, name, normalization)
+    for factor in (2.0**-20, 2.0**20):
+        assert normalized(history.times(factor), beta, name, normalization) == pytest.approx(expected, rel=1e-9)
+
+
+@given(histories(), betas, names)
+def test_the_fraction_of_the_second_moment_lies_between_0_and_1(history: History, beta: float, name: str) -> None:
+    assert 0.0 <= normalized(history, beta, name, "second_moment") <= 1.0 + 1e-12
+
+
+@given(histories(same_size=True), betas, names, st.randoms(use_true_random=False))
+def test_tensors_in_another_order_have_their_variances_in_that_order(
+    history: History, beta: float, name: str, random: Any
+) -> None:
+    order = list(range(len(history.sizes)))
+    random.shuffle(order)
+    assert torch.equal(variances(name, history.reordered(order), beta), variances(name, history, beta)[order])
+
+
+@given(histories(offsets=(0.0, 1.0)), betas)
+def test_the_mean_over_all_single_elements_that_a_sketch_could_watch_is_the_element_variance(
+    history: History, beta: float
+) -> None:
+    """Every element is as likely as any other, so this mean is the expectation of a sketch of one element."""
+    largest = max(history.sizes)
+    expected, totals = variances("element", history, beta), torch.zeros(len(history.sizes), dtype=torch.float64)
+    for watched in range(largest):
+        sketch = estimators.SketchEstimator(layouts_of(history.sizes))
+        zeros = [torch.zeros(1, dtype=torch.float64) for _ in history.sizes]
+        coordinates = [torch.tensor([min(watched, size - 1)]) for size in history.sizes]
+        sketch.load_state_dict({"coordinates": coordinates, "means": zeros, "variances": zeros})
+        inside = torch.tensor([watched < size for size in history.sizes])
+        totals += torch.where(inside, feed(sketch, history, beta), 0.0)
+    assert_close(totals / torch.tensor(history.sizes), expected, history)
+
+
+@given(histories(), betas, names, st.integers(0, 10))
+def test_a_state_saved_in_the_middle_continues_to_the_bit(history: History, beta: float, name: str, cut: int) -> None:
+    """Also through a relink to parameters of the same shapes."""
+    first, second = History(history.sizes, history.steps[:cut]), History(history.sizes, history.steps[cut:])
+    layouts = layouts_of(history.sizes)
+    original = ESTIMATORS[name](layouts)
+    feed(original, first, beta)
+    restored = ESTIMATORS[name](layouts)
+    restored.load_state_dict(original.state_dict())
+    relinked = original.relinked(layouts, range(len(layouts)))
+    results = [feed(each, second, beta) for each in (original, restored, relinked)]
+    assert torch.equal(results[1], results[0])
+    assert torch.equal(results[2], results[0])
+
+
+@given(names, st.integers(0, 2**16), st.sampled_from([1.0, 100.0]))
+def test_float32_gradients_beside_a_large_mean_keep_their_variance(name: str, seed: int, offset: float) -> None:
+    """A deviation of 1e-4 of the mean: its square is below the rounding of the mean's square in float32."""
+    generator = torch.Generator().manual_seed(seed)
+    estimator = ESTIMATORS[name]([TensorLayout((4096,), torch.float32, torch.device("cpu"))])
+    gradients = [offset * (1.0 + 1e-4 * torch.randn(4096, generator=generator)) for _ in range(12)]
+    for count, gradient in enumerate(gradients, start=1):
+        weights = torch.tensor([weight(count, 0.5)], dtype=torch.float64)
+        estimator.commit([0], measure_moments([gradient]), estimator.measure([0], [gradient]), weights)
+    history = torch.stack(gradients).double().numpy()
+    if name == "sketch":
+        (watched,) = estimator.state_dict()["coordinates"]  # type: ignore[misc, union-attr]
+        history = history[:, watched]
+    expected = reference.ESTIMATES[name](history, 0.5)
+    # Of M only the rounding of a float32 mean is left beside the noise: 1e-8 of the squared deviation of an element.
+    assert float(estimator.variance()) == pytest.approx(expected, rel=1e-2, abs=1e-4 * (1e-4 * offset) ** 2)

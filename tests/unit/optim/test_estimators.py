@@ -1,0 +1,206 @@
+"""The spatial measure of one step, the elements that a sketch watches, and the states of the estimators."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rlcore.errors import StateError
+from rlcore.optim.estimators import ESTIMATORS, SKETCH_SIZE, SketchEstimator, TensorLayout
+from rlcore.optim.gradient_moments import measure_moments, spatial_variances
+
+CPU = torch.device("cpu")
+PATTERN = torch.tensor([0.5, -0.5, 0.5, -0.5], dtype=torch.float64)
+
+
+def layout(*shape: int) -> TensorLayout:
+    return TensorLayout(shape, torch.float64, CPU)
+
+
+def show(estimator: Any, *gradients: Tensor, share: float = 0.5) -> None:
+    """Commit one step of all tensors with the given weight."""
+    positions, weights = range(len(gradients)), torch.full((len(gradients),), share, dtype=torch.float64)
+    estimator.commit(positions, measure_moments(gradients), estimator.measure(positions, gradients), weights)
+
+
+def watched(estimator: SketchEstimator) -> list[list[int]]:
+    state: dict[Any, Any] = estimator.state_dict()
+    return [drawn.tolist() for drawn in state["coordinates"]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [
+        (torch.float32, 1e-30), (torch.float32, 1.0), (torch.float32, 1e30), (torch.float64, 1e-60),
+        (torch.float64, 1e70), (torch.bfloat16, 2.0), (torch.float16, 2.0**-20),
+    ],
+)  # fmt: skip
+def test_the_spatial_variance_is_exact_at_any_size(dtype: torch.dtype, scale: float) -> None:
+    gradients = [(PATTERN * scale).to(dtype), torch.zeros(3, dtype=dtype), torch.full((2,), scale, dtype=dtype)]
+    expected = float((gradients[0].double() / scale).square().mean()) * scale**2
+    measured = spatial_variances(gradients)
+    assert measured.dtype == torch.float64
+    assert measured.tolist() == [pytest.approx(expected, rel=1e-6, abs=0.0), 0.0, 0.0]
+
+
+def test_the_spatial_variance_of_the_largest_numbers_is_limited_and_finite() -> None:
+    assert spatial_variances([torch.tensor([1e308, -1e308], dtype=torch.float64)]).tolist() == [1e150]
+    assert spatial_variances([]).tolist() == []
+
+
+def test_the_spatial_variance_of_a_million_elements_beside_a_large_mean() -> None:
+    gradient = 10.0 + 1e-3 * torch.randn(1_000_000, generator=torch.Generator().manual_seed(0))
+    expected = gradient.double().numpy().var()
+    assert spatial_variances([gradient]).item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("mean", 0.0), ("spatial", 0.25), ("total", 0.25), ("element", 0.25), ("sketch", 0.25)]
+)
+def test_noise_of_opposite_signs_is_invisible_in_the_mean_alone(name: str, expected: float) -> None:
+    """A pattern whose sign alternates: weights of half each make the elements' means 0 and their variances 0.25."""
+    estimator = ESTIMATORS[name]([layout(4)])
+    show(estimator, PATTERN, share=1.0)
+    show(estimator, -PATTERN, share=0.5)
+    assert estimator.variance().tolist() == [expected]
+
+
+def test_a_sketch_watches_all_of_a_small_tensor_and_few_elements_all_over_a_large_one() -> None:
+    all_of_it, some, others = watched(SketchEstimator([layout(8, 8), layout(100, 100), layout(10_000)]))
+    assert all_of_it == list(range(64))
+    for drawn in (some, others):
+        assert sorted(set(drawn)) == drawn
+        assert len(drawn) == SKETCH_SIZE
+        assert drawn[0] < 1_000
+        assert drawn[-1] >= 9_000
+    assert some != others
+
+
+def test_a_sketch_of_a_huge_tensor_takes_no_more_than_one_of_a_small_tensor() -> None:
+    """A tensor that no machine could hold, or list the elements of."""
+    sketch = SketchEstimator([layout(10**6, 10**6)])
+    (drawn,) = watched(sketch)
+    assert (len(drawn), drawn[-1] < 10**12) == (SKETCH_SIZE, True)
+    assert sketch.variance().tolist() == [0.0]
+
+
+def test_two_sketches_of_a_network_agree_and_draw_from_no_global_generator() -> None:
+    layouts = [layout(300), layout(20, 20)]
+    states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index]
+    first = watched(SketchEstimator(layouts))
+    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == states  # type: ignore[index]
+    random.random(), torch.rand(1)
+    assert watched(SketchEstimator(layouts)) == first
+    # The draw is defined by position and size, so that other processes make the same one.
+    assert first == [sorted(random.Random(f"{i} {n}").sample(range(n), SKETCH_SIZE)) for i, n in enumerate((300, 400))]
+
+
+def test_a_sketch_watches_the_same_elements_whatever_the_memory_format() -> None:
+    gradients = torch.randn(20, 16, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    plain, strided = (SketchEstimator([layout(16, 3, 3)]) for _ in range(2))
+    for gradient in gradients:
+        show(plain, gradient)
+        show(strided, gradient.permute(1, 2, 0).contiguous().permute(2, 0, 1))
+    assert plain.variance().tolist() == strided.variance().tolist()
+    assert float(plain.variance()) > 0.1
+
+
+def test_a_loaded_sketch_goes_on_with_the_elements_of_the_state_through_relinks() -> None:
+    """Also where another version of the program drew others."""
+    sketch = SketchEstimator([layout(5), layout(100)])
+    own, zeros = watched(sketch), [torch.zeros(2).double(), torch.zeros(3).double()]
+    coordinates = [torch.tensor([1, 3]), torch.tensor([7, 8, 99])]
+    sketch.load_state_dict({"coordinates": coordinates, "means": zeros, "variances": zeros})
+    assert watched(sketch) == [[1, 3], [7, 8, 99]]
+    assert watched(sketch.relinked([layout(5), layout(100)], [1])) == [own[0], [7, 8, 99]]
+    relinked = sketch.relinked([layout(5), layout(100)], [0, 1])
+    noise = torch.zeros(5, dtype=torch.float64)
+    noise[3] = 2.0
+    for sign in (1.0, -1.0):
+        show(relinked, sign * noise, torch.zeros(100, dtype=torch.float64))
+    # Of the two elements that are watched one has had the values 0, 2 and -2, with weights 1/4, 1/4 and 1/2.
+    assert relinked.variance().tolist() == [0.5 * (0.75 * 4 - 0.25), 0.0]
+
+
+def with_coordinates(*values: object) -> Callable[[dict[Any, Any]], None]:
+    return lambda state: state.__setitem__("coordinates", list(values))
+
+
+GOOD = torch.arange(5)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (with_coordinates(GOOD), "a list of 2 tensors"),
+        (lambda state: state.update(coordinates=GOOD), "a list of 2 tensors"),
+        (lambda state: state.pop("coordinates"), "missing keys.*coordinates"),
+        (lambda state: state.pop("means"), "missing keys.*means"),
+        (with_coordinates(GOOD, torch.tensor([2, 100])), r"position 1: expected rising numbers below 100.*\[2, 100\]"),
+        (with_coordinates(GOOD, torch.tensor([2, 2])), "rising"),
+        (with_coordinates(GOOD, torch.tensor([3, 2])), "rising"),
+        (with_coordinates(GOOD, torch.tensor([-1, 2])), "below 0"),
+        (with_coordinates(GOOD, torch.tensor([], dtype=torch.int64)), "at least one"),
+        (with_coordinates(GOOD, torch.tensor([1.0, 2.0])), "int64"),
+        (with_coordinates(GOOD, torch.tensor([[1, 2]])), "int64"),
+        (with_coordinates(GOOD, [1, 2]), "int64"),
+        (with_coordinates(GOOD, torch.tensor([1, 2])), r"means.*position 1.*\(2,\)"),
+        (lambda state: state["variances"].__setitem__(0, -torch.ones(5)), "below 0"),
+    ],
+)
+def test_a_damaged_state_of_a_sketch_is_refused_and_nothing_changes(
+    damage: Callable[[dict[Any, Any]], None], message: str
+) -> None:
+    layouts = [layout(5), layout(100)]
+    giver, taker = SketchEstimator(layouts), SketchEstimator(layouts)
+    show(taker, torch.ones(5).double(), torch.ones(100).double())
+    state, before = giver.state_dict(), repr(taker.state_dict())
+    damage(state)
+    with pytest.raises(StateError, match=message):
+        taker.load_state_dict(state)
+    assert repr(taker.state_dict()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "message"),
+    [
+        ("spatial", "spatial_variance", torch.tensor([-1.0]).double(), "below 0"),
+        ("spatial", "spatial_variance", torch.tensor([1.0]), "float64"),
+        ("spatial", "surplus", 1, "estimator 'spatial'.*surplus"),
+        ("total", "spatial_variance", torch.tensor([-1.0]).double(), "below 0"),
+        ("total", "variance", torch.tensor([-1.0]).double(), "below 0"),
+        ("total", "mean", torch.zeros(2).double(), r"\(1,\)"),
+        ("total", "surplus", 1, "estimator 'total'.*surplus"),
+    ],
+)
+def test_a_damaged_state_of_spatial_and_total_is_refused_and_nothing_changes(
+    name: str, key: str, value: Any, message: str
+) -> None:
+    giver, taker = ESTIMATORS[name]([layout(4)]), ESTIMATORS[name]([layout(4)])
+    for gradient in (PATTERN, 1.0 - PATTERN):
+        show(taker, gradient)
+        show(giver, 3.0 * gradient)
+    state: dict[Any, Any] = giver.state_dict()
+    state[key] = value
+    before = repr(taker.state_dict())
+    with pytest.raises(StateError, match=message):
+        taker.load_state_dict(state)
+    assert repr(taker.state_dict()) == before
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_what_becomes_of_a_state_does_not_reach_the_estimator(name: str) -> None:
+    estimator = ESTIMATORS[name]([layout(4)])
+    for gradient in (PATTERN, 1.0 - PATTERN):
+        show(estimator, gradient)
+    before = repr(estimator.state_dict())
+    for values in estimator.state_dict().values():
+        for tensor in values if isinstance(values, list) else [values]:
+            tensor.fill_(7)  # type: ignore[union-attr]
+    assert repr(estimator.state_dict()) == before

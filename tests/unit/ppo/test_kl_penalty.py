@@ -1,0 +1,222 @@
+"""The KL penalty: how its coefficient moves, what it adds to the loss, and what it does to training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from stable_baselines3.common.logger import Logger
+
+from rlcore import DistributionalPPO, ResumeWarning, SettingError, StateError
+from rlcore.ppo import losses
+from rlcore.ppo.config import resolve_settings
+from rlcore.ppo.kl import KLPenalty
+from rlcore.ppo.update_log import UpdateLog
+from rlcore.ppo.values import QuantileValues
+from tests.support.training import make_model
+
+
+@dataclass
+class Settings:
+    kl_penalty_target: float | None = 0.01
+    kl_penalty_coef: float = 1.0
+    kl_penalty_min_coef: float = 0.3
+    kl_penalty_max_coef: float = 3.0
+
+
+@pytest.mark.parametrize(
+    ("kl", "expected"),
+    [(0.0151, 2.0), (0.0149, 1.0), (0.01, 1.0), (0.0067, 1.0), (0.0066, 0.5), (0.0, 0.5)],
+)
+def test_the_coefficient_doubles_above_one_and_a_half_times_the_target_and_halves_below_two_thirds(
+    kl: float, expected: float
+) -> None:
+    penalty = KLPenalty(Settings())
+    penalty.adapt(kl)
+    assert penalty.capture() == {"coefficient": expected, "last_kl": kl}
+
+
+def test_the_coefficient_stops_at_its_bounds_and_comes_back_from_them() -> None:
+    penalty = KLPenalty(Settings())
+    coefficients = []
+    for kl in (1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0):
+        penalty.adapt(kl)
+        coefficients.append(penalty.coefficient)
+    assert coefficients == [2.0, 3.0, 3.0, 1.5, 0.75, 0.375, 0.3, 0.6]
+
+
+def test_without_a_target_nothing_is_penalised_and_nothing_is_kept() -> None:
+    penalty = KLPenalty(Settings(kl_penalty_target=None))
+    penalty.adapt(1.0)
+    assert (penalty.coefficient, penalty.capture(), penalty.is_on) == (0.0, None, False)
+
+
+def test_a_coefficient_taken_over_is_kept_within_the_bounds_of_the_one_who_takes_it() -> None:
+    penalty = KLPenalty(Settings())
+    penalty.restore({"coefficient": 64.0, "last_kl": 0.5})
+    assert penalty.capture() == {"coefficient": 3.0, "last_kl": 0.5}
+    penalty.reset()
+    assert penalty.capture() == {"coefficient": 1.0, "last_kl": None}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"coefficient": float("nan")},
+        {"coefficient": -1.0},
+        {"coefficient": None},
+        {"coefficient": True},
+        {"last_kl": "x"},
+        {"last_kl": float("inf")},
+        {"other": 1.0},
+    ],
+)
+def test_a_state_that_is_none_is_refused_and_nothing_changes(damage: dict[str, Any]) -> None:
+    penalty = KLPenalty(Settings())
+    with pytest.raises(StateError, match="kl_penalty_state"):
+        penalty.restore({"coefficient": 2.0, "last_kl": None, **damage})
+    assert penalty.coefficient == 1.0
+
+
+def minibatch(log_prob: torch.Tensor, kl_penalty_coef: float, advantages: torch.Tensor) -> losses.MinibatchLosses:
+    batch = len(log_prob)
+    predictions = losses.Predictions(torch.zeros(batch, 2, 4), log_prob, torch.zeros(batch))
+    targets = losses.Targets(torch.zeros(batch), advantages, torch.zeros(batch), torch.zeros(batch, 2))
+    return losses.minibatch_losses(
+        predictions,
+        targets,
+        QuantileValues(4),
+        clip_range=0.2,
+        clip_range_vf=None,
+        ent_coef=0.0,
+        vf_coef=0.5,
+        normalize_advantage=False,
+        kl_penalty_coef=kl_penalty_coef,
+    )
+
+
+def test_the_loss_grows_by_the_coefficient_times_the_divergence_and_so_does_its_gradient() -> None:
+    log_prob = torch.tensor([0.3, -0.2, 0.0], requires_grad=True)
+    result = minibatch(log_prob, 0.5, torch.zeros(3))
+    ratio = log_prob.detach().exp()
+    assert result.total.item() == pytest.approx(0.5 * (ratio - 1 - log_prob.detach()).mean().item())
+    result.total.backward()  # type: ignore[no-untyped-call]
+    assert log_prob.grad is not None
+    assert log_prob.grad.tolist() == pytest.approx((0.5 * (ratio - 1) / 3).tolist())
+    assert not result.approx_kl.requires_grad
+
+
+def test_without_a_penalty_an_infinite_divergence_does_not_reach_the_loss() -> None:
+    result = minibatch(torch.tensor([100.0, 0.0]), 0.0, torch.tensor([1.0, 0.0]))
+    assert result.approx_kl.item() == float("inf")
+    assert result.total.item() == pytest.approx(-0.6)
+
+
+def test_the_divergence_of_an_update_is_that_of_its_last_epoch() -> None:
+    log = UpdateLog()
+    for epoch in ([1.0, 2.0], [4.0, 8.0]):
+        log.begin_epoch()
+        for kl in epoch:
+            log.add_losses(losses.MinibatchLosses(*[torch.tensor(kl)] * 6))
+    assert (log.kl_of_last_epoch(), log.mean("approx_kl")) == (6.0, 3.75)
+
+
+def test_a_strong_penalty_keeps_the_policy_near_the_one_that_acted() -> None:
+    def last_kl(**settings: Any) -> float:
+        model = make_model(n_epochs=4, learning_rate=1e-2, optimizer_class="adam", **settings)
+        model.set_logger(Logger(None, []))
+        model.learn(48, log_interval=1000)
+        return float(model.logger.name_to_value["train/approx_kl"])
+
+    free = last_kl()
+    strong = last_kl(kl_penalty_target=1e-9, kl_penalty_coef=50.0)
+    assert strong < free / 2
+
+
+def test_the_coefficient_moves_once_an_update_and_both_are_logged() -> None:
+    model = make_model(kl_penalty_target=1e-9, kl_penalty_coef=0.25)
+    model.set_logger(Logger(None, []))
+    model.learn(96, log_interval=1000)
+    logged = model.logger.name_to_value
+    assert logged["train/kl_penalty_coef"] == 0.5
+    assert logged["train/kl_penalty"] == pytest.approx(0.5 * logged["train/approx_kl"])
+    assert model.kl_penalty.capture() == {"coefficient": 1.0, "last_kl": logged["train/kl_last_epoch"]}
+    assert logged["train/kl_last_epoch"] > 0
+
+
+def test_the_coefficient_moves_by_the_divergence_of_the_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, seen = losses.minibatch_losses, []
+
+    def recorded(*args: Any, **kwargs: Any) -> losses.MinibatchLosses:
+        result = original(*args, **kwargs)
+        seen.append(result.approx_kl.item())
+        return result
+
+    monkeypatch.setattr(losses, "minibatch_losses", recorded)
+    model = make_model(kl_penalty_target=0.01, n_epochs=3)
+    model.learn(48)
+    assert len(seen) == 6
+    assert model.kl_penalty.last_kl == pytest.approx(sum(seen[-2:]) / 2)
+    assert model.kl_penalty.last_kl != pytest.approx(sum(seen) / 6)
+
+
+def test_without_a_penalty_nothing_of_it_is_logged() -> None:
+    model = make_model()
+    model.set_logger(Logger(None, []))
+    model.learn(48, log_interval=1000)
+    assert [key for key in model.logger.name_to_value if "kl" in key] == ["train/approx_kl"]
+
+
+def test_an_update_that_fails_leaves_the_coefficient_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(kl_penalty_target=1e-9)
+    model.learn(48)
+    before = model.kl_penalty.capture()
+
+    def fail(_: float) -> float:
+        model.kl_penalty._adapted = 77.0
+        raise ArithmeticError
+
+    monkeypatch.setattr(model.kl_penalty, "adapt", fail)
+    with pytest.raises(ArithmeticError):
+        model.learn(48, reset_num_timesteps=False)
+    assert model.kl_penalty.capture() == before
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"kl_penalty_coef": 2.0, "kl_penalty_max_coef": 1.0}, ["kl_penalty_coef=2.0", "kl_penalty_max_coef=1.0"]),
+        ({"kl_penalty_min_coef": 0.5}, ["kl_penalty_coef=0.2", "kl_penalty_min_coef=0.5"]),
+        ({"kl_penalty_target": 0.02, "target_kl": 0.02}, ["kl_penalty_target=0.02", "target_kl=0.02"]),
+    ],
+)
+def test_settings_that_contradict_each_other_are_named_together(given: dict[str, float], words: list[str]) -> None:
+    with pytest.raises(SettingError) as caught:
+        resolve_settings(given)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_a_hard_stop_beyond_the_target_goes_together_with_the_penalty() -> None:
+    assert resolve_settings({"kl_penalty_target": 0.01, "target_kl": 0.02}).target_kl == 0.02
+
+
+def test_parameters_without_the_state_start_the_penalty_fresh_and_say_so() -> None:
+    giver, taker = make_model(), make_model(kl_penalty_target=1e-9)
+    taker.learn(48)
+    with pytest.warns(ResumeWarning, match="kl_penalty_state"):
+        taker.set_parameters(giver.get_parameters())
+    assert taker.kl_penalty.capture() == {"coefficient": 0.2, "last_kl": None}
+
+
+def test_models_exchange_parameters_under_the_receivers_settings(tmp_path: Any) -> None:
+    giver, plain = make_model(kl_penalty_target=1e-9), make_model()
+    giver.learn(48)
+    plain.set_parameters(giver.get_parameters())
+    assert plain.kl_penalty.coefficient == 0.0
+    giver.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", kl_penalty_target=None)
+    assert loaded.get_parameters()["kl_penalty_state"] is None
+    same = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    assert same.kl_penalty.capture() == giver.kl_penalty.capture() != KLPenalty(giver).capture()

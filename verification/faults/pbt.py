@@ -1,0 +1,101 @@
+"""Known bugs of the population's scheduler."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rlcore.checkpoint import Checkpoint, load_checkpoint
+from rlcore.pbt.config import PBTConfig
+from rlcore.pbt.member import PopulationMember
+from verification.faults import fault, healthy
+
+
+@fault("fnd-01-nobody-exploits", target="rlcore.pbt.selection:truncation_count", pins="2cd8e861b72e0eaa")
+def nobody_exploits(size: int, ratio: float) -> int:
+    """The share is rounded down, to none in a small population."""
+    return int(size * ratio)
+
+
+@fault("fnd-02-copies-itself", target="rlcore.pbt.selection:eligible_sources", pins="00b4008e93d6aaa7")
+def copies_itself(
+    member: PopulationMember,  # noqa: ARG001
+    candidates: Sequence[PopulationMember],
+    metric_mode: str,  # noqa: ARG001
+) -> list[PopulationMember]:
+    """Everyone at the upper end is a source, the member itself too."""
+    return list(candidates)
+
+
+@fault("fnd-03-opponent-drawn-twice", target="rlcore.pbt.selection:tournament_source", pins="07fd927fa2fcc4b4")
+def opponent_drawn_twice(
+    member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
+) -> PopulationMember | None:
+    """One draw says whether to copy, another whom; the second may be worse and is then not copied."""
+    draw = healthy("fnd-03-opponent-drawn-twice")
+    source: PopulationMember | None = None
+    if draw(member, members, config, generator) is not None:
+        source = draw(member, members, config, generator)
+    return source
+
+
+@fault("fnd-04-all-explore", target="rlcore.pbt.scheduler:PBTScheduler.explores", pins="a1481ccf99e24378")
+def all_explore(self: Any, *, exploited: bool) -> bool:  # noqa: ARG001
+    """Exploration follows whether or not anything was copied."""
+    return True
+
+
+@fault("fnd-05-nan-compared", target="rlcore.pbt.selection:ranking_key", pins="7f08069400744bea")
+def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:
+    """NaN is ordered by comparison, which is False both ways, so a member that has it keeps its place."""
+    performance = member.performance
+    if performance is None:
+        return False, 0.0
+    return True, performance if metric_mode == "max" else -performance
+
+
+@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.member_files:read_source", pins="e3892c47ef9b89e1")
+def missing_file_escapes(source: PopulationMember, *, stacklevel: int = 1) -> Checkpoint | None:  # noqa: ARG001
+    """The file is opened and read without asking whether it is there and whole."""
+    with Path(str(source.checkpoint_path)).open("rb") as file:
+        return load_checkpoint(file)
+
+
+@fault("fnd-07-global-generators-reseeded", target="rlcore.pbt.scheduler:make_generator", pins="914bb38100189cbf")
+def global_generators_reseeded(seed: int | None) -> np.random.Generator:
+    """The constructor seeds every generator there is."""
+    random.seed(seed)
+    np.random.seed(seed)
+    if seed is not None:
+        torch.manual_seed(seed)
+    generator: np.random.Generator = healthy("fnd-07-global-generators-reseeded")(seed)
+    return generator
+
+
+@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="8a997670bfea5e93")
+def ints_become_floats(self: Any, value: float) -> float:
+    """Clipped, and not rounded."""
+    return float(min(max(value, self.min_value), self.max_value))
+
+
+@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="b77466c029ecbac2")
+def log_of_zero(self: Any) -> None:
+    """A range that touches 0 is taken for a logarithmic one."""
+
+
+@fault("fnd-12-files-never-removed", target="rlcore.pbt.member_files:prune", pins="b8d3e9413df4815c")
+def files_never_removed(folder: Path, member: PopulationMember, population: Iterable[PopulationMember]) -> None:
+    """Every checkpoint of every member stays."""
+
+
+@fault(
+    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="48cc651955d5fb3e"
+)
+def file_written_in_place(target: Path, content: bytes) -> None:
+    """The new bytes go over the old file, so that a write that fails halfway leaves neither."""
+    target.write_bytes(content)

@@ -1,0 +1,19 @@
+"""Known bugs of the return scale."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from rlcore.ppo.returns import Moments, ReturnScale, Rule, SnapshotReturnScale
+from verification.faults import fault
+
+
+@fault("fnd-24-heads-left-uncorrected", target="rlcore.ppo.returns:preserve_outputs", pins="1902ace60b439488")
+def heads_left_uncorrected(layer: nn.Linear, before: Moments, after: Moments) -> None:
+    """The statistics move and the critics go on saying what they said under the old ones."""
+
+
+@fault("fnd-25-scale-of-the-update-before", target="rlcore.ppo.returns:make_return_scale", pins="84d5dc97ce8e47d9")
+def scale_of_the_update_before(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
+    """Whatever is asked for, the documented order: snapshot before the rollout, statistics after the update."""
+    return ReturnScale() if rule is None else SnapshotReturnScale(decay, min_std)

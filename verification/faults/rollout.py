@@ -1,0 +1,27 @@
+"""Known bugs of collecting rollouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from torch import Tensor
+
+from verification.faults import fault, healthy
+
+
+@fault(
+    "fnd-20-values-after-the-step",
+    target="rlcore.ppo.policy:DistributionalRecurrentPolicy.forward",
+    pins="e593f107332adc4a",
+)
+def values_after_the_step(
+    self: Any, obs: Tensor, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
+) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
+    """The critics are asked again, from the LSTM state that this very observation has already changed."""
+    step = healthy("fnd-20-values-after-the-step")
+    actions, _, log_prob, after = step(self, obs, lstm_states, episode_starts, deterministic)
+    with torch.random.fork_rng(devices=[]):
+        _, values, _, _ = step(self, obs, after, torch.zeros_like(episode_starts), deterministic)
+    return actions, values, log_prob, after

@@ -1,0 +1,119 @@
+"""Which settings are still in force after saving and loading."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from stable_baselines3.common.utils import LinearSchedule
+
+from rlcore import CheckpointError, DistributionalPPO, PPOSettings
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+MULTIPLIER = 3.0
+WHILE = (1.0, 0.5, 0.0)
+"""Shares of the training that remain, at which schedules are compared."""
+
+
+@probe("settings-survive-save-and-load")
+def settings_survive_save_and_load(make: Make, seed: int) -> Sequence[Observation]:
+    """Save a model with schedules and a rate of its own for the critics; what does the loaded one train with?"""
+    model = make.model(
+        seed,
+        learning_rate=LinearSchedule(1e-3, 1e-4, 1.0),
+        clip_range=LinearSchedule(0.3, 0.1, 1.0),
+        critic_lr_multiplier=MULTIPLIER,
+    )
+    model.learn(96)
+    loaded = _saved_and_loaded(model, make.envs(seed))
+    if isinstance(loaded, DistributionalPPO):
+        loaded.learn(96, reset_num_timesteps=False)
+    return [
+        _seen("clip range after load()", loaded, lambda it: [it.clip_range(x) for x in WHILE], model),
+        _seen("learning rate after load()", loaded, lambda it: [it.lr_schedule(x) for x in WHILE], model),
+        _seen("rate of the critics over the actor's, after load() and train()", loaded, _critics_over_actor, model),
+        _seen("settings of the same value after load()", loaded, lambda it: _same_settings(model, it), model),
+        _pickles(model),
+        *_function_is_asked_for(make, seed),
+        _two_phases(make, seed),
+    ]
+
+
+def _saved_and_loaded(model: DistributionalPPO, env: Any, **custom_objects: Any) -> DistributionalPPO | CheckpointError:
+    file = io.BytesIO()
+    model.save(file)
+    file.seek(0)
+    try:
+        return type(model).load(file, env=env, device="cpu", custom_objects=custom_objects)
+    except CheckpointError as error:
+        return error
+
+
+def _seen(
+    symptom: str,
+    loaded: DistributionalPPO | CheckpointError,
+    look: Callable[[DistributionalPPO], object],
+    model: DistributionalPPO,
+) -> Observation:
+    before = str(look(model))
+    after = "cannot be loaded" if isinstance(loaded, CheckpointError) else str(look(loaded))
+    return Observation(symptom, before, after, holds=before == after)
+
+
+def _critics_over_actor(model: DistributionalPPO) -> str:
+    rates = {group["name"]: group["lr"] for group in model.policy.optimizer.param_groups}
+    return f"{rates['critic'] / rates['actor']:.3g}"
+
+
+def _same_settings(model: DistributionalPPO, other: DistributionalPPO) -> str:
+    names = list(PPOSettings.model_fields)
+    return f"{sum(_value(model, name) == _value(other, name) for name in names)}/{len(names)}"
+
+
+def _value(model: DistributionalPPO, name: str) -> object:
+    value = getattr(model, name)
+    return [value(x) for x in WHILE] if callable(value) and not isinstance(value, type) else value
+
+
+def _pickles(model: DistributionalPPO) -> Observation:
+    try:
+        pickle.dumps(model)
+        after = "succeeds"
+    except (pickle.PicklingError, AttributeError, TypeError):
+        after = "fails"
+    return Observation("pickling the model", "succeeds", after, holds=after == "succeeds")
+
+
+def _function_is_asked_for(make: Make, seed: int) -> list[Observation]:
+    """A lambda is in no file: it has to be given again, and the error says which."""
+    model = make.model(seed, clip_range=lambda remaining: 0.3 * remaining)
+    loaded = _saved_and_loaded(model, None)
+    if isinstance(loaded, CheckpointError):
+        refused, words = "refused", [word for word in ("'clip_range'", "custom_objects") if word in str(loaded)]
+    else:
+        refused, words = f"loaded, with {loaded.clip_range(1.0):.3g} for {model.clip_range(1.0):.3g}", []
+    symptom = "loading without the function that gave the clip range"
+    wanted = "'clip_range', custom_objects"
+    named = ", ".join(words) or "nothing"
+    return [
+        Observation(symptom, "refused", refused, holds=refused == "refused"),
+        Observation(f"what the refusal of {symptom} names", wanted, named, holds=named == wanted),
+    ]
+
+
+def _two_phases(make: Make, seed: int) -> Observation:
+    """Build first and set up later, as a load does; the model is that of a single phase."""
+    whole = make.model(seed)
+    halves = make.model(seed, _init_setup_model=False)
+    untouched = not hasattr(halves, "policy")
+    halves._setup_model()
+    pairs = list(zip(whole.policy.parameters(), halves.policy.parameters(), strict=True))
+    equal = sum(torch.equal(one, other) for one, other in pairs)
+    expected = f"{len(pairs)}/{len(pairs)}"
+    symptom = "equal parameters, built in one phase and in two"
+    return Observation(symptom, expected, f"{equal}/{len(pairs)}", holds=untouched and equal == len(pairs))

@@ -1,0 +1,258 @@
+"""What the population's scheduler decides, and what it does to files and generators."""
+
+from __future__ import annotations
+
+import math
+import random
+import resource
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rlcore import PBTScheduler, PopulationMember, ResumeWarning, RLCoreError
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+LR = {"name": "learning_rate", "min_value": 1e-5, "max_value": 1e-3}
+EPOCHS = {"name": "n_epochs", "min_value": 1, "max_value": 12}
+FROM_ZERO = {"name": "ent_coef", "min_value": 0.0, "max_value": 1.0, "is_log_scale": True}
+DRAWS = 1000
+
+
+@probe("small-populations-exploit")
+def small_populations_exploit(make: Make, seed: int) -> Sequence[Observation]:
+    """How many of a small population would copy another, at the default ratio."""
+    observations = []
+    for size in (2, 3, 4, 5):
+        scheduler = _scheduler(make, seed, population_size=size)
+        _perform(scheduler, range(size))
+        copying = sum(scheduler.choose_source(member) is not None for member in scheduler.population)
+        observations.append(Observation(f"members of {size} that copy another", "1", str(copying), holds=copying == 1))
+    return observations
+
+
+@probe("nobody-copies-itself")
+def nobody_copies_itself(make: Make, seed: int) -> Sequence[Observation]:
+    """Whom members copy where the upper and the lower end overlap."""
+    observations = []
+    for ratio in (0.5, 0.8):
+        scheduler = _scheduler(make, seed, truncation_ratio=ratio)
+        _perform(scheduler, range(10))
+        pairs = [(member, scheduler.choose_source(member)) for member in scheduler.population for _ in range(50)]
+        own = sum(source is member for member, source in pairs)
+        observations.append(Observation(f"members that copy themselves, at {ratio}", "0", _some(own), holds=own == 0))
+    return observations
+
+
+@probe("tournament-copies-as-often-as-one-draw-says")
+def tournament_copies_as_often_as_one_draw_says(make: Make, seed: int) -> Sequence[Observation]:
+    """How often the sixth of ten copies: with 5 of 9 opponents ahead, one draw gives 0.556."""
+    scheduler = _scheduler(make, seed, exploit_method="binary_tournament")
+    _perform(scheduler, range(10))
+    sixth = scheduler.population[4]
+    share = sum(scheduler.choose_source(sixth) is not None for _ in range(DRAWS)) / DRAWS
+    expected = 5 / 9
+    holds = abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / DRAWS)
+    return [Observation("share in which the sixth of ten copies", "0.556", f"{share:.3f}", holds, repeats=False)]
+
+
+@probe("only-who-copied-explores")
+def only_who_copied_explores(make: Make, seed: int) -> Sequence[Observation]:
+    """Whose hyperparameters change when every member of a population is due."""
+    with tempfile.TemporaryDirectory() as folder:
+        scheduler = _reported(make, seed, folder, explore_method="perturb")
+        before = [dict(member.hyperparams) for member in scheduler.population]
+        copied = [scheduler.exploit_and_explore(member)[0] is not None for member in scheduler.population]
+    changed = [member.hyperparams != old for member, old in zip(scheduler.population, before, strict=True)]
+    idle = [change for change, copy in zip(changed, copied, strict=True) if not copy]
+    return [
+        Observation("members that copied and explored", "1 of 1", _of(changed[:1]), holds=copied[0] and changed[0]),
+        Observation("members that copied nothing and explored", "0 of 3", _of(idle), holds=not any(idle)),
+        Observation("the best member explored", "False", str(changed[-1]), holds=not changed[-1]),
+    ]
+
+
+@probe("nan-ranks-last")
+def nan_ranks_last(make: Make, seed: int) -> Sequence[Observation]:
+    """Where a diverged member ranks, and whether it copies another."""
+    observations = []
+    for mode in ("max", "min"):
+        scheduler = _scheduler(make, seed, population_size=4, metric_mode=mode)
+        _perform(scheduler, (math.nan, 1.0, 2.0, 3.0))
+        diverged = scheduler.population[0]
+        place = scheduler.ranked().index(diverged) + 1
+        copies = scheduler.choose_source(diverged) is not None
+        observations += [
+            Observation(f"rank of NaN among 4, {mode}", "4", str(place), holds=place == 4),
+            Observation(f"the diverged member copies another, {mode}", "True", str(copies), holds=copies),
+        ]
+    return observations
+
+
+@probe("missing-checkpoint-leaves-the-member")
+def missing_checkpoint_leaves_the_member(make: Make, seed: int) -> Sequence[Observation]:
+    """What an exploit does whose source's file is gone."""
+    with tempfile.TemporaryDirectory() as folder:
+        scheduler = _reported(make, seed, folder)
+        worst, best = scheduler.population[0], scheduler.population[-1]
+        Path(str(best.checkpoint_path)).unlink()
+        before = dict(worst.hyperparams)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            outcome = _outcome(scheduler, worst)
+    told = sum(issubclass(warning.category, ResumeWarning) for warning in caught)
+    kept = worst.hyperparams == before and scheduler.exploitation_count == 0
+    return [
+        Observation("exploit of a missing file", "nothing copied", outcome, holds=outcome == "nothing copied"),
+        Observation("warnings that name the file", "1", str(told), holds=told == 1),
+        Observation("member and counters unchanged", "True", str(kept), holds=kept),
+    ]
+
+
+@probe("global-generators-stay")
+def global_generators_stay(make: Make, seed: int) -> Sequence[Observation]:
+    """Whether a scheduler that is built and used moves the generators of everyone else."""
+    # A generator that has just been seeded alike would look untouched.
+    random.random(), np.random.random(), torch.rand(1)
+    states = {"random": random.getstate, "numpy": lambda: repr(np.random.get_state()), "torch": torch.get_rng_state}
+    before = {name: repr(state()) for name, state in states.items()}
+    scheduler = _scheduler(make, seed)
+    _perform(scheduler, range(10))
+    scheduler.choose_source(scheduler.population[0])
+    observations = []
+    for name, state in states.items():
+        same = repr(state()) == before[name]
+        observations.append(Observation(f"state of {name}", "unchanged", "unchanged" if same else "reseeded", same))
+    return observations
+
+
+@probe("ints-stay-ints")
+def ints_stay_ints(make: Make, seed: int) -> Sequence[Observation]:
+    """The type of a hyperparameter whose range is of ints, drawn and perturbed."""
+    (config,) = make.scheduler(seed, hyperparams=[EPOCHS]).config.hyperparams
+    generator = np.random.default_rng(seed)
+    drawn = [config.resample(generator) for _ in range(20)]
+    perturbed = [config.perturb(5, generator) for _ in range(20)]
+    return [
+        Observation(f"types {what}", "int", _types(values), holds=_types(values) == "int")
+        for what, values in (("drawn", drawn), ("perturbed", perturbed))
+    ]
+
+
+@probe("log-scale-needs-a-range-above-zero")
+def log_scale_needs_a_range_above_zero(make: Make, seed: int) -> Sequence[Observation]:
+    """What a logarithmic range that starts at 0 gives."""
+    found = _first_draw(make, seed)
+    return [Observation("a logarithmic range from 0", "refused", found, holds=found == "refused")]
+
+
+@probe("older-checkpoints-are-removed")
+def older_checkpoints_are_removed(make: Make, seed: int) -> Sequence[Observation]:
+    """How many files a member has after it reported ten times."""
+    with tempfile.TemporaryDirectory() as folder:
+        scheduler = _scheduler(make, seed, population_size=2, checkpoint_dir=folder)
+        member = scheduler.population[0]
+        for step in range(10):
+            scheduler.update_performance(member, 0.0, step, model_parameters=_parameters(1))
+        files = len(list(Path(folder).iterdir()))
+        newest = Path(str(member.checkpoint_path)).exists()
+    return [
+        Observation("files after 10 reports", "2", str(files), holds=files <= 2),
+        Observation("the newest file is there", "True", str(newest), holds=newest),
+    ]
+
+
+@probe("failed-write-keeps-the-old-checkpoint")
+def failed_write_keeps_the_old_checkpoint(make: Make, seed: int) -> Sequence[Observation]:
+    """Report twice for one step, the second time on a disk that is full halfway; then let another member copy."""
+    with tempfile.TemporaryDirectory() as folder:
+        scheduler = _reported(make, seed, folder)
+        worst, best = scheduler.population[0], scheduler.population[-1]
+        with _file_size_limit(4096):
+            failed = _raises(scheduler, best)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResumeWarning)
+            outcome = _outcome(scheduler, worst)
+    return [
+        Observation("the write that fails", "one error", "one error" if failed else "nothing said", holds=failed),
+        Observation("exploit after a failed write", "copied", outcome, holds=outcome == "copied"),
+    ]
+
+
+def _scheduler(make: Make, seed: int, **settings: Any) -> PBTScheduler:
+    scheduler = make.scheduler(seed, **{"hyperparams": [LR, EPOCHS], **settings})
+    scheduler.initialize_population()
+    return scheduler
+
+
+def _perform(scheduler: PBTScheduler, performances: Sequence[float]) -> None:
+    for member, performance in zip(scheduler.population, performances, strict=True):
+        member.performance = float(performance)
+
+
+def _reported(make: Make, seed: int, folder: str, **settings: Any) -> PBTScheduler:
+    """Four members that saved parameters, the first the worst and the last the best."""
+    scheduler = _scheduler(make, seed, population_size=4, checkpoint_dir=folder, **settings)
+    for member in scheduler.population:
+        scheduler.update_performance(member, float(member.member_id), 5, model_parameters=_parameters(1))
+    return scheduler
+
+
+def _parameters(size: int) -> Any:
+    return {"policy": {"weight": torch.ones(size)}, "policy.optimizer": {"state": {}, "param_groups": []}}
+
+
+def _outcome(scheduler: PBTScheduler, member: PopulationMember) -> str:
+    try:
+        parameters, _, _ = scheduler.exploit_and_explore(member)
+    except (OSError, RLCoreError) as error:
+        return type(error).__name__
+    return "nothing copied" if parameters is None else "copied"
+
+
+def _raises(scheduler: PBTScheduler, member: PopulationMember) -> bool:
+    try:
+        scheduler.update_performance(member, 9.0, member.step, model_parameters=_parameters(100_000))
+    except (OSError, RLCoreError):
+        return True
+    return False
+
+
+def _first_draw(make: Make, seed: int) -> str:
+    try:
+        (config,) = make.scheduler(seed, hyperparams=[FROM_ZERO]).config.hyperparams
+    except RLCoreError:
+        return "refused"
+    with np.errstate(all="ignore"):
+        drawn = config.resample(np.random.default_rng(seed))
+    return "NaN" if isinstance(drawn, float) and math.isnan(drawn) else "a number"
+
+
+@contextmanager
+def _file_size_limit(limit: int) -> Iterator[None]:
+    """Let no file grow beyond ``limit`` bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _types(values: Sequence[object]) -> str:
+    return ", ".join(sorted({type(value).__name__ for value in values}))
+
+
+def _of(flags: Sequence[bool]) -> str:
+    return f"{sum(flags)} of {len(flags)}"
+
+
+def _some(count: int) -> str:
+    return "some" if count else "0"

@@ -1,0 +1,78 @@
+"""What becomes of a setting that is misspelt or stands in the wrong place, and of a text where a flag is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlcore import SettingError
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import SMALL_NETWORK, Make
+
+WRITTEN: dict[str, tuple[dict[str, Any], str]] = {
+    "use_twin_critics=": ({"use_twin_critics": True}, "n_critics"),
+    "vgs_enabled=": ({"vgs_enabled": True}, "variance_gradient_scaling"),
+    "clip_rang=": ({"clip_rang": 0.1}, "clip_range"),
+    "sigma= beside optimizer_kwargs": ({"sigma": 0.1}, "optimizer_kwargs"),
+    "optimizer_kwargs['sgima']": ({"optimizer_kwargs": {"sgima": 0.1}}, "sigma"),
+    "optimizer_kwargs['vgs_beta']": ({"optimizer_kwargs": {"vgs_beta": 0.9}}, "DistributionalPPO"),
+    "policy_kwargs['lstm_size']": ({"policy_kwargs": {**SMALL_NETWORK, "lstm_size": 8}}, "lstm_hidden_size"),
+    "policy_kwargs['optimizer_kwargs']['sgima']": (
+        {"policy_kwargs": {**SMALL_NETWORK, "optimizer_kwargs": {"sgima": 0.1}}},
+        "sigma",
+    ),
+    "policy_kwargs['lstm_kwargs']['hidden_size']": (
+        {"policy_kwargs": {"net_arch": [16], "lstm_kwargs": {"hidden_size": 8}}},
+        "lstm_hidden_size",
+    ),
+    "policy_kwargs['net_arch']['qf']": ({"policy_kwargs": {"net_arch": {"qf": [8]}}}, "pi, vf"),
+}
+"""By how it is written: the settings, and what the error has to name."""
+
+
+@probe("unknown-settings-are-refused-by-name")
+def unknown_settings_are_refused_by_name(make: Make, seed: int) -> Sequence[Observation]:
+    """Write settings under a wrong name or in a wrong place, at every level."""
+    return [_refusal(make, seed, written) for written in WRITTEN]
+
+
+def _refusal(make: Make, seed: int, written: str) -> Observation:
+    settings, right = WRITTEN[written]
+    expected = f"refused, names {right}"
+    try:
+        make.model(seed, **{name: _own_copy(value) for name, value in settings.items()})
+    except TypeError as error:
+        named = right in str(error)
+        return Observation(written, expected, expected if named else f"TypeError: {error}", holds=named)
+    return Observation(written, expected, "ignored without a word", holds=False)
+
+
+def _own_copy(value: Any) -> Any:
+    """Nested dicts anew, so that one run cannot change what the next is given."""
+    return {key: _own_copy(part) for key, part in value.items()} if isinstance(value, dict) else value
+
+
+TEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("variance_gradient_scaling='false'", {"variance_gradient_scaling": "false"}),
+    ("normalize_advantage='0'", {"normalize_advantage": "0"}),
+    ("policy_kwargs['ortho_init']='false'", {"policy_kwargs": {**SMALL_NETWORK, "ortho_init": "false"}}),
+    (
+        "optimizer_kwargs['amsgrad']='false' of Adam",
+        {"optimizer_class": "adam", "optimizer_kwargs": {"amsgrad": "false"}},
+    ),
+)
+
+
+@probe("text-for-a-flag-is-refused")
+def text_for_a_flag_is_refused(make: Make, seed: int) -> Sequence[Observation]:
+    """Give a text where a bool is asked for, at every level at which there are flags."""
+    return [_given(make, seed, case, settings) for case, settings in TEXTS]
+
+
+def _given(make: Make, seed: int, case: str, settings: dict[str, Any]) -> Observation:
+    try:
+        make.model(seed, **settings)
+    except SettingError:
+        return Observation(case, "refused", "refused", holds=True)
+    return Observation(case, "refused", "taken for True", holds=False)

@@ -1,0 +1,160 @@
+"""What the utility gate protects, what reaches it, and how large the noise is that passes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from rlcore import NonFiniteGradientError
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+SILENT: Final[dict[str, Any]] = {"lr": 0.1, "sigma": 0.0, "weight_decay": 0.0}
+NOISY: Final[dict[str, Any]] = {"lr": 1.0, "sigma": 0.1, "weight_decay": 0.0, "adaptive_noise": True}
+
+
+@probe("less-useful-weights-change-more")
+def less_useful_weights_change_more(make: Make, seed: int) -> Sequence[Observation]:
+    """One step in which every weight is harmful: utilities from -0.5 to -0.1, at a gradient of 1 throughout."""
+    useful = -torch.linspace(0.5, 0.1, 5, dtype=torch.float64)
+    order = torch.randperm(5, generator=torch.Generator().manual_seed(seed))
+    observations = []
+    for name, optimizer_class in make.optimizers:
+        parameter = nn.Parameter(-useful[order])
+        parameter.grad = torch.ones_like(parameter)
+        optimizer_class([parameter], **SILENT).step()
+        changes = torch.empty(5, dtype=torch.float64)
+        changes[order] = -useful[order] - parameter.detach()
+        falling = bool((changes.diff() < 0).all())
+        found = " > ".join(f"{change / SILENT['lr']:.3f}" for change in changes.tolist())
+        symptom = f"share of its step that a weight takes, from the least useful to the most, {name}"
+        observations.append(Observation(symptom, "falling", f"{'falling' if falling else 'not'}: {found}", falling))
+    return observations
+
+
+@probe("protection-is-graded-at-the-first-step")
+def protection_is_graded_at_the_first_step(make: Make, seed: int) -> Sequence[Observation]:
+    """Normally distributed weights and a gradient of 1 or -1: how many take almost all of their step, or none?"""
+    generator = torch.Generator().manual_seed(seed)
+    observations = []
+    for name, optimizer_class in make.optimizers:
+        start = torch.randn(2000, dtype=torch.float64, generator=generator)
+        signs = torch.randint(0, 2, (2000,), generator=generator).double() * 2 - 1
+        parameter = nn.Parameter(start.clone())
+        parameter.grad = signs.clone()
+        optimizer_class([parameter], **SILENT).step()
+        taken = (start - parameter.detach()) / (SILENT["lr"] * signs)
+        saturated = float(((taken < 0.01) | (taken > 0.99)).double().mean())
+        symptom = f"weights that take almost all or almost none of their first step, {name}"
+        observations.append(Observation(symptom, "0%", f"{saturated:.0%}", saturated < 0.05, repeats=False))
+    return observations
+
+
+@probe("one-infinite-gradient-harms-nothing")
+def one_infinite_gradient_harms_nothing(make: Make, seed: int) -> Sequence[Observation]:
+    """Three steps on four tensors; in the second, one gradient element is infinite and gives its weight all utility."""
+    generator = torch.Generator().manual_seed(seed)
+    observations = []
+    for name, optimizer_class in make.optimizers:
+        parameters = [nn.Parameter(torch.randn(8, generator=generator)) for _ in range(4)]
+        optimizer = optimizer_class(parameters, **SILENT)
+        refused = 0
+        for step in range(3):
+            for parameter in parameters:
+                parameter.grad = torch.randn(8, generator=generator)
+            if step == 1:
+                _grad(parameters[2])[3] = -torch.inf * parameters[2].detach()[3].sign()
+            try:
+                optimizer.step()
+            except NonFiniteGradientError:
+                refused += 1
+        finite = sum(bool(parameter.isfinite().all()) for parameter in parameters)
+        observations += [
+            Observation(f"tensors that are finite, {name}", "4/4", f"{finite}/4", finite == 4),
+            Observation(f"steps refused with an error that names the tensor, {name}", "1", str(refused), refused == 1),
+        ]
+    return observations
+
+
+@probe("adaptive-noise-can-be-switched-on-later")
+def adaptive_noise_can_be_switched_on_later(make: Make, seed: int) -> Sequence[Observation]:
+    """Two steps without adaptive noise, and one with it."""
+    observations = []
+    for name, optimizer_class in make.optimizers:
+        torch.manual_seed(seed)
+        parameter = nn.Parameter(torch.randn(8))
+        optimizer = optimizer_class([parameter], **{**NOISY, "adaptive_noise": False})
+        for step in range(3):
+            parameter.grad = torch.randn(8)
+            optimizer.param_groups[0]["adaptive_noise"] = step == 2
+            outcome = _step(optimizer)
+        symptom = f"the first step with adaptive noise, {name}"
+        observations.append(Observation(symptom, "taken", outcome, outcome == "taken"))
+    return observations
+
+
+@probe("adaptive-noise-has-its-size-from-the-first-step")
+def adaptive_noise_has_its_size_from_the_first_step(make: Make, seed: int) -> Sequence[Observation]:
+    """Noise that was asked to be a tenth of the direction, in the first step, in units of that tenth."""
+    observations = []
+    for name, optimizer_class in make.optimizers:
+        (ratio,) = _noise_ratios(optimizer_class, seed, [(1, 8192)])
+        symptom = f"noise of the first step, of what was asked for, {name}"
+        observations.append(Observation(symptom, "1", _one_digit(ratio), 0.9 < ratio < 1.1))
+    return observations
+
+
+@probe("adaptive-noise-does-not-depend-on-the-size-of-a-tensor")
+def adaptive_noise_does_not_depend_on_the_size_of_a_tensor(make: Make, seed: int) -> Sequence[Observation]:
+    """Noise in tensors of 256 elements over that in tensors of 16, at gradients of one size."""
+    observations = []
+    for name, optimizer_class in make.optimizers:
+        small, large = _noise_ratios(optimizer_class, seed, [(128, 16), (16, 256)])
+        symptom = f"noise in a tensor of 256 elements over that in one of 16, {name}"
+        observations.append(Observation(symptom, "1", _one_digit(large / small), 0.9 < large / small < 1.1))
+    return observations
+
+
+def _step(optimizer: torch.optim.Optimizer) -> str:
+    try:
+        optimizer.step()
+    except KeyError as error:
+        return f"KeyError {error}"
+    return "taken"
+
+
+def _noise_ratios(
+    optimizer_class: type[torch.optim.Optimizer], seed: int, tensors: Sequence[tuple[int, int]]
+) -> list[float]:
+    """RMS of the noise of a first step over sigma times the RMS of the direction, for (count, size) of tensors each.
+
+    The noise is the difference of two steps, one with noise and one without, at a gradient of 1.
+    """
+    noisy, silent = (_first_changes(optimizer_class, seed, tensors, sigma) for sigma in (NOISY["sigma"], 0.0))
+    pairs = zip(noisy, silent, strict=True)
+    return [float((one - other).square().mean().sqrt() / (NOISY["sigma"] * other.abs().mean())) for one, other in pairs]
+
+
+def _one_digit(value: float) -> str:
+    return f"{float(f'{value:.1g}'):g}"
+
+
+def _first_changes(
+    optimizer_class: type[torch.optim.Optimizer], seed: int, tensors: Sequence[tuple[int, int]], sigma: float
+) -> list[Tensor]:
+    parameters = [[nn.Parameter(torch.zeros(size)) for _ in range(count)] for count, size in tensors]
+    for parameter in (each for kind in parameters for each in kind):
+        parameter.grad = torch.ones_like(parameter)
+    torch.manual_seed(seed)
+    optimizer_class([each for kind in parameters for each in kind], **{**NOISY, "sigma": sigma}).step()
+    return [torch.cat([each.detach() for each in kind]) for kind in parameters]
+
+
+def _grad(parameter: nn.Parameter) -> Tensor:
+    gradient = parameter.grad
+    assert gradient is not None, "the probe has just set it"
+    return gradient

@@ -1,0 +1,74 @@
+"""What twin critics add up to: in the advantages, in clipping, in the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from rlcore import ValueDistribution
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+KINDS: dict[str, dict[str, Any]] = {
+    "quantile": {"huber_kappa": 0.0},
+    "categorical": {"value_distribution": "categorical", "v_min": -30.0, "v_max": 30.0, "n_quantiles": 32},
+}
+
+
+@probe("advantages-start-from-the-smaller-critic")
+def advantages_start_from_the_smaller_critic(make: Make, seed: int) -> Sequence[Observation]:
+    """Collect rollouts with twin critics; which of them do baseline and advantages come from?"""
+    model = make.model(seed)
+    model.learn(96)
+    buffer = model.rollout_buffer
+    smaller = bool((buffer.values.flatten() == buffer.critic_values.min(axis=-1).flatten()).all())
+    apart = float(np.abs(np.diff(buffer.critic_values, axis=-1)).mean())
+    return [
+        Observation("baseline of the advantages", "the smaller critic", _named(smaller, "the smaller critic"), smaller),
+        Observation("critics that differ", "yes", "yes" if apart > 0.0 else "no", apart > 0.0),
+    ]
+
+
+@probe("twin-critics-lose-what-each-would-lose-alone")
+def twin_critics_lose_what_each_would_lose_alone(make: Make, seed: int) -> Sequence[Observation]:
+    """Compare the clipped loss of two critics with the mean of their losses one by one."""
+    quantile = make.model(seed, **KINDS["quantile"]).policy.values
+    observations = [
+        # both end where they are; critic 1 was at 0 in the rollout, critic 2 at 10
+        _figure("loss where critic 2 has not moved", quantile, (0.0, 10.0), 10.0, (0.0, 10.0), 2.5),
+        # clipping raises the loss of critic 2 from 5 to 10, and would lower that of critic 1
+        _figure("loss where clipping binds for one critic", quantile, (20.0, 10.0), 0.0, (9.0, 21.0), 10.0),
+    ]
+    generator = torch.Generator().manual_seed(seed)
+    for name, settings in KINDS.items():
+        values = make.model(seed, **settings).policy.values
+        outputs = 2.0 * torch.randn(64, 2, values.n_outputs, generator=generator)
+        returns, old = 4.0 * torch.randn(64, generator=generator), 3.0 * torch.randn(64, 2, generator=generator)
+        together = values.loss(outputs, returns, old, 0.3).item()
+        alone = np.mean([values.loss(outputs[:, [i]], returns, old[:, [i]], 0.3).item() for i in range(2)])
+        holds = bool(abs(together - alone) <= 1e-4 * alone)
+        symptom = f"loss of twins against the mean of both alone, {name} values"
+        observations.append(Observation(symptom, "equal", "equal" if holds else "different", holds))
+    return observations
+
+
+def _figure(
+    symptom: str,
+    values: ValueDistribution,
+    now: tuple[float, float],
+    target: float,
+    old: tuple[float, float],
+    expected: float,
+) -> Observation:
+    """The loss of one sample whose critics say one number each; a quantile loses half of what it is away."""
+    outputs = torch.tensor(now).view(1, 2, 1).expand(1, 2, values.n_outputs)
+    loss = values.loss(outputs, torch.tensor([target]), torch.tensor([old]), 1.0).item()
+    return Observation(symptom, f"{expected:.2f}", f"{loss:.2f}", holds=abs(loss - expected) < 1e-3)
+
+
+def _named(holds: bool, name: str) -> str:
+    return name if holds else f"not {name}"
