@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import (
@@ -374,3 +375,32 @@ def test_a_restore_leaves_an_environments_own_limits(model: DistributionalPPO) -
     assert other.get_vec_normalize_env().clip_obs == 0.5  # type: ignore[union-attr]
     with pytest.raises(StateError):
         make_model(make_envs("Pendulum-v1")).set_parameters(model.get_parameters())
+
+
+class Parts(gym.ObservationWrapper[Any, Any, Any]):
+    """Pendulum's direction and speed under names of their own."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        low, high = env.observation_space.low, env.observation_space.high  # type: ignore[attr-defined]
+        self.observation_space = spaces.Dict(
+            direction=spaces.Box(low[:2], high[:2]), speed=spaces.Box(low[2:], high[2:])
+        )
+
+    def observation(self, observation: Any) -> Any:
+        return {"direction": observation[:2], "speed": observation[2:]}
+
+
+def test_of_named_observations_those_are_normalised_that_training_normalised(tmp_path: Path) -> None:
+    envs = make_vec_env("Pendulum-v1", 2, seed=0, wrapper_class=Parts)
+    settings = {**SMALL, "policy_kwargs": {"lstm_hidden_size": 8}}
+    model = DistributionalPPO("MultiInputLstmPolicy", VecNormalize(envs, norm_obs_keys=["speed"]), **settings)
+    model.learn(32)
+    model.save(tmp_path / "model.zip")
+    observations = {"direction": RAW[:, :2], "speed": RAW[:, 2:] / 100}
+    steps = [{name: values[step] for name, values in observations.items()} for step in range(STEPS)]
+    np.testing.assert_array_equal(
+        infer_signals(tmp_path / "model.zip", observations, STARTS), expected_actions(model, steps)
+    )
+    with pytest.raises(SettingError, match=r"keys \['direction', 'speed'\]"):
+        load_policy(tmp_path / "model.zip").predict(RAW[0])
