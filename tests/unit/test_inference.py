@@ -26,7 +26,7 @@ from rlcore import (
     save_checkpoint,
 )
 from rlcore.checkpoint import load_container, save_container
-from tests.support.environments import edit
+from tests.support.environments import Parts, edit
 from tests.support.training import SMALL, make_envs, make_model
 
 ROOT = Path(__file__).parents[2]
@@ -375,20 +375,6 @@ def test_a_restore_leaves_an_environments_own_limits(model: DistributionalPPO) -
     assert other.get_vec_normalize_env().clip_obs == 0.5  # type: ignore[union-attr]
     with pytest.raises(StateError):
         make_model(make_envs("Pendulum-v1")).set_parameters(model.get_parameters())
-
-
-class Parts(gym.ObservationWrapper[Any, Any, Any]):
-    """Pendulum's direction and speed under names of their own."""
-
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
-        super().__init__(env)
-        low, high = env.observation_space.low, env.observation_space.high  # type: ignore[attr-defined]
-        self.observation_space = spaces.Dict(
-            direction=spaces.Box(low[:2], high[:2]), speed=spaces.Box(low[2:], high[2:])
-        )
-
-    def observation(self, observation: Any) -> Any:
-        return {"direction": observation[:2], "speed": observation[2:]}
 
 
 def test_of_named_observations_those_are_normalised_that_training_normalised(tmp_path: Path) -> None:
