@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs import ResumableEnv
 from rlcore.errors import SettingError
+from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import Count, Flag, PPOSettings, Seed, resolve_settings
@@ -53,7 +53,7 @@ class TrainingConfig(_Section):
         default_factory=lambda: resolve_settings({}), description="settings of DistributionalPPO"
     )
     policy: str = Field("MlpLstmPolicy", description="name of the policy")
-    pbt: Any = Field(None, description="settings of a population, rlcore.pbt.PBTConfig; None for a single model")
+    pbt: PBTConfig | None = Field(None, description="settings of a population; None for a single model")
     total_timesteps: Annotated[Count, BeforeValidator(_whole)] = Field(description="steps to train, over environments")
     seed: Seed | None = Field(None, description="seed of environments and generators")
 
@@ -72,7 +72,7 @@ class TrainingConfig(_Section):
         if "algorithm" in given:
             sections["algorithm"] = _read_algorithm(given["algorithm"])
         if given.get("pbt") is not None:
-            sections["pbt"] = read_pbt(_require_mapping(given["pbt"], "pbt"))
+            sections["pbt"] = _read_pbt(given["pbt"])
         return _checked(cls, sections, TOP)
 
     @model_validator(mode="after")
@@ -91,6 +91,7 @@ def homes() -> dict[str, list[str]]:
         TOP: list(TrainingConfig.model_fields),
         "environment": list(EnvironmentConfig.model_fields),
         "algorithm": [name for name in PPOSettings.model_fields if name != "seed"],
+        "pbt": list(PBTConfig.model_fields),
     }
 
 
@@ -161,15 +162,10 @@ def build_model(
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def read_pbt(given: Mapping[str, Any]) -> Any:
-    """The section ``pbt`` as rlcore.pbt.PBTConfig; the one place that knows of populations.
-
-    :raises SettingError: for a section that cannot be used
-    """
+def _read_pbt(given: object) -> PBTConfig:
+    given = _require_mapping(given, "pbt")
     try:
-        return importlib.import_module("rlcore.pbt.config").PBTConfig.from_mapping(given)
-    except ModuleNotFoundError as error:
-        raise SettingError("pbt", "this version trains no populations; leave the section pbt out") from error
+        return PBTConfig.from_mapping(given)
     except SettingError as error:
         raise type(error)(f"pbt.{error.setting}", str(error)) from error
 

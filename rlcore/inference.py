@@ -20,7 +20,7 @@ from rlcore.checkpoint.refusal import path_of, refusals_name
 from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import CheckpointError, SettingError, StateError
 from rlcore.observation_scaling import Observation, Scaling, read_scalings
-from rlcore.ppo import config, model_file, state_checks
+from rlcore.ppo import config, model_file, space_support, state_checks
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.types import StateDict
@@ -38,7 +38,6 @@ class InferencePolicy:
     """
 
     def __init__(self, policy: DistributionalRecurrentPolicy, scalings: list[Scaling]) -> None:
-        policy.set_training_mode(False)
         policy.requires_grad_(False)
         self._policy = policy
         self._scalings = scalings
@@ -231,8 +230,9 @@ def _build(content: Mapping[str, Any], device: str | torch.device, path: PathOrF
                 content["policy_class"], None, device=device, _init_setup_model=False, **content["settings"]
             )
             model.observation_space, model.action_space = content["observation_space"], content["action_space"]
-            model._setup_lr_schedule()
-            network = model._make_policy().to(model.device)
+            space_support.require_model(model)
+            model._setup_network()
+        network = model.policy
         if not isinstance(state.get("policy"), dict):
             raise StateError("holds no policy")
         state_checks.check_policy(state["policy"], network.state_dict())

@@ -50,7 +50,7 @@ def read_yaml(path: str | Path) -> Document:
     :raises ConfigFileError: with the line where there is one
     """
     try:
-        text = storage.read_content(path, MAX_BYTES).decode("utf-8-sig")
+        text = storage.read_content(path, MAX_BYTES).decode("utf-8")
         loader = _Loader(text)
         root = loader.get_single_node()
         lines = {}

@@ -92,12 +92,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
 
     def _setup_model(self) -> None:
         space_support.require_model(self)
-        self._setup_lr_schedule()
         self.set_random_seed(self.seed)
-        self.value_scale = returns.make_return_scale(
-            self.return_scale, self.return_scale_decay, self.return_scale_min_std
-        )
-        self.policy = self._make_policy().to(self.device)
+        self._setup_network()
         self.rollout_buffer = self._make_buffer()
         self._last_lstm_states = self._initial_lstm_states()
         self.clip_range = FloatSchedule(self.clip_range)
@@ -106,6 +102,14 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.variance_gradient_scaler = self._make_scaler() if self.variance_gradient_scaling else None
         self.entropy_schedule = EntropySchedule(self)
         self.kl_penalty = KLPenalty(self)
+
+    def _setup_network(self) -> None:
+        """The policy and what its values are scaled by: as much of a model as acting needs."""
+        self._setup_lr_schedule()
+        self.value_scale = returns.make_return_scale(
+            self.return_scale, self.return_scale_decay, self.return_scale_min_std
+        )
+        self.policy = self._make_policy().to(self.device)
 
     @staticmethod
     def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:

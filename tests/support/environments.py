@@ -136,3 +136,17 @@ class Silent(gym.Wrapper[Any, Any, Any, Any]):
 
 class TunedCartPole(CartPoleEnv):
     """A subclass may keep more than its parent."""
+
+
+class Parts(gym.ObservationWrapper[Any, Any, Any]):
+    """Pendulum's direction and speed under names of their own."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        low, high = env.observation_space.low, env.observation_space.high  # type: ignore[attr-defined]
+        self.observation_space = spaces.Dict(
+            direction=spaces.Box(low[:2], high[:2]), speed=spaces.Box(low[2:], high[2:])
+        )
+
+    def observation(self, observation: Any) -> Any:
+        return {"direction": observation[:2], "speed": observation[2:]}

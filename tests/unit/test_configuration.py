@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import pytest
 import yaml
-from pydantic import BaseModel
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import (
@@ -22,6 +21,7 @@ from rlcore import (
     build_model,
     load_config,
 )
+from rlcore.configuration import build_envs
 from rlcore.pbt.interval import optimizer_steps_per_update
 from tests.support.training import make_envs, make_model
 
@@ -73,6 +73,8 @@ UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
     "of the algorithm": ({"algorithm": {"use_twin_critics": True}}, "use n_critics=2"),
     "of the algorithm in the environment": ({"environment": {"gamma": 0.9}}, "'gamma' belongs in algorithm"),
     "of the optimizer": ({"algorithm": {"optimizer_kwargs": {"sgima": 1.0}}}, "did you mean 'sigma'"),
+    "of a population": ({"pbt": {"population": 4}}, "PBTConfig knows no setting 'population'.*'population_size'"),
+    "of a population at the top": ({"population_size": 4}, "'population_size' belongs in pbt"),
     "of the LSTM": ({"algorithm": {"policy_kwargs": {"lstm_kwargs": {"dropuot": 0.0}}}}, "did you mean 'dropout'"),
 }
 
@@ -168,25 +170,23 @@ def test_the_optimizer_steps_of_an_update_are_those_that_training_takes(batch_si
     assert model.variance_gradient_scaler.step_count == steps
 
 
-class Interval(BaseModel):
-    """As much of a population's settings as the rule about its interval needs."""
-
-    perturbation_interval: int
-
-
 @pytest.mark.parametrize("interval", [1, 6])
 def test_an_exploit_within_the_warm_up_is_refused_with_both_numbers_and_what_to_do(interval: int) -> None:
     """48 samples in minibatches of 24, twice: 4 optimizer steps an update."""
 
-    def run(warmup: int, **settings: Any) -> TrainingConfig:
-        config = TrainingConfig.from_mapping(changed(algorithm={"vgs_warmup_steps": warmup, **settings}))
-        return TrainingConfig(**{**dict(config), "pbt": Interval(perturbation_interval=interval)})
+    population = {"perturbation_interval": interval}
 
-    assert run(4 * interval - 1).pbt.perturbation_interval == interval
-    with pytest.raises(ValueError, match=f"={interval} updates of 4 .*vgs_warmup_steps={4 * interval}.*{interval + 1}"):
-        run(4 * interval)
-    config = TrainingConfig.from_mapping(changed(algorithm={"variance_gradient_scaling": False}))
-    assert TrainingConfig(**{**dict(config), "pbt": Interval(perturbation_interval=1)}).pbt is not None
+    def run(**settings: Any) -> TrainingConfig:
+        return TrainingConfig.from_mapping(changed(algorithm=settings, pbt=population))
+
+    accepted = run(vgs_warmup_steps=4 * interval - 1).pbt
+    assert accepted is not None
+    assert accepted.perturbation_interval == interval
+    words = f"={interval} updates of 4 .*vgs_warmup_steps={4 * interval}.*at least {interval + 1}"
+    with pytest.raises(SettingError, match=words) as caught:
+        run(vgs_warmup_steps=4 * interval)
+    assert caught.value.setting == "pbt.perturbation_interval"
+    assert run(variance_gradient_scaling=False).pbt is not None
 
 
 def test_the_model_of_a_run_has_its_settings_and_environments(tmp_path: Path) -> None:
@@ -209,6 +209,7 @@ def test_two_models_of_one_run_are_the_same_and_another_seed_is_another(tmp_path
     assert not states[0].equal(states[2])
     resets = [model.get_env().reset().tolist() for model in (first, again, other)]  # type: ignore[union-attr]
     assert resets[0] == resets[1] != resets[2]
+    assert build_envs(config).reset().tolist() == resets[0]  # type: ignore[union-attr]
 
 
 def test_a_members_hyperparameters_take_the_place_of_the_runs(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import (
@@ -25,7 +26,7 @@ from rlcore import (
     save_checkpoint,
 )
 from rlcore.checkpoint import load_container, save_container
-from tests.support.environments import edit
+from tests.support.environments import Parts, edit
 from tests.support.training import SMALL, make_envs, make_model
 
 ROOT = Path(__file__).parents[2]
@@ -123,6 +124,14 @@ def test_the_wrappers_own_settings_are_followed(settings: dict[str, Any], tmp_pa
     actions = infer_signals(tmp_path / "model.zip", observations.astype(np.float32), STARTS)
     np.testing.assert_array_equal(actions, expected_actions(model, observations.astype(np.float32)))
     assert load_policy(tmp_path / "model.zip").normalizes == settings.get("norm_obs", True)
+
+
+def test_a_normaliser_that_was_switched_off_is_not_followed(tmp_path: Path) -> None:
+    model = make_model(make_envs("Pendulum-v1", normalize=True))
+    model.learn(48)
+    model.get_vec_normalize_env().norm_obs = False  # type: ignore[union-attr]
+    model.save(tmp_path / "model.zip")
+    assert not load_policy(tmp_path / "model.zip").normalizes
 
 
 def test_of_two_normalisers_the_inner_one_comes_first(tmp_path: Path) -> None:
@@ -310,6 +319,7 @@ ZERO = np.zeros((1, 1, 8), np.float32)
 MISUSES: dict[str, tuple[dict[str, Any], str]] = {
     "too wide": ({"observation": np.zeros(4, np.float32)}, r"observation has the shape \(4,\).*give \(3,\)"),
     "a sequence of sequences": ({"observation": np.zeros((2, 2, 3), np.float32)}, "observation has the shape"),
+    "several of another width": ({"observation": np.zeros((2, 4), np.float32)}, r"observation has the shape \(2, 4\)"),
     "a text": ({"observation": ["a", "b", "c"]}, "is of <U1"),
     "a state of another number": (
         {"observation": np.zeros((2, 3), np.float32), "state": (ZERO, ZERO)},
@@ -365,3 +375,18 @@ def test_a_restore_leaves_an_environments_own_limits(model: DistributionalPPO) -
     assert other.get_vec_normalize_env().clip_obs == 0.5  # type: ignore[union-attr]
     with pytest.raises(StateError):
         make_model(make_envs("Pendulum-v1")).set_parameters(model.get_parameters())
+
+
+def test_of_named_observations_those_are_normalised_that_training_normalised(tmp_path: Path) -> None:
+    envs = make_vec_env("Pendulum-v1", 2, seed=0, wrapper_class=Parts)
+    settings = {**SMALL, "policy_kwargs": {"lstm_hidden_size": 8}}
+    model = DistributionalPPO("MultiInputLstmPolicy", VecNormalize(envs, norm_obs_keys=["speed"]), **settings)
+    model.learn(32)
+    model.save(tmp_path / "model.zip")
+    observations = {"direction": RAW[:, :2], "speed": RAW[:, 2:] / 100}
+    steps = [{name: values[step] for name, values in observations.items()} for step in range(STEPS)]
+    np.testing.assert_array_equal(
+        infer_signals(tmp_path / "model.zip", observations, STARTS), expected_actions(model, steps)
+    )
+    with pytest.raises(SettingError, match=r"keys \['direction', 'speed'\]"):
+        load_policy(tmp_path / "model.zip").predict(RAW[0])
