@@ -16,6 +16,7 @@ from rlcore.ppo import components, config, state_checks
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer, make_optimizer, optimizer_options
 from rlcore.ppo.suggestions import reject_unknown
+from rlcore.ppo.values import VALUE_DISTRIBUTIONS
 
 if TYPE_CHECKING:
     from rlcore.ppo.algorithm import DistributionalPPO
@@ -26,6 +27,9 @@ LIVE = frozenset(
     {
         *("n_epochs", "batch_size", "gamma", "gae_lambda", "normalize_advantage", "ent_coef", "vf_coef"),
         *("max_grad_norm", "target_kl", "huber_kappa", "critic_lr_multiplier", "optimizer_kwargs"),
+        *("ent_coef_initial", "ent_coef_final", "ent_coef_min", "ent_coef_boost"),
+        *("ent_coef_plateau_explained_variance", "ent_coef_plateau_patience"),
+        *("kl_penalty_target", "kl_penalty_min_coef", "kl_penalty_max_coef"),
         *SCHEDULES,
         *components.SCALER_SETTINGS,
     }
@@ -34,6 +38,7 @@ LIVE = frozenset(
 
 FIXED = {
     **dict.fromkeys(("n_critics", "n_quantiles", "value_distribution", "policy_kwargs"), "it shapes the network"),
+    **dict.fromkeys(("num_atoms", "v_min", "v_max"), "the atoms of the learnt distributions would mean other returns"),
     "n_steps": "it shapes the rollout buffer",
     "optimizer_class": "the moments of one optimizer are of no use to another",
     "variance_gradient_scaling": "the scaler's statistics would be lost; vgs_alpha=0 scales by 1 and keeps measuring",
@@ -63,6 +68,9 @@ class SettingsChange:
         if "optimizer_kwargs" in self.names:
             _apply_optimizer_options(model, self.optimizer_options)
         _apply_learning_rate(model)
+        if "huber_kappa" in self.names:
+            values = VALUE_DISTRIBUTIONS[model.value_distribution]
+            model.policy.values = values.from_settings(model, model.value_scale)
         if self.names & components.SCALER_SETTINGS:
             _apply_scaler_settings(model)
 
@@ -103,6 +111,8 @@ def _placed(
     reject_unknown(hyperparams, "DistributionalPPO", {"DistributionalPPO": [*PPOSettings.model_fields, *known_options]})
     options = {name: value for name, value in hyperparams.items() if name not in PPOSettings.model_fields}
     changes = {name: value for name, value in hyperparams.items() if name not in options}
+    if changes.get("ent_coef_initial") is not None:
+        changes.setdefault("ent_coef", None)
     for name, value in changes.items():
         if name not in LIVE:
             raise SettingError(

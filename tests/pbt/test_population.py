@@ -108,7 +108,7 @@ class TestTurns:
         assert differing(expected, run(cut)) == []
 
     def test_a_member_that_copied_nobody_is_the_model_that_it_would_be_alone(self, finished: Finished) -> None:
-        (loner,) = [status for status in finished.result.table if status.exploits == 0]
+        loner = next(status for status in finished.result.table if status.exploits == 0)
         seed = member_seed(5, loner.member_id)
         set_random_seed(seed)
         alone = build_model(loner.hyperparams, seed)

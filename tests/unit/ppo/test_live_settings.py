@@ -23,6 +23,13 @@ CHANGES: dict[str, Any] = {
     "clip_range_vf": 1e-4,
     "normalize_advantage": False,
     "ent_coef": 0.1,
+    "ent_coef_final": 1.0,
+    "ent_coef_initial": 0.2,
+    "ent_coef_boost": 50.0,
+    "ent_coef_plateau_explained_variance": -1e9,
+    "ent_coef_plateau_patience": 100,
+    "kl_penalty_target": None,
+    "kl_penalty_max_coef": 0.3,
     "vf_coef": 2.0,
     "max_grad_norm": 0.01,
     "target_kl": 1e-9,
@@ -39,10 +46,17 @@ CHANGES: dict[str, Any] = {
     "vgs_max_normalized_variance": 1e-3,
 }
 
+FLOORS = {"ent_coef_min", "kl_penalty_min_coef"}
+"""Do nothing while what they bound lies above."""
+ADAPTIVE: dict[str, Any] = {
+    **{"ent_coef": 0.01, "ent_coef_boost": 2.0, "ent_coef_plateau_explained_variance": 1.0},
+    **{"ent_coef_plateau_patience": 1, "kl_penalty_target": 1e-10},
+}
+
 
 @pytest.fixture(scope="module")
 def saved() -> bytes:
-    model = make_model(learning_rate=0.01, vgs_alpha=1.0)
+    model = make_model(learning_rate=0.01, vgs_alpha=1.0, **ADAPTIVE)
     model.learn(96)
     file = io.BytesIO()
     model.save(file)
@@ -61,7 +75,7 @@ def unchanged(saved: bytes) -> dict[str, Any]:
 
 
 def test_every_live_setting_is_tried_and_every_other_is_refused(saved: bytes) -> None:
-    assert set(CHANGES) == LIVE
+    assert set(CHANGES) | FLOORS == LIVE
     model = again(saved)
     for name in set(PPOSettings.model_fields) - LIVE:
         with pytest.raises(SettingError, match="cannot change in a model that exists") as caught:
@@ -79,6 +93,15 @@ def test_every_live_setting_changes_what_the_next_update_does(
     set_hyperparameters(model, {name: CHANGES[name]})
     model.learn(48, reset_num_timesteps=False)
     assert differing(unchanged, model.get_parameters()["policy"]) != []
+
+
+def test_floors_hold_at_once(saved: bytes) -> None:
+    model = again(saved)
+    set_hyperparameters(model, {"ent_coef_final": 0.0, "ent_coef_boost": None})
+    model.kl_penalty.restore({"coefficient": 1e-3, "last_kl": None})
+    assert (model.entropy_schedule.coefficient(0.0), model.kl_penalty.coefficient) == (0.0, 1e-3)
+    set_hyperparameters(model, {"ent_coef_min": 0.005, "kl_penalty_min_coef": 0.1})
+    assert (model.entropy_schedule.coefficient(0.0), model.kl_penalty.coefficient) == (0.005, 0.1)
 
 
 def test_a_change_to_what_is_already_so_changes_nothing(saved: bytes, unchanged: dict[str, Any]) -> None:
