@@ -10,7 +10,6 @@ import gymnasium as gym
 import torch
 from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
-from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
@@ -22,16 +21,14 @@ from rlcore import env_state
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import components, config, losses, monitoring, returns, space_support
+from rlcore.ppo import components, config, construction, losses, monitoring, returns, space_support
 from rlcore.ppo.attributes import SettingAttributes
-from rlcore.ppo.buffer import Samples, TwinCriticBuffer, buffer_class
+from rlcore.ppo.buffer import Samples, TwinCriticBuffer
 from rlcore.ppo.entropy import EntropySchedule
 from rlcore.ppo.kl import KLPenalty
 from rlcore.ppo.model_file import ModelFile
-from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.update_log import UpdateLog
-from rlcore.ppo.values import VALUE_DISTRIBUTIONS
 from rlcore.types import StateDict
 
 
@@ -94,12 +91,12 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         space_support.require_model(self)
         self.set_random_seed(self.seed)
         self._setup_network()
-        self.rollout_buffer = self._make_buffer()
-        self._last_lstm_states = self._initial_lstm_states()
+        self.rollout_buffer = construction.make_buffer(self)
+        self._last_lstm_states = construction.initial_lstm_states(self)
         self.clip_range = FloatSchedule(self.clip_range)
         if self.clip_range_vf is not None:
             self.clip_range_vf = FloatSchedule(self.clip_range_vf)
-        self.variance_gradient_scaler = self._make_scaler() if self.variance_gradient_scaling else None
+        self.variance_gradient_scaler = construction.make_scaler(self)
         self.entropy_schedule = EntropySchedule(self)
         self.kl_penalty = KLPenalty(self)
 
@@ -109,61 +106,13 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.value_scale = returns.make_return_scale(
             self.return_scale, self.return_scale_decay, self.return_scale_min_std
         )
-        self.policy = self._make_policy().to(self.device)
+        self.policy = construction.make_policy(self)
 
     @staticmethod
     def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
         if isinstance(env, gym.Env | VecEnv):
             space_support.require_spaces(env.observation_space, env.action_space)
         return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
-
-    def _make_policy(self) -> DistributionalRecurrentPolicy:
-        policy_class: Any = self.policy_class
-        policy: DistributionalRecurrentPolicy = policy_class(
-            self.observation_space,
-            self.action_space,
-            self.lr_schedule,
-            n_critics=self.n_critics,
-            values=VALUE_DISTRIBUTIONS[self.value_distribution].from_settings(self, self.value_scale),
-            critic_lr_multiplier=self.critic_lr_multiplier,
-            optimizer_class=find_optimizer(self.optimizer_class),
-            optimizer_kwargs=dict(self.optimizer_kwargs),
-            **self.policy_kwargs,
-        )
-        return policy
-
-    def _make_buffer(self) -> TwinCriticBuffer:
-        lstm = self.policy.lstm_actor
-        return buffer_class(self.observation_space)(
-            self.n_steps,
-            self.observation_space,
-            self.action_space,
-            (self.n_steps, lstm.num_layers, self.n_envs, lstm.hidden_size),
-            self.device,
-            gamma=self.gamma,
-            gae_lambda=self.gae_lambda,
-            n_envs=self.n_envs,
-            n_critics=self.n_critics,
-        )
-
-    def _initial_lstm_states(self) -> RNNStates:
-        lstm = self.policy.lstm_actor
-        shape = (lstm.num_layers, self.n_envs, lstm.hidden_size)
-        hidden = [torch.zeros(shape, device=self.device) for _ in range(4)]
-        return RNNStates((hidden[0], hidden[1]), (hidden[2], hidden[3]))
-
-    def _make_scaler(self) -> VarianceGradientScaler:
-        return VarianceGradientScaler(
-            self.policy.named_parameters(),
-            beta=self.vgs_beta,
-            alpha=self.vgs_alpha,
-            eps=self.vgs_eps,
-            warmup_steps=self.vgs_warmup_steps,
-            estimator=self.vgs_estimator,
-            normalization=self.vgs_normalization,
-            min_scaling_factor=self.vgs_min_scaling_factor,
-            max_normalized_variance=self.vgs_max_normalized_variance,
-        )
 
     def _relink_scaler(self) -> None:
         """Point the scaler at the parameters that the policy has now."""
@@ -185,7 +134,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         stay as they truly are: a rollout from here is the continuation of its episodes by an LSTM that remembers
         nothing of them. Where a run is still to be resumed after a load, it starts from these states.
         """
-        self._last_lstm_states = self._initial_lstm_states()
+        self._last_lstm_states = construction.initial_lstm_states(self)
         components.forget_lstm_states(self.pending_state)
         components.forget_lstm_states(self._boundary or {})
 
@@ -349,12 +298,15 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
     def _training_state(self) -> TrainingState:
         return TrainingState(self._state_parts(), self.pending_state)
 
-    def get_parameters(self) -> dict[str, Any]:
+    def get_parameters(self, include_optimizer: bool = True) -> dict[str, Any]:
         """A snapshot of everything learnt: network, optimizer, scaler, normaliser. Later training does not change it.
 
+        :param include_optimizer: False leaves the optimizer out; what is left is for
+            ``set_parameters(..., exact_match=False)``
         :return: state by key; tensors and plain Python values only; a part that the model lacks is None
         """
-        return self._training_state().capture(*LEARNT)
+        learnt = self._training_state().capture(*LEARNT)
+        return learnt if include_optimizer else {key: learnt[key] for key in learnt if key != "policy.optimizer"}
 
     def set_parameters(
         self,

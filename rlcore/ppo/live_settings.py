@@ -12,11 +12,10 @@ from stable_baselines3.common.utils import FloatSchedule
 from torch import nn
 
 from rlcore.errors import ResumeWarning, SettingError, StateError
-from rlcore.ppo import components, config, state_checks
+from rlcore.ppo import components, config, construction, state_checks
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer, make_optimizer, optimizer_options
 from rlcore.ppo.suggestions import reject_unknown
-from rlcore.ppo.values import VALUE_DISTRIBUTIONS
 
 if TYPE_CHECKING:
     from rlcore.ppo.algorithm import DistributionalPPO
@@ -69,8 +68,7 @@ class SettingsChange:
             _apply_optimizer_options(model, self.optimizer_options)
         _apply_learning_rate(model)
         if "huber_kappa" in self.names:
-            values = VALUE_DISTRIBUTIONS[model.value_distribution]
-            model.policy.values = values.from_settings(model, model.value_scale)
+            model.policy.values = construction.make_values(model)
         if self.names & components.SCALER_SETTINGS:
             _apply_scaler_settings(model)
 
@@ -180,7 +178,7 @@ def _apply_scaler_settings(model: DistributionalPPO) -> None:
             raise StateError(f"vgs_estimator={model.vgs_estimator!r} measures something else")
         scaler.load_state_dict(state)
     except StateError as error:
-        model.variance_gradient_scaler = model._make_scaler()
+        model.variance_gradient_scaler = construction.make_scaler(model)
         if scaler.step_count > 0:
             warnings.warn(
                 f"vgs_state: the gradient statistics of {scaler.step_count} steps start fresh, as they do not fit the "

@@ -26,6 +26,7 @@ from rlcore import (
     save_checkpoint,
 )
 from rlcore.checkpoint import load_container, save_container
+from rlcore.ppo import construction
 from tests.support.environments import Parts, edit
 from tests.support.training import SMALL, make_envs, make_model
 
@@ -347,8 +348,9 @@ def test_a_sequence_without_steps_or_with_other_starts_is_refused(observations: 
 def test_loading_and_acting_leave_the_generators_alone_and_build_nothing_for_training(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_make_buffer", "_make_scaler", "_setup_model"):
-        monkeypatch.delattr(DistributionalPPO, name)
+    for name in ("make_buffer", "make_scaler"):
+        monkeypatch.delattr(construction, name)
+    monkeypatch.delattr(DistributionalPPO, "_setup_model")
     torch.manual_seed(5)
     np.random.seed(5)
     expected = (torch.rand(3), np.random.rand())

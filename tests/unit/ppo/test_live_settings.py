@@ -49,8 +49,11 @@ CHANGES: dict[str, Any] = {
 FLOORS = {"ent_coef_min", "kl_penalty_min_coef"}
 """Do nothing while what they bound lies above."""
 ADAPTIVE: dict[str, Any] = {
-    **{"ent_coef": 0.01, "ent_coef_boost": 2.0, "ent_coef_plateau_explained_variance": 1.0},
-    **{"ent_coef_plateau_patience": 1, "kl_penalty_target": 1e-10},
+    "ent_coef": 0.01,
+    "ent_coef_boost": 2.0,
+    "ent_coef_plateau_explained_variance": 1.0,
+    "ent_coef_plateau_patience": 1,
+    "kl_penalty_target": 1e-10,
 }
 
 

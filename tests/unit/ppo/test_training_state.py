@@ -351,3 +351,17 @@ def test_a_copy_stays_on_the_device_of_its_original(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(DistributionalPPO, "_build", lambda _, __, ___, device, ____: devices.append(device))
     pickle.loads(pickled)  # noqa: S301
     assert devices == ["cpu"]
+
+
+def test_parameters_can_leave_the_optimizer_out() -> None:
+    source, target = make_model(seed=1), make_model(seed=2)
+    source.learn(48)
+    target.learn(48)
+    own = target.get_parameters()["policy.optimizer"]
+    parameters = source.get_parameters(include_optimizer=False)
+    assert set(source.get_parameters()) - set(parameters) == {"policy.optimizer"}
+    target.set_parameters(parameters, exact_match=False)
+    taken = target.get_parameters()
+    assert differing(taken["policy"], parameters["policy"]) == differing(taken["policy.optimizer"], own) == []
+    with pytest.raises(StateError, match=r"policy\.optimizer missing"):
+        target.set_parameters(parameters)

@@ -1,0 +1,80 @@
+"""What a DistributionalPPO is put together from, each part made from the model's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+
+from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.ppo.buffer import TwinCriticBuffer, buffer_class
+from rlcore.ppo.optimizers import find_optimizer
+from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.values import VALUE_DISTRIBUTIONS, ValueDistribution
+
+if TYPE_CHECKING:
+    from rlcore.ppo.algorithm import DistributionalPPO
+
+
+def make_values(model: DistributionalPPO) -> ValueDistribution:
+    """How each critic describes returns."""
+    return VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, model.value_scale)
+
+
+def make_policy(model: DistributionalPPO) -> DistributionalRecurrentPolicy:
+    """The network with its optimizer, on the model's device."""
+    policy_class: Any = model.policy_class
+    policy: DistributionalRecurrentPolicy = policy_class(
+        model.observation_space,
+        model.action_space,
+        model.lr_schedule,
+        n_critics=model.n_critics,
+        values=make_values(model),
+        critic_lr_multiplier=model.critic_lr_multiplier,
+        optimizer_class=find_optimizer(model.optimizer_class),
+        optimizer_kwargs=dict(model.optimizer_kwargs),
+        **model.policy_kwargs,
+    )
+    return policy.to(model.device)
+
+
+def make_buffer(model: DistributionalPPO) -> TwinCriticBuffer:
+    """An empty rollout buffer for the policy's LSTM states."""
+    lstm = model.policy.lstm_actor
+    return buffer_class(model.observation_space)(
+        model.n_steps,
+        model.observation_space,
+        model.action_space,
+        (model.n_steps, lstm.num_layers, model.n_envs, lstm.hidden_size),
+        model.device,
+        gamma=model.gamma,
+        gae_lambda=model.gae_lambda,
+        n_envs=model.n_envs,
+        n_critics=model.n_critics,
+    )
+
+
+def initial_lstm_states(model: DistributionalPPO) -> RNNStates:
+    """Zeros, each of shape (layers, n_envs, hidden size)."""
+    lstm = model.policy.lstm_actor
+    shape = (lstm.num_layers, model.n_envs, lstm.hidden_size)
+    hidden = [torch.zeros(shape, device=model.device) for _ in range(4)]
+    return RNNStates((hidden[0], hidden[1]), (hidden[2], hidden[3]))
+
+
+def make_scaler(model: DistributionalPPO) -> VarianceGradientScaler | None:
+    """A scaler that has measured nothing, or None where there is to be none."""
+    if not model.variance_gradient_scaling:
+        return None
+    return VarianceGradientScaler(
+        model.policy.named_parameters(),
+        beta=model.vgs_beta,
+        alpha=model.vgs_alpha,
+        eps=model.vgs_eps,
+        warmup_steps=model.vgs_warmup_steps,
+        estimator=model.vgs_estimator,
+        normalization=model.vgs_normalization,
+        min_scaling_factor=model.vgs_min_scaling_factor,
+        max_normalized_variance=model.vgs_max_normalized_variance,
+    )
