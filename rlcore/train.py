@@ -1,4 +1,4 @@
-"""``python -m rlcore.train CONFIG.yaml --output model.zip``: train what a file describes, and save it.
+"""``python -m rlcore.train CONFIG.yaml``: train what a file describes, a model or a population, and save it.
 
 Exit codes: 0 trained and saved; 2 the configuration or the output cannot be used; 130 interrupted, what was trained is
 saved.
@@ -6,9 +6,11 @@ saved.
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,7 +18,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore.configuration import TrainingConfig, build_model, load_config
-from rlcore.errors import CheckpointError, RLCoreError, SettingError
+from rlcore.errors import CheckpointError, RLCoreError
+from rlcore.pbt.command import MemberBars, result_table
+from rlcore.pbt.config import PBTConfig
+from rlcore.pbt.member_files import make_folder
+from rlcore.pbt.population import Population
 from rlcore.ppo.algorithm import DistributionalPPO
 
 FAILED = 2
@@ -28,30 +34,58 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command()
 def train(
     config: Annotated[Path, typer.Argument(help="YAML file; examples/ has some.")],
-    output: Annotated[Path, typer.Option(help="File to save the model in; must not exist.")] = Path("model.zip"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to save the model in, which must not exist; of a population its folder, and one that is there "
+            "goes on. [default: model.zip, or population]"
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
 ) -> None:
-    """Train the model that CONFIG describes, and save it with everything that going on needs."""
+    """Train what CONFIG describes, and save it with everything that going on needs."""
     try:
         run = load_config(config)
-        require_single(run)
-        require_free(output)
-        model = build_model(run, device=device)
-        interrupted = _learn(model, run.total_timesteps)
-        model.save(output)
+        if run.pbt is None:
+            message, interrupted = train_model(run, output or Path("model.zip"), device)
+        else:
+            message, interrupted = train_population(run, run.pbt, output or Path("population"), device)
     except RLCoreError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(FAILED) from error
-    typer.echo(f"{'interrupted after' if interrupted else 'trained'} {model.num_timesteps} steps; saved {output}")
+    typer.echo(message)
     raise typer.Exit(INTERRUPTED if interrupted else 0)
 
 
-def require_single(config: TrainingConfig) -> None:
-    """
-    :raises SettingError: if the run is of a population, which this command does not train
-    """
-    if config.pbt is not None:
-        raise SettingError("pbt", "the section pbt describes a population, this command trains one model; leave it out")
+def train_model(config: TrainingConfig, output: Path, device: str) -> tuple[str, bool]:
+    """Train one model and save it; what came of it, and whether Ctrl-C ended it early."""
+    require_free(output)
+    model = build_model(config, device=device)
+    interrupted = _learn(model, config.total_timesteps)
+    model.save(output)
+    return (
+        f"{'interrupted after' if interrupted else 'trained'} {model.num_timesteps} steps; saved {output}",
+        interrupted,
+    )
+
+
+def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, device: str) -> tuple[str, bool]:
+    """Train every member for ``total_timesteps``; what came of it, and whether Ctrl-C ended it early."""
+
+    def make_model(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
+        return build_model(config, hyperparams, seed=seed, device=device)
+
+    make_folder(folder)
+    population = Population(make_model, pbt, folder=folder, seed=config.seed)
+    rollout = config.algorithm.n_steps * config.environment.n_envs
+    updates = math.ceil(config.total_timesteps / rollout)
+    try:
+        with MemberBars(population, updates) as bars:
+            result = population.train(updates, bars.show)
+    except KeyboardInterrupt:
+        return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
+    Console(soft_wrap=True).print(result_table(result))
+    return f"trained {len(result.table)} members for {updates * rollout} steps; best model: {result.model_file}", False
 
 
 def require_free(output: Path) -> None:

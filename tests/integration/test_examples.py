@@ -11,7 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from rlcore import AdaptiveUPGD, DistributionalPPO, SettingError, build_model, load_config
+from rlcore import AdaptiveUPGD, DistributionalPPO, SettingError, build_model, load_config, read_lineage
 from rlcore.train import ProgressBar, app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -21,6 +21,7 @@ algorithm: {n_steps: 16, batch_size: 32, n_epochs: 1, policy_kwargs: {lstm_hidde
 total_timesteps: 64
 seed: 0
 """
+SMALL_POPULATION = f"{SMALL_RUN}pbt: {{population_size: 2, perturbation_interval: 200}}\n"
 
 
 def run(*arguments: object) -> Any:
@@ -65,6 +66,26 @@ def test_the_example_of_pbt_with_an_interval_within_the_warm_up_is_refused(tmp_p
     assert load_config(tmp_path / "off.yaml").pbt is not None
 
 
+def test_the_example_of_pbt_runs_as_a_population_and_goes_on(tmp_path: Path) -> None:
+    text = (EXAMPLES / "pbt.yaml").read_text()
+    for old, new in {
+        "population_size: 10": "population_size: 2",
+        "total_timesteps: 100000": "total_timesteps: 1",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "pbt.yaml").write_text(text)
+    folder = tmp_path / "population"
+    done = run(tmp_path / "pbt.yaml", "--output", folder, "--device", "cpu")
+    assert (done.exit_code, done.stdout.splitlines()[-1].partition(";")[0]) == (0, "trained 2 members for 1024 steps")
+    before = [(event.event, event.member) for event in read_lineage(folder / "lineage.jsonl")]
+    assert before == [("start", 0), ("start", 1)]
+    again = run(tmp_path / "pbt.yaml", "--output", folder, "--device", "cpu")
+    assert (again.exit_code, again.stdout.splitlines()[-1]) == (0, done.stdout.splitlines()[-1])
+    members = {model.num_timesteps for model in map(DistributionalPPO.load, (folder / "members").iterdir())}
+    assert members == {1024}
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     (tmp_path / "run.yaml").write_text(SMALL_RUN)
@@ -85,7 +106,7 @@ MISUSES = {
     "a setting": (SMALL_RUN.replace("n_epochs", "n_epoch"), [], r"run\.yaml, line 3: .*did you mean 'n_epochs'"),
     "an environment": (SMALL_RUN.replace("CartPole", "CartPol"), [], "environment.id='CartPol-v1'"),
     "YAML": ("a: [", [], r"run\.yaml, line 1: expected"),
-    "a population": (SMALL_RUN + "pbt: {perturbation_interval: 200}\n", [], "describes a population"),
+    "a population in a file": (SMALL_POPULATION, ["--output", "{folder}/run.yaml"], "cannot be made a folder"),
     "a device": (SMALL_RUN, ["--device", "gpu"], "device='gpu' is no device"),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
     "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "is no folder to write in"),
