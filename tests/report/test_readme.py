@@ -41,7 +41,7 @@ def test_the_output_shown_is_the_output_printed() -> None:
 def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = blocks("python", "<!-- runs -->")
-    assert len(examples) == 2
+    assert len(examples) == 3
     namespace: dict[str, object] = {"__name__": "readme"}
     for example in examples:
         exec(compile(example, "README.md", "exec"), namespace)  # noqa: S102
