@@ -1,0 +1,181 @@
+"""Ways in which the components could fail each other: no document claims them, the tests that it names must see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlcore.optim.scaler import Pending
+from verification.faults import fault, healthy
+
+
+@fault(
+    "factor-never-applied",
+    target="rlcore.optim.scaler:VarianceGradientScaler._apply",
+    pins="f7836e7d4db6d768",
+    claimed=False,
+)
+def factor_never_applied(self: Any, factor: float) -> None:
+    """The factor is told and the gradients stay as they were."""
+
+
+@fault(
+    "warm-up-ignored",
+    target="rlcore.optim.scaler:VarianceGradientScaler.is_warming_up",
+    pins="fafa60d2e47b1b82",
+    claimed=False,
+)
+def warm_up_ignored(self: Any) -> bool:  # noqa: ARG001
+    """The scaling acts from the first step, whatever was asked for."""
+    return False
+
+
+@fault(
+    "disabled-scaler-acts",
+    target="rlcore.optim.scaler:VarianceGradientScaler.scale_gradients",
+    pins="44333503afe0a787",
+    claimed=False,
+)
+def disabled_scaler_acts(self: Any) -> float:
+    """Nobody asks whether the scaler is enabled, and without statistics it halves."""
+    self._measure()
+    factor: float = self.get_scaling_factor() if self._settings.enabled else 0.5
+    self._apply(factor)
+    return factor
+
+
+@fault(
+    "scaler-keeps-every-measurement",
+    target="rlcore.optim.scaler:VarianceGradientScaler._commit",
+    pins="8d1f7c99dfa195d3",
+    claimed=False,
+)
+def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
+    """What was measured in a step is never let go."""
+    self.__dict__.setdefault("_kept", []).append(pending)
+    healthy("scaler-keeps-every-measurement")(self, pending)
+
+
+@fault(
+    "clipped-before-scaled",
+    target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
+    pins="adcc44f0d9325103",
+    claimed=False,
+)
+def clipped_before_scaled(self: Any, loss: Tensor) -> float:
+    """The norm is limited first, and what is measured and scaled is what was left."""
+    scaler = self.variance_gradient_scaler
+    self.policy.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+    factor = 1.0 if scaler is None else scaler.scale_gradients()
+    self.policy.optimizer.step()
+    if scaler is not None:
+        scaler.step()
+    return factor
+
+
+@fault(
+    "scaler-steps-before-the-optimizer",
+    target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
+    pins="adcc44f0d9325103",
+    claimed=False,
+)
+def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
+    """Statistics are committed whether or not the optimizer then makes the step."""
+    scaler = self.variance_gradient_scaler
+    self.policy.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    factor = 1.0
+    if scaler is not None:
+        factor = scaler.scale_gradients()
+        scaler.step()
+    torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+    self.policy.optimizer.step()
+    return factor
+
+
+@fault(
+    "failed-update-left-as-it-is",
+    target="rlcore.ppo.algorithm:DistributionalPPO.train",
+    pins="d17696238bd532b1",
+    claimed=False,
+)
+def failed_update_left_as_it_is(self: Any) -> None:
+    """An update that fails keeps the steps that it had made."""
+    self._update()
+    self._boundary = None
+
+
+@fault(
+    "nothing-added-to-the-power",
+    target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
+    pins="31ea421058ba29f1",
+    claimed=False,
+)
+def nothing_added_to_the_power(self: Any) -> Tensor:
+    """0/0 for a tensor whose gradient is 0 throughout, which then speaks for all."""
+    ratio: Tensor = self._estimator.variance() / self._denominators()
+    return ratio.clamp_(max=self._settings.max_normalized_variance)
+
+
+@fault(
+    "factor-falls-with-every-step",
+    target="rlcore.optim.scaler:VarianceGradientScaler.get_scaling_factor",
+    pins="353974f55cb858c0",
+    claimed=False,
+)
+def factor_falls_with_every_step(self: Any) -> float:
+    """The factor drifts towards 0 as steps are counted, below any floor."""
+    factor: float = healthy("factor-falls-with-every-step")(self)
+    return factor * 0.9**self.step_count
+
+
+@fault(
+    "rate-multiplied-by-the-factor",
+    target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
+    pins="daee9ba9f2ab41fb",
+    claimed=False,
+)
+def rate_multiplied_by_the_factor(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
+    """The rate of the schedule is multiplied by the factor of the scaling."""
+    healthy("rate-multiplied-by-the-factor")(self, optimizers)
+    scaler = self.variance_gradient_scaler
+    for group in self.policy.optimizer.param_groups:
+        group["lr"] *= 1.0 if scaler is None else scaler.get_scaling_factor()
+
+
+@fault(
+    "second-critic-detached",
+    target="rlcore.ppo.policy:Critics.forward",
+    pins="380111daee26c79e",
+    claimed=False,
+)
+def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
+    """All critics but the first speak and do not learn."""
+    first, *others = self.heads
+    return torch.stack([first(latent), *(head(latent).detach() for head in others)], dim=1)
+
+
+@fault(
+    "state-in-the-precision-of-the-parameter",
+    target="rlcore.optim.upgd_state:state_dtype",
+    pins="f72e9ee06781ac23",
+    claimed=False,
+)
+def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
+    """Averages of 16 bits, which stand still under a decay of 0.999."""
+    return parameter.dtype
+
+
+@fault(
+    "single-advantage-divided-by-its-deviation",
+    target="rlcore.ppo.losses:normalize_advantages",
+    pins="64c4066e72526ada",
+    claimed=False,
+)
+def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
+    """The deviation of one number is NaN."""
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
