@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from rlcore import DistributionalPPO, VarianceGradientScaler
+from tests.support.training import make_envs, make_model
 
 UNCLIPPED = 1e9
 """A largest norm of the gradient that none reaches."""
@@ -94,3 +96,11 @@ def all_finite(state: Any) -> bool:
         return math.isfinite(state)
     items = state.values() if isinstance(state, dict) else state if isinstance(state, list | tuple) else ()
     return all(all_finite(item) for item in items)
+
+
+def after(steps: int, env: VecEnv | None = None, seed: int = 0, **settings: Any) -> DistributionalPPO:
+    """A model whose optimizer and scaler have made that many steps, an even number, two an update."""
+    envs = make_envs(seed=seed) if env is None else env
+    model = make_model(envs, seed=seed, **{**TINY, "n_epochs": 2, "vgs_warmup_steps": 2, **settings})
+    train(model, steps // 2)
+    return model

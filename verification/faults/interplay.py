@@ -1,14 +1,23 @@
-"""Ways in which the components could fail each other: no document claims them, the tests that it names must see them."""
+"""Ways in which the components could fail each other, which no document claims."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from rlcore.checkpoint import FORMAT_V1, Checkpoint
+from rlcore.functional import utility as utility_functions
 from rlcore.optim.scaler import Pending
+from rlcore.optim.upgd import Update
+from rlcore.types import StateDict
 from verification.faults import fault, healthy
+
+if TYPE_CHECKING:
+    from rlcore.ppo.algorithm import DistributionalPPO
 
 
 @fault(
@@ -179,3 +188,108 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
 def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
     """The deviation of one number is NaN."""
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+@fault(
+    "nothing-committed",
+    target="rlcore.optim.scaler:VarianceGradientScaler._commit",
+    pins="8d1f7c99dfa195d3",
+    claimed=False,
+)
+def nothing_committed(self: Any, pending: Pending) -> None:
+    """What was measured in a step is dropped."""
+
+
+@fault(
+    "normalizer-stays-behind",
+    target="rlcore.ppo.components:NormalizerState.restore",
+    pins="24cecb3db0ca4510",
+    claimed=False,
+)
+def normalizer_stays_behind(self: Any, state: StateDict) -> None:
+    """PPO-03: weights arrive, the statistics that their observations were normalised with do not."""
+
+
+@fault(
+    "half-restored",
+    target="rlcore.checkpoint.training_state:TrainingState._put_back",
+    pins="86350a0d0ef420e1",
+    claimed=False,
+)
+def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
+    """A state that is refused in the middle leaves what came before it."""
+
+
+@fault("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="bc69872f59efe0a8", claimed=False)
+def settings_of_the_source(
+    model: DistributionalPPO,  # noqa: ARG001
+    state: Mapping[str, Any],
+    ruling: Collection[str],  # noqa: ARG001
+    saved_optimizer: object,  # noqa: ARG001
+) -> dict[str, Any]:
+    """What is restored brings the settings along under which it was measured."""
+    return dict(state)
+
+
+@fault("third-format-accepted", target="rlcore.checkpoint.loading:from_payload", pins="b6003b118b34374e", claimed=False)
+def third_format_accepted(payload: StateDict) -> Checkpoint:
+    """The proposed dict is read for the policy that is in it."""
+    if "model_state_dict" in payload:
+        return Checkpoint(FORMAT_V1, {"policy": payload["model_state_dict"]}, None, None)
+    checkpoint: Checkpoint = healthy("third-format-accepted")(payload)
+    return checkpoint
+
+
+@fault(
+    "noise-adaptive-unasked",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
+    pins="a11720da08c6a85e",
+    claimed=False,
+)
+def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tensor | float:  # noqa: ARG001
+    """Noise follows the step whatever was asked for, down to nothing."""
+    return utility_functions.root_mean_square(direction) * update.group["sigma"]
+
+
+@fault(
+    "noise-follows-the-gradient",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
+    pins="485ff4d222f54651",
+    claimed=False,
+)
+def noise_follows_the_gradient(self: Any, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG001
+    """INT-04: adaptive noise in proportion to the gradient, also where the step does not know its scale."""
+    return utility_functions.root_mean_square(update.gradient)
+
+
+@fault(
+    "direction-of-the-mean-alone",
+    target="rlcore.optim.upgd:AdaptiveUPGD._direction",
+    pins="6824f6d1c34a51fd",
+    claimed=False,
+)
+def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
+    """The average of the gradient is not divided by the root of its power."""
+    whole: Tensor = healthy("direction-of-the-mean-alone")(self, update)
+    state = self.state[update.parameter]
+    mean: Tensor = state["first_moment"] / (1.0 - update.group["betas"][0] ** state["moment_step"])
+    return mean.reshape(whole.shape)
+
+
+@fault("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9", claimed=False)
+def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
+    """The critics' differences cancel each other."""
+    for key, value in healthy("gap-with-its-sign")(model):
+        signed = np.diff(model.rollout_buffer.critic_values, axis=-1).mean()
+        yield key, float(signed) if key == "twin_critics/divergence" else value
+
+
+@fault(
+    "gymnasium-environment-refused",
+    target="stable_baselines3.common.base_class:_patch_env",
+    pins="8160a47f51a9ec93",
+    claimed=False,
+)
+def gymnasium_environment_refused(env: Any) -> Any:
+    """None is good enough."""
+    raise ValueError(f"The environment is of type {type(env)}, not a Gymnasium environment")
