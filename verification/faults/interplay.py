@@ -293,3 +293,25 @@ def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
 def gymnasium_environment_refused(env: Any) -> Any:
     """None is good enough."""
     raise ValueError(f"The environment is of type {type(env)}, not a Gymnasium environment")
+
+
+@fault(
+    "second-phase-from-defaults",
+    target="rlcore.ppo.algorithm:DistributionalPPO.__init__",
+    pins="f3051388ba55787e",
+    claimed=False,
+)
+def second_phase_from_defaults(
+    self: Any,
+    policy: Any,
+    env: Any,
+    *,
+    device: torch.device | str = "auto",
+    _init_setup_model: bool = True,
+    **settings: Any,
+) -> None:
+    """BUG-08: what is built in two phases has lost some of its settings by the second."""
+    construct = healthy("second-phase-from-defaults")
+    construct(self, policy, env, device=device, _init_setup_model=_init_setup_model, **settings)
+    if not _init_setup_model:
+        self.clip_range, self.critic_lr_multiplier = 0.2, 1.0
