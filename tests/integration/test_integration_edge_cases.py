@@ -15,12 +15,9 @@ from stable_baselines3.common.utils import LinearSchedule
 from torch import Tensor, nn
 
 from rlcore import DistributionalPPO, NonFiniteGradientError, VarianceGradientScaler
-from tests.support.steps import TINY, UNCLIPPED, all_finite, logged, scaler_of, train, watched, weights_of
+from tests.support.gradients import watched
+from tests.support.steps import UNCLIPPED, all_finite, logged, scaler_of, tiny, train, weights_of
 from tests.support.training import differing, make_envs, make_model
-
-
-def tiny(seed: int = 0, **settings: Any) -> DistributionalPPO:
-    return make_model(make_envs(seed=seed), seed=seed, **{**TINY, **settings})
 
 
 def load(path: Path) -> DistributionalPPO:
@@ -147,7 +144,7 @@ class TestVGSGradients:
         assert without.grad is None
         state = mixed.state_dict()
         assert state["observations"].tolist() == [30, 30, 30, 30, 0]  # type: ignore[union-attr]
-        assert differing(state["mean"][:3], alone.state_dict()["mean"]) == []  # type: ignore[call-overload,index]
+        assert differing(state["mean"][:3], alone.state_dict()["mean"]) == []  # type: ignore[index]
 
 
 class TestFullIntegrationSaveLoad:
@@ -202,7 +199,8 @@ class TestInterruptedTraining:
             calls.append(gradient)
             return gradient * math.inf if len(calls) == 3 else gradient
 
-        hook = model.policy.action_net.bias.register_hook(spoil)
+        bias: Any = model.policy.action_net.bias
+        hook = bias.register_hook(spoil)
         with pytest.raises(NonFiniteGradientError, match=r"action_net\.bias"):
             train(model, 1)
         assert len(calls) == 3

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from rlcore import DistributionalPPO, apply_exploit, load_checkpoint, save_pbt_checkpoint
-from tests.support.steps import after, logged, scaler_of, train, watched, weights_of
+from tests.support.gradients import watched
+from tests.support.steps import after, logged, scaler_of, train, weights_of
 from tests.support.training import differing
 
 
@@ -67,7 +68,7 @@ def test_divergence_monitoring() -> None:
     train(model, 1)
     assert logged(model, "twin_critics/divergence") == 0.0
     with torch.no_grad():
-        second_head[-1].bias.add_(3.0)  # type: ignore[index,union-attr]
+        second_head[-1].bias.add_(3.0)  # type: ignore[index]
     std = model.value_scale.snapshot.std
     train(model, 1)
     assert abs(logged(model, "twin_critics/divergence") - 3.0 * std) < 0.3 * std

@@ -71,14 +71,19 @@ def test_return_scale_snapshot_timing() -> None:
     assert (model._ret_mean_value, model._ret_std_value) == pytest.approx((returns.mean(), returns.std()))
 
 
+def normalizer_of(model: DistributionalPPO) -> Any:
+    """As SB3 finds it."""
+    normalizer = model.get_vec_normalize_env()
+    assert isinstance(normalizer, VecNormalize)
+    return normalizer
+
+
 def test_vecnormalize_lstm_sync_after_pbt(tmp_path: Path) -> None:
     """Statistics as SB3 gives them, observations as SB3 normalises them, and zero states for every environment."""
     source = after(10, make_envs("Pendulum-v1", normalize=True))
     target = after(4, make_envs("Pendulum-v1", normalize=True, seed=1), seed=1)
     checkpoint = load_checkpoint(save_pbt_checkpoint(source, source.get_env(), tmp_path / "source.pt", performance=0.5))
-    theirs, own = (model.get_vec_normalize_env() for model in (source, target))
-    assert isinstance(theirs, VecNormalize)
-    assert isinstance(own, VecNormalize)
+    theirs, own = normalizer_of(source), normalizer_of(target)
     assert not np.allclose(own.obs_rms.mean, theirs.obs_rms.mean, atol=1e-6)
     assert any(state.abs().max() > 0 for states in target._last_lstm_states for state in states)
 

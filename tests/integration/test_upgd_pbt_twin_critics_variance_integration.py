@@ -4,98 +4,39 @@ lists, under its names, on models that train."""
 from __future__ import annotations
 
 import copy
-import gc
 import math
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import pytest
 import torch
-from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecEnv
-from torch import Tensor, nn
+from torch import nn
 
 from rlcore import (
     UPGD,
     AdaptiveUPGD,
     DistributionalPPO,
-    HyperparamConfig,
     MemberStatus,
     NonFiniteGradientError,
-    PBTScheduler,
-    ResumableEnv,
     VarianceGradientScaler,
     apply_exploit,
 )
 from rlcore.checkpoint import FORMAT_V2
 from rlcore.optim.noise import noise_to_signal
-from tests.support.population_run import build
+from tests.support.gradients import gradient_of, watched
+from tests.support.members import EXPLORED, exploit, pair, population_of_two, report
+from tests.support.rewards import paying_millions
 from tests.support.schedulers import make_scheduler
-from tests.support.steps import TINY, UNCLIPPED, all_finite, logged, scaler_of, train, watched, weights_of
+from tests.support.steps import TINY, all_finite, fill, logged, memory_of, scaler_of, tiny, train, unmoved, weights_of
 from tests.support.training import differing, make_envs, make_model, tensors_in
 
 BOTH = (UPGD, AdaptiveUPGD)
-EXPLORED = [
-    HyperparamConfig("learning_rate", min_value=1e-4, max_value=1e-2, is_log_scale=True),
-    HyperparamConfig("sigma", min_value=1e-3, max_value=1e-2),
-    HyperparamConfig("vf_coef", min_value=0.1, max_value=1.0),
-    HyperparamConfig("vgs_alpha", min_value=0.05, max_value=2.0),
-]
 CRITICS = "value_net.heads"
-
-
-def tiny(seed: int = 0, **settings: Any) -> DistributionalPPO:
-    return make_model(make_envs(seed=seed), seed=seed, **{**TINY, **settings})
-
-
-class Millions(gym.RewardWrapper[Any, Any]):
-    """A million for every step."""
-
-    def reward(self, reward: Any) -> float:
-        return 1e6 * float(reward)
-
-    def get_state(self) -> dict[str, Any]:
-        return {}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        assert state == {}
-
-
-def paying_millions() -> VecEnv:
-    envs: VecEnv = make_vec_env("CartPole-v1", n_envs=3, seed=0, wrapper_class=lambda env: ResumableEnv(Millions(env)))
-    return envs
-
-
-def report(scheduler: PBTScheduler, models: list[DistributionalPPO], scores: list[float], step: int) -> None:
-    for member, model, score in zip(scheduler.population, models, scores, strict=True):
-        scheduler.update_performance(member, score, step, model_parameters=model.get_parameters())
-
-
-def exploit(scheduler: PBTScheduler, models: list[DistributionalPPO], **options: Any) -> list[int]:
-    """Let every member copy and explore; the members that copied."""
-    copied = []
-    for member, model in zip(scheduler.population, models, strict=True):
-        parameters, hyperparams, _ = scheduler.exploit_and_explore(member)
-        if parameters is not None:
-            apply_exploit(model, parameters, hyperparams, **options)
-            copied.append(member.member_id)
-    return copied
-
-
-def pair(folder: Path, **settings: Any) -> tuple[PBTScheduler, list[DistributionalPPO]]:
-    """A worse member of one update and a better one of three, both reported."""
-    scheduler = make_scheduler(folder, size=2, hyperparams=EXPLORED)
-    models = [tiny(seed, **settings) for seed in (0, 1)]
-    for model, updates in zip(models, (1, 3), strict=True):
-        train(model, updates)
-    report(scheduler, models, [0.1, 0.9], 5)
-    return scheduler, models
 
 
 class TestUPGDWithVGS:
     def test_upgd_vgs_basic_integration(self) -> None:
-        model = make_model(max_grad_norm=UNCLIPPED)
+        model = tiny(n_epochs=4)
         before = weights_of(model)
         with watched(model) as steps:
             train(model, 2)
@@ -105,14 +46,12 @@ class TestUPGDWithVGS:
         assert steps[-1].promised < 1.0
         for step in steps:
             assert differing(step.used, {name: raw * step.promised for name, raw in step.raw.items()}) == []
-        assert all((after != before[name]).any() for name, after in weights_of(model).items())
+        assert unmoved(model, before) == []
 
     def test_upgd_vgs_numerical_stability(self) -> None:
         for optimizer in ("upgd", "adaptive_upgd"):
             model = tiny(optimizer_class=optimizer, learning_rate=0.1, vgs_alpha=100.0, vgs_warmup_steps=0)
-            with torch.no_grad():
-                for parameter in model.policy.parameters():
-                    parameter.zero_()
+            fill(model, 0.0)
             train(model, 6)
             assert all_finite(model.get_parameters())
             assert 0.1 <= logged(model, "vgs/scaling_factor_min") < 1.0
@@ -157,8 +96,7 @@ class TestUPGDWithVGS:
         given.set_parameters(model.get_parameters())
         for restored in (DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu"), given):
             assert differing(scaler_of(restored).state_dict(), state) == []
-            own = [*restored.policy.parameters()]
-            assert [id(each) for each in scaler_of(restored).parameters] == [id(each) for each in own]
+            assert [*map(id, scaler_of(restored).parameters)] == [*map(id, restored.policy.parameters())]
 
 
 class TestUPGDWithTwinCritics:
@@ -168,12 +106,9 @@ class TestUPGDWithTwinCritics:
         train(model, 1)
         lengths = [float(samples.mask.mean()) for samples in model.rollout_buffer.get(model.batch_size)]
         assert min(lengths) < 1.0, "no minibatch is padded, so none could tell"
-        first, second = (
-            {name: after for name, after in weights_of(model).items() if name.startswith(f"{CRITICS}.{index}")}
-            for index in (0, 1)
-        )
-        assert len(first) == len(second) == 4
-        assert all((after != before[name]).any() for name, after in (first | second).items())
+        heads = [name for name in before if name.startswith(CRITICS)]
+        assert [name.split(".")[2] for name in heads] == ["0"] * 4 + ["1"] * 4
+        assert set(heads).isdisjoint(unmoved(model, before))
         values = model.rollout_buffer.critic_values
         assert values.shape[-1] == 2
         assert (values[..., 0] != values[..., 1]).all()
@@ -187,19 +122,19 @@ class TestUPGDWithTwinCritics:
         returns = torch.linspace(0.0, 10.0, 6)
         outputs, heads = model.policy.value_net(latent), list(model.policy.value_net.heads)
         model.policy.zero_grad()
-        model.policy.values.loss(outputs, returns, torch.zeros(6, 2), None).backward()
+        model.policy.values.loss(outputs, returns, torch.zeros(6, 2), None).backward()  # type: ignore[no-untyped-call]
         for head in heads:
-            together = [parameter.grad for parameter in head.parameters()]
+            together = [gradient_of(parameter) for parameter in head.parameters()]
             alone = model.policy.values.loss(head(latent).unsqueeze(1), returns, torch.zeros(6, 1), None)
             expected = torch.autograd.grad(alone / 2, list(head.parameters()))
-            assert all(grad is not None and bool((grad != 0).any()) for grad in together)
-            assert all(torch.allclose(grad, other) for grad, other in zip(together, expected, strict=True))
+            for gradient, own in zip(together, expected, strict=True):
+                assert torch.allclose(gradient, own)
+                assert gradient.any()
 
     def test_twin_critics_numerical_stability_with_upgd(self) -> None:
         """Returns of millions change what neither critic said, and no weight by more than its steps allow."""
-        model = make_model(
-            paying_millions(), **{**TINY, "learning_rate": 1e-3, "optimizer_kwargs": {"weight_decay": 0.0}}
-        )
+        settings = {**TINY, "learning_rate": 1e-3, "optimizer_kwargs": {"weight_decay": 0.0}}
+        model = make_model(paying_millions(), **settings)
         latent = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
         said = model.policy.values.mean(model.policy.value_net(latent)).detach()
         before = weights_of(model)
@@ -252,9 +187,7 @@ class TestUPGDWithPBT:
     def test_pbt_population_divergence_prevention(self, tmp_path: Path) -> None:
         """A diverged member is replaced and copied by none; hyperparameters keep their ranges, members their own."""
         models = [tiny(seed) for seed in range(3)]
-        with torch.no_grad():
-            for parameter in models[0].policy.parameters():
-                parameter.fill_(math.nan)
+        fill(models[0], math.nan)
         scheduler = make_scheduler(tmp_path, size=3, hyperparams=EXPLORED, truncation_ratio=0.34)
         copied: list[list[int]] = []
         for step in (5, 10, 15):
@@ -275,11 +208,11 @@ class TestUPGDWithPBT:
 
 class TestFullIntegration:
     def test_all_components_together_basic(self, tmp_path: Path) -> None:
-        population = build(tmp_path, population_size=2, truncation_ratio=0.2, perturbation_interval=2)
+        population = population_of_two(tmp_path)
         told: list[MemberStatus] = []
         result = population.train(4, told.append)
         assert [member.step for member in result.table] == [4, 4]
-        better = max(told[:2], key=lambda status: status.performance or math.nan)
+        better = max(told[:2], key=lambda status: status.performance or -math.inf)
         assert [status.copied_from for status in told] == [None, None, better.member_id, None, None]
         assert sum(member.exploits for member in result.table) == 1
         for model in population.models:
@@ -324,7 +257,7 @@ class TestFullIntegration:
             train(model, 2)
         assert set(steps[0].raw) == set(steps[0].used) == set(before)
         assert [name for name, gradient in steps[0].raw.items() if not (gradient != 0).any()] == []
-        assert [name for name, after in weights_of(model).items() if not (after != before[name]).any()] == []
+        assert unmoved(model, before) == []
         assert scaler_of(model).state_dict()["observations"].tolist() == [2] * len(before)  # type: ignore[union-attr]
 
 
@@ -384,15 +317,14 @@ class TestEdgeCasesAndFailureModes:
             train(model, 1)
         assert len(steps) == 12
         assert all_finite(model.get_parameters())
-        assert [name for name, after in weights_of(model).items() if not (after != before[name]).any()] == []
+        assert unmoved(model, before) == []
 
     def test_parameter_groups_with_different_lrs(self) -> None:
         """The critics' rate is ten times the actor's in the steps themselves, after any number of updates."""
         quiet = {"sigma": 0.0, "weight_decay": 0.0}
         moved = []
         for factor in (1.0, 10.0):
-            settings = {"critic_lr_multiplier": factor, "optimizer_kwargs": quiet, "return_scale": None}
-            model = tiny(learning_rate=1e-3, **settings)
+            model = tiny(learning_rate=1e-3, critic_lr_multiplier=factor, optimizer_kwargs=quiet, return_scale=None)
             before = weights_of(model)
             train(model, 1)
             moved.append({name: after - before[name] for name, after in weights_of(model).items()})
@@ -430,11 +362,7 @@ class TestPerformanceAndConvergence:
         held = []
         for updates in (0, 4):
             train(model, updates)
-            state = tensors_in(list(model.get_parameters().values()))
-            size = (len(state), sum(each.numel() * each.element_size() for each in state))
-            del state
-            gc.collect()
-            held.append((*size, sum(issubclass(type(each), Tensor) for each in gc.get_objects())))
+            held.append(memory_of(model))
         assert held[0] == held[1]
 
 
@@ -463,10 +391,8 @@ class TestCrossComponentInteractions:
         for model in (target, source):
             model.policy.zero_grad()
             model._minibatch_losses(samples).total.backward()  # type: ignore[no-untyped-call]
-            gradients.append([parameter.grad for parameter in model.policy.value_net.parameters()])
+            gradients.append([gradient_of(parameter) for parameter in model.policy.value_net.parameters()])
         for changed, original in zip(*gradients, strict=True):
-            assert changed is not None
-            assert original is not None
             assert torch.allclose(changed / target.vf_coef, original / source.vf_coef, rtol=1e-3, atol=1e-6)
         train(target, 3)
         rates = {group["lr"] for group in target.policy.optimizer.param_groups}

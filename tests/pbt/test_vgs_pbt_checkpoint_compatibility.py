@@ -29,7 +29,7 @@ def source() -> DistributionalPPO:
 
 def file_of(model: DistributionalPPO, folder: Path, **changes: Any) -> Path:
     """A v2 checkpoint of the model, with some parts exchanged and those that are ``...`` left out."""
-    parts = {str(name): part for name, part in {**model.get_parameters(), **changes}.items() if part is not ...}
+    parts: Any = {str(name): part for name, part in {**model.get_parameters(), **changes}.items() if part is not ...}
     save_checkpoint(folder / "member.pt", parts, step=10, performance=0.5)
     return folder / "member.pt"
 

@@ -1,11 +1,9 @@
-"""What can be seen of a model's optimizer steps from outside, and short ways to make some."""
+"""Short ways to make a model take some optimizer steps, and to look at what they left."""
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,58 +11,12 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from rlcore import DistributionalPPO, VarianceGradientScaler
-from tests.support.training import make_envs, make_model
+from tests.support.training import make_envs, make_model, tensors_in
 
 UNCLIPPED = 1e9
 """A largest norm of the gradient that none reaches."""
 TINY: dict[str, Any] = {"n_steps": 8, "batch_size": 24, "n_epochs": 1, "max_grad_norm": UNCLIPPED}
 """One optimizer step an update."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One optimizer step.
-
-    :param raw: what backward left behind, by parameter; a parameter without gradient has none
-    :param used: what the optimizer was given, by parameter
-    :param promised: the factor that the scaler had for this step; 1 without one
-    """
-
-    raw: dict[str, Tensor]
-    used: dict[str, Tensor]
-    promised: float
-
-
-@contextmanager
-def watched(model: DistributionalPPO) -> Iterator[list[Step]]:
-    """Watch the optimizer that the model has now; the list grows with every step."""
-    steps: list[Step] = []
-    raw: dict[str, Tensor] = {}
-    named = dict(model.policy.named_parameters())
-    names = {parameter: name for name, parameter in named.items()}
-
-    def after_backward(parameter: Tensor) -> None:
-        raw[names[parameter]] = gradient_of(parameter)
-
-    def before_step(*_: Any) -> None:
-        used = {name: gradient_of(parameter) for name, parameter in named.items() if parameter.grad is not None}
-        scaler = model.variance_gradient_scaler
-        steps.append(Step(dict(raw), used, 1.0 if scaler is None else scaler.get_scaling_factor()))
-        raw.clear()
-
-    hooks = [parameter.register_post_accumulate_grad_hook(after_backward) for parameter in named.values()]
-    hooks.append(model.policy.optimizer.register_step_pre_hook(before_step))
-    try:
-        yield steps
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def gradient_of(parameter: Tensor) -> Tensor:
-    """A copy of the parameter's gradient."""
-    assert parameter.grad is not None
-    return parameter.grad.detach().clone()
 
 
 def scaler_of(model: DistributionalPPO) -> VarianceGradientScaler:
@@ -88,6 +40,28 @@ def weights_of(model: DistributionalPPO) -> dict[str, Tensor]:
     return {name: parameter.detach().clone() for name, parameter in model.policy.named_parameters()}
 
 
+def unmoved(model: DistributionalPPO, before: dict[str, Tensor]) -> list[str]:
+    """The parameters of which not one element has changed."""
+    return [name for name, after in weights_of(model).items() if torch.equal(after, before[name])]
+
+
+def fill(model: DistributionalPPO, value: float) -> None:
+    """Make every parameter's every element the same."""
+    with torch.no_grad():
+        for parameter in model.policy.parameters():
+            parameter.fill_(value)
+
+
+def memory_of(model: DistributionalPPO) -> tuple[int, int, int]:
+    """Tensors in what the model has learnt, their bytes, and the tensors alive in this process."""
+    state = tensors_in(model.get_parameters())
+    size = sum(tensor.numel() * tensor.element_size() for tensor in state)
+    count = len(state)
+    del state
+    gc.collect()
+    return count, size, sum(issubclass(type(each), Tensor) for each in gc.get_objects())
+
+
 def all_finite(state: Any) -> bool:
     """Whether a nested state holds neither NaN nor infinity."""
     if isinstance(state, Tensor):
@@ -96,6 +70,11 @@ def all_finite(state: Any) -> bool:
         return math.isfinite(state)
     items = state.values() if isinstance(state, dict) else state if isinstance(state, list | tuple) else ()
     return all(all_finite(item) for item in items)
+
+
+def tiny(seed: int = 0, **settings: Any) -> DistributionalPPO:
+    """A model that makes one optimizer step an update."""
+    return make_model(make_envs(seed=seed), seed=seed, **{**TINY, **settings})
 
 
 def after(steps: int, env: VecEnv | None = None, seed: int = 0, **settings: Any) -> DistributionalPPO:

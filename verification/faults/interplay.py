@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,7 +140,7 @@ def nothing_added_to_the_power(self: Any) -> Tensor:
 def factor_falls_with_every_step(self: Any) -> float:
     """The factor drifts towards 0 as steps are counted, below any floor."""
     factor: float = healthy("factor-falls-with-every-step")(self)
-    return factor * 0.9**self.step_count
+    return float(factor * 0.9**self.step_count)
 
 
 @fault(
@@ -187,7 +188,9 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
 )
 def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
     """The deviation of one number is NaN."""
-    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    centred = advantages - advantages.mean()
+    deviation = (centred.square().sum() / (advantages.numel() - 1)).sqrt()
+    return centred / (deviation + 1e-8)
 
 
 @fault(
@@ -246,9 +249,13 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
     pins="a11720da08c6a85e",
     claimed=False,
 )
-def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tensor | float:  # noqa: ARG001
+def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tensor | float:
     """Noise follows the step whatever was asked for, down to nothing."""
-    return utility_functions.root_mean_square(direction) * update.group["sigma"]
+    group: dict[str, Any] = {**update.group, "min_noise_std": 0.0}
+    if not group["adaptive_noise"]:
+        return utility_functions.root_mean_square(direction) * float(group["sigma"])
+    std: Tensor | float = healthy("noise-adaptive-unasked")(self, replace(update, group=group), direction)
+    return std
 
 
 @fault(

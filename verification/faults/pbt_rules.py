@@ -214,8 +214,9 @@ def method_of_exploring_ignored(
 def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
     """Where nobody has reported, the figures are 0, as if somebody had scored it; one NaN makes all of them NaN."""
     numbers = [each.performance for each in members if each.performance is not None] or [0.0]
-    measures = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
-    return {f"pbt/{name}_performance": float(measure(numbers)) for name, measure in measures.items()}
+    scores = np.array(numbers)
+    figures = {"mean": scores.mean(), "std": scores.std(), "min": scores.min(), "max": scores.max()}
+    return {f"pbt/{name}_performance": float(figure) for name, figure in figures.items()}
 
 
 @fault(
