@@ -62,7 +62,6 @@ class TestUPGDWithVGS:
             train(model, 6)
         assert [differing(step.used, step.raw) == [] for step in steps] == [True] * 4 + [False] * 2
         assert [step.promised < 1.0 for step in steps] == [False] * 4 + [True] * 2
-        assert scaler_of(model).is_warming_up is False
 
     def test_vgs_disabled_mode(self) -> None:
         without = tiny(variance_gradient_scaling=False)
@@ -109,9 +108,8 @@ class TestUPGDWithTwinCritics:
         heads = [name for name in before if name.startswith(CRITICS)]
         assert [name.split(".")[2] for name in heads] == ["0"] * 4 + ["1"] * 4
         assert set(heads).isdisjoint(unmoved(model, before))
-        values = model.rollout_buffer.critic_values
-        assert values.shape[-1] == 2
-        assert (values[..., 0] != values[..., 1]).all()
+        first, second = model.rollout_buffer.critic_values.T
+        assert (first != second).all()
         assert logged(model, "twin_critics/divergence") > 0.0
 
     def test_upgd_twin_critics_gradient_flow(self) -> None:

@@ -77,6 +77,7 @@ def functions_in(path: Path) -> list[str]:
 def test_the_file_has_the_named_tests_and_no_others(suite: Suite) -> None:
     assert sorted(functions_in(ROOT / suite.file)) == sorted([*suite.tests, *suite.guards])
     assert suite.count in (None, len(suite.tests))
+    assert "verification" not in (ROOT / suite.file).read_text(encoding="utf-8"), "a named test must know of no fault"
     assert all(suite.tests.values()), "a test that no fault kills has not been seen to fail"
 
 
