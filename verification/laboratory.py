@@ -90,12 +90,13 @@ class Laboratory:
     def check(self) -> None:
         """Compare catalogue and code in both directions.
 
-        :raises CatalogueError: if a claim names a probe, fault or module that does not exist, or if a probe or fault
-            exists that no claim names
+        :raises CatalogueError: if a claim names a probe, fault or module that does not exist, or if a probe, or a
+            fault that is to be claimed, exists that no claim names
         """
         for claim in self.claims:
             self._check_claim(claim)
-        _check_all_used("fault", self.faults, {n for c in self.claims for n in (c.fault, c.documented_fix)})
+        claimed = {name for name, fault in self.faults.items() if fault.claimed}
+        _check_all_used("fault", claimed, {n for c in self.claims for n in (c.fault, c.documented_fix)})
         _check_all_used("probe", self.probes, {claim.probe for claim in self.claims})
 
     def _check_claim(self, claim: Claim) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,14 @@ def test_a_fault_or_probe_that_no_claim_uses_is_found(tmp_path: Path, toylab: La
     _catalogue(tmp_path, text.replace('"mean-is-largest"', '"count"'))
     with pytest.raises(CatalogueError, match="probe: no claim names mean-is-largest"):
         Laboratory("toylab", tmp_path).check()
+
+
+def test_a_fault_that_is_not_to_be_claimed_needs_no_claim(tmp_path: Path, toylab: Laboratory) -> None:
+    text = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
+    laboratory = Laboratory("toylab", _catalogue(tmp_path, text))
+    unclaimed = {name: replace(fault, claimed=not name.startswith("null-")) for name, fault in toylab.faults.items()}
+    laboratory.__dict__["faults"] = unclaimed
+    laboratory.check()
 
 
 def test_an_unknown_package_is_named() -> None:

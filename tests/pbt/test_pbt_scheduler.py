@@ -123,6 +123,8 @@ class TestPopulationMember:
         member = PopulationMember(member_id=0, hyperparams={"lr": 0.001, "momentum": 0.9})
         assert (member.member_id, member.hyperparams) == (0, {"lr": 0.001, "momentum": 0.9})
         assert (member.performance, member.step, member.checkpoint_path, member.history) == (None, 0, None, [])
+        member.state_dict()["history"].append("changed")  # type: ignore[union-attr]
+        assert member.history == []
 
     def test_record_step(self) -> None:
         hyperparams = {"lr": 0.001}

@@ -39,6 +39,7 @@ class Fault:
     :param pins: fingerprint of the healthy member
     :param area: the part of the core that it belongs to
     :param defined_in: the module that defines the fault, for the digest of the experiment
+    :param claimed: whether a claim of the catalogue is about it; else only tests that must see it name it
     """
 
     name: str
@@ -48,6 +49,7 @@ class Fault:
     pins: str
     area: str
     defined_in: str
+    claimed: bool = True
 
 
 @dataclass
@@ -62,11 +64,14 @@ _registered: dict[str, Fault] = {}
 _in_place: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
-def fault(name: str, *, target: str, pins: str, area: str | None = None) -> Callable[[Function], Function]:
+def fault(
+    name: str, *, target: str, pins: str, area: str | None = None, claimed: bool = True
+) -> Callable[[Function], Function]:
     """Register the decorated function as the fault ``name``.
 
     :param target: ``package.module:Class.member`` or ``package.module:function``
     :param area: where left out, the name of the module that defines the fault
+    :param claimed: whether the catalogue must have a claim about it
     """
     module, _, path = target.partition(":")
     *classes, member = path.split(".")
@@ -76,7 +81,7 @@ def fault(name: str, *, target: str, pins: str, area: str | None = None) -> Call
     def register(replacement: Function) -> Function:
         owner = ":".join(filter(None, (module, ".".join(classes))))
         home = replacement.__module__
-        add(Fault(name, owner, member, replacement, pins, area or home.rpartition(".")[2], home))
+        add(Fault(name, owner, member, replacement, pins, area or home.rpartition(".")[2], home, claimed))
         return replacement
 
     return register

@@ -1,0 +1,230 @@
+"""Broken rules of a population's configuration, members and scheduler, which no document claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlcore.pbt.config import PBTConfig
+from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig, Hyperparams, HyperparamValue
+from rlcore.pbt.member import PopulationMember
+from rlcore.types import StateDict
+from verification.faults import fault, healthy
+
+
+@fault(
+    "every-range-holds-ints",
+    target="rlcore.pbt.hyperparams:HyperparamConfig.is_integer",
+    pins="ecb84a315924a60f",
+    claimed=False,
+)
+def every_range_holds_ints(self: Any) -> bool:
+    """A range of floats is taken for one of ints."""
+    return bool(self.is_continuous)
+
+
+@fault(
+    "values-are-a-range-too",
+    target="rlcore.pbt.hyperparams:HyperparamConfig.is_continuous",
+    pins="88ac6c11c9e2660d",
+    claimed=False,
+)
+def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
+    """Whatever there is, there is a range."""
+    return True
+
+
+@fault(
+    "rules-unchecked",
+    target="rlcore.pbt.hyperparams:HyperparamConfig.check_rules",
+    pins="70746c8b2904376a",
+    claimed=False,
+)
+def rules_unchecked(self: Any) -> None:
+    """Nobody asks whether the settings go together."""
+
+
+@fault("settings-unchecked", target="rlcore.pbt.table:Table.__init__", pins="3d839090772fee9e", claimed=False)
+def settings_unchecked(self: Any, **given: Any) -> None:
+    """Every value is taken as it comes."""
+    whole = type(self).model_construct(**given)
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
+        object.__setattr__(self, name, getattr(whole, name))
+
+
+@fault(
+    "settings-of-another-population",
+    target="rlcore.pbt.config:PBTConfig.__init__",
+    pins="303eae9a6b276e08",
+    claimed=False,
+)
+def settings_of_another_population(self: Any, **given: Any) -> None:
+    """Twice the interval, by default and where another is asked for."""
+    interval = given.get("perturbation_interval", 5)
+    healthy("settings-of-another-population")(self, **{**given, "perturbation_interval": 2 * interval})
+
+
+@fault(
+    "history-of-one-report",
+    target="rlcore.pbt.member:PopulationMember.record_step",
+    pins="b1b763a6621f63d1",
+    claimed=False,
+)
+def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
+    """Only the last report is remembered, with hyperparameters that change later."""
+    self.step = step
+    self.performance = performance
+    self.history = [{"step": step, "performance": performance, "hyperparams": hyperparams}]
+
+
+@fault(
+    "state-shared-with-the-member",
+    target="rlcore.pbt.member:PopulationMember.state_dict",
+    pins="8d8ead8be78420e8",
+    claimed=False,
+)
+def state_shared_with_the_member(self: Any) -> StateDict:
+    """What is saved of a member goes on changing with it."""
+    return dict(vars(self))
+
+
+@fault(
+    "drawn-at-construction", target="rlcore.pbt.scheduler:PBTScheduler.__init__", pins="144b2470009201b7", claimed=False
+)
+def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None) -> None:
+    """There is a population before anybody asks for one."""
+    healthy("drawn-at-construction")(self, config, seed)
+    self.initialize_population()
+
+
+@fault(
+    "given-hyperparameters-unchecked",
+    target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
+    pins="9efefab6222fd3d5",
+    claimed=False,
+)
+def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
+    """Any number of mappings with anything in them."""
+    return [dict(each) for each in given]
+
+
+@fault(
+    "due-before-the-first-step",
+    target="rlcore.pbt.scheduler:PBTScheduler.should_exploit_and_explore",
+    pins="872190a468da3bdb",
+    claimed=False,
+)
+def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
+    """0 is a multiple of every interval."""
+    return bool(member.step % self.config.perturbation_interval == 0)
+
+
+@fault("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="4473fe049046fdfe", claimed=False)
+def report_saves_nothing(
+    self: Any,
+    member: PopulationMember,
+    performance: float,
+    step: int,
+    parameters: dict[str, Any] | None,
+    policy: dict[str, Any] | None,
+) -> None:
+    """The score is recorded and the parameters are not written."""
+
+
+@fault(
+    "ready-from-the-first-report",
+    target="rlcore.pbt.scheduler:PBTScheduler.is_ready",
+    pins="026cb2a64398d8db",
+    claimed=False,
+)
+def ready_from_the_first_report(self: Any) -> bool:
+    """Nobody waits for the others."""
+    return bool(self.ready_members())
+
+
+@fault(
+    "largest-is-best-whatever-asked", target="rlcore.pbt.selection:ranking_key", pins="7f08069400744bea", claimed=False
+)
+def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:  # noqa: ARG001
+    """``metric_mode`` is not looked at."""
+    key: tuple[bool, float] = healthy("largest-is-best-whatever-asked")(member, "max")
+    return key
+
+
+@fault("ranked-from-the-worst", target="rlcore.pbt.selection:rank", pins="3ca060bfb65e3eef", claimed=False)
+def ranked_from_the_worst(members: Sequence[PopulationMember], metric_mode: str) -> list[PopulationMember]:
+    """The order is reversed."""
+    ranked: list[PopulationMember] = healthy("ranked-from-the-worst")(members, metric_mode)
+    return ranked[::-1]
+
+
+@fault("always-the-first-candidate", target="rlcore.pbt.selection:_draw", pins="1d008e4c955e9d56", claimed=False)
+def always_the_first_candidate(
+    candidates: Sequence[PopulationMember],
+    generator: np.random.Generator,  # noqa: ARG001
+) -> PopulationMember | None:
+    """Nothing is drawn."""
+    return candidates[0] if candidates else None
+
+
+@fault(
+    "drawn-at-the-lower-end",
+    target="rlcore.pbt.hyperparams:HyperparamConfig.resample",
+    pins="6d22294f55b6c8bf",
+    claimed=False,
+)
+def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
+    """Every value drawn is the first."""
+    value: HyperparamValue = self.values[0] if self.values is not None else self.min_value
+    return value
+
+
+@fault(
+    "perturbed-upwards-only",
+    target="rlcore.pbt.hyperparams:HyperparamConfig.perturb",
+    pins="3be4ab6fb6934881",
+    claimed=False,
+)
+def perturbed_upwards_only(self: Any, value: HyperparamValue, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
+    """Every value only ever grows, and beyond its range."""
+    if self.values is not None:
+        following: HyperparamValue = self.values[(self.values.index(value) + 1) % len(self.values)]
+        return following
+    grown: float = self._number(value) * self.perturbation_factor
+    return grown
+
+
+@fault(
+    "method-of-exploring-ignored", target="rlcore.pbt.hyperparams:_resamples", pins="76e64d43bfacfcf3", claimed=False
+)
+def method_of_exploring_ignored(
+    config: HyperparamConfig,  # noqa: ARG001
+    method: ExploreMethod,  # noqa: ARG001
+    generator: np.random.Generator,  # noqa: ARG001
+) -> bool:
+    """Whatever is asked for, values are perturbed."""
+    return False
+
+
+@fault(
+    "nobody-scores-zero", target="rlcore.pbt.scheduler:performance_statistics", pins="5f85f9ac784ac0f9", claimed=False
+)
+def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
+    """Where nobody has reported, the figures are 0, as if somebody had scored it; one NaN makes all of them NaN."""
+    numbers = [each.performance for each in members if each.performance is not None] or [0.0]
+    scores = np.array(numbers)
+    figures = {"mean": scores.mean(), "std": scores.std(), "min": scores.min(), "max": scores.max()}
+    return {f"pbt/{name}_performance": float(figure) for name, figure in figures.items()}
+
+
+@fault(
+    "everyone-is-among-the-worst",
+    target="rlcore.pbt.selection:truncation_count",
+    pins="2cd8e861b72e0eaa",
+    claimed=False,
+)
+def everyone_is_among_the_worst(size: int, ratio: float) -> int:  # noqa: ARG001
+    """The share at either end is the whole population."""
+    return size
