@@ -37,17 +37,26 @@ UNUSED = PPOSettings.model_fields["n_quantiles"].default
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "quantiles, zero lag, adaptive noise": {"optimizer_kwargs": {"sigma": 0.01, "adaptive_noise": True}},
     "atoms, Adam, element": {
-        **{"value_distribution": "categorical", "num_atoms": 5, "v_min": -10.0, "v_max": 10.0},
-        **{"n_quantiles": UNUSED, "optimizer_class": "adam", "vgs_estimator": "element"},
+        "value_distribution": "categorical",
+        "num_atoms": 5,
+        "v_min": -10.0,
+        "v_max": 10.0,
+        "n_quantiles": UNUSED,
+        "optimizer_class": "adam",
+        "vgs_estimator": "element",
     },
     "snapshot, normaliser, spatial": {"return_scale": "snapshot", "vgs_estimator": "spatial", NORMALIZED: True},
     "no scaler, UPGD, single critic": {
-        **{"variance_gradient_scaling": False, "optimizer_class": "upgd", "n_critics": 1},
+        "variance_gradient_scaling": False,
+        "optimizer_class": "upgd",
+        "n_critics": 1,
     },
     "schedules, normaliser, sketch": {**ALWAYS_MOVING, "vgs_estimator": "sketch", NORMALIZED: True},
     "raw returns, total, SGD": {
-        **{"return_scale": None, "vgs_estimator": "total"},
-        **{"optimizer_class": "sgd", "optimizer_kwargs": {"momentum": 0.9}},
+        "return_scale": None,
+        "vgs_estimator": "total",
+        "optimizer_class": "sgd",
+        "optimizer_kwargs": {"momentum": 0.9},
     },
 }
 
