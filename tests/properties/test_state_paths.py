@@ -10,13 +10,14 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rlcore import DistributionalPPO, load_checkpoint, save_checkpoint
 from rlcore.checkpoint.training_state import LEARNT, Scope
 from rlcore.pbt.exploit import apply_exploit
 from tests.support.configurations import CONFIGURATIONS, configured_envs, trained_model
+from tests.support.costly import costly
 from tests.support.isolation import shared_memory, storages
 from tests.support.training import differing
 
@@ -118,7 +119,7 @@ def test_what_was_learnt_travels_bit_for_bit_and_shares_nothing(name: str, path:
     check_hand_over(path, source_of(name), trained_model(name, seed=7, rollouts=1))
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@costly(12)
 @given(st.sampled_from(sorted(CONFIGURATIONS)), st.lists(st.sampled_from(PATHS), min_size=2, max_size=3))
 def test_it_travels_along_paths_one_after_the_other(name: str, paths: list[Path]) -> None:
     first = model = trained_model(name)

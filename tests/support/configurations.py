@@ -68,10 +68,11 @@ def configured_envs(name: str, seed: int = 0) -> VecEnv:
 
 @cache
 def trained_file(name: str, seed: int, rollouts: int) -> bytes:
-    """The file of a model that has had so many rollouts."""
+    """The file of a model that has had so many rollouts; with 0, not even a reset of its environments."""
     settings = {key: value for key, value in CONFIGURATIONS[name].items() if key != NORMALIZED}
     model = make_model(configured_envs(name, seed), **{**TINY, **settings, "seed": seed})
-    model.learn(rollouts * ROLLOUT)
+    if rollouts:
+        model.learn(rollouts * ROLLOUT)
     file = io.BytesIO()
     model.save(file)
     return file.getvalue()
