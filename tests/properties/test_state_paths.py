@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rlcore import DistributionalPPO, load_checkpoint, save_checkpoint
 from rlcore.checkpoint.training_state import LEARNT, Scope
 from rlcore.pbt.exploit import apply_exploit
-from tests.support.configurations import CONFIGURATIONS, configured_envs, trained_model
+from tests.support.configurations import CONFIGURATIONS, configured_envs, new_model, trained_model
 from tests.support.costly import costly
 from tests.support.isolation import shared_memory, storages
 from tests.support.training import differing
@@ -82,8 +82,15 @@ def learnt(model: DistributionalPPO) -> dict[str, Any]:
 
 @cache
 def source_of(name: str) -> DistributionalPPO:
-    """One source for all paths, since none of them changes it."""
-    return trained_model(name)
+    """One source for all paths, since none of them changes it; it has never been saved or restored itself."""
+    return new_model(name)
+
+
+def components_of(model: DistributionalPPO) -> dict[str, Any]:
+    """What every object of the model that has a ``state_dict()`` says itself, whatever the registry knows of it."""
+    owners = {**vars(model), "optimizer": model.policy.optimizer}
+    keepers = {name: owner for name, owner in owners.items() if hasattr(owner, "state_dict")}
+    return {name: dict(owner.state_dict() or {}) for name, owner in keepers.items() if not isinstance(owner, type)}
 
 
 def after(path: Path, state: dict[str, Any]) -> dict[str, Any]:
@@ -96,6 +103,10 @@ def check_hand_over(path: Path, source: DistributionalPPO, target: Distributiona
     before, expected = source._training_state().capture(*Scope), after(path, learnt(source))
     received = path(source, target)
     assert differing(learnt(received), expected) == []
+    theirs = components_of(received)
+    if path is exploit_reset:
+        theirs["optimizer"] = components_of(source)["optimizer"]
+    assert differing(theirs, components_of(source)) == []
     assert differing(source._training_state().capture(*Scope), before) == []
     assert shared_memory([source, received]) == []
     return received
@@ -122,7 +133,7 @@ def test_what_was_learnt_travels_bit_for_bit_and_shares_nothing(name: str, path:
 @costly(12)
 @given(st.sampled_from(sorted(CONFIGURATIONS)), st.lists(st.sampled_from(PATHS), min_size=2, max_size=3))
 def test_it_travels_along_paths_one_after_the_other(name: str, paths: list[Path]) -> None:
-    first = model = trained_model(name)
+    first = model = source_of(name)
     for number, path in enumerate(paths):
         model = check_hand_over(path, model, trained_model(name, seed=7 + number, rollouts=1))
     model.set_env(configured_envs(name, seed=90))

@@ -66,19 +66,24 @@ def configured_envs(name: str, seed: int = 0) -> VecEnv:
     return make_envs(n_envs=N_ENVS, normalize=CONFIGURATIONS[name].get(NORMALIZED, False), seed=seed)
 
 
-@cache
-def trained_file(name: str, seed: int, rollouts: int) -> bytes:
-    """The file of a model that has had so many rollouts; with 0, not even a reset of its environments."""
+def new_model(name: str, seed: int = 0, rollouts: int = 2) -> DistributionalPPO:
+    """A model that has had so many rollouts; with 0, not even a reset of its environments."""
     settings = {key: value for key, value in CONFIGURATIONS[name].items() if key != NORMALIZED}
     model = make_model(configured_envs(name, seed), **{**TINY, **settings, "seed": seed})
     if rollouts:
         model.learn(rollouts * ROLLOUT)
+    return model
+
+
+@cache
+def trained_file(name: str, seed: int, rollouts: int) -> bytes:
+    """The file of such a model."""
     file = io.BytesIO()
-    model.save(file)
+    new_model(name, seed, rollouts).save(file)
     return file.getvalue()
 
 
 def trained_model(name: str, seed: int = 0, rollouts: int = 2) -> DistributionalPPO:
-    """A model that stands before its next rollout; no two calls give the same one."""
+    """Such a model, read from a file that is written once."""
     file = io.BytesIO(trained_file(name, seed, rollouts))
     return DistributionalPPO.load(file, env=configured_envs(name, seed + 50), device="cpu")
