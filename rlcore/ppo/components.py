@@ -16,6 +16,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from rlcore import env_state
 from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.errors import ResumeWarning, StateError
+from rlcore.optim.estimators import ESTIMATORS
 from rlcore.ppo import observations, state_checks
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer
@@ -249,9 +250,9 @@ def under_settings(
     """
     fitted = dict(state)
     scaler = fitted.get("vgs_state")
-    if isinstance(scaler, dict):
+    if isinstance(scaler, dict) and scaler.get("estimator") in list(ESTIMATORS):
         ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
-        other_estimator = ruled.get("estimator", scaler.get("estimator")) != scaler.get("estimator")
+        other_estimator = ruled.get("estimator", scaler["estimator"]) != scaler["estimator"]
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
     if OPTIMIZER_SETTINGS.intersection(ruling) and isinstance(fitted.get("policy.optimizer"), dict):
         fitted["policy.optimizer"] = _refitted_optimizer(model, fitted["policy.optimizer"], saved_optimizer)

@@ -267,6 +267,8 @@ BROKEN: dict[str, Any] = {
     "moments of another network": with_foreign_moments,
     "groups of another network": lambda p: {**p, "policy.optimizer": {"state": {}, "param_groups": []}},
     "a damaged scaler": with_damaged_scaler,
+    "a scaler's state that names no estimator": lambda p: {**p, "vgs_state": {"step_count": 0}},
+    "a scaler's state of an estimator that is none": lambda p: {**p, "vgs_state": {**p["vgs_state"], "estimator": 3}},
     "statistics of other observations": with_other_observations,
 }
 
