@@ -35,7 +35,7 @@ from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES
 from rlcore.ppo import components
 from tests.support.configurations import CONFIGURATIONS, N_ENVS, ROLLOUT, configured_envs, trained_model
 from tests.support.costly import costly
-from tests.support.isolation import shared_memory
+from tests.support.isolation import shared_memory, storages
 from tests.support.live_models import (
     OPTIMIZER,
     captured,
@@ -120,6 +120,9 @@ class TrainingMachine(RuleBasedStateMachine):
         self.give_env(model)
         before, weights = counters(model), captured(model, Scope.LEARNER)["policy"]
         model.learn(rollouts * ROLLOUT, reset_num_timesteps=anew)
+        assert model.pending_state == {}, "what waited for training to go on has been taken up"
+        kept: Any = model.__getstate__()["state"]
+        assert kept["progress_state"]["num_timesteps"] == model.num_timesteps
         now = counters(model)
         steps = 0 if model.variance_gradient_scaler is None else rollouts * model.n_epochs * 2
         assert now["timesteps"] == (0 if anew else before["timesteps"]) + rollouts * ROLLOUT
@@ -188,6 +191,7 @@ class TrainingMachine(RuleBasedStateMachine):
             expected[OPTIMIZER] = {}
         assert differing(learnt(model), expected) == []
         assert differing(held(model), expected) == []
+        assert not storages(parameters) & storages(model)
         assert differing(captured(model, Scope.PROGRESS, Scope.RUN), own) == []
 
     # -- changing parts -------------------------------------------------------------------------------------------
