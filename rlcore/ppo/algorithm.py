@@ -339,7 +339,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self._relink_scaler()
         if self._boundary is not None:
             collected = training_state.capture(Scope.COLLECTED)
-            self._boundary.update({key: state for key, state in collected.items() if key in states})
+            self._boundary.update({key: state for key, state in collected.items() if exact_match or key in states})
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         """As in Stable-Baselines3; until learn(), what a loaded normaliser had learnt is restored into it."""

@@ -35,8 +35,17 @@ from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES
 from rlcore.ppo import components
 from tests.support.configurations import CONFIGURATIONS, N_ENVS, ROLLOUT, configured_envs, trained_model
 from tests.support.costly import costly
-from tests.support.isolation import shared_memory
-from tests.support.live_models import OPTIMIZER, captured, counters, learnt, through_v2_file, whole
+from tests.support.isolation import shared_memory, storages
+from tests.support.live_models import (
+    OPTIMIZER,
+    captured,
+    counters,
+    held,
+    learnt,
+    through_v2_file,
+    whole,
+    without_settings,
+)
 from tests.support.training import differing, make_envs, tensors_in
 
 MOST_MODELS = 4
@@ -111,6 +120,9 @@ class TrainingMachine(RuleBasedStateMachine):
         self.give_env(model)
         before, weights = counters(model), captured(model, Scope.LEARNER)["policy"]
         model.learn(rollouts * ROLLOUT, reset_num_timesteps=anew)
+        assert model.pending_state == {}, "what waited for training to go on has been taken up"
+        kept: Any = model.__getstate__()["state"]
+        assert kept["progress_state"]["num_timesteps"] == model.num_timesteps
         now = counters(model)
         steps = 0 if model.variance_gradient_scaler is None else rollouts * model.n_epochs * 2
         assert now["timesteps"] == (0 if anew else before["timesteps"]) + rollouts * ROLLOUT
@@ -127,8 +139,8 @@ class TrainingMachine(RuleBasedStateMachine):
         stop = start + steps * N_ENVS
         model.learn(ROLLOUT, lambda seen, _: seen["self"].num_timesteps < stop, reset_num_timesteps=False)
         assert model.num_timesteps == stop
-        held: Any = model.__getstate__()["state"]
-        assert held["progress_state"]["num_timesteps"] == start
+        kept: Any = model.__getstate__()["state"]
+        assert kept["progress_state"]["num_timesteps"] == start
         by_updates = [key for key in before if key not in ("normalizer_state", "return_scale_state")]
         assert differing(*({key: state[key] for key in by_updates} for state in (learnt(model), before))) == []
 
@@ -140,27 +152,27 @@ class TrainingMachine(RuleBasedStateMachine):
 
     @rule(target=files, model=models)
     def save(self, model: DistributionalPPO) -> Any:
-        file, held = io.BytesIO(), model.__getstate__()["state"]
+        file, kept = io.BytesIO(), model.__getstate__()["state"]
         model.save(file)
-        lost = [key for key, state in captured(model).items() if state is not None and held[key] is None]
+        lost = [key for key, state in captured(model).items() if state is not None and kept[key] is None]
         assert lost == []
-        return file.getvalue(), held
+        return file.getvalue(), kept
 
     @precondition(room)
     @rule(target=models, saved=files, with_env=st.booleans())
     def load(self, saved: tuple[bytes, Any], with_env: bool) -> DistributionalPPO:
-        content, held = saved
+        content, kept = saved
         env = configured_envs(self.name, seed=5) if with_env else None
         model = DistributionalPPO.load(io.BytesIO(content), env=env, device="cpu")
-        assert differing(model.__getstate__()["state"], held) == []
+        assert differing(model.__getstate__()["state"], kept) == []
         return self.admit(model)
 
     @precondition(room)
     @rule(target=models, model=models)
     def pickled(self, model: DistributionalPPO) -> DistributionalPPO:
-        held = model.__getstate__()["state"]
+        kept = model.__getstate__()["state"]
         copied = pickle.loads(pickle.dumps(model))  # noqa: S301
-        assert differing(copied.__getstate__()["state"], held) == []
+        assert differing(copied.__getstate__()["state"], kept) == []
         return self.admit(copied)
 
     @rule(source=models, model=models, way=st.sampled_from(["memory", "file", *OPTIMIZER_STRATEGIES]), explored=changes)
@@ -178,6 +190,8 @@ class TrainingMachine(RuleBasedStateMachine):
         if way == "reset":
             expected[OPTIMIZER] = {}
         assert differing(learnt(model), expected) == []
+        assert differing(held(model), expected) == []
+        assert not storages(parameters) & storages(model)
         assert differing(captured(model, Scope.PROGRESS, Scope.RUN), own) == []
 
     # -- changing parts -------------------------------------------------------------------------------------------
@@ -218,9 +232,9 @@ class TrainingMachine(RuleBasedStateMachine):
             set_hyperparameters(model, {**bad, **hyperparams, **bad} if first else {**hyperparams, **bad})
         assert differing(whole(model), before) == []
 
-    @rule(model=models, damaged=st.sampled_from(["policy", OPTIMIZER, "vgs_state", "env"]))
-    def refuse_what_does_not_fit(self, model: DistributionalPPO, damaged: str) -> None:
-        before, parameters = whole(model), model.get_parameters()
+    @rule(source=models, model=models, damaged=st.sampled_from(["policy", OPTIMIZER, "vgs_state", "env"]))
+    def refuse_what_does_not_fit(self, source: DistributionalPPO, model: DistributionalPPO, damaged: str) -> None:
+        before, parameters = whole(model), source.get_parameters()
         if damaged == "env":
             with pytest.raises(SettingError, match="environments"):
                 model.set_env(make_envs(n_envs=N_ENVS + 1))
@@ -236,16 +250,15 @@ class TrainingMachine(RuleBasedStateMachine):
         self.give_env(model)
         before = captured(model, *LEARNT)
         fresh = [key for key in before if before[key] is not None and key not in ("policy", OPTIMIZER)]
-        given = {key: before[key] for key in ("policy", OPTIMIZER)}
+        given, never = {key: before[key] for key in ("policy", OPTIMIZER)}, learnt(trained_model(self.name, rollouts=0))
         if fresh:
             with pytest.warns(ResumeWarning, match="starts fresh"):
                 model.set_parameters(given)
         else:
             model.set_parameters(given)
-        now = captured(model, *LEARNT)
-        assert differing({key: now[key] for key in given}, given) == []
-        never = learnt(trained_model(self.name, rollouts=0))
-        assert differing({key: learnt(model)[key] for key in fresh}, {key: never[key] for key in fresh}) == []
+        expected = {**without_settings(before), **{key: never[key] for key in fresh}}
+        assert differing(learnt(model), expected) == []
+        assert differing(held(model), expected) == []
 
     @rule(model=models)
     def forget_the_episodes(self, model: DistributionalPPO) -> None:
@@ -320,8 +333,8 @@ class TrainingMachine(RuleBasedStateMachine):
         assert (model.rollout_buffer.gamma, model.rollout_buffer.gae_lambda) == (model.gamma, model.gae_lambda)
         scaler, lstm = model.variance_gradient_scaler, model.policy.lstm_actor
         if scaler is not None:
-            held = {name: getattr(scaler.settings, name.removeprefix("vgs_")) for name in components.SCALER_SETTINGS}
-            assert held == {name: getattr(model, name) for name in components.SCALER_SETTINGS}
+            scaled = {name: getattr(scaler.settings, name.removeprefix("vgs_")) for name in components.SCALER_SETTINGS}
+            assert scaled == {name: getattr(model, name) for name in components.SCALER_SETTINGS}
         shapes = {tuple(tensor.shape) for pair in model._last_lstm_states for tensor in pair}
         assert shapes == {(lstm.num_layers, N_ENVS, lstm.hidden_size)}
 
@@ -358,14 +371,16 @@ def walk(machine: TrainingMachine) -> Iterator[Any]:
         yield machine.rebuild_the_optimizer(first, replaced)
     yield machine.learn(first, 1, anew=True)
     for damaged in ("policy", OPTIMIZER, "vgs_state", "env"):
-        yield machine.refuse_what_does_not_fit(first, damaged)
+        yield machine.refuse_what_does_not_fit(second, first, damaged)
     for way in ("memory", "file", "copy", "reset"):
+        yield machine.stop_in_a_rollout(second, 3)
         yield machine.hand_over(first, second, way, {"weight_decay": 1e-3})
         yield machine.learn(second, 1, anew=False)
     yield machine.set_env(loaded, 2)
     yield machine.learn(loaded, 1, anew=False)
     copied = machine.pickled(second)
     yield machine.forget_the_episodes(copied)
+    yield machine.stop_in_a_rollout(copied, 2)
     yield machine.forget(copied)
     yield machine.learn(copied, 1, anew=False)
 

@@ -46,6 +46,12 @@ def learnt(model: DistributionalPPO) -> dict[str, Any]:
     return without_settings(captured(model, *LEARNT))
 
 
+def held(model: DistributionalPPO) -> dict[str, Any]:
+    """What a file of the model would hold of what was learnt."""
+    state = model.__getstate__()["state"]
+    return without_settings({key: state[key] for key in captured(model, *LEARNT)})
+
+
 def counters(model: DistributionalPPO) -> dict[str, int]:
     scaler = model.variance_gradient_scaler
     return {

@@ -208,6 +208,16 @@ def test_a_normaliser_left_out_starts_fresh_indeed() -> None:
     assert differing(model.get_parameters()["normalizer_state"], fresh) == []
 
 
+def test_what_starts_fresh_in_a_rollout_that_was_cut_off_is_fresh_in_a_file_too() -> None:
+    model = make_model(make_envs(normalize=True))
+    model.learn(144, callback=lambda seen, _: seen["self"].num_timesteps < 60)
+    given = {key: model.get_parameters()[key] for key in ("policy", "policy.optimizer")}
+    with pytest.warns(ResumeWarning, match="normalizer_state"):
+        model.set_parameters(given)
+    fresh, kept = model.get_parameters()["normalizer_state"], model.__getstate__()["state"]
+    assert differing(kept["normalizer_state"], fresh) == []
+
+
 def test_statistics_that_would_have_waited_are_dropped_with_a_refused_state(tmp_path: Path) -> None:
     make_model().save(tmp_path / "model.zip")
     loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
