@@ -105,9 +105,17 @@ def test_a_source_that_cannot_be_read_leaves_the_member_as_it_was(damage: str, t
     with pytest.warns(ResumeWarning) as caught:
         assert scheduler.exploit_and_explore(worst) == (None, before, None)
     assert [said in str(warning.message) for warning in caught] == [True]
-    assert Path(caught[0].filename).name == Path(__file__).name
     assert (worst.hyperparams, worst.copied_from) == (before, None)
     assert (scheduler.exploitation_count, scheduler.exploration_count) == (0, 0)
+
+
+def test_the_warning_of_a_source_that_cannot_be_read_points_at_the_caller(tmp_path: Path) -> None:
+    scheduler = ready(tmp_path)
+    worst, *_, best = scheduler.population
+    Path(str(best.checkpoint_path)).unlink()
+    with pytest.warns(ResumeWarning) as caught:
+        scheduler.exploit_and_explore(worst)
+    assert Path(caught[0].filename).name == Path(__file__).name
 
 
 def test_only_a_member_that_copied_explores(tmp_path: Path) -> None:
