@@ -19,7 +19,14 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
-from rlcore import CheckpointError, DistributionalPPO, NonFiniteGradientError, SettingError, UnknownSettingError
+from rlcore import (
+    CheckpointError,
+    DistributionalPPO,
+    NonFiniteGradientError,
+    NonFiniteReturnError,
+    SettingError,
+    UnknownSettingError,
+)
 from rlcore.checkpoint import save_container, storage
 from rlcore.checkpoint.training_state import Scope
 from rlcore.pbt import HyperparamConfig, PBTConfig
@@ -121,14 +128,18 @@ class TestTurns:
         build(tmp_path).train(1)
         assert differing(before, capture_generators()) == []
 
-    def test_after_an_update_that_failed_a_saved_model_stands_where_the_live_one_does(self) -> None:
+    @pytest.mark.parametrize("diverges", ["a gradient", "a return"])
+    def test_after_an_update_that_failed_a_saved_model_stands_where_the_live_one_does(self, diverges: str) -> None:
         model, file = make_model(), io.BytesIO()
         training = TurnwiseTraining(model, 144, "run")
         training.advance(1, {})
-        model.vf_coef = float("nan")
-        with pytest.raises(NonFiniteGradientError):
+        if diverges == "a gradient":
+            model.vf_coef = float("nan")
+        else:
+            model.rollout_buffer.gamma = float("nan")
+        with pytest.raises((NonFiniteGradientError, NonFiniteReturnError)):
             training.advance(1, {})
-        model.vf_coef = 0.5
+        model.vf_coef, model.rollout_buffer.gamma = 0.5, model.gamma
         model.save(file)
         file.seek(0)
         training.advance(1, {})
@@ -328,6 +339,18 @@ class TestRefusals:
                 initial_hyperparams=start,
             )
         assert not (tmp_path / "new").exists()
+
+    def test_ranges_that_meet_where_no_model_can_be_are_refused_wherever_the_members_start(
+        self, tmp_path: Path
+    ) -> None:
+        ranges = [
+            HyperparamConfig("ent_coef", min_value=0.01, max_value=0.1),
+            HyperparamConfig("ent_coef_min", min_value=0.0, max_value=0.05),
+        ]
+        config = PBTConfig(population_size=2, hyperparams=ranges)
+        start = [{"ent_coef": 0.06, "ent_coef_min": 0.005}] * 2
+        with pytest.raises(SettingError, match=r"ent_coef_min=0\.05 lies above ent_coef=0\.01"):
+            Population(lambda _, seed: make_model(seed=seed), config, folder=tmp_path, initial_hyperparams=start)
 
     @pytest.mark.parametrize(
         ("changes", "message"),
