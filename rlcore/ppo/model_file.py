@@ -73,7 +73,7 @@ class ModelFile(BaseAlgorithm):
         payload["settings"] = {name: codec.encode(value, name) for name, value in content["settings"].items()}
         for name in ENCODED:
             payload[name] = codec.encode(content[name], name)
-        target = _with_ending(path)
+        target = with_ending(path)
         if isinstance(target, str | Path):
             _make_folder(Path(target).parent)
         save_container(target, payload)
@@ -290,7 +290,7 @@ def _make_folder(folder: Path) -> None:
         raise CheckpointError(folder, f"cannot be made a folder to save in: {error.strerror}") from error
 
 
-def _with_ending(path: Any) -> Any:
+def with_ending(path: Any) -> Any:
     """``.zip`` for a path without ending, as in Stable-Baselines3."""
     if not isinstance(path, str | Path):
         return path
@@ -299,4 +299,4 @@ def _with_ending(path: Any) -> Any:
 
 def existing(path: Any) -> Any:
     """The path as it is given, or with ``.zip`` where only that is a file."""
-    return _with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path
+    return with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path
