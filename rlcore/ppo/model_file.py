@@ -168,6 +168,7 @@ class ModelFile(BaseAlgorithm):
                 self.n_envs = content["n_envs"]
             else:
                 self._require_spaces(content["observation_space"], content["action_space"])
+            self._require_meaning_of_values(content["settings"])
             self._setup_model()
         saved = content["state"] if self.variance_gradient_scaling else {**content["state"], "vgs_state": None}
         state = components.under_settings(self, saved, settings, content["settings"]["optimizer_class"])  # type: ignore[arg-type]
@@ -180,6 +181,20 @@ class ModelFile(BaseAlgorithm):
             check_for_correct_spaces(self.env, observation_space, action_space)  # type: ignore[arg-type]
         except ValueError as error:
             raise StateError(f"the environment is of another kind than the model's: {error}") from error
+
+    def _require_meaning_of_values(self, saved: Mapping[str, Any]) -> None:
+        """What the critics' outputs mean is learnt with them, and no check of shapes tells two meanings apart.
+
+        :raises SettingError: if a setting would let them mean other returns
+        """
+        for name in ("value_distribution", "v_min", "v_max"):
+            before, now = saved.get(name, config.PPOSettings.model_fields[name].default), getattr(self, name)
+            if before != now:
+                raise SettingError(
+                    name,
+                    f"{name}={now!r}, and the model in the file has learnt under {before!r}: its critics would mean "
+                    f"other returns; leave {name} out, or train another model with it",
+                )
 
     def _forget_run(self) -> None:
         """Drop where the run stood, so that the next one starts from a reset."""
