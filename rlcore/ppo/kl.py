@@ -63,8 +63,8 @@ class KLPenalty:
     def adapt(self, kl: float) -> None:
         """Move the coefficient once, after an update.
 
-        :param kl: divergence of the policy that the update ended with, in nats, at least 0; infinite where a ratio overflowed
-            and ``target_kl`` stopped the update, which is kept as the largest number, for a state is finite
+        :param kl: divergence of the policy that the update ended with, in nats, at least 0; infinite where a ratio
+            overflowed and ``target_kl`` stopped the update, which is kept as the largest number: a state is finite
         """
         if self.is_on:
             self._adapted = self.coefficient * self._factor(kl)
