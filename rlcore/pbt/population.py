@@ -192,7 +192,7 @@ class Population:
                 model = type(model).load(self._model_file(trainee.file), env=model.get_env(), device=model.device)
         trainee.model = model
         _check_explorable(model, self.config.hyperparams)
-        if model.variance_gradient_scaler is not None:
+        if trainee.file is None and model.variance_gradient_scaler is not None:
             steps = optimizer_steps_per_update(
                 n_steps=model.n_steps, n_envs=model.n_envs, batch_size=model.batch_size or 1, n_epochs=model.n_epochs
             )
