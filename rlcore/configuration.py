@@ -20,6 +20,7 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import Count, Flag, PPOSettings, Seed, resolve_settings
+from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.yaml_file import read_yaml
 
@@ -67,10 +68,11 @@ class TrainingConfig(_Section):
         """
         reject_unknown(given, TOP, homes())
         sections = dict(given)
+        policy = find_policy(given.get("policy", cls.model_fields["policy"].default))
         if "environment" in given:
             sections["environment"] = _checked(EnvironmentConfig, given["environment"], "environment")
         if "algorithm" in given:
-            sections["algorithm"] = _read_algorithm(given["algorithm"])
+            sections["algorithm"] = _read_algorithm(given["algorithm"], policy)
         if given.get("pbt") is not None:
             sections["pbt"] = _read_pbt(given["pbt"])
         return _checked(cls, sections, TOP)
@@ -170,13 +172,13 @@ def _read_pbt(given: object) -> PBTConfig:
         raise type(error)(f"pbt.{error.setting}", str(error)) from error
 
 
-def _read_algorithm(given: object) -> PPOSettings:
+def _read_algorithm(given: object, policy: type[DistributionalRecurrentPolicy]) -> PPOSettings:
     settings = _require_mapping(given, "algorithm")
     places = homes()
     elsewhere = {name for names in (places[TOP], places["environment"]) for name in names}
     reject_unknown([name for name in settings if name in elsewhere], "algorithm", places)
     try:
-        return resolve_settings(settings)
+        return resolve_settings(settings, policy.default_extractor)
     except SettingError as error:
         raise type(error)(f"algorithm.{error.setting}", str(error)) from error
 

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first, maybe_transpose
+from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from rlcore import env_state
 from rlcore.checkpoint import container, loading, storage, v1
@@ -126,7 +127,12 @@ class InferencePolicy:
         if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):
             raise SettingError("observation", f"the observation must be a dict with the keys {sorted(space.spaces)}")
         parts = {key: _array(observation[key], part, f"observation[{key!r}]") for key, part in space.spaces.items()}
-        return {key: array for key, (array, _) in parts.items()}, max(n for _, n in parts.values())
+        numbers = {key: n for key, (_, n) in parts.items()}
+        if len(set(numbers.values())) > 1:
+            raise SettingError(
+                "observation", f"the parts of the observation are of {numbers} environments; give as many"
+            )
+        return {key: array for key, (array, _) in parts.items()}, next(iter(numbers.values()))
 
 
 def load_policy(
@@ -158,7 +164,8 @@ def load_policy(
     :raises SettingError: for spaces, settings or a device that cannot be used
     """
     config.check_device(map_location, "map_location")
-    found = _spaces_of(env) if spaces is None else spaces
+    given = _spaces_of(env) if spaces is None else spaces
+    found = None if given is None else (_as_trained_on(given[0]), given[1])
     source = model_file.existing(path)
     payload, has_digest = container.read_container(
         source, map_location="cpu", require_digest=require_digest, max_bytes=storage.DEFAULT_MAX_BYTES
@@ -262,6 +269,15 @@ def _spaces_of(env: gym.Env[Any, Any] | VecEnv | None) -> Spaces | None:
     return env.observation_space, env.action_space
 
 
+def _as_trained_on(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """The space that Stable-Baselines3 gives a model: of images the channels first, whatever the environment has."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _as_trained_on(part) for key, part in space.items()})
+    if isinstance(space, spaces.Box) and is_image_space(space) and not is_image_space_channels_first(space):
+        return VecTransposeImage.transpose_space(space)
+    return space
+
+
 def _require_same(found: Spaces | None, saved: Spaces) -> None:
     for name, own, other in zip(("observation", "action"), found or saved, saved, strict=True):
         if own != other:
@@ -276,6 +292,8 @@ def _array(values: Any, space: spaces.Space[Any], name: str) -> tuple[NDArray[An
     assert space.dtype is not None, "only a Dict or Tuple of spaces has none"
     shape = tuple(space.shape or ())
     array = np.asarray(values)
+    if array.ndim in (3, 4):
+        array = maybe_transpose(array, space)  # an image with its channels last
     batched = array.ndim == len(shape) + 1 and array.shape[1:] == shape
     if not batched and array.shape != shape:
         raise _misshapen(name, array.shape, f"{shape}, or {('n', *shape)} for n environments")

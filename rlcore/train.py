@@ -24,6 +24,7 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.member_files import make_folder
 from rlcore.pbt.population import Population
 from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.model_file import with_ending
 
 FAILED = 2
 INTERRUPTED = 130
@@ -59,6 +60,7 @@ def train(
 
 def train_model(config: TrainingConfig, output: Path, device: str) -> tuple[str, bool]:
     """Train one model and save it; what came of it, and whether Ctrl-C ended it early."""
+    output = with_ending(output)
     require_free(output)
     model = build_model(config, device=device)
     interrupted = _learn(model, config.total_timesteps)
@@ -72,8 +74,8 @@ def train_model(config: TrainingConfig, output: Path, device: str) -> tuple[str,
 def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, device: str) -> tuple[str, bool]:
     """Train every member for ``total_timesteps``; what came of it, and whether Ctrl-C ended it early."""
 
-    def make_model(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
-        return build_model(config, hyperparams, seed=seed, device=device)
+    def make_model(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
+        return build_model(config, seed=seed, device=device)  # the population applies the hyperparameters
 
     make_folder(folder)
     population = Population(make_model, pbt, folder=folder, seed=config.seed)

@@ -115,13 +115,14 @@ def _number(text: str) -> int | float:
 
 
 def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
-    """What builds a member: environments that a resumed run can restore, and the settings' defaults."""
+    """What builds a member: environments that a resumed run can restore, and the settings' defaults.
 
-    def make(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
+    The hyperparameters are the population's to apply: some are options of the optimizer, which no constructor takes.
+    """
+
+    def make(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
         envs: VecEnv = make_vec_env(env_id, n_envs=n_envs, seed=seed, wrapper_class=ResumableEnv)
-        return DistributionalPPO(
-            "MlpLstmPolicy", VecNormalize(envs) if normalize else envs, seed=seed, device="cpu", **hyperparams
-        )
+        return DistributionalPPO("MlpLstmPolicy", VecNormalize(envs) if normalize else envs, seed=seed, device="cpu")
 
     return make
 

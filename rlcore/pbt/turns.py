@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stable_baselines3.common.utils import set_random_seed
 
-from rlcore.errors import NonFiniteGradientError
+from rlcore.errors import NonFiniteGradientError, NonFiniteReturnError
 from rlcore.ppo.components import apply_generators, capture_generators
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class TurnwiseTraining:
         :param figures: what is logged with every rollout beside the model's own
         :raises NonFiniteGradientError: if an update cannot be made; it leaves no trace, its rollout is lost, and the
             next turn goes on from where the environments stand
+        :raises NonFiniteReturnError: the same
         """
         model = self.model
         assert model.env is not None, "learn() cannot be entered without an environment"
@@ -75,6 +76,6 @@ class TurnwiseTraining:
             model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
             try:
                 model.train()
-            except NonFiniteGradientError:
+            except (NonFiniteGradientError, NonFiniteReturnError):
                 model._boundary = None
                 raise

@@ -328,7 +328,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         if not isinstance(load_path_or_dict, Mapping):
             load_path_or_dict = self.read_parameters(load_path_or_dict)
         ruling = components.SCALER_SETTINGS | components.OPTIMIZER_SETTINGS
-        fitted = components.under_settings(self, load_path_or_dict, ruling, self.optimizer_class)
+        given = load_path_or_dict if exact_match else components.in_kept_units(self, load_path_or_dict)
+        fitted = components.under_settings(self, given, ruling, self.optimizer_class)
         self._restore(fitted, exact_match=exact_match)
         if not exact_match:
             components.warn_of_refused_statistics(load_path_or_dict, fitted)

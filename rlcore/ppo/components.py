@@ -238,6 +238,8 @@ class GeneratorState(_Component):
 
 
 OPTIMIZER_SETTINGS = {"learning_rate", "critic_lr_multiplier", "optimizer_class", "optimizer_kwargs", "policy_kwargs"}
+RAW = Moments(0.0, 1.0)
+"""The scale of values in units of the return."""
 SCALER_SETTINGS = {name for name in PPOSettings.model_fields if name.startswith("vgs_")}
 
 
@@ -254,6 +256,9 @@ def under_settings(
         ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
         other_estimator = ruled.get("estimator", scaler["estimator"]) != scaler["estimator"]
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
+    penalty = fitted.get("kl_penalty_state")
+    if "kl_penalty_coef" in ruling and isinstance(penalty, dict):
+        fitted["kl_penalty_state"] = {**penalty, "coefficient": model.kl_penalty_coef}
     if OPTIMIZER_SETTINGS.intersection(ruling) and isinstance(fitted.get("policy.optimizer"), dict):
         fitted["policy.optimizer"] = _refitted_optimizer(model, fitted["policy.optimizer"], saved_optimizer)
     if model.return_scale is None and isinstance(fitted.get("return_scale_state"), dict):
@@ -264,17 +269,38 @@ def under_settings(
 def _in_raw_units(model: DistributionalPPO, state: dict[str, Any]) -> dict[str, Any]:
     """The state without its return scale, whose effect the critics' output layers take over: the same raw values."""
     saved = read_state(state["return_scale_state"])
-    given, own = state.get("policy"), model.policy.state_dict()
-    if not isinstance(given, dict):
+    if not isinstance(state.get("policy"), dict):
         return state
+    policy = _rescaled_policy(model, state["policy"], Moments(saved["mean_snapshot"], saved["std_snapshot"]), RAW)
+    if model.value_distribution == "categorical":
+        raise StateError(
+            "return_scale_state is given, so the critics' outputs are quantiles, and the model has "
+            "value_distribution='categorical', which would read them as logits; use the same on both sides"
+        )
+    return {**state, "policy": policy, "return_scale_state": None}
+
+
+def in_kept_units(model: DistributionalPPO, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Parameters learnt in raw units, with critics that say the same under the scale that the model keeps."""
+    in_raw_units = "return_scale_state" in state and state["return_scale_state"] is None
+    if model.return_scale is None or not in_raw_units or not isinstance(state.get("policy"), dict):
+        return state
+    return {**state, "policy": _rescaled_policy(model, state["policy"], RAW, model.value_scale.snapshot)}
+
+
+def _rescaled_policy(
+    model: DistributionalPPO, given: StateDict, before: Moments, after: Moments
+) -> dict[str, torch.Tensor]:
+    """Parameters whose critics say under ``after`` what the given ones said under ``before``."""
+    own = model.policy.state_dict()
     state_checks.check_policy(given, own)
-    policy, before = dict(given), Moments(saved["mean_snapshot"], saved["std_snapshot"])
+    policy: dict[str, Any] = dict(given)  # type: ignore[arg-type]
     outputs = {id(layer) for layer in model.policy.value_net.output_layers()}
     for layer in (name for name, module in model.policy.named_modules() if id(module) in outputs):
         names = (f"{layer}.weight", f"{layer}.bias")
-        weight, bias = rescaled(policy[names[0]], policy[names[1]], before, Moments(0.0, 1.0))
+        weight, bias = rescaled(policy[names[0]], policy[names[1]], before, after)
         policy |= {name: tensor.to(own[name].dtype) for name, tensor in zip(names, (weight, bias), strict=True)}
-    return {**state, "policy": policy, "return_scale_state": None}
+    return policy
 
 
 def warn_of_refused_statistics(given: Mapping[str, Any], fitted: Mapping[str, Any]) -> None:

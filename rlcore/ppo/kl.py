@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rlcore.errors import SettingError, StateError
@@ -62,11 +63,12 @@ class KLPenalty:
     def adapt(self, kl: float) -> None:
         """Move the coefficient once, after an update.
 
-        :param kl: divergence of the policy that the update ended with, in nats, at least 0
+        :param kl: divergence of the policy that the update ended with, in nats, at least 0; infinite where a ratio
+            overflowed and ``target_kl`` stopped the update, which is kept as the largest number: a state is finite
         """
         if self.is_on:
             self._adapted = self.coefficient * self._factor(kl)
-            self.last_kl = kl
+            self.last_kl = min(kl, sys.float_info.max)
 
     def capture(self) -> StateDict | None:
         """Coefficient and last divergence; None where no target was asked for."""

@@ -94,7 +94,7 @@ def plan_change(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> Set
     optimizer_class = find_optimizer(model.optimizer_class)
     changes = _placed(hyperparams, list(optimizer_options(optimizer_class)), model.optimizer_kwargs)
     merged = {name: getattr(model, name) for name in PPOSettings.model_fields} | changes
-    settings = config.resolve_settings(merged)
+    settings = config.resolve_settings(merged, model.policy_class.default_extractor)
     _check_schedules(settings, model._current_progress_remaining)
     stand_in = {"params": [nn.Parameter(torch.zeros(1))], "lr": config.DEFAULT_LEARNING_RATE}
     trial = make_optimizer(optimizer_class, [stand_in], settings.optimizer_kwargs)

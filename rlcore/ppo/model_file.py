@@ -73,7 +73,7 @@ class ModelFile(BaseAlgorithm):
         payload["settings"] = {name: codec.encode(value, name) for name, value in content["settings"].items()}
         for name in ENCODED:
             payload[name] = codec.encode(content[name], name)
-        target = _with_ending(path)
+        target = with_ending(path)
         if isinstance(target, str | Path):
             _make_folder(Path(target).parent)
         save_container(target, payload)
@@ -168,6 +168,7 @@ class ModelFile(BaseAlgorithm):
                 self.n_envs = content["n_envs"]
             else:
                 self._require_spaces(content["observation_space"], content["action_space"])
+            self._require_meaning_of_values(content["settings"])
             self._setup_model()
         saved = content["state"] if self.variance_gradient_scaling else {**content["state"], "vgs_state": None}
         state = components.under_settings(self, saved, settings, content["settings"]["optimizer_class"])  # type: ignore[arg-type]
@@ -180,6 +181,20 @@ class ModelFile(BaseAlgorithm):
             check_for_correct_spaces(self.env, observation_space, action_space)  # type: ignore[arg-type]
         except ValueError as error:
             raise StateError(f"the environment is of another kind than the model's: {error}") from error
+
+    def _require_meaning_of_values(self, saved: Mapping[str, Any]) -> None:
+        """What the critics' outputs mean is learnt with them, and no check of shapes tells two meanings apart.
+
+        :raises SettingError: if a setting would let them mean other returns
+        """
+        for name in ("value_distribution", "v_min", "v_max"):
+            before, now = saved.get(name, config.PPOSettings.model_fields[name].default), getattr(self, name)
+            if before != now:
+                raise SettingError(
+                    name,
+                    f"{name}={now!r}, and the model in the file has learnt under {before!r}: its critics would mean "
+                    f"other returns; leave {name} out, or train another model with it",
+                )
 
     def _forget_run(self) -> None:
         """Drop where the run stood, so that the next one starts from a reset."""
@@ -290,7 +305,7 @@ def _make_folder(folder: Path) -> None:
         raise CheckpointError(folder, f"cannot be made a folder to save in: {error.strerror}") from error
 
 
-def _with_ending(path: Any) -> Any:
+def with_ending(path: Any) -> Any:
     """``.zip`` for a path without ending, as in Stable-Baselines3."""
     if not isinstance(path, str | Path):
         return path
@@ -299,4 +314,4 @@ def _with_ending(path: Any) -> Any:
 
 def existing(path: Any) -> Any:
     """The path as it is given, or with ``.zip`` where only that is a file."""
-    return _with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path
+    return with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path

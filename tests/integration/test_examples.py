@@ -107,6 +107,7 @@ MISUSES = {
     "an environment": (SMALL_RUN.replace("CartPole", "CartPol"), [], "environment.id='CartPol-v1'"),
     "YAML": ("a: [", [], r"run\.yaml, line 1: expected"),
     "a population in a file": (SMALL_POPULATION, ["--output", "{folder}/run.yaml"], "cannot be made a folder"),
+    "a policy": (f"{SMALL_RUN}policy: MlpPolicy\n", [], r"line 6: policy='MlpPolicy' is not known; use one of"),
     "a device": (SMALL_RUN, ["--device", "gpu"], "device='gpu' is no device"),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
     "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "is no folder to write in"),
@@ -125,6 +126,40 @@ def test_what_cannot_be_used_is_one_line_and_nothing_is_written(case: str, small
     assert re.search(words, done.stderr), done.stderr
     assert sorted(tmp_path.iterdir()) == [small]
     assert small.read_text() == text
+
+
+def test_an_output_without_ending_does_not_replace_the_file_that_would_get_its_name(
+    small: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "model.zip").write_text("precious")
+    done = run(small, "--output", tmp_path / "model", "--device", "cpu")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "model.zip: exists already" in done.stderr
+    assert (tmp_path / "model.zip").read_text() == "precious"
+    assert run(small, "--output", tmp_path / "other", "--device", "cpu").stdout.endswith("other.zip\n")
+
+
+@pytest.mark.parametrize("name", ["sigma", "lr", "ent_coef_initial"])
+def test_a_population_explores_what_only_a_live_model_takes_by_that_name(
+    name: str, small: Path, tmp_path: Path
+) -> None:
+    explored = f"[{{name: {name}, min_value: 0.001, max_value: 0.1}}]"
+    small.write_text(
+        SMALL_RUN.replace("n_steps", "vgs_warmup_steps: 1, n_steps")
+        + f"pbt: {{population_size: 2, perturbation_interval: 2, hyperparams: {explored}}}\n"
+    )
+    done = run(small, "--output", tmp_path / "population", "--device", "cpu")
+    assert done.exit_code == 0, done.stderr
+    files = sorted((tmp_path / "population" / "members").iterdir())
+    models = [DistributionalPPO.load(file, device="cpu") for file in files]
+    event = read_lineage(tmp_path / "population" / "lineage.jsonl")[0]
+    model, value = models[0], event.hyperparams[name]
+    trains = {
+        "sigma": model.policy.optimizer.param_groups[0]["sigma"],
+        "lr": model.learning_rate,
+        "ent_coef_initial": model.ent_coef,
+    }
+    assert trains[name] == value
 
 
 def test_ctrl_c_saves_what_was_trained(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

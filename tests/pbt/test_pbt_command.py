@@ -42,6 +42,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
     folder = tmp_path / "population"
     given = ["--env", INTERRUPTING, "--population", "2", "--updates", "1", "--n-envs", "1", "--interval", "11"]
     command = [*given, "--seed", "3", "--folder", str(folder), "--hyperparam", "learning_rate=1e-4:1e-3:log"]
+    command += ["--hyperparam", "sigma=1e-4:1e-3"]
     Interrupting.left = 200
     assert run(command) == 130
     said = capsys.readouterr()
@@ -54,7 +55,10 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
     assert "hyperparameters" in shown
     assert f"best model: {folder}" in shown
     assert [event.event for event in read_lineage(folder / "lineage.jsonl")] == ["start", "start"]
-    assert json.loads((folder / "lineage.jsonl").read_text().splitlines()[0])["hyperparams"].keys() == {"learning_rate"}
+    assert json.loads((folder / "lineage.jsonl").read_text().splitlines()[0])["hyperparams"].keys() == {
+        "learning_rate",
+        "sigma",
+    }
 
 
 @pytest.mark.parametrize(

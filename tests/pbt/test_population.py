@@ -19,7 +19,14 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
-from rlcore import CheckpointError, DistributionalPPO, NonFiniteGradientError, SettingError, UnknownSettingError
+from rlcore import (
+    CheckpointError,
+    DistributionalPPO,
+    NonFiniteGradientError,
+    NonFiniteReturnError,
+    SettingError,
+    UnknownSettingError,
+)
 from rlcore.checkpoint import save_container, storage
 from rlcore.checkpoint.training_state import Scope
 from rlcore.pbt import HyperparamConfig, PBTConfig
@@ -121,14 +128,18 @@ class TestTurns:
         build(tmp_path).train(1)
         assert differing(before, capture_generators()) == []
 
-    def test_after_an_update_that_failed_a_saved_model_stands_where_the_live_one_does(self) -> None:
+    @pytest.mark.parametrize("diverges", ["a gradient", "a return"])
+    def test_after_an_update_that_failed_a_saved_model_stands_where_the_live_one_does(self, diverges: str) -> None:
         model, file = make_model(), io.BytesIO()
         training = TurnwiseTraining(model, 144, "run")
         training.advance(1, {})
-        model.vf_coef = float("nan")
-        with pytest.raises(NonFiniteGradientError):
+        if diverges == "a gradient":
+            model.vf_coef = float("nan")
+        else:
+            model.rollout_buffer.gamma = float("nan")
+        with pytest.raises((NonFiniteGradientError, NonFiniteReturnError)):
             training.advance(1, {})
-        model.vf_coef = 0.5
+        model.vf_coef, model.rollout_buffer.gamma = 0.5, model.gamma
         model.save(file)
         file.seek(0)
         training.advance(1, {})
@@ -149,7 +160,27 @@ class TestTurns:
             assert differing(second, capture_generators()) == []
 
 
+def epochs(population: Population) -> list[int]:
+    return [model.n_epochs for model in population.models]
+
+
 class TestResume:
+    def test_what_was_explored_since_does_not_keep_a_population_from_going_on(self, tmp_path: Path) -> None:
+        ranges = [HyperparamConfig("n_epochs", min_value=1, max_value=3)]
+        config = PBTConfig(population_size=2, perturbation_interval=1, hyperparams=ranges, explore_method="perturb")
+
+        def made(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
+            return make_model(make_envs(n_envs=2, seed=seed), seed=seed, batch_size=16, vgs_warmup_steps=4)
+
+        def begun(seed: int) -> Population:
+            start = [{"n_epochs": 3}, {"n_epochs": 3}]
+            return Population(made, config, folder=tmp_path / str(seed), seed=seed, initial_hyperparams=start)
+
+        first = next(each for each in map(begun, range(9)) if each.train(3) and min(epochs(each)) < 3)
+        again = Population(made, config, folder=first.folder)
+        assert epochs(again) == epochs(first)
+        again.train(4)
+
     def test_a_killed_process_is_continued_to_the_same_end(self, tmp_path: Path, finished: Finished) -> None:
         """The kill comes when models and lineage of an exploit are written and the state that counts them is not."""
         command = [sys.executable, "-m", "tests.support.population_run", str(tmp_path), "12"]
@@ -328,6 +359,18 @@ class TestRefusals:
                 initial_hyperparams=start,
             )
         assert not (tmp_path / "new").exists()
+
+    def test_ranges_that_meet_where_no_model_can_be_are_refused_wherever_the_members_start(
+        self, tmp_path: Path
+    ) -> None:
+        ranges = [
+            HyperparamConfig("ent_coef", min_value=0.01, max_value=0.1),
+            HyperparamConfig("ent_coef_min", min_value=0.0, max_value=0.05),
+        ]
+        config = PBTConfig(population_size=2, hyperparams=ranges)
+        start = [{"ent_coef": 0.06, "ent_coef_min": 0.005}] * 2
+        with pytest.raises(SettingError, match=r"ent_coef_min=0\.05 lies above ent_coef=0\.01"):
+            Population(lambda _, seed: make_model(seed=seed), config, folder=tmp_path, initial_hyperparams=start)
 
     @pytest.mark.parametrize(
         ("changes", "message"),

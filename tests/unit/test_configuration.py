@@ -219,6 +219,13 @@ def test_a_members_hyperparameters_take_the_place_of_the_runs(tmp_path: Path) ->
         build_model(load(tmp_path, RUN), {"ent_coeff": 0.25})
 
 
+def test_the_policys_own_features_extractor_is_known(tmp_path: Path) -> None:
+    options = {"features_extractor_kwargs": {"features_dim": 16}}
+    assert load(tmp_path, changed(policy="CnnLstmPolicy", algorithm={"policy_kwargs": options})).policy
+    with pytest.raises(UnknownSettingError, match="features_dim"):
+        load(tmp_path, changed(algorithm={"policy_kwargs": options}))
+
+
 ENVIRONMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "misspelt": ({"id": "CartPol-v1"}, SettingError, "environment.id='CartPol-v1' cannot be made: .*CartPole"),
     "no module": ({"id": "nowhere:X-v0"}, SettingError, "environment.id='nowhere:X-v0' cannot be made"),

@@ -28,6 +28,7 @@ from rlcore import (
 from rlcore.checkpoint import load_container, save_container
 from rlcore.ppo import construction
 from tests.support.environments import Parts, edit
+from tests.support.space_cases import Echo
 from tests.support.training import SMALL, make_envs, make_model
 
 ROOT = Path(__file__).parents[2]
@@ -390,5 +391,35 @@ def test_of_named_observations_those_are_normalised_that_training_normalised(tmp
     np.testing.assert_array_equal(
         infer_signals(tmp_path / "model.zip", observations, STARTS), expected_actions(model, steps)
     )
+    policy = load_policy(tmp_path / "model.zip")
     with pytest.raises(SettingError, match=r"keys \['direction', 'speed'\]"):
-        load_policy(tmp_path / "model.zip").predict(RAW[0])
+        policy.predict(RAW[0])
+    with pytest.raises(SettingError, match=r"\{'direction': 3, 'speed': 1\} environments"):
+        policy.predict({"direction": RAW[:3, :2], "speed": RAW[0, 2:]})
+
+
+CHANNELS_LAST = spaces.Box(0, 255, (36, 40, 3), np.uint8)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_images_are_taken_as_the_environment_has_them(named: bool, tmp_path: Path) -> None:
+    seen: spaces.Space[Any] = spaces.Dict({"camera": CHANNELS_LAST}) if named else CHANNELS_LAST
+    env = Echo(seen, spaces.Box(-1.0, 1.0, (1,)))
+    settings = {**{name: SMALL[name] for name in ("n_steps", "seed")}, "policy_kwargs": {"lstm_hidden_size": 8}}
+    model = DistributionalPPO("MultiInputLstmPolicy" if named else "CnnLstmPolicy", env, **settings)
+    model.save(tmp_path / "model.zip")
+    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=0, performance=0.0)
+    images = np.random.default_rng(0).integers(0, 255, (6, *CHANNELS_LAST.shape), np.uint8)
+    steps = [{"camera": image} if named else image for image in images]
+    starts = np.zeros(len(images), bool)
+    expected = expected_actions(model, steps, starts)
+    sequence = {"camera": images} if named else images
+    assert np.ptp(expected) > 1e-4
+    turned = {"camera": images.transpose(0, 3, 1, 2)} if named else images.transpose(0, 3, 1, 2)
+    checkpoint = {"env": env, "policy": type(model.policy), "settings": settings}
+    for given, options, file in (
+        (sequence, {"env": env}, "model.zip"),
+        (turned, {}, "model.zip"),
+        (sequence, checkpoint, "v2.pt"),
+    ):
+        np.testing.assert_allclose(infer_signals(tmp_path / file, given, **options), expected, atol=1e-6)

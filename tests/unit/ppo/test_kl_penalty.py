@@ -220,3 +220,20 @@ def test_models_exchange_parameters_under_the_receivers_settings(tmp_path: Any) 
     assert loaded.get_parameters()["kl_penalty_state"] is None
     same = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
     assert same.kl_penalty.capture() == giver.kl_penalty.capture() != KLPenalty(giver).capture()
+
+
+def test_a_coefficient_asked_for_on_loading_rules_over_the_file(tmp_path: Any) -> None:
+    model = make_model(kl_penalty_target=1e-9)
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", kl_penalty_coef=3.0)
+    assert loaded.kl_penalty.capture() == {"coefficient": 3.0, "last_kl": model.kl_penalty.last_kl}
+
+
+def test_an_infinite_divergence_leaves_a_state_that_can_be_restored() -> None:
+    penalty, other = KLPenalty(Settings()), KLPenalty(Settings())
+    penalty.adapt(float("inf"))
+    state = penalty.capture()
+    assert state is not None
+    other.restore(state)
+    assert other.coefficient == penalty.coefficient == 2.0

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, SettingError, UnknownSettingError
 from rlcore.ppo.live_settings import FIXED, LIVE, set_hyperparameters
+from tests.support.space_cases import Echo
 from tests.support.training import differing, make_envs, make_model
 
 CHANGES: dict[str, Any] = {
@@ -202,3 +204,11 @@ def test_without_a_scaler_its_settings_wait_for_one() -> None:
     model = make_model(variance_gradient_scaling=False)
     set_hyperparameters(model, {"vgs_alpha": 1.5})
     assert model.vgs_alpha == 1.5
+
+
+def test_the_policys_own_features_extractor_is_known() -> None:
+    options = {"lstm_hidden_size": 8, "net_arch": [8], "features_extractor_kwargs": {"cnn_output_dim": 16}}
+    spaces_of = spaces.Dict({"speed": spaces.Box(-1, 1, (2,))}), spaces.Discrete(2)
+    model = make_model(Echo(*spaces_of), "MultiInputLstmPolicy", policy_kwargs=options)
+    set_hyperparameters(model, {"gamma": 0.5})
+    assert model.gamma == 0.5

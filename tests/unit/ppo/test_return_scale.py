@@ -212,6 +212,18 @@ def test_a_model_with_a_scale_takes_over_the_values_of_one_in_raw_units() -> Non
     assert torch.equal(raw_values(taker), raw_values(giver))
 
 
+def test_a_model_that_keeps_its_scale_takes_over_the_values_of_one_in_raw_units() -> None:
+    giver, taker = make_model(return_scale=None), make_model(seed=3)
+    for model in (giver, taker):
+        model.learn(96)
+    kept = taker.value_scale.state_dict()
+    given = giver.get_parameters()
+    taker.set_parameters(given, exact_match=False)
+    assert torch.allclose(raw_values(taker), raw_values(giver), rtol=1e-5, atol=1e-4)
+    assert taker.value_scale.state_dict() == kept != make_model().value_scale.state_dict()
+    assert differing(given, giver.get_parameters()) == []
+
+
 @pytest.mark.parametrize("return_scale", [None, "snapshot"])
 def test_another_rule_asked_for_on_loading_keeps_the_values(return_scale: Any, tmp_path: Path) -> None:
     model = make_model()

@@ -16,6 +16,7 @@ from rlcore import (
     CategoricalValues,
     DistributionalPPO,
     QuantileValues,
+    SettingError,
     StateError,
     ValueDistribution,
     load_checkpoint,
@@ -144,3 +145,28 @@ def test_a_categorical_run_resumes_exactly(tmp_path: Path) -> None:
 def test_parameters_of_another_number_of_outputs_are_refused() -> None:
     with pytest.raises(StateError, match="same network sizes"):
         categorical_model().set_parameters(make_model().get_parameters())
+
+
+def test_quantiles_are_not_taken_for_logits_of_as_many_atoms() -> None:
+    giver = make_model(n_quantiles=8)
+    model = make_model(n_quantiles=32, value_distribution="categorical", num_atoms=8, v_min=0.0, v_max=60.0)
+    before = model.get_parameters()
+    with pytest.raises(StateError, match="read them as logits"):
+        model.set_parameters(giver.get_parameters())
+    assert differing(before, model.get_parameters()) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"v_max": 600.0},
+        {"v_min": -1.0},
+        {"value_distribution": "quantile", "n_quantiles": 8, "num_atoms": None, "v_min": None, "v_max": None},
+    ],
+)
+def test_a_loaded_model_cannot_read_its_critics_as_other_returns(changes: dict[str, Any], tmp_path: Path) -> None:
+    model = make_model(n_quantiles=32, value_distribution="categorical", num_atoms=8, v_min=0.0, v_max=60.0)
+    model.save(tmp_path / "model.zip")
+    with pytest.raises(SettingError, match="would mean other returns"):
+        DistributionalPPO.load(tmp_path / "model.zip", device="cpu", **changes)
+    assert DistributionalPPO.load(tmp_path / "model.zip", device="cpu", v_max=60.0).v_max == 60.0
