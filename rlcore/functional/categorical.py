@@ -58,7 +58,8 @@ def project_returns(returns: Tensor, support: Tensor) -> Tensor:
 def clip_categorical_mean(probabilities: Tensor, old_means: Tensor, clip_range: float, support: Tensor) -> Tensor:
     """Shift each distribution so that its mean lies within ``clip_range`` of the mean it had in the rollout.
 
-    All atoms move by the difference and are projected back, so the shape stays as far as the support reaches.
+    All atoms move by the difference and are projected back, so the shape stays as far as the support reaches. Where
+    mass would leave the support it stays on the outermost atom, and the mean moves by less than it should.
 
     :param probabilities: shape (..., n), each summing to 1
     :param old_means: shape (...), each critic's own mean value in the rollout

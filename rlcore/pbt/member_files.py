@@ -33,6 +33,20 @@ def make_folder(folder: Path) -> None:
         raise CheckpointError(folder, f"cannot be made a folder for checkpoints ({error.strerror})") from error
 
 
+def require_unused(members: Path, state_file: str) -> None:
+    """Models of members are there only where a state was written before them.
+
+    :raises CheckpointError: if there are any without it, which a new population would overwrite
+    """
+    found = sorted(path.name for path in members.glob("*.zip"))
+    if found:
+        raise CheckpointError(
+            members,
+            f"holds {', '.join(found[:3])} of a population whose {state_file} is missing, so it cannot go on and would "
+            "be overwritten; give another folder, or move this one away",
+        )
+
+
 def read_source(source: PopulationMember, *, stacklevel: int = 1) -> Checkpoint | None:
     """What a member last saved, in tensors of its own; None, with one ResumeWarning, where that cannot be read."""
     if source.checkpoint_path is None:

@@ -30,6 +30,7 @@ from rlcore.types import StateDict, StateValue
 
 STATE_FILE = "population.pt"
 LINEAGE_FILE = "lineage.jsonl"
+MEMBERS = "members"
 
 _logger = logging.getLogger("rlcore.pbt")
 
@@ -128,6 +129,8 @@ class Population:
         self.folder = Path(folder)
         self._performance = performance or _default_performance(config)
         state = population_state.read_state(self.folder / STATE_FILE)
+        if state is None:
+            member_files.require_unused(self.folder / MEMBERS, STATE_FILE)
         self.seed = population_state.agreed_seed(seed, config, state)
         self.config = _placed(config, self.folder, self.seed)
         population_state.require_same_config(self.config, state, self.folder / STATE_FILE)
@@ -227,7 +230,7 @@ class Population:
         trainee.file = name
 
     def _model_file(self, name: str) -> Path:
-        return self.folder / "members" / name
+        return self.folder / MEMBERS / name
 
     # -- exploits -------------------------------------------------------------------------------------------------
 

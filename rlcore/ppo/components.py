@@ -272,11 +272,6 @@ def _in_raw_units(model: DistributionalPPO, state: dict[str, Any]) -> dict[str, 
     if not isinstance(state.get("policy"), dict):
         return state
     policy = _rescaled_policy(model, state["policy"], Moments(saved["mean_snapshot"], saved["std_snapshot"]), RAW)
-    if model.value_distribution == "categorical":
-        raise StateError(
-            "return_scale_state is given, so the critics' outputs are quantiles, and the model has "
-            "value_distribution='categorical', which would read them as logits; use the same on both sides"
-        )
     return {**state, "policy": policy, "return_scale_state": None}
 
 

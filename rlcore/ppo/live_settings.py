@@ -28,7 +28,7 @@ LIVE = frozenset(
         *("max_grad_norm", "target_kl", "huber_kappa", "critic_lr_multiplier", "optimizer_kwargs"),
         *("ent_coef_initial", "ent_coef_final", "ent_coef_min", "ent_coef_boost"),
         *("ent_coef_plateau_explained_variance", "ent_coef_plateau_patience"),
-        *("kl_penalty_target", "kl_penalty_min_coef", "kl_penalty_max_coef"),
+        *("kl_penalty_target", "kl_penalty_coef", "kl_penalty_min_coef", "kl_penalty_max_coef"),
         *SCHEDULES,
         *components.SCALER_SETTINGS,
     }

@@ -24,6 +24,7 @@ from rlcore.checkpoint.codec import register_class
 from rlcore.errors import SettingError
 from rlcore.ppo.actions import action_distribution
 from rlcore.ppo.optimizers import make_optimizer
+from rlcore.ppo.state_checks import SUPPORT
 from rlcore.ppo.values import QuantileValues, ValueDistribution
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
@@ -146,6 +147,9 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         if self.ortho_init:
             critics.initialise_orthogonally()
         self.value_net = critics
+        support = self.values.fixed_support()
+        if support is not None:
+            self.register_buffer(SUPPORT, support)
 
     @staticmethod
     def _process_sequence(  # type: ignore[override]  # upstream declares the pair of states as one tensor

@@ -21,12 +21,21 @@ COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates")
 PROGRESS = "_current_progress_remaining"
 WINDOWS = ("ep_info_buffer", "ep_success_buffer")
 
+SUPPORT = "value_support"
+"""The buffer of a policy that holds the atoms of its critics, where they have any."""
+
 GROUP_NOTES = {"param_names", "initial_lr"}
 """Keys of a parameter group that say nothing of the optimizer's kind."""
 
 
 def check_policy(state: StateDict, expected: Mapping[str, Tensor]) -> None:
-    """A policy's parameters must have the names, shapes and kind of number of the model's."""
+    """A policy's parameters must have the names, shapes and kind of number of the model's, and the same atoms."""
+    if (SUPPORT in state) != (SUPPORT in expected):
+        meant, read_as = ("atoms", "quantiles") if SUPPORT in state else ("quantiles", "atoms")
+        raise StateError(
+            f"the critics' outputs are about {meant}, and the model would read them as {read_as}; use the same "
+            "value_distribution on both sides"
+        )
     require_keys("policy", state, expected)
     for name, tensor in expected.items():
         given = state[name]
@@ -37,6 +46,11 @@ def check_policy(state: StateDict, expected: Mapping[str, Tensor]) -> None:
             )
         if given.is_floating_point() != tensor.is_floating_point():
             raise StateError(f"policy[{name!r}] holds {given.dtype}, the model's {tensor.dtype}; the state is damaged")
+        if name == SUPPORT and not torch.equal(given.to(tensor), tensor):
+            raise StateError(
+                f"the critics' atoms lie from {given[0]:g} to {given[-1]:g}, the model's from {tensor[0]:g} to "
+                f"{tensor[-1]:g}, so every value would be another; load it into a model with the same v_min and v_max"
+            )
 
 
 def check_optimizer(state: StateDict, optimizer: torch.optim.Optimizer) -> None:

@@ -24,6 +24,10 @@ class ValueDistribution(ABC):
 
     n_outputs: int
 
+    def fixed_support(self) -> Tensor | None:
+        """The returns that the outputs are about, where outputs mean nothing without them; None otherwise."""
+        return None
+
     @classmethod
     @abstractmethod
     def from_settings(cls, settings: SettingAttributes, scale: ReturnScale) -> Self:
@@ -125,6 +129,9 @@ class CategoricalValues(ValueDistribution):
         assert settings.v_min is not None
         assert settings.v_max is not None
         return cls(settings.num_atoms, settings.v_min, settings.v_max)
+
+    def fixed_support(self) -> Tensor:
+        return categorical.categorical_support(self.v_min, self.v_max, self.n_outputs)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """The probability of each atom; shape (..., n_outputs)."""

@@ -122,6 +122,15 @@ class TestTurns:
         alone.learn(UPDATES * 64)
         assert differing(alone.get_parameters(), finished.population.models[loner.member_id].get_parameters()) == []
 
+    def test_models_without_the_state_of_their_population_are_not_overwritten(self, tmp_path: Path) -> None:
+        build(tmp_path).train(1)
+        (tmp_path / "population.pt").unlink()
+        kept = {path.name: path.read_bytes() for path in (tmp_path / "members").iterdir()}
+        assert len(kept) == len(build(tmp_path / "other").models)
+        with pytest.raises(CheckpointError, match=r"members: holds member_0_step_1\.zip, .* population\.pt is missing"):
+            build(tmp_path)
+        assert {path.name: path.read_bytes() for path in (tmp_path / "members").iterdir()} == kept
+
     def test_the_generators_of_the_process_are_as_they_were(self, tmp_path: Path) -> None:
         set_random_seed(11)
         before = capture_generators()

@@ -48,8 +48,8 @@ CHANGES: dict[str, Any] = {
     "vgs_max_normalized_variance": 1e-3,
 }
 
-FLOORS = {"ent_coef_min", "kl_penalty_min_coef"}
-"""Do nothing while what they bound lies above."""
+UNSEEN = {"ent_coef_min", "kl_penalty_min_coef", "kl_penalty_coef"}
+"""Floors do nothing while what they bound lies above, a start nothing once the coefficient has adapted."""
 ADAPTIVE: dict[str, Any] = {
     "ent_coef": 0.01,
     "ent_coef_boost": 2.0,
@@ -80,7 +80,7 @@ def unchanged(saved: bytes) -> dict[str, Any]:
 
 
 def test_every_live_setting_is_tried_and_every_other_is_refused(saved: bytes) -> None:
-    assert set(CHANGES) | FLOORS == LIVE
+    assert set(CHANGES) | UNSEEN == LIVE
     model = again(saved)
     for name in set(PPOSettings.model_fields) - LIVE:
         with pytest.raises(SettingError, match="cannot change in a model that exists") as caught:
@@ -107,6 +107,16 @@ def test_floors_hold_at_once(saved: bytes) -> None:
     assert (model.entropy_schedule.coefficient(0.0), model.kl_penalty.coefficient) == (0.0, 1e-3)
     set_hyperparameters(model, {"ent_coef_min": 0.005, "kl_penalty_min_coef": 0.1})
     assert (model.entropy_schedule.coefficient(0.0), model.kl_penalty.coefficient) == (0.005, 0.1)
+
+
+def test_a_start_of_the_penalty_counts_when_it_starts_again(saved: bytes) -> None:
+    model = again(saved)
+    adapted = model.kl_penalty.coefficient
+    set_hyperparameters(model, {"kl_penalty_coef": 0.05, "kl_penalty_max_coef": 0.1})
+    assert adapted > 0.1
+    assert model.kl_penalty.coefficient == 0.1
+    model.kl_penalty.reset()
+    assert model.kl_penalty.coefficient == 0.05
 
 
 def test_a_change_to_what_is_already_so_changes_nothing(saved: bytes, unchanged: dict[str, Any]) -> None:

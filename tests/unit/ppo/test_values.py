@@ -144,14 +144,22 @@ def test_a_categorical_run_resumes_exactly(tmp_path: Path) -> None:
 
 def test_parameters_of_another_number_of_outputs_are_refused() -> None:
     with pytest.raises(StateError, match="same network sizes"):
-        categorical_model().set_parameters(make_model().get_parameters())
+        categorical_model().set_parameters(categorical_model(num_atoms=12).get_parameters())
+
+
+def test_parameters_about_other_returns_are_refused_and_nothing_changes() -> None:
+    source, target = categorical_model(), categorical_model(v_max=600.0)
+    before = target.get_parameters()
+    with pytest.raises(StateError, match="atoms lie from 0 to 60, the model's from 0 to 600"):
+        target.set_parameters(source.get_parameters())
+    assert differing(before, target.get_parameters()) == []
 
 
 def test_quantiles_are_not_taken_for_logits_of_as_many_atoms() -> None:
     giver = make_model(n_quantiles=8)
     model = make_model(n_quantiles=32, value_distribution="categorical", num_atoms=8, v_min=0.0, v_max=60.0)
     before = model.get_parameters()
-    with pytest.raises(StateError, match="read them as logits"):
+    with pytest.raises(StateError, match="outputs are about quantiles, and the model would read them as atoms"):
         model.set_parameters(giver.get_parameters())
     assert differing(before, model.get_parameters()) == []
 
