@@ -245,18 +245,29 @@ def check_batch_size(config: TrainingConfig) -> None:
         )
 
 
-def check_scaler_settings(config: TrainingConfig) -> None:
+SWITCHES: Final = {
+    "vgs_": "variance_gradient_scaling",
+    "kl_penalty_": "kl_penalty_target",
+    "ent_coef_plateau_": "ent_coef_boost",
+    "return_scale_": "return_scale",
+}
+"""How settings begin that do nothing while another is off."""
+
+
+def check_idle_settings(config: TrainingConfig) -> None:
     """
-    :raises SettingError: for settings of the gradient scaler where it is switched off
+    :raises SettingError: for a setting of something that is switched off
     """
     given = config.algorithm
-    idle = sorted(name for name in given.model_fields_set if name.startswith("vgs_"))
-    if idle and not given.variance_gradient_scaling:
-        raise SettingError(
-            f"algorithm.{idle[0]}",
-            f"{idle[0]}={getattr(given, idle[0])!r} and variance_gradient_scaling=False contradict each other: nothing "
-            "is scaled; switch it on, or leave the settings that begin with vgs_ out",
-        )
+    for prefix, switch in SWITCHES.items():
+        off = getattr(given, switch)
+        idle = sorted(name for name in given.model_fields_set - {switch} if name.startswith(prefix))
+        if idle and (off is None or off is False):
+            raise SettingError(
+                f"algorithm.{idle[0]}",
+                f"{idle[0]}={getattr(given, idle[0])!r} and {switch}={off!r} contradict each other: it would do "
+                f"nothing; give {switch}, or leave the settings that begin with {prefix} out",
+            )
 
 
 def check_population(config: TrainingConfig) -> None:
@@ -278,7 +289,7 @@ def check_population(config: TrainingConfig) -> None:
         raise SettingError(f"pbt.{error.setting}", str(error)) from error
 
 
-RULES: Final = (check_batch_size, check_scaler_settings, check_population)
+RULES: Final = (check_batch_size, check_idle_settings, check_population)
 
 
 def _one_line(error: BaseException) -> str:

@@ -115,6 +115,18 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
         {"algorithm": {"vgs_alpha": 0.1, "variance_gradient_scaling": False}},
         "vgs_alpha=0.1 and variance_gradient_scaling=False contradict",
     ),
+    "a penalty's settings without its target": (
+        {"algorithm": {"kl_penalty_max_coef": 9.0}},
+        "kl_penalty_max_coef=9.0 and kl_penalty_target=None contradict",
+    ),
+    "when to boost without a boost": (
+        {"algorithm": {"ent_coef": 0.1, "ent_coef_plateau_patience": 2}},
+        "ent_coef_plateau_patience=2 and ent_coef_boost=None contradict",
+    ),
+    "a scale's settings without it": (
+        {"algorithm": {"return_scale": None, "return_scale_decay": 0.5}},
+        "return_scale_decay=0.5 and return_scale=None contradict",
+    ),
 }
 
 
@@ -147,6 +159,8 @@ def test_what_only_looks_contradictory_is_accepted(tmp_path: Path) -> None:
     assert load(tmp_path, changed(algorithm=same)).algorithm.learning_rate == 1e-3
     off = load(tmp_path, changed(algorithm={"variance_gradient_scaling": False}))
     assert off.algorithm.variance_gradient_scaling is False
+    on = {"kl_penalty_target": 0.1, "kl_penalty_coef": 0.5, "ent_coef": 0.1, "ent_coef_boost": 2.0}
+    assert load(tmp_path, changed(algorithm={**on, "ent_coef_plateau_patience": 2})).algorithm.kl_penalty_coef == 0.5
 
 
 def test_a_run_is_frozen_and_its_rules_cannot_be_gone_round() -> None:
