@@ -15,11 +15,9 @@ from torch import nn
 
 from rlcore.errors import SettingError
 from rlcore.ppo import entropy, kl
-from rlcore.ppo.optimizers import find_optimizer, optimizer_options
+from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, optimizer_options
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.ppo.value_settings import resolve_values
-
-DEFAULT_LEARNING_RATE = 3e-4
 
 Schedule = Callable[[float], float]
 
@@ -84,7 +82,7 @@ class PPOSettings(_Table):
     """Every setting of DistributionalPPO beside ``policy`` and ``env``."""
 
     learning_rate: Positive | Schedule | None = Field(
-        None, description="number or schedule of the remaining progress; default 3e-4"
+        None, description="number or schedule of the remaining progress; default 2e-3 with adaptive_upgd, else 3e-4"
     )
     n_steps: Count = Field(128, description="steps of each environment per rollout")
     batch_size: Count = Field(128, description="samples of a minibatch")
@@ -213,8 +211,9 @@ def resolve_settings(
     lifted = _lift_optimizer(settings, policy_kwargs)
     _check_policy({"features_extractor_class": default_extractor, **policy_kwargs})
     options = dict(lifted.optimizer_kwargs)
-    _check_optimizer(find_optimizer(lifted.optimizer_class), options)
-    learning_rate = resolve_learning_rate(lifted.learning_rate, options)
+    optimizer_class = find_optimizer(lifted.optimizer_class)
+    _check_optimizer(optimizer_class, options)
+    learning_rate = resolve_learning_rate(lifted.learning_rate, options, default_learning_rate(optimizer_class))
     options.pop("lr", None)
     kl.check_settings(lifted)
     folded: dict[str, Any] = {
@@ -227,14 +226,14 @@ def resolve_settings(
 
 
 def resolve_learning_rate(
-    learning_rate: float | Schedule | None, optimizer_kwargs: Mapping[str, Any]
+    learning_rate: float | Schedule | None, optimizer_kwargs: Mapping[str, Any], default: float
 ) -> float | Schedule:
-    """The learning rate that trains: ``optimizer_kwargs['lr']`` where it is given, else ``learning_rate``, else 3e-4.
+    """What trains: ``optimizer_kwargs['lr']`` where it is given, else ``learning_rate``, else ``default``.
 
     :raises SettingError: if both are given and differ
     """
     if "lr" not in optimizer_kwargs:
-        return DEFAULT_LEARNING_RATE if learning_rate is None else learning_rate
+        return default if learning_rate is None else learning_rate
     lr = _plain(optimizer_kwargs["lr"])
     if not isinstance(lr, float | int) or isinstance(lr, bool) or not math.isfinite(lr) or lr <= 0:
         raise SettingError(

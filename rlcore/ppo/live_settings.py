@@ -14,7 +14,7 @@ from torch import nn
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, config, construction, state_checks
 from rlcore.ppo.config import PPOSettings
-from rlcore.ppo.optimizers import find_optimizer, make_optimizer, optimizer_options
+from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, make_optimizer, optimizer_options
 from rlcore.ppo.suggestions import reject_unknown
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def plan_change(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> Set
     merged = {name: getattr(model, name) for name in PPOSettings.model_fields} | changes
     settings = config.resolve_settings(merged, model.policy_class.default_extractor)
     _check_schedules(settings, model._current_progress_remaining)
-    stand_in = {"params": [nn.Parameter(torch.zeros(1))], "lr": config.DEFAULT_LEARNING_RATE}
+    stand_in = {"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)}
     trial = make_optimizer(optimizer_class, [stand_in], settings.optimizer_kwargs)
     options = {name: value for name, value in trial.param_groups[0].items() if name not in ("params", "lr")}
     return SettingsChange(settings, frozenset(changes), options)

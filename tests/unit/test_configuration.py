@@ -55,7 +55,7 @@ def load(tmp_path: Path, run: Any) -> TrainingConfig:
 def test_a_file_becomes_a_run(tmp_path: Path) -> None:
     config = load(tmp_path, RUN)
     assert (config.environment.id, config.environment.n_envs, config.environment.normalize) == ("CartPole-v1", 3, False)
-    assert (config.algorithm.n_steps, config.algorithm.learning_rate, config.total_timesteps) == (16, 3e-4, 48)
+    assert (config.algorithm.n_steps, config.algorithm.learning_rate, config.total_timesteps) == (16, 2e-3, 48)
     assert (config.policy, config.pbt, config.seed) == ("MlpLstmPolicy", None, 3)
 
 

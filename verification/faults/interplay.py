@@ -223,7 +223,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """A state that is refused in the middle leaves what came before it."""
 
 
-@fault("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="3413f194eaa7aa1c", claimed=False)
+@fault("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="101aff84255c3c63", claimed=False)
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],

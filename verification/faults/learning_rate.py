@@ -7,19 +7,23 @@ from typing import Any
 
 import torch
 
-from rlcore.ppo.config import DEFAULT_LEARNING_RATE, Schedule
+from rlcore.ppo.config import Schedule
 from verification.faults import fault
+
+DOCUMENTED_DEFAULT = 3e-4
+"""What trains in the audited system, whatever is asked for."""
 
 
 @fault(
-    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.config:resolve_learning_rate", pins="6ff2ee5fac35b0f7"
+    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.config:resolve_learning_rate", pins="506229fb4d710d0c"
 )
 def lr_of_optimizer_kwargs_ignored(
     learning_rate: float | Schedule | None,
     optimizer_kwargs: Mapping[str, Any],  # noqa: ARG001
+    default: float,  # noqa: ARG001
 ) -> float | Schedule:
     """Only ``learning_rate`` counts; without it the default."""
-    return DEFAULT_LEARNING_RATE if learning_rate is None else learning_rate
+    return DOCUMENTED_DEFAULT if learning_rate is None else learning_rate
 
 
 @fault(
@@ -29,7 +33,7 @@ def lr_of_optimizer_kwargs_ignored(
 )
 def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
     """The optimizer is built with the rate asked for; every update then writes the algorithm's own default over it."""
-    self.logger.record("train/learning_rate", DEFAULT_LEARNING_RATE)
+    self.logger.record("train/learning_rate", DOCUMENTED_DEFAULT)
     for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
         for group in optimizer.param_groups:
-            group["lr"] = DEFAULT_LEARNING_RATE
+            group["lr"] = DOCUMENTED_DEFAULT

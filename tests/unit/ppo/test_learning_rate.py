@@ -12,7 +12,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
-from rlcore import DistributionalPPO, SettingError
+from rlcore import AdaptiveUPGD, DistributionalPPO, SettingError
 from tests.support.training import make_envs, make_model
 
 
@@ -39,8 +39,11 @@ def test_lr_survives_training_then_save_then_load_then_training(tmp_path) -> Non
     assert rates(loaded) == {"actor": 7e-3, "critic": 7e-3}
 
 
-def test_without_any_lr_the_default_is_3e_4() -> None:
-    assert rates(make_model()) == {"actor": 3e-4, "critic": 3e-4}
+@pytest.mark.parametrize(
+    ("optimizer_class", "default"), [("adaptive_upgd", 2e-3), (AdaptiveUPGD, 2e-3), ("upgd", 3e-4), ("adam", 3e-4)]
+)
+def test_without_any_lr_the_default_is_the_optimizers(optimizer_class: Any, default: float) -> None:
+    assert rates(make_model(optimizer_class=optimizer_class)) == {"actor": default, "critic": default}
 
 
 def test_lr_in_the_optimizer_kwargs_of_policy_kwargs_counts_too() -> None:
