@@ -1,0 +1,126 @@
+"""What a population refuses before it trains: settings, folders that are not its own, intervals that are too short."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlcore import (
+    CheckpointError,
+    DistributionalPPO,
+    SettingError,
+    UnknownSettingError,
+)
+from rlcore.checkpoint import save_container
+from rlcore.pbt import HyperparamConfig, PBTConfig
+from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.population import Population
+from tests.support.population_run import build
+from tests.support.training import make_envs, make_model
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("name", "values", "error", "message"),
+        [
+            ("n_critics", [1, 2], SettingError, "it shapes the network"),
+            ("lerning_rate", [0.1, 0.2], UnknownSettingError, "did you mean 'learning_rate'"),
+            ("gamma", [0.9, 1.1], SettingError, r"gamma=1\.1"),
+        ],
+    )
+    def test_a_hyperparameter_that_could_not_be_explored_is_refused_before_anything_is_trained(
+        self, name: str, values: list[Any], error: type[Exception], message: str, tmp_path: Path
+    ) -> None:
+        config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig(name=name, values=values)])
+        start = [{name: values[0]}] * 2
+        with pytest.raises(error, match=message):
+            Population(
+                lambda _, seed: make_model(make_envs(), seed=seed),
+                config,
+                folder=tmp_path / "new",
+                initial_hyperparams=start,
+            )
+        assert not (tmp_path / "new").exists()
+
+    def test_ranges_that_meet_where_no_model_can_be_are_refused_wherever_the_members_start(
+        self, tmp_path: Path
+    ) -> None:
+        ranges = [
+            HyperparamConfig("ent_coef", min_value=0.01, max_value=0.1),
+            HyperparamConfig("ent_coef_min", min_value=0.0, max_value=0.05),
+        ]
+        config = PBTConfig(population_size=2, hyperparams=ranges)
+        start = [{"ent_coef": 0.06, "ent_coef_min": 0.005}] * 2
+        with pytest.raises(SettingError, match=r"ent_coef_min=0\.05 lies above ent_coef=0\.01"):
+            Population(lambda _, seed: make_model(seed=seed), config, folder=tmp_path, initial_hyperparams=start)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"population_size": 4}, "population_size=4, and the population in .* was begun with 3"),
+            ({"truncation_ratio": 0.5}, r"truncation_ratio=0\.5, and"),
+            ({"seed": 6}, r"seed=5 and PBTConfig\.seed=6"),
+        ],
+    )
+    def test_another_configuration_than_the_folder_was_begun_with(
+        self, changes: dict[str, Any], message: str, tmp_path: Path
+    ) -> None:
+        build(tmp_path).train(0)
+        with pytest.raises(SettingError, match=message):
+            build(tmp_path, **changes)
+        build(tmp_path, seed=5)
+
+    def test_a_folder_keeps_the_seed_it_was_begun_with(self, tmp_path: Path) -> None:
+        config = PBTConfig(population_size=2)
+        first = Population(lambda _, seed: make_model(make_envs(), seed=seed), config, folder=tmp_path)
+        first.train(0)
+        second = Population(lambda _, seed: make_model(make_envs(), seed=seed), config, folder=tmp_path)
+        assert first.seed == second.seed
+
+    def test_a_state_that_is_damaged_or_foreign_is_named(self, tmp_path: Path) -> None:
+        build(tmp_path).train(0)
+        path = tmp_path / "population.pt"
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="digest"):
+            build(tmp_path)
+        save_container(path, {"format_version": "population_v1", "seed": 5})
+        with pytest.raises(CheckpointError, match="has other fields"):
+            build(tmp_path)
+        save_container(path, {"format_version": "model_v1"})
+        with pytest.raises(CheckpointError, match="is no state of a population"):
+            build(tmp_path)
+
+    def test_a_metric_that_nothing_measures(self, tmp_path: Path) -> None:
+        with pytest.raises(SettingError, match="metric_name='eval/reward' only names"):
+            build(tmp_path, metric_name="eval/reward")
+
+
+class TestInterval:
+    def test_the_first_exploit_must_come_after_the_warm_up(self) -> None:
+        check_interval(5, 4, 19)
+        with pytest.raises(SettingError, match=r"perturbation_interval=5 .* vgs_warmup_steps=20.* at least 6"):
+            check_interval(5, 4, 20)
+        check_interval(6, 4, 20)
+
+    def test_optimizer_steps_are_the_minibatches_of_all_epochs(self) -> None:
+        steps = optimizer_steps_per_update(n_steps=16, n_envs=3, batch_size=20, n_epochs=2)
+        model = make_model(batch_size=20)
+        model.learn(48)
+        assert model.variance_gradient_scaler is not None
+        assert steps == model.variance_gradient_scaler.step_count == 6
+
+    def test_a_population_asks_unless_its_scaler_is_off(self, tmp_path: Path) -> None:
+        config = PBTConfig(population_size=2, perturbation_interval=2)
+
+        def make(_: Mapping[str, Any], seed: int, **settings: Any) -> DistributionalPPO:
+            return make_model(make_envs(), seed=seed, **settings)
+
+        with pytest.raises(SettingError, match=r"2 updates of 4 .* vgs_warmup_steps=8"):
+            Population(lambda h, seed: make(h, seed, vgs_warmup_steps=8), config, folder=tmp_path)
+        Population(lambda h, seed: make(h, seed, vgs_warmup_steps=7), config, folder=tmp_path)
+        Population(lambda h, seed: make(h, seed, variance_gradient_scaling=False), config, folder=tmp_path)
