@@ -289,7 +289,22 @@ def check_population(config: TrainingConfig) -> None:
         raise SettingError(f"pbt.{error.setting}", str(error)) from error
 
 
-RULES: Final = (check_batch_size, check_idle_settings, check_population)
+def check_explored(config: TrainingConfig) -> None:
+    """
+    :raises SettingError: for a setting that is given and explored, of which the population would use its own value only
+    """
+    given = config.algorithm
+    defaults = resolve_settings({"optimizer_class": given.optimizer_class})
+    for name in {each.name for each in config.pbt.hyperparams} if config.pbt is not None else ():
+        if name in PPOSettings.model_fields and getattr(given, name) != getattr(defaults, name):
+            raise SettingError(
+                f"algorithm.{name}",
+                f"{name}={getattr(given, name)!r} is given and pbt.hyperparams explores {name}, so the value would do "
+                "nothing; leave one of them out",
+            )
+
+
+RULES: Final = (check_batch_size, check_idle_settings, check_population, check_explored)
 
 
 def _one_line(error: BaseException) -> str:

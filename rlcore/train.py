@@ -24,6 +24,7 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.member_files import make_folder
 from rlcore.pbt.population import Population
 from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.live_settings import require_same_settings
 from rlcore.ppo.model_file import with_ending
 
 FAILED = 2
@@ -43,12 +44,13 @@ def train(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the model in --output.")] = False,
 ) -> None:
     """Train what CONFIG describes, and save it with everything that going on needs."""
     try:
         run = load_config(config)
         if run.pbt is None:
-            message, interrupted = train_model(run, output or Path("model.zip"), device)
+            message, interrupted = train_model(run, output or Path("model.zip"), device, resume=resume)
         else:
             message, interrupted = train_population(run, run.pbt, output or Path("population"), device)
     except RLCoreError as error:
@@ -58,12 +60,16 @@ def train(
     raise typer.Exit(INTERRUPTED if interrupted else 0)
 
 
-def train_model(config: TrainingConfig, output: Path, device: str) -> tuple[str, bool]:
-    """Train one model and save it; what came of it, and whether Ctrl-C ended it early."""
+def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bool) -> tuple[str, bool]:
+    """Train one model up to the total and save it; what came of it, and whether Ctrl-C ended it early."""
     output = with_ending(output)
-    require_free(output)
+    if not resume:
+        require_free(output)
     model = build_model(config, device=device)
-    interrupted = _learn(model, config.total_timesteps)
+    if resume:
+        expected, model = model, DistributionalPPO.load(output, env=model.get_env(), device=device)
+        require_same_settings(model, expected)
+    interrupted = _learn(model, max(0, config.total_timesteps - model.num_timesteps), anew=not resume)
     model.save(output)
     return (
         f"{'interrupted after' if interrupted else 'trained'} {model.num_timesteps} steps; saved {output}",
@@ -87,7 +93,8 @@ def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, devic
     except KeyboardInterrupt:
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
     Console(soft_wrap=True).print(result_table(result))
-    return f"trained {len(result.table)} members for {updates * rollout} steps; best model: {result.model_file}", False
+    steps = min(status.step for status in result.table) * rollout
+    return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
 
 
 def require_free(output: Path) -> None:
@@ -101,7 +108,7 @@ def require_free(output: Path) -> None:
         raise CheckpointError(output, f"cannot be written, as {folder} is no folder to write in; give another --output")
 
 
-def _learn(model: DistributionalPPO, total_timesteps: int) -> bool:
+def _learn(model: DistributionalPPO, total_timesteps: int, *, anew: bool) -> bool:
     """Train with a progress bar; whether Ctrl-C ended it early, in which case the model stands at its last update."""
     columns = (
         TextColumn("training"),
@@ -112,9 +119,9 @@ def _learn(model: DistributionalPPO, total_timesteps: int) -> bool:
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("training", total=total_timesteps, mean="")
+        task = progress.add_task("training", total=model.num_timesteps + total_timesteps, mean="")
         try:
-            model.learn(total_timesteps, callback=ProgressBar(progress, task))
+            model.learn(total_timesteps, callback=ProgressBar(progress, task), reset_num_timesteps=anew)
         except KeyboardInterrupt:
             return True
     return False

@@ -23,9 +23,10 @@ from rlcore.pbt.lineage import LineageEvent, LineageFile
 from rlcore.pbt.member import PopulationMember
 from rlcore.pbt.scheduler import PBTScheduler
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
+from rlcore.ppo import model_file
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import whole_number
-from rlcore.ppo.live_settings import plan_change, set_hyperparameters
+from rlcore.ppo.live_settings import plan_change, require_same_settings, set_hyperparameters
 from rlcore.types import StateDict, StateValue
 
 STATE_FILE = "population.pt"
@@ -189,17 +190,29 @@ class Population:
         """Make the model, or load the one that the folder has, and check that its hyperparameters can be explored."""
         with trainee.generators.in_place():
             model = self._make_model(dict(trainee.member.hyperparams), trainee.seed)
-            if trainee.file is None:
-                set_hyperparameters(model, trainee.member.hyperparams)
-            else:
-                model = type(model).load(self._model_file(trainee.file), env=model.get_env(), device=model.device)
-        trainee.model = model
+            set_hyperparameters(model, trainee.member.hyperparams)
+            trainee.model = model if trainee.file is None else self._loaded(trainee.file, model)
+        model = trainee.model
         _check_explorable(model, self.config.hyperparams)
         if trainee.file is None and model.variance_gradient_scaler is not None:
             steps = optimizer_steps_per_update(
                 n_steps=model.n_steps, n_envs=model.n_envs, batch_size=model.batch_size or 1, n_epochs=model.n_epochs
             )
             check_interval(self.config.perturbation_interval, steps, model.vgs_warmup_steps)
+
+    def _loaded(self, file: str, expected: DistributionalPPO) -> DistributionalPPO:
+        """The model that the folder has, in the environments of the one that would be built now."""
+        path = self._model_file(file)
+        n_envs = model_file.read_model_file(path)["n_envs"]
+        if n_envs != expected.n_envs:
+            raise SettingError(
+                "n_envs",
+                f"n_envs={expected.n_envs} is asked for, and this population was trained in {n_envs} environments a "
+                "member; give as many, or another folder",
+            )
+        model = type(expected).load(path, env=expected.get_env(), device=expected.device)
+        require_same_settings(model, expected)
+        return model
 
     def _take_turn(self, trainee: _Trainee, target: int) -> None:
         """Train up to the step ``target``, score, and make it durable."""

@@ -88,6 +88,8 @@ def _require_action(space: spaces.Space[Any]) -> None:
 def _unusable_action(space: spaces.Space[Any]) -> str | None:
     """Why no action distribution fits the space, and what to do about it."""
     if isinstance(space, spaces.Box):
+        if np.dtype(space.dtype).kind != "f":
+            return "and a policy draws real numbers; take MultiDiscrete for whole numbers, or a Box of float32"
         bounded = bool(np.all(np.isfinite(space.low)) and np.all(np.isfinite(space.high)))
         return None if bounded else "and a bound is infinite; give the environment finite bounds for its actions"
     if isinstance(space, spaces.Discrete):

@@ -108,6 +108,14 @@ MISUSES = {
     "YAML": ("a: [", [], r"run\.yaml, line 1: expected"),
     "a population in a file": (SMALL_POPULATION, ["--output", "{folder}/run.yaml"], "cannot be made a folder"),
     "a policy": (f"{SMALL_RUN}policy: MlpPolicy\n", [], r"line 6: policy='MlpPolicy' is not known; use one of"),
+    "nothing to go on with": (SMALL_RUN, ["--resume", "--output", "{folder}/none.zip"], "none.zip: "),
+    "what is explored": (
+        SMALL_POPULATION.replace("n_epochs: 1", "n_epochs: 1, gamma: 0.9").replace(
+            "200}", "200, hyperparams: [{name: gamma, values: [0.9, 0.99]}]}"
+        ),
+        [],
+        "gamma=0.9 is given and pbt.hyperparams explores gamma",
+    ),
     "a device": (SMALL_RUN, ["--device", "gpu"], "device='gpu' is no device"),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
     "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "is no folder to write in"),
@@ -162,7 +170,19 @@ def test_a_population_explores_what_only_a_live_model_takes_by_that_name(
     assert trains[name] == value
 
 
-def test_ctrl_c_saves_what_was_trained(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_on_is_what_the_file_still_says(small: Path, tmp_path: Path) -> None:
+    assert run(small, "--output", tmp_path / "model.zip", "--device", "cpu").exit_code == 0
+    content = (tmp_path / "model.zip").read_bytes()
+    small.write_text(SMALL_RUN.replace("n_epochs: 1", "n_epochs: 2").replace("64", "128"))
+    done = run(small, "--output", tmp_path / "model.zip", "--device", "cpu", "--resume")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "n_epochs=2 is asked for, and what is to go on was trained with 1" in done.stderr
+    assert (tmp_path / "model.zip").read_bytes() == content
+
+
+def test_ctrl_c_saves_what_was_trained_and_resume_ends_with_the_same_bits(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt_in_the_second_rollout(bar: ProgressBar) -> bool:
         if bar.num_timesteps > 40:
             signal.raise_signal(signal.SIGINT)
@@ -172,10 +192,10 @@ def test_ctrl_c_saves_what_was_trained(small: Path, tmp_path: Path, monkeypatch:
     done = run(small, "--output", tmp_path / "model.zip", "--device", "cpu")
     assert done.exit_code == 130
     assert done.stdout.startswith("interrupted after ")
-    config = load_config(small)
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=build_model(config).get_env(), device="cpu")
-    loaded.learn(64 - loaded.num_timesteps, reset_num_timesteps=False)
     monkeypatch.undo()
-    expected = build_model(config, device="cpu").learn(64)
+    again = run(small, "--output", tmp_path / "model.zip", "--device", "cpu", "--resume")
+    assert (again.exit_code, again.stdout) == (0, f"trained 64 steps; saved {tmp_path / 'model.zip'}\n")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    expected = build_model(load_config(small), device="cpu").learn(64)
     for name, tensor in expected.policy.state_dict().items():
         assert torch.equal(loaded.policy.state_dict()[name], tensor), name

@@ -18,7 +18,7 @@ from rlcore.checkpoint import save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
 from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
-from tests.support.population_run import build
+from tests.support.population_run import CONFIG, build
 from tests.support.training import make_envs, make_model
 
 
@@ -98,6 +98,30 @@ class TestRefusals:
     def test_a_metric_that_nothing_measures(self, tmp_path: Path) -> None:
         with pytest.raises(SettingError, match="metric_name='eval/reward' only names"):
             build(tmp_path, metric_name="eval/reward")
+
+
+class TestAnotherRunThanTheFolders:
+    @pytest.mark.parametrize(
+        ("changes", "n_envs", "message"),
+        [
+            ({"gamma": 0.5}, 2, r"gamma=0\.5 is asked for, and what is to go on was trained with 0\.99"),
+            ({"n_steps": 16}, 2, "n_steps=16 is asked for"),
+            ({}, 4, "n_envs=4 is asked for, and this population was trained in 2"),
+        ],
+    )
+    def test_other_settings_do_not_go_on_unsaid(
+        self, changes: dict[str, Any], n_envs: int, message: str, tmp_path: Path
+    ) -> None:
+        build(tmp_path).train(1)
+
+        def other(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
+            envs = make_envs(n_envs=n_envs, normalize=True, seed=seed)
+            settings = {"learning_rate": hyperparams["learning_rate"], "n_steps": 32, "batch_size": 32, **changes}
+            return make_model(envs, seed=seed, optimizer_kwargs={"sigma": hyperparams["sigma"]}, **settings)
+
+        with pytest.raises(SettingError, match=message):
+            Population(other, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
+        assert build(tmp_path).train(2).best.step == 2
 
 
 class TestInterval:

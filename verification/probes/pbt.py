@@ -121,16 +121,25 @@ def global_generators_stay(make: Make, seed: int) -> Sequence[Observation]:
     """Whether a scheduler that is built and used moves the generators of everyone else."""
     # A generator that has just been seeded alike would look untouched.
     random.random(), np.random.random(), torch.rand(1)
-    states = {"random": random.getstate, "numpy": lambda: repr(np.random.get_state()), "torch": torch.get_rng_state}
-    before = {name: repr(state()) for name, state in states.items()}
+    before = _generators()
     scheduler = _scheduler(make, seed)
     _perform(scheduler, range(10))
     scheduler.choose_source(scheduler.population[0])
-    observations = []
-    for name, state in states.items():
-        same = repr(state()) == before[name]
-        observations.append(Observation(f"state of {name}", "unchanged", "unchanged" if same else "reseeded", same))
-    return observations
+    after = _generators()
+    return [
+        Observation(f"state of {name}", "unchanged", "unchanged" if same else "reseeded", holds=same)
+        for name, same in ((name, after[name] == before[name]) for name in before)
+    ]
+
+
+def _generators() -> dict[str, object]:
+    """The whole state of every global generator, in values that compare bit by bit."""
+    _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    return {
+        "random": random.getstate(),
+        "numpy": (np.asarray(keys).tobytes(), position, has_gauss, cached),
+        "torch": torch.get_rng_state().numpy().tobytes(),
+    }
 
 
 @probe("ints-stay-ints")

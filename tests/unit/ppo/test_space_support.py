@@ -48,6 +48,7 @@ ACTIONS: dict[str, tuple[spaces.Space[Any], str]] = {
     "a table of switches": (spaces.MultiBinary((2, 2)), "flatten it"),
     "a row of switches": (spaces.MultiBinary([3]), "flatten it"),
     "forces without bounds": (spaces.Box(-np.inf, 1, (2,)), "finite bounds"),
+    "whole numbers in a box": (spaces.Box(0, 5, (2,), np.int64), "MultiDiscrete for whole numbers"),
 }
 
 
