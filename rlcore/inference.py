@@ -299,6 +299,12 @@ def _array(values: Any, space: spaces.Space[Any], name: str) -> tuple[NDArray[An
         raise _misshapen(name, array.shape, f"{shape}, or {('n', *shape)} for n environments")
     if not np.can_cast(array.dtype, space.dtype, "same_kind"):
         raise SettingError(name, f"{name} is of {array.dtype}, the policy's are of {space.dtype}; convert it")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise SettingError(
+            name,
+            f"{name} holds NaN in {int(np.isnan(array).sum())} of {array.size} places, so no action would follow from "
+            "it; look at where the observation comes from",
+        )
     return array.astype(space.dtype), len(array) if batched else 1
 
 

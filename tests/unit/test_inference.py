@@ -322,6 +322,7 @@ MISUSES: dict[str, tuple[dict[str, Any], str]] = {
     "too wide": ({"observation": np.zeros(4, np.float32)}, r"observation has the shape \(4,\).*give \(3,\)"),
     "a sequence of sequences": ({"observation": np.zeros((2, 2, 3), np.float32)}, "observation has the shape"),
     "several of another width": ({"observation": np.zeros((2, 4), np.float32)}, r"observation has the shape \(2, 4\)"),
+    "NaN": ({"observation": np.array([0, np.nan, 0], np.float32)}, "observation holds NaN in 1 of 3 places"),
     "a text": ({"observation": ["a", "b", "c"]}, "is of <U1"),
     "a state of another number": (
         {"observation": np.zeros((2, 3), np.float32), "state": (ZERO, ZERO)},
