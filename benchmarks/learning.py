@@ -6,7 +6,8 @@
 A run is 100,000 steps in 8 environments, then 40 episodes of the deterministic policy in environments of another seed.
 A score is the interquartile mean over the episodes of all seeds (Agarwal et al. 2021, arXiv:2108.13264); the interval
 is a bootstrap over seeds, drawn for both algorithms together. The bound is 5 % of RecurrentPPO's range: from the
-untrained policy of the same seeds to what RecurrentPPO reaches.
+untrained policy of the same seeds to what RecurrentPPO reaches. ``SEEDS`` decide; the default learning rate was chosen
+on ``CHOSEN_ON``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from rlcore import DistributionalPPO
 
 ENVIRONMENTS: Final = ("CartPole-v1", "rlcore/MaskedVelocityCartPole-v0", "Pendulum-v1")
 ALGORITHMS: Final[dict[str, type[RecurrentPPO]]] = {"ours": DistributionalPPO, "baseline": RecurrentPPO}
-SEEDS: Final = (1, 2, 3, 4, 5)
+SEEDS: Final = (6, 7, 8, 9, 10)
+CHOSEN_ON: Final = (1, 2, 3, 4, 5)
 STEPS, N_ENVS, EPISODES = 100_000, 8, 40
 SIZES: Final[dict[str, Any]] = {"policy_kwargs": {"lstm_hidden_size": 64, "net_arch": {"pi": [64, 64], "vf": [64, 64]}}}
 ALLOWED: Final = 0.05
@@ -66,8 +68,8 @@ def train(algorithm: str, environment: str, seed: int, steps: int = STEPS, **set
 
 def planned(environments: Iterable[str], algorithms: Iterable[str]) -> list[tuple[str, str, int, int]]:
     """Every run of the benchmark, the untrained policies among them."""
-    runs = [(a, e, seed, STEPS) for e in environments for seed in SEEDS for a in algorithms]
-    return [("baseline", e, seed, 0) for e in environments for seed in SEEDS] + runs
+    pairs = [(e, seed) for seeds in (SEEDS, CHOSEN_ON) for e in environments for seed in seeds]
+    return [("baseline", e, seed, 0) for e, seed in pairs] + [(a, e, s, STEPS) for e, s in pairs for a in algorithms]
 
 
 def interquartile_mean(returns: NDArray[np.float64]) -> float:
@@ -120,49 +122,56 @@ def _train(what: tuple[str, str, int, int]) -> Run:
     return train(*what)
 
 
-def returns_of(runs: Sequence[Run], algorithm: str, environment: str, steps: int = STEPS) -> NDArray[np.float64]:
+def returns_of(
+    runs: Sequence[Run], algorithm: str, environment: str, seeds: Sequence[int], steps: int = STEPS
+) -> NDArray[np.float64]:
     """Returns by seed, shape (seeds, episodes); KeyError where a run is missing."""
     found = {
         each.seed: each.returns
         for each in runs
         if (each.algorithm, each.environment, each.steps) == (algorithm, environment, steps)
     }
-    return np.array([found[seed] for seed in SEEDS])
+    return np.array([found[seed] for seed in seeds])
 
 
 def report(runs: Sequence[Run]) -> str:
     """The page, from the runs alone."""
-    parts = [HEADER]
-    for environment in ENVIRONMENTS:
-        ours, baseline = (returns_of(runs, algorithm, environment) for algorithm in ("ours", "baseline"))
-        untrained = returns_of(runs, "baseline", environment, steps=0)
-        parts.append(_section(environment, ours, baseline, untrained))
-    return "\n".join(parts)
+    sections = [_section(environment, runs) for environment in ENVIRONMENTS]
+    return "\n".join([HEADER, *sections])
 
 
-def _section(
-    environment: str, ours: NDArray[np.float64], baseline: NDArray[np.float64], untrained: NDArray[np.float64]
-) -> str:
-    reach = interquartile_mean(baseline) - interquartile_mean(untrained)
+def _section(environment: str, runs: Sequence[Run]) -> str:
+    ours, baseline, untrained = _three(environment, runs, SEEDS)
+    reach = max(0.0, interquartile_mean(baseline) - interquartile_mean(untrained))
     difference, lower, upper = paired_interval(ours, baseline)
     met = "MET" if lower >= -ALLOWED * reach else "MISSED"
     lines = [
         f"## {environment}: {met}",
         "",
-        "| seed | DistributionalPPO | RecurrentPPO | untrained |",
-        "|---|---|---|---|",
-    ]
-    for seed, *rows in zip(SEEDS, ours, baseline, untrained, strict=True):
-        lines.append(f"| {seed} | {' | '.join(f'{interquartile_mean(row):.1f}' for row in rows)} |")
-    totals = (interquartile_mean(each) for each in (ours, baseline, untrained))
-    lines.append(f"| all | {' | '.join(f'{total:.1f}' for total in totals)} |")
-    lines += [
+        *_table(SEEDS, ours, baseline, untrained),
         "",
         f"Difference {difference:+.1f}, 95 % interval {lower:+.1f} to {upper:+.1f}; "
         f"allowed: a lower bound of {-ALLOWED * reach:+.1f} or more (5 % of a range of {reach:.1f}).",
         "",
+        "The seeds that the learning rate was chosen on, which count for nothing above:",
+        "",
+        *_table(CHOSEN_ON, *_three(environment, runs, CHOSEN_ON)),
+        "",
     ]
     return "\n".join(lines)
+
+
+def _three(environment: str, runs: Sequence[Run], seeds: Sequence[int]) -> tuple[NDArray[np.float64], ...]:
+    ours, baseline = (returns_of(runs, algorithm, environment, seeds) for algorithm in ("ours", "baseline"))
+    return ours, baseline, returns_of(runs, "baseline", environment, seeds, steps=0)
+
+
+def _table(seeds: Sequence[int], *returns: NDArray[np.float64]) -> list[str]:
+    lines = ["| seed | DistributionalPPO | RecurrentPPO | untrained |", "|---|---|---|---|"]
+    for seed, *rows in zip(seeds, *returns, strict=True):
+        lines.append(f"| {seed} | {' | '.join(f'{interquartile_mean(row):.1f}' for row in rows)} |")
+    totals = (interquartile_mean(each) for each in returns)
+    return [*lines, f"| all | {' | '.join(f'{total:.1f}' for total in totals)} |"]
 
 
 HEADER: Final = f"""# Does it learn?
@@ -173,7 +182,8 @@ Generated by `python -m benchmarks.learning report` from `learning.json`, which
 {STEPS:,} steps, {N_ENVS} environments, LSTM 64, heads of 64 and 64, everything else as each algorithm comes;
 {EPISODES} episodes of the deterministic policy in environments of another seed. Each figure is an interquartile
 mean: of a seed's episodes, or in the last line of all of them. The interval is a bootstrap over the paired seeds
-({RESAMPLES:,} draws).
+({RESAMPLES:,} draws). The range is what RecurrentPPO gained over the untrained policy, or 0 where it gained nothing.
+No setting was chosen on the seeds that decide.
 """
 
 

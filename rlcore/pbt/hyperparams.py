@@ -11,16 +11,11 @@ from pydantic import BeforeValidator, Field
 
 from rlcore.errors import SettingError
 from rlcore.pbt.table import Table
-from rlcore.ppo.config import Flag, Fraction
+from rlcore.ppo.config import Flag, Fraction, plain
 
 HyperparamValue: TypeAlias = bool | int | float | str | None
 Hyperparams: TypeAlias = dict[str, HyperparamValue]
 ExploreMethod: TypeAlias = Literal["both", "perturb", "resample"]
-
-
-def plain(value: Any) -> Any:
-    """NumPy scalars as the Python values they stand for."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]

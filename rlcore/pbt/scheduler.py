@@ -15,10 +15,10 @@ from rlcore.checkpoint.v1 import save_policy
 from rlcore.errors import CallOrderError, SettingError
 from rlcore.pbt import member_files, scheduler_state, selection
 from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, explored, plain
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, explored
 from rlcore.pbt.member import PopulationMember
 from rlcore.pbt.statistics import performance_statistics
-from rlcore.ppo.config import whole_number
+from rlcore.ppo.config import plain, whole_number
 from rlcore.types import StateDict
 
 _logger = logging.getLogger("rlcore.pbt")

@@ -22,8 +22,8 @@ from rlcore.ppo.value_settings import resolve_values
 Schedule = Callable[[float], float]
 
 
-def _plain(value: object) -> object:
-    """NumPy scalars as the Python numbers they stand for."""
+def plain(value: Any) -> Any:
+    """NumPy scalars as the Python values they stand for."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -32,14 +32,14 @@ def flag_value(value: object) -> object:
     return bool(value) if isinstance(value, np.bool_) else value
 
 
-Positive = Annotated[float, BeforeValidator(_plain), Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, BeforeValidator(_plain), Field(ge=0, allow_inf_nan=False)]
-Finite = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
-Fraction = Annotated[float, BeforeValidator(_plain), Field(ge=0, le=1)]
-Count = Annotated[int, BeforeValidator(_plain), Field(ge=1)]
-Natural = Annotated[int, BeforeValidator(_plain), Field(ge=0)]
+Positive = Annotated[float, BeforeValidator(plain), Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, BeforeValidator(plain), Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, BeforeValidator(plain), Field(allow_inf_nan=False)]
+Fraction = Annotated[float, BeforeValidator(plain), Field(ge=0, le=1)]
+Count = Annotated[int, BeforeValidator(plain), Field(ge=1)]
+Natural = Annotated[int, BeforeValidator(plain), Field(ge=0)]
 Flag = Annotated[bool, BeforeValidator(lambda value: flag_value(value))]  # looked up at each call
-Seed = Annotated[int, BeforeValidator(_plain), Field(ge=0, lt=2**32)]
+Seed = Annotated[int, BeforeValidator(plain), Field(ge=0, lt=2**32)]
 
 
 class _Table(BaseModel):
@@ -234,7 +234,7 @@ def resolve_learning_rate(
     """
     if "lr" not in optimizer_kwargs:
         return default if learning_rate is None else learning_rate
-    lr = _plain(optimizer_kwargs["lr"])
+    lr = plain(optimizer_kwargs["lr"])
     if not isinstance(lr, float | int) or isinstance(lr, bool) or not math.isfinite(lr) or lr <= 0:
         raise SettingError(
             "optimizer_kwargs['lr']",
@@ -332,7 +332,7 @@ def check_schedule(setting: str, schedule: Schedule, remaining: float) -> float:
 
     :raises SettingError: naming the setting
     """
-    value = _plain(schedule(remaining))
+    value = plain(schedule(remaining))
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
         raise SettingError(
             setting,
@@ -347,10 +347,10 @@ def whole_number(setting: str, value: object) -> int:
 
     :raises SettingError: for anything else, and below 0
     """
-    plain = _plain(value)
-    if isinstance(plain, bool) or not isinstance(plain, int | float) or plain != plain // 1 or plain < 0:
+    number = plain(value)
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1 or number < 0:
         raise SettingError(setting, f"{setting}={value!r} is no whole number of at least 0; give one")
-    return int(plain)
+    return int(number)
 
 
 def check_device(device: torch.device | str, setting: str = "device") -> None:

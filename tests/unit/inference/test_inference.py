@@ -1,4 +1,4 @@
-"""A policy from a file acts as the model did: same scale of observations, same memory; a doubtful file is refused."""
+"""A policy from a file acts as the model did: same scale of observations, same memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import (
-    CheckpointError,
     DistributionalPPO,
     SettingError,
     StateError,
@@ -27,49 +26,12 @@ from rlcore import (
 )
 from rlcore.checkpoint import load_container, save_container
 from rlcore.ppo import construction
-from tests.support.environments import Parts, edit
+from tests.support.acting import NETWORK, RAW, STARTS, STEPS, expected_actions
+from tests.support.environments import Parts
 from tests.support.space_cases import Echo
 from tests.support.training import SMALL, make_envs, make_model
 
-ROOT = Path(__file__).parents[2]
-NETWORK = {name: SMALL[name] for name in ("n_quantiles", "policy_kwargs")}
-STEPS = 40
-STARTS = np.arange(STEPS) % 15 == 0
-RAW = np.random.default_rng(0).normal([1.0, -20.0, 300.0], [0.1, 5.0, 40.0], (STEPS, 3)).astype(np.float32)
-"""Observations on scales that a policy behind VecNormalize would take for something else."""
-
-
-def expected_actions(model: DistributionalPPO, observations: Any, starts: Any = STARTS) -> Any:
-    """What the model itself does, behind its own normaliser."""
-    actions, state = [], None
-    normalizer = model.get_vec_normalize_env()
-    for observation, start in zip(observations, starts, strict=True):
-        seen = observation if normalizer is None else normalizer.normalize_obs(observation)
-        action, state = model.predict(seen, state, np.atleast_1d(start), deterministic=True)
-        actions.append(action)
-    return np.stack(actions)
-
-
-@pytest.fixture(scope="module")
-def model() -> DistributionalPPO:
-    """A model of Pendulum whose normaliser has statistics that matter."""
-    trained = make_model(make_envs("Pendulum-v1", normalize=True))
-    trained.learn(48)
-    statistics = trained.get_vec_normalize_env().obs_rms  # type: ignore[union-attr]
-    statistics.mean, statistics.var = np.array([1.0, -19.0, 290.0]), np.array([0.02, 30.0, 1500.0])
-    return trained
-
-
-@pytest.fixture(scope="module")
-def file(model: DistributionalPPO, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("inference") / "model.zip"
-    model.save(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def box(model: DistributionalPPO) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    return model.observation_space, model.action_space
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_sequence_gets_the_models_own_actions(model: DistributionalPPO, file: Path) -> None:
@@ -179,134 +141,6 @@ def test_a_file_that_does_not_say_whether_it_saw_normalised_observations_brings_
         np.testing.assert_array_equal(actions, expected_actions(model, RAW))
 
 
-@pytest.mark.parametrize(
-    ("given", "lacking"), [({}, "spaces"), ({"spaces": True}, "settings"), ({"settings": {}}, "spaces")]
-)
-def test_a_checkpoint_alone_is_not_enough_and_the_error_says_what_to_give(
-    given: dict[str, Any], lacking: str, model: DistributionalPPO, box: Any, tmp_path: Path
-) -> None:
-    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
-    given = {name: box if name == "spaces" else value for name, value in given.items()}
-    with pytest.raises(SettingError, match=r"v2\.pt is a checkpoint.*give env or spaces, and settings") as caught:
-        load_policy(tmp_path / "v2.pt", **given)
-    assert caught.value.setting == lacking
-
-
-def test_an_environment_that_normalises_is_refused_and_one_that_scales_rewards_is_not(file: Path) -> None:
-    with pytest.raises(SettingError, match=r"VecNormalize.*env\.venv"):
-        load_policy(file, make_envs("Pendulum-v1", normalize=True))
-    load_policy(file, VecNormalize(make_envs("Pendulum-v1"), norm_obs=False))
-
-
-def test_spaces_of_another_environment_are_refused(file: Path, box: Any) -> None:
-    with pytest.raises(SettingError, match=r"observation space is Box.*the policy's Box"):
-        load_policy(file, gym.make("CartPole-v1"))
-    with pytest.raises(SettingError, match="action space is Discrete"):
-        load_policy(file, spaces=(box[0], spaces.Discrete(2)))
-
-
-def test_settings_of_another_network_and_settings_for_a_model_file_are_refused(
-    model: DistributionalPPO, file: Path, box: Any, tmp_path: Path
-) -> None:
-    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
-    with pytest.raises(CheckpointError, match=r"v2\.pt: .*shape"):
-        load_policy(tmp_path / "v2.pt", spaces=box, settings={**NETWORK, "n_quantiles": 5})
-    with pytest.raises(SettingError, match="leave settings out"):
-        load_policy(file, settings=NETWORK)
-    with pytest.raises(TypeError, match="did you mean 'n_quantiles'"):
-        load_policy(tmp_path / "v2.pt", spaces=box, settings={"n_quantile": 5})
-
-
-@pytest.mark.parametrize("device", ["cuda", "cuda:3", torch.device("cuda")])
-def test_a_device_that_is_not_there_is_one_clear_error(
-    device: Any, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SettingError, match=r"map_location=.*cuda.*no CUDA device.*use 'cpu'"):
-        load_policy(file, map_location=device)
-
-
-def test_the_second_of_one_cuda_device_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(SettingError, match=r"map_location='cuda:1'.* has 1 CUDA device for torch"):
-        load_policy(file, map_location="cuda:1")
-
-
-class Payload:
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.marker,)
-
-
-def test_a_file_that_would_run_code_is_refused_and_nothing_runs(box: Any, tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    for content in (
-        {"format_version": "model_v1", "settings": Payload(marker)},
-        {"format_version": "v2_full_parameters", "data": Payload(marker)},
-        Payload(marker),
-    ):
-        torch.save(content, tmp_path / "x.pt")
-        with pytest.raises(CheckpointError, match="could run code"):
-            load_policy(tmp_path / "x.pt", spaces=box, settings={})
-    assert not marker.exists()
-    torch.load(tmp_path / "x.pt", weights_only=False)
-    assert marker.exists(), "the payload is real"
-
-
-def test_a_damaged_or_missing_or_foreign_file_is_one_error_with_its_name(file: Path, box: Any, tmp_path: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    (tmp_path / "damaged.zip").write_bytes(content)
-    third = {"model_state_dict": {"w": torch.ones(1)}, "optimizer_state_dict": {}, "vgs_state_dict": None}
-    save_container(tmp_path / "third.pt", third)
-    (tmp_path / "text.zip").write_text("text")
-    cases = {
-        "damaged.zip": "digest",
-        "missing.zip": "cannot be read",
-        "third.pt": "never adopted",
-        "text.zip": "truncated",
-    }
-    for name, words in cases.items():
-        with pytest.raises(CheckpointError, match=f"{name}: .*{words}"):
-            load_policy(tmp_path / name, spaces=box, settings={})
-
-
-def test_without_a_digest_a_warning_or_a_refusal(file: Path, tmp_path: Path) -> None:
-    torch.save(load_container(file), tmp_path / "plain.zip")
-    with pytest.warns(UserWarning, match="carries no digest"):
-        load_policy(tmp_path / "plain.zip")
-    with pytest.raises(CheckpointError, match="carries no digest"):
-        load_policy(tmp_path / "plain.zip", require_digest=True)
-
-
-LAYER: list[str | int] = ["state", "normalizer_state", "layers", 0]
-MOMENTS = [*LAYER, "observation", 0]
-BAD: list[tuple[list[str | int], Any, str]] = [
-    (["state", "policy"], None, "holds no policy"),
-    (["state", "normalizer_state", "layers"], None, "must be a list"),
-    ([*LAYER, "observation"], None, "must be a list"),
-    ([*LAYER, "clip_obs"], 0.0, "clip_obs.*above 0"),
-    ([*LAYER, "epsilon"], "x", "epsilon.*above 0"),
-    ([*MOMENTS, "key"], "x", "which these observations do not have"),
-    ([*MOMENTS, "mean"], torch.zeros(4, dtype=torch.float64), r"shape \(3,\)"),
-    ([*MOMENTS, "mean"], torch.tensor([0.0, 0.0, np.nan], dtype=torch.float64), "NaN"),
-    ([*MOMENTS, "var"], -torch.ones(3, dtype=torch.float64), "variance below 0"),
-    ([*MOMENTS, "var"], torch.ones(3), "float64"),
-]
-
-
-@pytest.mark.parametrize(("path", "value", "message"), BAD, ids=lambda value: repr(value)[-40:])
-def test_statistics_that_cannot_be_right_are_refused(
-    path: list[str | int], value: Any, message: str, file: Path, tmp_path: Path
-) -> None:
-    save_container(tmp_path / "bad.zip", edit(load_container(file), path, value))
-    with pytest.raises(CheckpointError, match=rf"bad\.zip: .*{message}"):
-        load_policy(tmp_path / "bad.zip")
-
-
 def test_statistics_without_the_wrappers_settings_take_its_defaults(
     model: DistributionalPPO, file: Path, tmp_path: Path
 ) -> None:
@@ -315,36 +149,6 @@ def test_statistics_without_the_wrappers_settings_take_its_defaults(
         del content["state"]["normalizer_state"]["layers"][0][name]
     save_container(tmp_path / "older.zip", content)
     np.testing.assert_array_equal(infer_signals(tmp_path / "older.zip", RAW, STARTS), expected_actions(model, RAW))
-
-
-ZERO = np.zeros((1, 1, 8), np.float32)
-MISUSES: dict[str, tuple[dict[str, Any], str]] = {
-    "too wide": ({"observation": np.zeros(4, np.float32)}, r"observation has the shape \(4,\).*give \(3,\)"),
-    "a sequence of sequences": ({"observation": np.zeros((2, 2, 3), np.float32)}, "observation has the shape"),
-    "several of another width": ({"observation": np.zeros((2, 4), np.float32)}, r"observation has the shape \(2, 4\)"),
-    "NaN": ({"observation": np.array([0, np.nan, 0], np.float32)}, "observation holds NaN in 1 of 3 places"),
-    "a text": ({"observation": ["a", "b", "c"]}, "is of <U1"),
-    "a state of another number": (
-        {"observation": np.zeros((2, 3), np.float32), "state": (ZERO, ZERO)},
-        r"state has the shape .*two arrays of \(1, 2, 8\)",
-    ),
-    "half a state": ({"observation": RAW[0], "state": (ZERO,)}, "two arrays"),
-    "a start that is no array": ({"observation": RAW[0], "episode_start": True}, r"episode_start has the shape \(\)"),
-    "starts of another number": ({"observation": RAW[0], "episode_start": [True, True]}, r"give \(1,\), one for each"),
-}
-
-
-@pytest.mark.parametrize("case", MISUSES)
-def test_what_the_policy_cannot_act_on_is_refused_by_name(case: str, file: Path) -> None:
-    given, words = MISUSES[case]
-    with pytest.raises(SettingError, match=words):
-        load_policy(file).predict(**given)
-
-
-@pytest.mark.parametrize(("observations", "starts"), [(RAW[:0], None), (RAW[0, 0], None), (RAW, STARTS[1:])])
-def test_a_sequence_without_steps_or_with_other_starts_is_refused(observations: Any, starts: Any, file: Path) -> None:
-    with pytest.raises(SettingError, match="at least one step, and a start for each"):
-        infer_signals(file, observations, starts)
 
 
 def test_loading_and_acting_leave_the_generators_alone_and_build_nothing_for_training(
