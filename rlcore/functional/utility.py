@@ -35,14 +35,21 @@ def bounded(values: Tensor) -> Tensor:
     return values.clamp(-limit, limit)
 
 
-def weight_utility(gradient: Tensor, parameter: Tensor) -> Tensor:
+def bounded_(values: Tensor) -> Tensor:
+    """As :func:`bounded`, in place."""
+    limit = torch.finfo(values.dtype).max / 4
+    return values.clamp_(-limit, limit)
+
+
+def weight_utility(gradient: Tensor, parameter: Tensor, out: Tensor | None = None) -> Tensor:
     """First-order utility -g * p: the estimated rise of the loss if the weight were set to zero.
 
     :param gradient: any shape, finite
     :param parameter: the same shape, finite
+    :param out: memory for the result, if given
     :return: the same shape, finite
     """
-    return bounded(-gradient * parameter)
+    return bounded_(torch.mul(gradient, parameter, out=out).neg_())
 
 
 def utility_extremes(utilities: Sequence[Tensor]) -> UtilityExtremes:
@@ -69,15 +76,18 @@ def utility_scale(extremes: UtilityExtremes) -> Tensor:
     return torch.where(extremes.maximum > 0, extremes.maximum, fallback)
 
 
-def gate(utility: Tensor, scale: Tensor) -> Tensor:
+def gate(utility: Tensor, scale: Tensor, out: Tensor | None = None) -> Tensor:
     """Protection s = sigmoid(u / scale); a weight is changed by the share 1 - s of its step.
 
     :param utility: any shape, finite
     :param scale: positive, 0-dimensional, on any device
+    :param out: memory that the result may take, such as ``utility`` itself
     :return: the shape and dtype of ``utility``, values in [0, 1], never falling where the utility rises
     """
     divisor = scale.to(utility.device)
-    return torch.sigmoid(utility.to(divisor.dtype) / divisor).to(utility.dtype)
+    if divisor.dtype != utility.dtype:
+        return torch.sigmoid(utility.to(divisor.dtype) / divisor).to(utility.dtype)
+    return torch.div(utility, divisor, out=out).sigmoid_()
 
 
 def root_mean_square(values: Tensor) -> Tensor:

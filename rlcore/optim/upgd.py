@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias, overload
+from itertools import groupby
+from typing import Any, ClassVar, overload
 
 import torch
 from torch import Tensor
@@ -19,31 +19,8 @@ from rlcore.errors import NonFiniteGradientError, SettingError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim import upgd_settings as settings
-from rlcore.optim import upgd_state
-
-Group: TypeAlias = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Update:
-    """One parameter that has a gradient in this step.
-
-    :param gradient: as found until it is checked; then in the dtype of the state and bounded
-    :param position: index of the group, index in the group
-    """
-
-    parameter: Tensor
-    gradient: Tensor
-    group: Group
-    position: tuple[int, int]
-
-    @property
-    def label(self) -> str:
-        """The parameter's name, or where it stands."""
-        group_index, index = self.position
-        if names := self.group.get("param_names"):
-            return str(names[index])
-        return f"parameter {index} of group {group_index}, shape {tuple(self.parameter.shape)}"
+from rlcore.optim import upgd_state, upgd_updates
+from rlcore.optim.upgd_updates import Bundle, Group, Update, Vectors
 
 
 class UtilityGatedOptimizer(Optimizer):
@@ -75,6 +52,7 @@ class UtilityGatedOptimizer(Optimizer):
     def __init__(self, params: ParamsT, **values: object) -> None:
         for name, value in values.items():
             settings.check(name, name, value)
+        self._vectors: dict[int, Vectors] = {}
         super().__init__(params, {name: settings.plain(value) for name, value in values.items()})
 
     def add_param_group(self, param_group: Group) -> None:
@@ -93,6 +71,7 @@ class UtilityGatedOptimizer(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore; settings that the saved groups or defaults do not know yet take their defaults."""
         super().__setstate__(state)
+        self._vectors = {}
         for name in self._settings:
             self.defaults.setdefault(name, settings.RULES[name].default)
             for group in self.param_groups:
@@ -152,11 +131,15 @@ class UtilityGatedOptimizer(Optimizer):
         """Check all of them before any is prepared or changed."""
         if updates:
             self._check(updates)
-            self._change([self._prepare(update) for update in updates])
+            blocks = self._bundled(updates)
+            self._reject_non_finite(blocks)
+            for block in blocks:
+                self._prepare(block)
+            self._change(blocks)
 
     def _collect(self) -> list[Update]:
         return [
-            Update(parameter, parameter.grad, group, (group_index, index))
+            Update(parameter, parameter.grad, group, (group_index, index), self.state.get(parameter, {}))
             for group_index, group in enumerate(self.param_groups)
             for index, parameter in enumerate(group["params"])
             if parameter.grad is not None and parameter.numel() > 0
@@ -172,26 +155,51 @@ class UtilityGatedOptimizer(Optimizer):
                     f"the gradient of {update.label} is sparse: the utility needs every element. "
                     "Build the layer with sparse=False.",
                 )
-        self._reject_non_finite(updates)
+
+    def _bundled(self, updates: Sequence[Update]) -> list[Update]:
+        """Every group as one vector where its parameters allow it, else as they are; the order stays."""
+        blocks: list[Update] = []
+        for _, group in groupby(updates, key=lambda update: update.position[0]):
+            parts = list(group)
+            if upgd_updates.can_be_bundled(parts, self._averages):
+                blocks.append(Bundle.of(parts, self._vectors_of(parts)))
+            else:
+                blocks += parts
+        return blocks
+
+    def _vectors_of(self, parts: Sequence[Update]) -> Vectors:
+        gradients, index = [part.gradient for part in parts], parts[0].position[0]
+        if index not in self._vectors or not self._vectors[index].fit(gradients):
+            self._vectors[index] = Vectors(gradients)
+        return self._vectors[index]
 
     def _reject_non_finite(self, updates: Sequence[Update]) -> None:
-        finite = functional.gather([torch.isfinite(update.gradient).all() for update in updates])
-        if not finite.all():
-            label = updates[finite.tolist().index(False)].label
+        extremes = [extreme for update in updates for extreme in torch.aminmax(update.gradient)]
+        if not functional.gather(extremes).isfinite().all():
+            label = next(part.label for update in updates for part in update.members if not _is_finite(part.gradient))
             raise NonFiniteGradientError(
                 label,
                 f"the gradient of {label} holds NaN or infinity: through the global maximum of the utility it would "
                 "reach every parameter. Nothing was changed; look at the loss and the inputs of this batch.",
             )
 
-    def _prepare(self, update: Update) -> Update:
-        parameter, state = update.parameter, self.state[update.parameter]
+    def _prepare(self, update: Update) -> None:
+        """Complete what a step needs: the averages that are missing, and the gradient as the state has it."""
+        for part in update.members:
+            self._complete(part)
+        if isinstance(update, Bundle):
+            update.fill(self._averages)
+            functional.bounded_(update.gradient)
+        else:
+            update.gradient = functional.bounded(update.gradient.to(upgd_state.state_dtype(update.parameter)))
+
+    def _complete(self, update: Update) -> None:
+        """Start those averages fresh that the state of a parameter lacks."""
+        state = self.state[update.parameter] = update.state
         for counter, names in self._averages_of(update.group).items():
             if not all(name in state for name in (counter, *names)):
                 state[counter] = 0
-                state.update({name: self._initial_average(name, parameter) for name in names})
-        gradient = functional.bounded(update.gradient.to(upgd_state.state_dtype(parameter)))
-        return replace(update, gradient=gradient)
+                state.update({name: self._initial_average(name, update.parameter) for name in names})
 
     def _initial_average(self, name: str, parameter: Tensor) -> Tensor:
         shape = () if name in upgd_state.SCALARS else parameter.shape
@@ -206,30 +214,31 @@ class UtilityGatedOptimizer(Optimizer):
     def _change(self, updates: Sequence[Update]) -> None:
         for update in updates:
             self._track_utility(update)
-        extremes = self._extremes(updates)
-        for update, noise in zip(updates, self._draw_noise(updates), strict=True):
+        utilities = [self._utility(update) for update in updates]
+        extremes = self._extremes(updates, utilities)
+        for update, utility, noise in zip(updates, utilities, self._draw_noise(updates), strict=True):
             direction = self._direction(update)
             if noise is not None:
                 direction = self._perturbed(direction, noise, self._noise_std(update, direction))
-            self._apply(update, direction, self._protection(self._utility(update), extremes))
+            self._apply(update, direction, self._protection(utility, extremes))
 
     def _track_utility(self, update: Update) -> None:
-        state, beta = self.state[update.parameter], update.group["beta_utility"]
         parameter = update.parameter.to(update.gradient.dtype)
-        state["step"] += 1
-        _average(state["utility"], functional.weight_utility(update.gradient, parameter), beta)
+        update.advance("step")
+        utility = functional.weight_utility(update.gradient, parameter, out=update.workspace("gate"))
+        _average(update.state["utility"], utility, update.group["beta_utility"])
 
     def _utility(self, update: Update) -> Tensor:
-        """Bias-corrected utility; a fresh tensor of the parameter's shape."""
-        state: dict[str, Any] = self.state[update.parameter]
-        utility: Tensor = state["utility"]
-        return utility / _correction(update.group["beta_utility"], state["step"])
+        """Bias-corrected utility, in the update's workspace."""
+        correction = _correction(update.group["beta_utility"], update.state["step"])
+        return torch.div(update.state["utility"], correction, out=update.workspace("gate"))
 
-    def _extremes(self, updates: Sequence[Update]) -> UtilityExtremes:
-        return functional.utility_extremes([self._utility(update) for update in updates])
+    def _extremes(self, updates: Sequence[Update], utilities: Sequence[Tensor]) -> UtilityExtremes:  # noqa: ARG002
+        return functional.utility_extremes(utilities)
 
     def _protection(self, utility: Tensor, extremes: UtilityExtremes) -> Tensor:
-        return functional.gate(utility, functional.utility_scale(extremes))
+        """The share by which every weight is protected; takes the memory of ``utility``."""
+        return functional.gate(utility, functional.utility_scale(extremes), out=utility)
 
     def _direction(self, update: Update) -> Tensor:
         """The direction d of the step; the parameter's shape, state dtype, finite."""
@@ -253,8 +262,8 @@ class UtilityGatedOptimizer(Optimizer):
         group = update.group
         if not group["adaptive_noise"]:
             return float(group["sigma"])
-        state = self.state[update.parameter]
-        state["noise_step"] += 1
+        state = update.state
+        update.advance("noise_step")
         _average(state["direction_rms"], self._noise_reference(update, direction), group["noise_beta"])
         rms: Tensor = state["direction_rms"] / _correction(group["noise_beta"], state["noise_step"])
         return functional.bounded((rms * group["sigma"]).clamp(min=group["min_noise_std"]))
@@ -264,14 +273,15 @@ class UtilityGatedOptimizer(Optimizer):
         return functional.root_mean_square(direction)
 
     def _perturbed(self, direction: Tensor, noise: Tensor, std: Tensor | float) -> Tensor:
-        return functional.bounded(direction + noise * std)
+        """The direction with its noise, which it takes the memory of."""
+        return functional.bounded_(noise.mul_(std).add_(direction))
 
     def _apply(self, update: Update, direction: Tensor, protection: Tensor) -> None:
         lr, weight_decay = update.group["lr"], update.group["weight_decay"]
         # The parameter itself, or a wider copy of it where it has low precision.
         working = update.parameter.to(direction.dtype)
-        working.mul_(1 - lr * weight_decay).add_(direction * (1 - protection), alpha=-lr)
-        update.parameter.copy_(working)
+        working.mul_(1 - lr * weight_decay).addcmul_(direction, protection.neg_().add_(1), value=-lr)
+        update.write(working)
 
 
 class UPGD(UtilityGatedOptimizer):
@@ -362,19 +372,25 @@ class AdaptiveUPGD(UtilityGatedOptimizer):
         )
 
     def _direction(self, update: Update) -> Tensor:
-        state, gradient = self.state[update.parameter], update.gradient
+        state, gradient = update.state, update.gradient
         first_beta, second_beta = update.group["betas"]
-        state["moment_step"] += 1
+        update.advance("moment_step")
         _average(state["first_moment"], gradient, first_beta)
-        _average(state["second_moment"], functional.bounded(gradient.square()), second_beta)
-        mean: Tensor = state["first_moment"] / _correction(first_beta, state["moment_step"])
-        root = state["second_moment"].sqrt() / math.sqrt(_correction(second_beta, state["moment_step"]))
-        return functional.bounded(mean / (root + update.group["eps"]))
+        room = update.workspace("direction")
+        _average(state["second_moment"], functional.bounded_(torch.mul(gradient, gradient, out=room)), second_beta)
+        root = torch.sqrt(state["second_moment"], out=room)
+        root.div_(math.sqrt(_correction(second_beta, state["moment_step"]))).add_(update.group["eps"])
+        direction = torch.div(state["first_moment"], root, out=room)
+        return functional.bounded_(direction.div_(_correction(first_beta, state["moment_step"])))
+
+
+def _is_finite(values: Tensor) -> bool:
+    return bool(values.isfinite().all())
 
 
 def _average(average: Tensor, value: Tensor, beta: float) -> None:
-    """Move an exponential moving average one step, in place; unlike ``lerp_`` it takes no difference to overflow."""
-    average.mul_(beta).add_(value, alpha=1 - beta)
+    """Move an exponential moving average one step, in place; both are bounded, so their difference is finite."""
+    average.lerp_(value, 1 - beta)
 
 
 def _correction(beta: float, step: int) -> float:

@@ -149,12 +149,15 @@ def test_a_tensor_may_be_split_in_two(optimizer_class: Any, problem: Problem, cu
 def test_parameters_may_be_split_into_groups(
     optimizer_class: Any, problem: Problem, cut: int, adaptive_noise: bool
 ) -> None:
-    """Also with noise, which is drawn in the order of the parameters."""
+    """Also with noise, which is drawn in the order of the parameters; only the last bits may differ.
+
+    Where a vector ends decides which of its elements are computed many at a time.
+    """
     positions = list(range(len(problem.starts)))
     groups = [group for group in (positions[:cut], positions[cut:]) if group]
     settings = {**NOISY, "adaptive_noise": adaptive_noise}
     apart = outcome(optimizer_class, problem, groups=groups, **settings)
-    assert same(apart, outcome(optimizer_class, problem, **settings))
+    torch.testing.assert_close(apart, outcome(optimizer_class, problem, **settings), rtol=1e-12, atol=1e-13)
 
 
 @BOTH
