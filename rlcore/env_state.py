@@ -60,6 +60,12 @@ def unsupported_reason(env: VecEnv) -> str | None:
         reason = None if covered[position] else _uncovered(text, base)
         if reason is not None:
             return f"environment {position}: {reason}"
+    monitored = _outer_monitors(base)
+    if len(set(monitored)) > 1:
+        return (
+            f"Monitor lies outside environment {monitored.index(True)} and not outside environment "
+            f"{monitored.index(False)}; wrap all of them alike."
+        )
     return None
 
 
@@ -183,8 +189,13 @@ def _uncovered(text: str, base: VecEnv) -> str | None:
     return None
 
 
+def _outer_monitors(base: VecEnv) -> list[bool]:
+    """Whether Monitor lies outside each environment's own state: of all or of none, where the state can be taken."""
+    return [text.startswith("<Monitor<") for text in _descriptions(base)]
+
+
 def _has_outer_monitor(base: VecEnv) -> bool:
-    return all(text.startswith("<Monitor<") for text in _descriptions(base))
+    return all(_outer_monitors(base))
 
 
 def _capture(env: VecEnv) -> StateDict:

@@ -1,7 +1,8 @@
 """Reads a YAML file as plain values, by the rules of YAML 1.2: 3e-4 is a number, ``yes`` and ``off`` are texts.
 
 PyYAML follows YAML 1.1, where it is the other way round. The types are those of the core schema (yaml.org/spec/1.2.2,
-section 10.3.2). Anchors are refused, because a few of them can stand for more values than memory holds.
+section 10.3.2). Anchors are refused, because a few of them can stand for more values than memory holds, and so
+are tags: what a value is, its text says.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def read_yaml(path: str | Path) -> Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the types of YAML 1.2 and without anchors."""
+    """PyYAML's safe loader with the types of YAML 1.2, without anchors and tags."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}  # type: ignore[misc]
 
@@ -82,6 +83,8 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if event.anchor is not None:
             raise _at(event, "anchors and references (& and *) are not taken; write the value out")
+        if getattr(event, "tag", None) is not None:
+            raise _at(event, f"the tag {event.tag!r:.60} is not taken; write the value without it")
         node: yaml.Node | None = super().compose_node(parent, index)
         return node
 
