@@ -24,7 +24,7 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.member_files import make_folder
 from rlcore.pbt.population import Population
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.live_settings import require_same_settings
+from rlcore.ppo.continuing import continued
 from rlcore.ppo.model_file import with_ending
 
 FAILED = 2
@@ -67,8 +67,7 @@ def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bo
         require_free(output)
     model = build_model(config, device=device)
     if resume:
-        expected, model = model, DistributionalPPO.load(output, env=model.get_env(), device=device)
-        require_same_settings(model, expected)
+        model = continued(output, model)
     interrupted = _learn(model, max(0, config.total_timesteps - model.num_timesteps), anew=not resume)
     model.save(output)
     return (

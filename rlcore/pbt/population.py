@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlcore.checkpoint import save_container
-from rlcore.errors import NonFiniteGradientError, NonFiniteReturnError, SettingError
+from rlcore.errors import CheckpointError, NonFiniteGradientError, NonFiniteReturnError, SettingError
 from rlcore.pbt import member_files, population_state
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
@@ -23,10 +23,10 @@ from rlcore.pbt.lineage import LineageEvent, LineageFile
 from rlcore.pbt.member import PopulationMember
 from rlcore.pbt.scheduler import PBTScheduler
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
-from rlcore.ppo import model_file
+from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import whole_number
-from rlcore.ppo.live_settings import plan_change, require_same_settings, set_hyperparameters
+from rlcore.ppo.live_settings import plan_change, set_hyperparameters
 from rlcore.types import StateDict, StateValue
 
 STATE_FILE = "population.pt"
@@ -203,16 +203,12 @@ class Population:
     def _loaded(self, file: str, expected: DistributionalPPO) -> DistributionalPPO:
         """The model that the folder has, in the environments of the one that would be built now."""
         path = self._model_file(file)
-        n_envs = model_file.read_model_file(path)["n_envs"]
-        if n_envs != expected.n_envs:
-            raise SettingError(
-                "n_envs",
-                f"n_envs={expected.n_envs} is asked for, and this population was trained in {n_envs} environments a "
-                "member; give as many, or another folder",
-            )
-        model = type(expected).load(path, env=expected.get_env(), device=expected.device)
-        require_same_settings(model, expected)
-        return model
+        try:
+            return continuing.continued(path, expected)
+        except CheckpointError as error:
+            raise CheckpointError(
+                path, f"{error.reason}; without it the population cannot go on: {population_state.BRING_BACK}"
+            ) from error
 
     def _take_turn(self, trainee: _Trainee, target: int) -> None:
         """Train up to the step ``target``, score, and make it durable."""

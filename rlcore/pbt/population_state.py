@@ -13,6 +13,7 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.ppo.config import whole_number
 
 FORMAT = "population_v1"
+BRING_BACK = "bring it back from a copy, or begin anew in another folder"
 
 FIELDS: dict[str, type] = {
     "format_version": str,

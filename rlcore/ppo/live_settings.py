@@ -11,7 +11,6 @@ import torch
 from stable_baselines3.common.utils import FloatSchedule
 from torch import nn
 
-from rlcore.checkpoint import codec
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, config, construction, state_checks
 from rlcore.ppo.config import PPOSettings
@@ -44,11 +43,6 @@ FIXED = {
     "variance_gradient_scaling": "the scaler's statistics would be lost; vgs_alpha=0 scales by 1 and keeps measuring",
 }
 """Why some of the other settings cannot change."""
-
-
-SHOWING = frozenset({"verbose", "tensorboard_log"})
-"""Settings that change nothing of what is trained."""
-
 
 @dataclass(frozen=True)
 class SettingsChange:
@@ -105,23 +99,6 @@ def plan_change(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> Set
     trial = make_optimizer(optimizer_class, [stand_in], settings.optimizer_kwargs)
     options = {name: value for name, value in trial.param_groups[0].items() if name not in ("params", "lr")}
     return SettingsChange(settings, frozenset(changes), options)
-
-
-def require_same_settings(model: DistributionalPPO, expected: DistributionalPPO) -> None:
-    """Whether a model from a file is the one that would be built now, apart from what only shows how it is doing.
-
-    :param model: as the file has it
-    :param expected: as it would be built now
-    :raises SettingError: naming the first setting that differs, with both values
-    """
-    for name in PPOSettings.model_fields:
-        own, asked = getattr(model, name), getattr(expected, name)
-        if name not in SHOWING and codec.encode(own, name) != codec.encode(asked, name):
-            raise SettingError(
-                name,
-                f"{name}={asked!r} is asked for, and what is to go on was trained with {own!r}; give that again, or "
-                "begin anew in another place",
-            )
 
 
 def _placed(

@@ -106,7 +106,7 @@ class TestAnotherRunThanTheFolders:
         [
             ({"gamma": 0.5}, 2, r"gamma=0\.5 is asked for, and what is to go on was trained with 0\.99"),
             ({"n_steps": 16}, 2, "n_steps=16 is asked for"),
-            ({}, 4, "n_envs=4 is asked for, and this population was trained in 2"),
+            ({}, 4, "n_envs=4 is asked for, and what is to go on was trained in 2"),
         ],
     )
     def test_other_settings_do_not_go_on_unsaid(
@@ -122,6 +122,13 @@ class TestAnotherRunThanTheFolders:
         with pytest.raises(SettingError, match=message):
             Population(other, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
         assert build(tmp_path).train(2).best.step == 2
+
+    def test_a_damaged_model_is_named_with_a_way_on(self, tmp_path: Path) -> None:
+        build(tmp_path).train(1)
+        path = tmp_path / "members" / "member_1_step_1.zip"
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(CheckpointError, match=r"member_1_step_1\.zip: .* bring it back from a copy, or begin anew"):
+            build(tmp_path)
 
 
 class TestInterval:
