@@ -22,7 +22,7 @@ from rlcore.errors import ConfigFileError
 MAX_BYTES: Final = 1_000_000
 
 Place = tuple[str, ...]
-"""The names that lead to a value."""
+"""The names, and the positions in lists, that lead to a value."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Document:
     """What a file says, and where.
 
     :param content: the mapping that the file holds; every name in it is a str
-    :param lines: the line of every name, by the names that lead to it
+    :param lines: the line of every name and every entry of a list, by what leads there (``"a", "list", "0", "b"``)
     """
 
     content: dict[str, Any]
@@ -114,10 +114,11 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole_number)
 
 
 def _checked_lines(node: yaml.Node, place: Place) -> Iterator[tuple[Place, int]]:
-    """The line of every name below ``node``; refuses a name that is no text or stands twice."""
+    """The line of every name and entry below ``node``; refuses a name that is no text or stands twice."""
     if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _checked_lines(item, place)
+        for position, item in enumerate(node.value):
+            yield (*place, str(position)), item.start_mark.line + 1
+            yield from _checked_lines(item, (*place, str(position)))
     if not isinstance(node, yaml.MappingNode):
         return
     first: dict[str, int] = {}

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,11 +14,10 @@ import numpy as np
 
 from rlcore.checkpoint import save_container
 from rlcore.errors import CheckpointError, NonFiniteGradientError, NonFiniteReturnError, SettingError
-from rlcore.pbt import member_files, population_state
+from rlcore.pbt import explorable, member_files, population_state
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
-from rlcore.pbt.hyperparams import HyperparamConfig, Hyperparams, HyperparamValue
-from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.pbt.lineage import LineageEvent, LineageFile
 from rlcore.pbt.member import PopulationMember
 from rlcore.pbt.scheduler import PBTScheduler
@@ -192,13 +191,8 @@ class Population:
             model = self._make_model(dict(trainee.member.hyperparams), trainee.seed)
             set_hyperparameters(model, trainee.member.hyperparams)
             trainee.model = model if trainee.file is None else self._loaded(trainee.file, model)
-        model = trainee.model
-        _check_explorable(model, self.config.hyperparams)
-        if trainee.file is None and model.variance_gradient_scaler is not None:
-            steps = optimizer_steps_per_update(
-                n_steps=model.n_steps, n_envs=model.n_envs, batch_size=model.batch_size or 1, n_epochs=model.n_epochs
-            )
-            check_interval(self.config.perturbation_interval, steps, model.vgs_warmup_steps)
+        explorable.check_explorable(self.config.hyperparams, trainee.model, partial(plan_change, trainee.model))
+        explorable.check_warm_up(self.config, trainee.model, trainee.model.n_envs)
 
     def _loaded(self, file: str, expected: DistributionalPPO) -> DistributionalPPO:
         """The model that the folder has, in the environments of the one that would be built now."""
@@ -337,20 +331,6 @@ class Population:
         by_id = {trainee.member.member_id: trainee for trainee in self._trainees}
         table = tuple(by_id[member.member_id].status() for member in self.scheduler.ranked())
         return PopulationResult(table[0], self._model_file(by_id[table[0].member_id].file or ""), table)
-
-
-def _check_explorable(model: DistributionalPPO, hyperparams: Sequence[HyperparamConfig]) -> None:
-    """Try the ends of every range, each with those of every other: a contradiction found later would end a population.
-
-    :raises SettingError: naming the settings that could not be explored, or not together
-    """
-    ends = {each.name: each.values or (each.min_value, each.max_value) for each in hyperparams}
-    for name, values in ends.items():
-        for value in values:
-            plan_change(model, {name: value})
-    for first, second in combinations(ends, 2):
-        for pair in product(ends[first], ends[second]):
-            plan_change(model, dict(zip((first, second), pair, strict=True)))
 
 
 def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:

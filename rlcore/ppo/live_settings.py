@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from stable_baselines3.common.utils import FloatSchedule
@@ -18,6 +18,8 @@ from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, make_op
 from rlcore.ppo.suggestions import reject_unknown
 
 if TYPE_CHECKING:
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+
     from rlcore.ppo.algorithm import DistributionalPPO
 
 SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
@@ -43,6 +45,15 @@ FIXED = {
     "variance_gradient_scaling": "the scaler's statistics would be lost; vgs_alpha=0 scales by 1 and keeps measuring",
 }
 """Why some of the other settings cannot change."""
+
+SWITCHES: Final = {
+    "vgs_": "variance_gradient_scaling",
+    "kl_penalty_": "kl_penalty_target",
+    "ent_coef_plateau_": "ent_coef_boost",
+    "return_scale_": "return_scale",
+}
+"""How settings begin that do nothing while another is off."""
+
 
 @dataclass(frozen=True)
 class SettingsChange:
@@ -90,15 +101,37 @@ def set_hyperparameters(model: DistributionalPPO, hyperparams: Mapping[str, Any]
 
 def plan_change(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> SettingsChange:
     """Check a change as the constructor would, without changing anything; raises as :func:`set_hyperparameters`."""
-    optimizer_class = find_optimizer(model.optimizer_class)
-    changes = _placed(hyperparams, list(optimizer_options(optimizer_class)), model.optimizer_kwargs)
-    merged = {name: getattr(model, name) for name in PPOSettings.model_fields} | changes
-    settings = config.resolve_settings(merged, model.policy_class.default_extractor)
-    _check_schedules(settings, model._current_progress_remaining)
+    extractor = model.policy_class.default_extractor
+    return plan_settings(model, hyperparams, extractor, model._current_progress_remaining)
+
+
+def plan_settings(
+    present: Any, hyperparams: Mapping[str, Any], extractor: type[BaseFeaturesExtractor], remaining: float = 1.0
+) -> SettingsChange:
+    """:func:`plan_change` of a model that need not exist yet.
+
+    :param present: what has every setting as an attribute
+    :param extractor: the policy's default features extractor
+    :param remaining: progress remaining, at which schedules are asked for their value
+    """
+    optimizer_class = find_optimizer(present.optimizer_class)
+    changes = _placed(hyperparams, list(optimizer_options(optimizer_class)), present.optimizer_kwargs)
+    merged = {name: getattr(present, name) for name in PPOSettings.model_fields} | changes
+    settings = config.resolve_settings(merged, extractor)
+    _check_schedules(settings, remaining)
     stand_in = {"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)}
     trial = make_optimizer(optimizer_class, [stand_in], settings.optimizer_kwargs)
     options = {name: value for name, value in trial.param_groups[0].items() if name not in ("params", "lr")}
     return SettingsChange(settings, frozenset(changes), options)
+
+
+def idle_under(name: str, settings: Any) -> str | None:
+    """The switch that is off in ``settings``, so that the setting ``name`` does nothing; None if there is none."""
+    for prefix, switch in SWITCHES.items():
+        value = getattr(settings, switch)
+        if name.startswith(prefix) and name != switch and (value is None or value is False):
+            return switch
+    return None
 
 
 def _placed(

@@ -57,6 +57,11 @@ class TestRefusals:
         with pytest.raises(SettingError, match=r"ent_coef_min=0\.05 lies above ent_coef=0\.01"):
             Population(lambda _, seed: make_model(seed=seed), config, folder=tmp_path, initial_hyperparams=start)
 
+    def test_what_would_do_nothing_is_not_explored(self, tmp_path: Path) -> None:
+        config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("vgs_alpha", min_value=0.1, max_value=1.0)])
+        with pytest.raises(SettingError, match="vgs_alpha is explored, .* under variance_gradient_scaling=False"):
+            Population(lambda _, seed: make_model(seed=seed, variance_gradient_scaling=False), config, folder=tmp_path)
+
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
@@ -155,3 +160,12 @@ class TestInterval:
             Population(lambda h, seed: make(h, seed, vgs_warmup_steps=8), config, folder=tmp_path)
         Population(lambda h, seed: make(h, seed, vgs_warmup_steps=7), config, folder=tmp_path)
         Population(lambda h, seed: make(h, seed, variance_gradient_scaling=False), config, folder=tmp_path)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_the_fewest_epochs_that_may_be_explored_count_whatever_a_member_starts_with(
+        self, seed: int, tmp_path: Path
+    ) -> None:
+        ranges = [HyperparamConfig("n_epochs", min_value=1, max_value=4)]
+        config = PBTConfig(population_size=2, perturbation_interval=2, hyperparams=ranges, seed=seed)
+        with pytest.raises(SettingError, match="2 updates of 2 .*vgs_warmup_steps=4.* counted at n_epochs=1"):
+            Population(lambda _, own: make_model(make_envs(), seed=own, vgs_warmup_steps=4), config, folder=tmp_path)

@@ -40,8 +40,9 @@ def test_names_like_bools_stay_names(tmp_path: Path) -> None:
 
 
 def test_a_place_is_found_by_its_deepest_name(tmp_path: Path) -> None:
-    document = read(tmp_path, "a:\n  b:\n    c: 1\n  list:\n    - d: 2\nb: 3\n")
-    places = {"a.b['c']": 3, "a.b['missing']": 2, "b": 6, "a.Table['list']['d']": 5, "missing": None, "": None}
+    document = read(tmp_path, "a:\n  b:\n    c: 1\n  list:\n    - d: 2\n    -\n      d: 3\n      e: 4\nb: 3\n")
+    entries = {"a.list[1].e": 8, "a.list[1]": 7, "a.list[2]": 4, "a.Table['list'][0]['d']": 5, "a.list": 4}
+    places = {"a.b['c']": 3, "a.b['missing']": 2, "b": 9, "missing": None, "": None, **entries}
     assert {place: document.line_of(place) for place in places} == places
 
 
