@@ -59,7 +59,7 @@ class TestRefusals:
 
     def test_what_would_do_nothing_is_not_explored(self, tmp_path: Path) -> None:
         config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("vgs_alpha", min_value=0.1, max_value=1.0)])
-        with pytest.raises(SettingError, match="vgs_alpha is explored, .* under variance_gradient_scaling=False"):
+        with pytest.raises(SettingError, match=r"vgs_alpha is explored, .* under variance_gradient_scaling=False"):
             Population(lambda _, seed: make_model(seed=seed, variance_gradient_scaling=False), config, folder=tmp_path)
 
     @pytest.mark.parametrize(
@@ -167,5 +167,5 @@ class TestInterval:
     ) -> None:
         ranges = [HyperparamConfig("n_epochs", min_value=1, max_value=4)]
         config = PBTConfig(population_size=2, perturbation_interval=2, hyperparams=ranges, seed=seed)
-        with pytest.raises(SettingError, match="2 updates of 2 .*vgs_warmup_steps=4.* counted at n_epochs=1"):
+        with pytest.raises(SettingError, match=r"2 updates of 2 .*vgs_warmup_steps=4.* counted at n_epochs=1"):
             Population(lambda _, own: make_model(make_envs(), seed=own, vgs_warmup_steps=4), config, folder=tmp_path)
