@@ -142,6 +142,7 @@ class Population:
             self.scheduler.initialize_population(initial_hyperparams)
         else:
             self.scheduler.load_state_dict(state["scheduler"])
+            population_state.require_checkpoints(self.scheduler.population, state)
         self._trainees = [
             _Trainee(member, member_seed(self.seed, member.member_id)) for member in self.scheduler.population
         ]
@@ -167,11 +168,17 @@ class Population:
 
         :param progress: told of every turn and every exploit, once it is on disk
         :raises SettingError: if ``updates_per_member`` is no whole number of at least 0
-        :raises CheckpointError: if something cannot be written; the folder is as after the last turn
+        :raises CheckpointError: if something cannot be written, the folder is as after the last turn; or if another
+            process trains in it
         """
         total = whole_number("updates_per_member", updates_per_member)
-        tell: Progress = progress or (lambda _: None)
-        self._begin(total)
+        member_files.make_folder(self.folder)
+        with member_files.locked(self.folder):
+            self._begin(total)
+            return self._trained(total, progress or (lambda _: None))
+
+    def _trained(self, total: int, tell: Progress) -> PopulationResult:
+        """Turns and exploits by turns, up to the total."""
         while True:
             target = min(self._explored_step + self.config.perturbation_interval, total)
             for trainee in self._trainees:
@@ -284,7 +291,6 @@ class Population:
     # -- the folder -----------------------------------------------------------------------------------------------
 
     def _begin(self, total: int) -> None:
-        member_files.make_folder(self.folder)
         for trainee in self._trainees:
             model = trainee.model
             with trainee.generators.in_place():

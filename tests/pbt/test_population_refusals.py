@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,24 @@ class TestAnotherRunThanTheFolders:
 
         with pytest.raises(SettingError, match=message):
             Population(other, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
+        assert build(tmp_path).train(2).best.step == 2
+
+    def test_another_checkpoint_dir_without_the_files_does_not_go_on_unsaid(self, tmp_path: Path) -> None:
+        build(tmp_path / "a", checkpoint_dir=tmp_path / "old").train(1)
+        words = r"new/member_0_step_1\.pt: is missing.*saved it as .*old/member_0_step_1\.pt.* give that checkpoint_dir"
+        with pytest.raises(CheckpointError, match=words):
+            build(tmp_path / "a", checkpoint_dir=tmp_path / "new")
+        shutil.move(tmp_path / "old", tmp_path / "new")
+        assert build(tmp_path / "a", checkpoint_dir=tmp_path / "new").train(2).best.step == 2
+
+    def test_two_processes_do_not_train_in_one_folder(self, tmp_path: Path) -> None:
+        first, second = build(tmp_path), build(tmp_path)
+
+        def intrude(_: object) -> None:
+            with pytest.raises(CheckpointError, match="another process is training in it"):
+                second.train(1)
+
+        first.train(1, intrude)
         assert build(tmp_path).train(2).best.step == 2
 
     def test_a_damaged_model_is_named_with_a_way_on(self, tmp_path: Path) -> None:

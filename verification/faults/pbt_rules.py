@@ -57,7 +57,7 @@ def settings_unchecked(self: Any, **given: Any) -> None:
 @fault(
     "settings-of-another-population",
     target="rlcore.pbt.config:PBTConfig.__init__",
-    pins="303eae9a6b276e08",
+    pins="bad5ed4ceb262af0",
     claimed=False,
 )
 def settings_of_another_population(self: Any, **given: Any) -> None:
@@ -102,7 +102,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
 @fault(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="9efefab6222fd3d5",
+    pins="be0133378a90f5d6",
     claimed=False,
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
