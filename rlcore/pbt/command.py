@@ -140,7 +140,7 @@ def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
         try:
             envs: VecEnv = make_vec_env(env_id, n_envs=n_envs, seed=seed, wrapper_class=ResumableEnv)
         except ImportError as error:
-            raise SettingError("env", f"--env {env_id} cannot be made: {error}; install what it needs") from error
+            raise SettingError("env", f"--env {env_id} cannot be made: {str(error).rstrip('.')}") from error
         return DistributionalPPO("MlpLstmPolicy", VecNormalize(envs) if normalize else envs, seed=seed, device="cpu")
 
     return make
