@@ -41,6 +41,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "ent_coef_min",
         "ent_coef_min=0.05 lies above ent_coef=0.01",
     ),
+    "second ends that contradict": (
+        run({"name": "ent_coef", "values": [0.1, 0.01]}, {"name": "ent_coef_min", "values": [0.005, 0.05]}),
+        "ent_coef",
+        "ent_coef_min=0.05 lies above ent_coef=0.01",
+    ),
     "of a scaler that is off": (
         run(GAMMA, between("vgs_alpha", 0.1, 1.0), variance_gradient_scaling=False, vgs_warmup_steps=None),
         "vgs_alpha",
@@ -60,6 +65,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         run(GAMMA, between("lr", 1e-4, 1e-3), learning_rate=0.25),
         "learning_rate",
         "learning_rate=0.25 is given and pbt.hyperparams explores lr",
+    ),
+    "the entropy coefficient by another name": (
+        run(between("ent_coef_initial", 1e-4, 1e-3), ent_coef=0.25),
+        "ent_coef",
+        "ent_coef=0.25 is given and pbt.hyperparams explores ent_coef_initial",
     ),
     "the same rate by its own name": (
         run(between("learning_rate", 1e-4, 1e-3), optimizer_kwargs={"lr": 0.25}),
