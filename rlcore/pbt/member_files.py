@@ -6,7 +6,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rlcore.checkpoint import Checkpoint, load_checkpoint
@@ -44,16 +44,20 @@ def make_folder(folder: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from training in the folder meanwhile; the lock ends with the process, a killed one too.
 
-    :raises CheckpointError: if another process has it
+    :raises CheckpointError: if another process has it, or it cannot be had
     """
-    with (folder / LOCK_FILE).open("ab") as file:
-        if sys.platform != "win32":  # which has no flock
-            try:
+    path = folder / LOCK_FILE
+    with ExitStack() as held:
+        try:
+            file = held.enter_context(path.open("ab"))
+            if sys.platform != "win32":  # which has no flock
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise CheckpointError(
-                    folder, "cannot be used, as another process is training in it; wait for it, or give another folder"
-                ) from error
+        except BlockingIOError as error:
+            raise CheckpointError(
+                folder, "cannot be used, as another process is training in it; wait for it, or give another folder"
+            ) from error
+        except OSError as error:
+            raise CheckpointError(path, f"cannot be locked ({error.strerror}); give another folder") from error
         yield
 
 

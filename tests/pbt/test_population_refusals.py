@@ -147,6 +147,11 @@ class TestAnotherRunThanTheFolders:
         first.train(1, intrude)
         assert build(tmp_path).train(2).best.step == 2
 
+    def test_a_folder_that_cannot_be_locked_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "lock").mkdir()
+        with pytest.raises(CheckpointError, match=r"lock: cannot be locked .*give another folder"):
+            build(tmp_path).train(1)
+
     def test_a_damaged_model_is_named_with_a_way_on(self, tmp_path: Path) -> None:
         build(tmp_path).train(1)
         path = tmp_path / "members" / "member_1_step_1.zip"
