@@ -133,7 +133,7 @@ class TrainingState:
                     f"{', '.join(missing)} missing from {sorted(states)}; give all of it, or exact_match=False to "
                     "restore what is there"
                 )
-        before = {key: self._capture(self.parts[key]) for key in states}
+        before = {key: self._capture(self.parts[key]) for key in states if self.parts[key].scope is not Scope.RUN}
         waited = dict(self.waiting)
         complete = False
         try:
@@ -160,7 +160,7 @@ class TrainingState:
 
     def _put_back(self, states: Mapping[str, StateDict | None]) -> None:
         for key, state in states.items():
-            if state is not None and self.parts[key].scope is not Scope.RUN:
+            if state is not None:
                 self.parts[key].restore(state)
 
     def _start_fresh(self, parts: Iterable[StatePart]) -> None:

@@ -21,7 +21,7 @@ from rlcore import env_state
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import components, config, construction, losses, monitoring, returns, space_support
+from rlcore.ppo import components, config, construction, gradients, losses, monitoring, returns, space_support
 from rlcore.ppo.attributes import SettingAttributes
 from rlcore.ppo.buffer import Samples, TwinCriticBuffer
 from rlcore.ppo.entropy import EntropySchedule
@@ -161,6 +161,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self._boundary = None
 
     def _update(self) -> None:
+        returns.require_finite(self.rollout_buffer.returns)
         self.policy.set_training_mode(True)
         for name in ("clip_range", "clip_range_vf"):
             if getattr(self, name) is not None:
@@ -220,7 +221,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.policy.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         factor = 1.0 if scaler is None else scaler.scale_gradients()
-        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm, checked=scaler is not None)
         self.policy.optimizer.step()
         if scaler is not None:
             scaler.step()

@@ -71,7 +71,7 @@ def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
 @fault(
     "clipped-before-scaled",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="adcc44f0d9325103",
+    pins="1f7822f764f0fb32",
     claimed=False,
 )
 def clipped_before_scaled(self: Any, loss: Tensor) -> float:
@@ -90,7 +90,7 @@ def clipped_before_scaled(self: Any, loss: Tensor) -> float:
 @fault(
     "scaler-steps-before-the-optimizer",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="adcc44f0d9325103",
+    pins="1f7822f764f0fb32",
     claimed=False,
 )
 def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
@@ -216,7 +216,7 @@ def normalizer_stays_behind(self: Any, state: StateDict) -> None:
 @fault(
     "half-restored",
     target="rlcore.checkpoint.training_state:TrainingState._put_back",
-    pins="86350a0d0ef420e1",
+    pins="fbf296125fc58c48",
     claimed=False,
 )
 def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:

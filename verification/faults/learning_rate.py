@@ -15,7 +15,7 @@ DOCUMENTED_DEFAULT = 3e-4
 
 
 @fault(
-    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.config:resolve_learning_rate", pins="506229fb4d710d0c"
+    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.config:resolve_learning_rate", pins="12756a0949205372"
 )
 def lr_of_optimizer_kwargs_ignored(
     learning_rate: float | Schedule | None,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from torch import nn
 
+from rlcore import CheckpointError
+from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from tests.support.training import make_envs, make_model
 
 
@@ -151,3 +155,12 @@ def test_predict_takes_and_gives_state_as_sb3_contrib_does() -> None:
     onward, _ = model.predict(obs, state=state, episode_start=np.zeros(2, dtype=bool), deterministic=True)
     assert np.array_equal(action, again)
     assert not np.array_equal(action, onward)
+
+
+def test_a_policy_has_no_file_of_its_own_and_the_error_says_what_to_call(tmp_path: Path) -> None:
+    remedy = r"model\.save\(path\).*DistributionalPPO\.load\(path\).*rlcore\.load_policy\(path\)"
+    with pytest.raises(CheckpointError, match=remedy):
+        make_model().policy.save(tmp_path / "policy.pth")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(CheckpointError, match=remedy):
+        DistributionalRecurrentPolicy.load(tmp_path / "policy.pth")
