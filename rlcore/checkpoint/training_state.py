@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -96,6 +96,17 @@ class TrainingState:
 
     def _waits(self, part: StatePart) -> bool:
         return part.scope is Scope.RUN and part.key in self.waiting
+
+    def require_scopes(self, states: Mapping[str, StateDict | None], scopes: Collection[Scope]) -> None:
+        """
+        :raises StateError: if a part of another scope is given
+        """
+        for key, state in states.items():
+            if state is not None and key in self.parts and self.parts[key].scope not in scopes:
+                raise StateError(
+                    f"{key} says where a run stands, and parameters say what was learnt; leave it out, or load the "
+                    "model's file with DistributionalPPO.load(path) to go on with that run"
+                )
 
     def resume(self) -> list[str]:
         """Restore what waited for training to go on; the reasons why some of it starts fresh.

@@ -323,11 +323,12 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         :param exact_match: require every part, and start fresh (with one warning) what optional part is absent; False
             restores what is there and leaves the rest alone
         :param device: ignored, as the model stays on its own device
-        :raises StateError: if a state does not fit; the model is unchanged
+        :raises StateError: if a state does not fit, or is no parameter; the model is unchanged
         :raises CheckpointError: if the file cannot be read
         """
         if not isinstance(load_path_or_dict, Mapping):
             load_path_or_dict = self.read_parameters(load_path_or_dict)
+        self._training_state().require_scopes(load_path_or_dict, LEARNT)
         ruling = components.SCALER_SETTINGS | components.OPTIMIZER_SETTINGS
         given = load_path_or_dict if exact_match else components.in_kept_units(self, load_path_or_dict)
         fitted = components.under_settings(self, given, ruling, self.optimizer_class)

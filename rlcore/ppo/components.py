@@ -97,7 +97,7 @@ class ScalerState(_Component):
                 "vgs_state is given but the model has variance_gradient_scaling=False; "
                 "switch it on, or pass exact_match=False"
             )
-        scaler.load_state_dict(state)
+        scaler.load_state_dict({**state, "enabled": scaler.settings.enabled})
 
     def reset(self) -> None:
         scaler = self.model.variance_gradient_scaler

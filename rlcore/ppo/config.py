@@ -225,6 +225,12 @@ def resolve_settings(
     return lifted.model_copy(update={**folded, **resolve_values(lifted)})
 
 
+def names_learning_rate(given: Mapping[str, Any]) -> bool:
+    """Whether ``optimizer_kwargs`` among the settings has ``lr``; what is no mapping is refused elsewhere."""
+    options = given.get("optimizer_kwargs")
+    return isinstance(options, Mapping) and "lr" in options
+
+
 def resolve_learning_rate(
     learning_rate: float | Schedule | None, optimizer_kwargs: Mapping[str, Any], default: float
 ) -> float | Schedule:

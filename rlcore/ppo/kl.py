@@ -46,9 +46,13 @@ class KLPenalty:
         self.reset()
 
     def reset(self) -> None:
+        """Start from ``kl_penalty_coef`` again, and forget the last divergence."""
+        self.restart()
+        self.last_kl: float | None = None
+
+    def restart(self) -> None:
         """Start from ``kl_penalty_coef`` again."""
         self._adapted = self.settings.kl_penalty_coef
-        self.last_kl: float | None = None
 
     @property
     def is_on(self) -> bool:

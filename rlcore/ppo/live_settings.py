@@ -65,6 +65,7 @@ class SettingsChange:
 
     def apply(self, model: DistributionalPPO) -> None:
         """Make the settings those that train."""
+        restarts_penalty = model.kl_penalty_coef != self.settings.kl_penalty_coef
         for name in self.names:
             setattr(model, name, getattr(self.settings, name))
         _apply_schedules(model, self.names)
@@ -72,6 +73,8 @@ class SettingsChange:
         if "optimizer_kwargs" in self.names:
             _apply_optimizer_options(model, self.optimizer_options)
         _apply_learning_rate(model)
+        if restarts_penalty:
+            model.kl_penalty.restart()
         if "huber_kappa" in self.names:
             model.policy.values = construction.make_values(model)
         if self.names & components.SCALER_SETTINGS:
@@ -140,9 +143,10 @@ def _placed(
                 f"{name}={value!r} cannot change in a model that exists: "
                 f"{FIXED.get(name, 'it is read when the model is built')}; build another model with it",
             )
-    if options:
-        changes["optimizer_kwargs"] = {**changes.get("optimizer_kwargs", present_options), **options}
-    if "lr" in changes.get("optimizer_kwargs", {}):
+    given = changes.get("optimizer_kwargs", present_options)
+    if options and isinstance(given, Mapping):  # anything else is refused as what it is
+        changes["optimizer_kwargs"] = {**given, **options}
+    if config.names_learning_rate(changes):
         changes.setdefault("learning_rate", None)
     return changes
 

@@ -126,14 +126,16 @@ class ModelFile(BaseAlgorithm):
     def read_parameters(self, path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
         """What was learnt, from a model file or a checkpoint; of a v1 file the policy alone, which a warning says."""
         content = load_container(existing(path))
+        parts = self._training_state().parts
         if content.get("format_version") == FORMAT_MODEL:
-            parts, state = self._training_state().parts, read_model_content(content, path)["state"]
+            state = read_model_content(content, path)["state"]
             return {key: value for key, value in state.items() if key in parts and parts[key].scope in LEARNT}
         with refusals_name(path):
             checkpoint = loading.from_payload(content)
         if checkpoint.format_version == FORMAT_V1:
             warnings.warn(f"{FORMAT_V1}: the file holds only the policy", ResumeWarning, stacklevel=3)
-        return {str(key): part for key, part in checkpoint.data.items()}
+        data = {str(key): part for key, part in checkpoint.data.items()}
+        return {key: part for key, part in data.items() if key not in parts or parts[key].scope in LEARNT}
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self._training_state().capture(*Scope), **(self._boundary or {})}
@@ -239,7 +241,7 @@ def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], pa
 def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Saved settings with the user's changes, which replace what is saved under another name of the same setting."""
     merged = {**saved, **changes}
-    if "lr" in changes.get("optimizer_kwargs", {}) and "learning_rate" not in changes:
+    if config.names_learning_rate(changes) and "learning_rate" not in changes:
         merged["learning_rate"] = None
     if "ent_coef_initial" in changes and "ent_coef" not in changes:
         merged["ent_coef"] = None

@@ -131,6 +131,9 @@ def test_settings_can_be_changed_on_loading(saved: Path) -> None:
     assert (loaded.ent_coef, loaded.learning_rate) == (0.5, 0.25)
     with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
         DistributionalPPO.load(saved, device="cpu", entcoef=0.5)
+    for unusable in (None, "abc"):
+        with pytest.raises(SettingError, match="optimizer_kwargs="):
+            DistributionalPPO.load(saved, device="cpu", optimizer_kwargs=unusable)
 
 
 def test_a_scaler_setting_changed_on_loading_rules_over_the_file_and_keeps_the_statistics(saved: Path) -> None:
@@ -235,8 +238,13 @@ def test_force_reset_drops_where_the_run_stood_but_nothing_learnt(tmp_path: Path
     assert set(loaded.pending_state) == {"normalizer_state"}
 
 
-def test_after_force_reset_training_goes_on_from_a_reset_without_a_warning(saved: Path) -> None:
-    loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", force_reset=True)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_after_force_reset_training_goes_on_from_a_reset_without_a_warning(normalize: bool, tmp_path: Path) -> None:
+    model = make_model(make_envs(normalize=normalize))
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    envs = make_envs(normalize=normalize)
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=envs, device="cpu", force_reset=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loaded.learn(48, reset_num_timesteps=False)
