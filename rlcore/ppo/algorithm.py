@@ -14,7 +14,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.utils import FloatSchedule
+from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore import env_state
@@ -353,6 +353,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
                 f"env has {wrapped.num_envs} environments, the model was built for {self.n_envs}; give as many, or "
                 "load the model with load(path, env=env)",
             )
+        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
         waiting = self.pending_state.get("normalizer_state")
         if waiting is not None:
             if env_state.capture_normalizer(wrapped) is None:

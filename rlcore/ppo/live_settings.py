@@ -113,13 +113,15 @@ def plan_change(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> Set
 def require_same_settings(model: DistributionalPPO, expected: DistributionalPPO) -> None:
     """Whether a model from a file is the one that would be built now, apart from what only shows how it is doing.
 
+    What no file can hold (a lambda, a class that is not registered) has to be the same object on both sides.
+
     :param model: as the file has it
     :param expected: as it would be built now
     :raises SettingError: naming the first setting that differs, with both values
     """
     for name in PPOSettings.model_fields:
         own, asked = getattr(model, name), getattr(expected, name)
-        if name not in SHOWING and codec.encode(own, name) != codec.encode(asked, name):
+        if name not in SHOWING and not codec.same(own, asked, name):
             raise SettingError(
                 name,
                 f"{name}={asked!r} is asked for, and what is to go on was trained with {own!r}; give that again, or "

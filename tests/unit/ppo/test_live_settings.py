@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, SettingError, UnknownSettingError
-from rlcore.ppo.live_settings import FIXED, LIVE, set_hyperparameters
+from rlcore.ppo.live_settings import FIXED, LIVE, require_same_settings, set_hyperparameters
 from tests.support.space_cases import Echo
 from tests.support.training import differing, make_envs, make_model
 
@@ -217,6 +219,26 @@ def test_without_a_scaler_its_settings_wait_for_one() -> None:
     model = make_model(variance_gradient_scaling=False)
     set_hyperparameters(model, {"vgs_alpha": 1.5})
     assert model.vgs_alpha == 1.5
+
+
+def test_models_under_the_same_settings_are_told_from_those_under_others() -> None:
+    class Scaled(FlattenExtractor):
+        def __init__(self, space: spaces.Space[Any], scale: Any) -> None:
+            super().__init__(space)
+
+    def built(scale: Any, rate: Any) -> DistributionalPPO:
+        extractor = {"features_extractor_class": Scaled, "features_extractor_kwargs": {"scale": scale}}
+        return make_model(learning_rate=rate, policy_kwargs={"lstm_hidden_size": 8, **extractor})
+
+    first, second = (lambda _, rate=rate: rate for rate in (1e-3, 1e-1))
+    model = built(np.arange(3.0), first)
+    require_same_settings(model, built(np.arange(3.0), first))
+    with pytest.raises(SettingError, match="is asked for") as caught:
+        require_same_settings(model, built(np.arange(3.0), second))
+    assert caught.value.setting == "learning_rate"
+    with pytest.raises(SettingError, match="is asked for") as caught:
+        require_same_settings(model, built(np.arange(4.0), first))
+    assert caught.value.setting == "policy_kwargs"
 
 
 def test_the_policys_own_features_extractor_is_known() -> None:
