@@ -96,8 +96,9 @@ def same(left: object, right: object, field: str) -> bool:
 
 def _same(left: object, right: object) -> bool:
     if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
-        both = isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
-        return both and left.dtype == right.dtype and torch.equal(left, right)
+        if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
+            return False
+        return left.dtype == right.dtype and torch.equal(left, right)
     if isinstance(left, dict) and isinstance(right, dict):
         return set(left) == set(right) and all(_same(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):

@@ -27,6 +27,7 @@ from rlcore.ppo.buffer import Samples, TwinCriticBuffer
 from rlcore.ppo.entropy import EntropySchedule
 from rlcore.ppo.kl import KLPenalty
 from rlcore.ppo.model_file import ModelFile
+from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
@@ -237,8 +238,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         lr = config.check_schedule("learning_rate", self.lr_schedule, self._current_progress_remaining)
         self.logger.record("train/learning_rate", lr)
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
-            for group in optimizer.param_groups:
-                group["lr"] = lr * (self.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
+            set_learning_rate(optimizer, lr, self.critic_lr_multiplier)
 
     def learn(
         self,

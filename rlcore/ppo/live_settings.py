@@ -15,7 +15,14 @@ from rlcore.checkpoint import codec
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, config, construction, state_checks
 from rlcore.ppo.config import PPOSettings
-from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, make_optimizer, optimizer_options
+from rlcore.ppo.optimizers import (
+    default_learning_rate,
+    find_optimizer,
+    make_optimizer,
+    names_learning_rate,
+    optimizer_options,
+    set_learning_rate,
+)
 from rlcore.ppo.suggestions import reject_unknown
 
 if TYPE_CHECKING:
@@ -75,6 +82,7 @@ class SettingsChange:
         _apply_learning_rate(model)
         if restarts_penalty:
             model.kl_penalty.restart()
+        model.kl_penalty.keep_within_bounds()
         if "huber_kappa" in self.names:
             model.policy.values = construction.make_values(model)
         if self.names & components.SCALER_SETTINGS:
@@ -148,7 +156,7 @@ def _placed(
     given = changes.get("optimizer_kwargs", present_options)
     if options and isinstance(given, Mapping):  # anything else is refused as what it is
         changes["optimizer_kwargs"] = {**given, **options}
-    if config.names_learning_rate(changes):
+    if names_learning_rate(changes):
         changes.setdefault("learning_rate", None)
     return changes
 
@@ -189,8 +197,7 @@ def _apply_learning_rate(model: DistributionalPPO) -> None:
     """Write the present rate into every group, as the next update will."""
     model.policy.critic_lr_multiplier = model.critic_lr_multiplier
     lr = model.lr_schedule(model._current_progress_remaining)
-    for group in model.policy.optimizer.param_groups:
-        group["lr"] = lr * (model.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
+    set_learning_rate(model.policy.optimizer, lr, model.critic_lr_multiplier)
 
 
 def _apply_scaler_settings(model: DistributionalPPO) -> None:

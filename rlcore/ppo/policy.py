@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from rlcore.checkpoint.codec import register_class
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.ppo.actions import action_distribution
-from rlcore.ppo.optimizers import make_optimizer
+from rlcore.ppo.optimizers import make_optimizer, set_learning_rate
 from rlcore.ppo.state_checks import SUPPORT
 from rlcore.ppo.values import QuantileValues, ValueDistribution
 
@@ -198,12 +198,10 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
             (critic if name.startswith(CRITIC_MODULES) else actor).append((name, parameter))
         self.optimizer = make_optimizer(
             self.optimizer_class,
-            [
-                {"params": actor, "name": "actor", "lr": lr},
-                {"params": critic, "name": "critic", "lr": lr * self.critic_lr_multiplier},
-            ],
+            [{"params": actor, "name": "actor", "lr": lr}, {"params": critic, "name": "critic", "lr": lr}],
             self.optimizer_kwargs,
         )
+        set_learning_rate(self.optimizer, lr, self.critic_lr_multiplier)
 
     def forward(  # type: ignore[override]  # upstream's own signature departs from its base's
         self, obs: PyTorchObs, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False

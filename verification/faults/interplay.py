@@ -146,7 +146,7 @@ def factor_falls_with_every_step(self: Any) -> float:
 @fault(
     "rate-multiplied-by-the-factor",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="daee9ba9f2ab41fb",
+    pins="3ac75aa985f3090a",
     claimed=False,
 )
 def rate_multiplied_by_the_factor(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:

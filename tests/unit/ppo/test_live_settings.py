@@ -221,10 +221,19 @@ def test_without_a_scaler_its_settings_wait_for_one() -> None:
     assert model.vgs_alpha == 1.5
 
 
+def test_bounds_of_the_penalty_that_were_narrow_for_a_while_bring_nothing_back(saved: bytes) -> None:
+    model = again(saved)
+    assert model.kl_penalty.coefficient > 0.3
+    for bound in (0.3, 100.0):
+        set_hyperparameters(model, {"kl_penalty_max_coef": bound})
+    assert model.kl_penalty.coefficient == 0.3
+
+
 def test_models_under_the_same_settings_are_told_from_those_under_others() -> None:
     class Scaled(FlattenExtractor):
         def __init__(self, space: spaces.Space[Any], scale: Any) -> None:
             super().__init__(space)
+            self.scale = scale
 
     def built(scale: Any, rate: Any) -> DistributionalPPO:
         extractor = {"features_extractor_class": Scaled, "features_extractor_kwargs": {"scale": scale}}

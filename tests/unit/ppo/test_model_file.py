@@ -195,6 +195,13 @@ def test_a_function_needs_custom_objects_and_the_error_names_the_setting(tmp_pat
     assert loaded.lr_schedule(0.5) == 5e-4
 
 
+@pytest.mark.parametrize("name", ["lerning_rate", "policy_kwargs.net_arc", "observation_spaces"])
+def test_a_custom_object_that_stands_for_nothing_in_the_file_is_refused(name: str, saved: Path) -> None:
+    with pytest.raises(UnknownSettingError, match=f"custom_objects knows no setting '{name}'.*did you mean"):
+        DistributionalPPO.load(saved, device="cpu", custom_objects={"gamma": 0.5, name: 1.0})
+    assert DistributionalPPO.load(saved, device="cpu", custom_objects={"gamma": 0.5}).gamma == 0.5
+
+
 def test_a_policy_class_of_the_user_s_own_needs_custom_objects(tmp_path: Path) -> None:
     DistributionalPPO(OwnPolicy, make_envs(), n_steps=4).save(tmp_path / "model.zip")
     with pytest.raises(CheckpointError, match="policy_class"):

@@ -11,6 +11,7 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from torch import nn
 
 from rlcore import CheckpointError
+from rlcore.ppo.config import NetArch
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from tests.support.training import make_envs, make_model
 
@@ -35,6 +36,14 @@ def test_a_list_of_widths_is_for_the_actor_and_for_every_critic() -> None:
     policy = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": [7]}).policy
     assert [tuple(p.shape) for p in policy.value_net.heads[0].parameters()] == [(7, 8), (7,), (8, 7), (8,)]  # type: ignore[union-attr,index]
     assert [tuple(p.shape) for p in policy.mlp_extractor.policy_net.parameters()] == [(7, 8), (7,)]
+
+
+@pytest.mark.parametrize(("given", "left_out"), [("pi", "vf"), ("vf", "pi")])
+def test_a_dict_of_widths_gives_what_it_leaves_out_no_hidden_layer(given: str, left_out: str) -> None:
+    assert getattr(NetArch(**{given: [7]}), left_out) == []
+    policy = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": {given: [7]}}).policy
+    hidden = {"pi": policy.mlp_extractor.policy_net, "vf": policy.value_net.heads[0][:-1]}  # type: ignore[index]
+    assert [len(hidden[name]) for name in (given, left_out)] == [2, 0]
 
 
 @pytest.mark.parametrize("ortho_init", [True, False])

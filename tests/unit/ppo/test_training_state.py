@@ -293,6 +293,15 @@ def test_parameters_that_do_not_fit_raise_one_error_and_change_nothing(case: str
     assert differing(before, other.get_parameters()) == []
 
 
+@pytest.mark.parametrize(("given", "own"), [("upgd", "adaptive_upgd"), ("adaptive_upgd", "upgd"), ("sgd", "rmsprop")])
+def test_moments_of_another_optimizer_are_refused(given: str, own: str) -> None:
+    model, other = trained(optimizer_class=given), trained(optimizer_class=own)
+    before = other.get_parameters()
+    with pytest.raises(StateError, match=r"is not the state of a .* use the same optimizer_class"):
+        other.set_parameters(model.get_parameters())
+    assert differing(before, other.get_parameters()) == []
+
+
 def test_the_model_s_own_switch_rules_over_that_of_a_scaler_s_state() -> None:
     model, other = trained(), trained(seed=5)
     given = model.get_parameters()
