@@ -79,20 +79,23 @@ def capture_env_state(env: VecEnv) -> StateDict | None:
     return _capture(env) if unsupported_reason(env) is None else None
 
 
-def restore_env_state(env: VecEnv, state: StateDict) -> None:
-    """Put a state of :func:`capture_env_state` into ``env``, which need not have been reset before.
+def restore_env_state(env: VecEnv, state: StateDict, *, were_reset: bool = True) -> None:
+    """Put a state of :func:`capture_env_state` into ``env``.
 
+    :param were_reset: False where they were not reset before: some have no state until then, so that they cannot be put
+        back, and after an error they have to be reset
     :raises StateError: another number or kind of environments or wrappers, or a damaged state; nothing was changed
     """
     reason = unsupported_reason(env)
     if reason is not None:
         raise StateError(f"the state cannot be restored into this environment: {reason}")
     record = _checked_outline(env, state)
-    before = _capture(env)
+    before = _capture(env) if were_reset else None
     try:
         _apply(env, record)
     except StateError:
-        _apply(env, before)
+        if before is not None:
+            _apply(env, before)
         raise
 
 

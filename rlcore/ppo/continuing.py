@@ -48,7 +48,7 @@ def require_same_settings(saved: Mapping[str, Any], expected: DistributionalPPO)
     for name, field in PPOSettings.model_fields.items():
         asked = getattr(expected, name)
         before = saved.get(name, codec.encode(field.default, name))
-        if name not in SHOWING and before != codec.encode(asked, name):
+        if name not in SHOWING and not codec.same(before, codec.encode(asked, name)):
             raise SettingError(
                 name,
                 f"{name}={asked!r} is asked for, and what is to go on was trained with {_shown(before, name)}; "

@@ -14,7 +14,14 @@ from torch import nn
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, config, construction, state_checks
 from rlcore.ppo.config import PPOSettings
-from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, make_optimizer, optimizer_options
+from rlcore.ppo.optimizers import (
+    default_learning_rate,
+    find_optimizer,
+    make_optimizer,
+    names_learning_rate,
+    optimizer_options,
+    set_learning_rate,
+)
 from rlcore.ppo.suggestions import reject_unknown
 
 if TYPE_CHECKING:
@@ -70,6 +77,7 @@ class SettingsChange:
 
     def apply(self, model: DistributionalPPO) -> None:
         """Make the settings those that train."""
+        restarts_penalty = model.kl_penalty_coef != self.settings.kl_penalty_coef
         for name in self.names:
             setattr(model, name, getattr(self.settings, name))
         _apply_schedules(model, self.names)
@@ -77,6 +85,9 @@ class SettingsChange:
         if "optimizer_kwargs" in self.names:
             _apply_optimizer_options(model, self.optimizer_options)
         _apply_learning_rate(model)
+        if restarts_penalty:
+            model.kl_penalty.restart()
+        model.kl_penalty.keep_within_bounds()
         if "huber_kappa" in self.names:
             model.policy.values = construction.make_values(model)
         if self.names & components.SCALER_SETTINGS:
@@ -150,9 +161,10 @@ def _placed(
                 f"{name}={value!r} cannot change in a model that exists: "
                 f"{FIXED.get(name, 'it is read when the model is built')}; build another model with it",
             )
-    if options:
-        changes["optimizer_kwargs"] = {**changes.get("optimizer_kwargs", present_options), **options}
-    if "lr" in changes.get("optimizer_kwargs", {}):
+    given = changes.get("optimizer_kwargs", present_options)
+    if options and isinstance(given, Mapping):  # anything else is refused as what it is
+        changes["optimizer_kwargs"] = {**given, **options}
+    if names_learning_rate(changes):
         changes.setdefault("learning_rate", None)
     return changes
 
@@ -193,8 +205,7 @@ def _apply_learning_rate(model: DistributionalPPO) -> None:
     """Write the present rate into every group, as the next update will."""
     model.policy.critic_lr_multiplier = model.critic_lr_multiplier
     lr = model.lr_schedule(model._current_progress_remaining)
-    for group in model.policy.optimizer.param_groups:
-        group["lr"] = lr * (model.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
+    set_learning_rate(model.policy.optimizer, lr, model.critic_lr_multiplier)
 
 
 def _apply_scaler_settings(model: DistributionalPPO) -> None:

@@ -71,7 +71,7 @@ def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
 @fault(
     "clipped-before-scaled",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="adcc44f0d9325103",
+    pins="1f7822f764f0fb32",
     claimed=False,
 )
 def clipped_before_scaled(self: Any, loss: Tensor) -> float:
@@ -90,7 +90,7 @@ def clipped_before_scaled(self: Any, loss: Tensor) -> float:
 @fault(
     "scaler-steps-before-the-optimizer",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="adcc44f0d9325103",
+    pins="1f7822f764f0fb32",
     claimed=False,
 )
 def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
@@ -146,7 +146,7 @@ def factor_falls_with_every_step(self: Any) -> float:
 @fault(
     "rate-multiplied-by-the-factor",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="daee9ba9f2ab41fb",
+    pins="3ac75aa985f3090a",
     claimed=False,
 )
 def rate_multiplied_by_the_factor(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
@@ -216,7 +216,7 @@ def normalizer_stays_behind(self: Any, state: StateDict) -> None:
 @fault(
     "half-restored",
     target="rlcore.checkpoint.training_state:TrainingState._put_back",
-    pins="86350a0d0ef420e1",
+    pins="fbf296125fc58c48",
     claimed=False,
 )
 def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:

@@ -29,7 +29,7 @@ def lr_of_optimizer_kwargs_ignored(
 @fault(
     "bug-02-fix-lost-in-first-train",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="daee9ba9f2ab41fb",
+    pins="3ac75aa985f3090a",
 )
 def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
     """The optimizer is built with the rate asked for; every update then writes the algorithm's own default over it."""
