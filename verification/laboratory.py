@@ -85,6 +85,7 @@ class Laboratory:
         sources = [self.probe(claim.probe).__module__, *(self.fault(name).defined_in for name in names)]
         code = module_digests(sources, within=(f"{self.package}.probes", f"{self.package}.faults"))
         settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds)]
+        settings += claim.shows
         return digest([*settings, *(part for pair in code for part in pair)]), module_digests(claim.modules)
 
     def check(self) -> None:

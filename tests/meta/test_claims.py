@@ -63,7 +63,11 @@ BROKEN = {
     "wrong type": (CLAIM.replace("[0, 1]", '["0"]'), "TOY-01", "seeds.0", "valid integer, got '0'"),
     "bool as seed": (CLAIM.replace("[0, 1]", "[true]"), "TOY-01", "seeds.0", "valid integer"),
     "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "at least 1"),
-    "a seed twice": (CLAIM.replace("[0, 1]", "[1, 1]"), "TOY-01", "seeds", "every seed once"),
+    "a seed twice": (CLAIM.replace("[0, 1]", "[1, 1]"), "TOY-01", "seeds", "each of them once"),
+    "a symptom twice": (CLAIM + 'shows = ["a", "a"]', "TOY-01", "shows", "each of them once"),
+    "a quiet fault that shows something": (
+        CLAIM.replace("CONFIRMED", "NOT REPRODUCED").replace("killed_by", 'shows = ["a"]  #'), "TOY-01", "shows",
+        "nothing is expected to notice"),
     "empty text": (CLAIM.replace("a statement", " "), "TOY-01", "statement", "at least 1"),
     "unsafe id": (CLAIM.replace("TOY-01", "../X"), "../X", "id", "pattern"),
     "unknown verdict": (CLAIM.replace("CONFIRMED", "MAYBE"), "TOY-01", "expected_verdict", "got 'MAYBE'"),

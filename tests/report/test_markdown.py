@@ -79,6 +79,7 @@ def records() -> list[Record]:
         _record(replace(NULL, id="NULL-2"), healthy=2, faulty=0),
         _record(replace(NULL, id="NULL-3"), healthy=2, faulty=2),
         replace(stale, misfits=("toy changed since", "the <seeds> too")),
+        _record(replace(CLAIM, id="TOY-07", title="claim 7"), healthy=0, faulty=0, documented_fix=0),
         replace(_record(replace(NULL, id="NULL-4"), healthy=2, faulty=2), misfits=("toy changed since",)),
     ]
 
@@ -96,7 +97,7 @@ def test_the_report_of_nothing_can_be_read() -> None:
 def test_a_claim_that_contradicts_its_document_comes_first(records: list[Record]) -> None:
     text = MarkdownReport().format(records)
     headings = [line.split(":")[0] for line in text.splitlines() if line.startswith("## TOY")]
-    assert headings == ["## TOY-01", "## TOY-04", "## TOY-02", "## TOY-03", "## TOY-05", "## TOY-06"]
+    assert headings == ["## TOY-01", "## TOY-04", "## TOY-02", "## TOY-03", "## TOY-05", "## TOY-06", "## TOY-07"]
 
 
 def test_every_row_has_the_cells_of_its_heading(records: list[Record]) -> None:
@@ -126,13 +127,13 @@ def test_the_json_report_holds_what_the_records_hold(records: list[Record]) -> N
     assert [each["claim"]["id"] for each in content] == [record.claim.id for record in records]
     assert [each["verdict"] for each in content] == [
         "CONFIRMED", "CONFIRMED", None, "REFUTED", "CONFIRMED", "NOT REPRODUCED", "CONFIRMED", "NOT REPRODUCED",
-        "STALE", "STALE",
+        "STALE", "REGRESSED", "STALE",
     ]  # fmt: skip
     assert [each["as_expected"] for each in content] == [
-        True, False, False, True, True, True, False, True, False, False,
+        True, False, False, True, True, True, False, True, False, False, False,
     ]  # fmt: skip
     assert [each["contradicts_document"] for each in content] == [
-        False, True, False, True, False, False, False, False, False, False,
+        False, True, False, True, False, False, False, False, False, False, False,
     ]  # fmt: skip
     assert content[8]["fix_grade"] is None
     assert content[8]["misfits"] == ["toy changed since", "the <seeds> too"]

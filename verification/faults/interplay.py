@@ -286,9 +286,9 @@ def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
 @fault("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9", claimed=False)
 def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """The critics' differences cancel each other."""
-    for key, value in healthy("gap-with-its-sign")(model):
-        signed = np.diff(model.rollout_buffer.critic_values, axis=-1).mean()
-        yield key, float(signed) if key == "twin_critics/divergence" else value
+    signed = float(np.diff(model.rollout_buffer.critic_values, axis=-1).mean())
+    figures = healthy("gap-with-its-sign")(model)
+    return iter([(key, signed if key == "twin_critics/divergence" else value) for key, value in figures])
 
 
 @fault(
