@@ -45,6 +45,7 @@ class ClaimEntry(BaseModel):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     fault: Name | None = None
     shows: tuple[Text, ...] = ()
+    against_document: Annotated[bool, Field(strict=True)] = False
     documented_fix: Name | None = None
     fix_statement: Text | None = None
     expected_fix_grade: FixGrade | None = None

@@ -88,6 +88,7 @@ class Claim:
     :param fault: name of the fault that puts the defect back; None where the statement is tested on healthy code
     :param shows: the symptoms that the fault must violate, and the only ones; empty where each symptom of the probe is
         one of this claim, so that any of them will do
+    :param against_document: whether CONFIRMED speaks against a document, which recommends what is put back
     :param documented_fix: name of the replacement that applies the document's fix to the faulty code
     :param fix_statement: what that fix does, in our own words
     :param modules: dotted names of the modules under test; a change in one makes the evidence stale
@@ -109,6 +110,7 @@ class Claim:
     seeds: tuple[int, ...]
     fault: str | None = None
     shows: tuple[str, ...] = ()
+    against_document: bool = False
     documented_fix: str | None = None
     fix_statement: str = ""
     expected_fix_grade: FixGrade | None = None

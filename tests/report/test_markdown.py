@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from verification.model import Claim, Evidence, FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
+from verification.model import Claim, Evidence, FixGrade, Kind, SymptomEvidence, Variant, VariantEvidence, Verdict
 from verification.report.interface import Format, Record
 from verification.report.json import JsonReport
 from verification.report.markdown import MarkdownReport, cell
@@ -92,6 +92,25 @@ def test_the_report_of_nothing_can_be_read() -> None:
     text = MarkdownReport().format([])
     assert "0 claims: 0 as expected" in text
     assert "False alarms: 0 of 0" in text
+
+
+@pytest.mark.parametrize(
+    ("against", "kind", "faulty", "contradicts"),
+    [(False, "finding", 0, False), (True, "finding", 0, True), (True, "finding", 2, False), (False, "defect", 2, True)],
+)
+def test_a_finding_speaks_against_a_document_where_its_claim_says_so(
+    against: bool, kind: Kind, faulty: int, contradicts: bool
+) -> None:
+    record = _record(_simple(8, kind=kind, against_document=against), healthy=2, faulty=faulty)
+    assert record.contradicts_document is contradicts
+    assert f"{int(contradicts)} where what a document" in MarkdownReport().format([record])
+
+
+def test_a_finding_is_not_called_a_document_s() -> None:
+    finding = _record(_simple(8, kind="finding", document="findings", section="seen elsewhere"), healthy=2, faulty=0)
+    text = MarkdownReport().format([finding])
+    assert "- Source: a finding of our own, seen elsewhere; in the documents: fixed" in text
+    assert "document findings" not in text
 
 
 def test_a_claim_that_contradicts_its_document_comes_first(records: list[Record]) -> None:

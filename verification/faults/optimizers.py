@@ -71,16 +71,19 @@ def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> Uti
     pins="11cfe2a821929872",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
-    """The published rule as it stands: no gradient is refused, nothing is limited, and max u is taken of what comes."""
+    """The published rule as it stands: no gradient refused, nothing limited, u divided by max u as it comes."""
     found = [replace(self._prepare(update), gradient=update.gradient) for update in updates]
     for update in found:
         beta, state = update.group["beta_utility"], self.state[update.parameter]
         state["step"] += 1
         state["utility"].mul_(beta).add_(-update.gradient * update.parameter, alpha=1 - beta)
     maximum = torch.stack([self._utility(update).max() for update in found]).max()
-    for update in found:
+    for update, noise in zip(found, self._draw_noise(found), strict=True):
         lr, weight_decay = update.group["lr"], update.group["weight_decay"]
-        change = _unlimited_direction(self, update) * (1 - torch.sigmoid(self._utility(update) / maximum))
+        direction = _unlimited_direction(self, update)
+        if noise is not None:
+            direction = direction + noise * self._noise_std(update, direction)
+        change = direction * (1 - torch.sigmoid(self._utility(update) / maximum))
         update.parameter.mul_(1 - lr * weight_decay).add_(change, alpha=-lr)
 
 

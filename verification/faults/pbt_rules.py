@@ -73,10 +73,23 @@ def settings_of_another_population(self: Any, **given: Any) -> None:
     claimed=False,
 )
 def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
-    """Only the last report is remembered, with hyperparameters that change later."""
-    self.step = step
-    self.performance = performance
-    self.history = [{"step": step, "performance": performance, "hyperparams": hyperparams}]
+    """Only the last report is remembered."""
+    healthy("history-of-one-report")(self, step, performance, hyperparams)
+    del self.history[:-1]
+
+
+@fault(
+    "history-shared-with-the-report",
+    target="rlcore.pbt.member:PopulationMember.record_step",
+    pins="b1b763a6621f63d1",
+    claimed=False,
+)
+def history_shared_with_the_report(
+    self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]
+) -> None:
+    """What was reported is remembered as it becomes later."""
+    healthy("history-shared-with-the-report")(self, step, performance, hyperparams)
+    self.history[-1]["hyperparams"] = hyperparams
 
 
 @fault(
@@ -187,13 +200,43 @@ def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> Hyperpa
     pins="3be4ab6fb6934881",
     claimed=False,
 )
-def perturbed_upwards_only(self: Any, value: HyperparamValue, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
-    """Every value only ever grows, and beyond its range."""
-    if self.values is not None:
-        following: HyperparamValue = self.values[(self.values.index(value) + 1) % len(self.values)]
-        return following
-    grown: float = self._number(value) * self.perturbation_factor
+def perturbed_upwards_only(
+    self: Any,
+    value: HyperparamValue,
+    generator: np.random.Generator,  # noqa: ARG001
+) -> HyperparamValue:
+    """Every value only ever grows, as far as its range allows."""
+    grown: HyperparamValue = healthy("perturbed-upwards-only")(self, value, _Upwards())
     return grown
+
+
+class _Upwards:
+    """In place of a generator, where 1 of 2 is up and the last of the neighbours the next."""
+
+    def integers(self, high: int) -> int:
+        return high - 1
+
+
+@fault(
+    "range-left",
+    target="rlcore.pbt.hyperparams:HyperparamConfig._fitted",
+    pins="8a997670bfea5e93",
+    claimed=False,
+)
+def range_left(self: Any, value: float) -> int | float:
+    """Nothing keeps a value inside its range."""
+    return round(value) if self.is_integer else float(value)
+
+
+@fault(
+    "last-value-beside-the-first",
+    target="rlcore.pbt.hyperparams:_neighbour",
+    pins="2f146a3181c3f125",
+    claimed=False,
+)
+def last_value_beside_the_first(position: int, size: int, generator: np.random.Generator) -> int:
+    """The values go round in a circle."""
+    return (position + (1 if generator.integers(2) else -1)) % size
 
 
 @fault(
@@ -212,11 +255,22 @@ def method_of_exploring_ignored(
     "nobody-scores-zero", target="rlcore.pbt.scheduler:performance_statistics", pins="5f85f9ac784ac0f9", claimed=False
 )
 def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
-    """Where nobody has reported, the figures are 0, as if somebody had scored it; one NaN makes all of them NaN."""
-    numbers = [each.performance for each in members if each.performance is not None] or [0.0]
-    scores = np.array(numbers)
-    figures = {"mean": scores.mean(), "std": scores.std(), "min": scores.min(), "max": scores.max()}
-    return {f"pbt/{name}_performance": float(figure) for name, figure in figures.items()}
+    """Where nobody has reported, the figures are 0, as if somebody had scored it."""
+    figures: dict[str, float] = healthy("nobody-scores-zero")(members)
+    return dict.fromkeys(figures, 0.0) if all(each.performance is None for each in members) else figures
+
+
+@fault(
+    "nan-among-the-scores",
+    target="rlcore.pbt.scheduler:performance_statistics",
+    pins="5f85f9ac784ac0f9",
+    claimed=False,
+)
+def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float]:
+    """One member that diverged makes every figure NaN."""
+    figures: dict[str, float] = healthy("nan-among-the-scores")(members)
+    diverged = any(each.performance is not None and np.isnan(each.performance) for each in members)
+    return dict.fromkeys(figures, float("nan")) if diverged else figures
 
 
 @fault(

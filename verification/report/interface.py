@@ -40,7 +40,7 @@ class Record:
 
     @property
     def contradicts_document(self) -> bool:
-        """Whether the document's statement, or the fix that it describes, did not stand up to measuring.
+        """Whether what a document states, describes as a fix or recommends did not stand up to measuring.
 
         A regression of our own code says nothing about the document.
         """
@@ -48,7 +48,7 @@ class Record:
         return (
             self.verdict not in (None, Verdict.REGRESSED, *NOT_MEASURED)
             and self.claim.kind != "null"
-            and (self.verdict is not Verdict.CONFIRMED or fix_fails)
+            and (self.claim.against_document == (self.verdict is Verdict.CONFIRMED) or fix_fails)
         )
 
 
