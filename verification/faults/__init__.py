@@ -98,6 +98,10 @@ def fault(
     return register
 
 
+unclaimed = functools.partial(fault, claimed=False)
+"""A fault that no claim is about: only tests that must see it name it."""
+
+
 def add(new: Fault) -> Fault:
     """Register a fault that was made by hand; a second one of the same name raises FaultError."""
     if new.name in _registered:

@@ -1,4 +1,4 @@
-"""Known bugs of the learning rate."""
+"""Known bugs of the learning rate, and ways to break it that no document claims."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from stable_baselines3.common.utils import FloatSchedule
 
 from rlcore.ppo.config import Schedule
-from verification.faults import fault, healthy
+from verification.faults import fault, healthy, unclaimed
 
 DOCUMENTED_DEFAULT = 3e-4
 """What trains in the audited system, whatever is asked for."""
@@ -44,11 +44,10 @@ def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] |
         self.lr_schedule = asked
 
 
-@fault(
+@unclaimed(
     "critics-at-the-rate-of-the-actor",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
     pins="daee9ba9f2ab41fb",
-    claimed=False,
 )
 def critics_at_the_rate_of_the_actor(
     self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer
@@ -57,3 +56,16 @@ def critics_at_the_rate_of_the_actor(
     healthy("critics-at-the-rate-of-the-actor")(self, optimizers)
     for group in self.policy.optimizer.param_groups:
         group["lr"] = self.policy.optimizer.param_groups[0]["lr"]
+
+
+@unclaimed(
+    "rate-multiplied-by-the-factor",
+    target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
+    pins="daee9ba9f2ab41fb",
+)
+def rate_multiplied_by_the_factor(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
+    """The rate of the schedule is multiplied by the factor of the scaling."""
+    healthy("rate-multiplied-by-the-factor")(self, optimizers)
+    scaler = self.variance_gradient_scaler
+    for group in self.policy.optimizer.param_groups:
+        group["lr"] *= 1.0 if scaler is None else scaler.get_scaling_factor()
