@@ -41,6 +41,12 @@ def test_claims_that_share_a_probe_say_what_each_of_them_shows() -> None:
     assert all(claim.shows for pair in SHARED for claim in pair)
 
 
+@pytest.mark.parametrize("claim", [each for each in CONFIRMABLE if not each.shows], ids=lambda claim: claim.id)
+def test_a_claim_that_does_not_say_what_it_shows_shows_every_symptom(claim: Claim) -> None:
+    (_, faulty) = run_here(LABORATORY, replace(claim, documented_fix=None), [OTHER_SEED])
+    assert [each.symptom for each in faulty.observations if each.holds] == []
+
+
 @pytest.mark.parametrize(("claim", "other"), SHARED, ids=lambda claim: claim.id)
 def test_no_claim_is_confirmed_by_the_fault_of_another(claim: Claim, other: Claim) -> None:
     crossed = replace(claim, fault=other.fault, documented_fix=None)

@@ -109,7 +109,7 @@ def test_a_finding_speaks_against_a_document_where_its_claim_says_so(
 def test_a_finding_is_not_called_a_document_s() -> None:
     finding = _record(_simple(8, kind="finding", document="findings", section="seen elsewhere"), healthy=2, faulty=0)
     text = MarkdownReport().format([finding])
-    assert "- Source: a finding of our own, seen elsewhere; in the documents: fixed" in text
+    assert "- Source: a finding of our own, seen elsewhere; the documents say: fixed" in text
     assert "document findings" not in text
 
 
