@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeVar
@@ -17,9 +18,10 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from rlcore.envs import ResumableEnv
 from rlcore.errors import SettingError
 from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.explorable import check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import Count, Flag, PPOSettings, Seed, resolve_settings
+from rlcore.ppo.live_settings import idle_under, plan_settings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.yaml_file import read_yaml
@@ -66,8 +68,8 @@ class TrainingConfig(_Section):
         :raises UnknownSettingError: for a misspelt or misplaced name at any level, with the right one
         :raises SettingError: for a value that cannot be used, and for values that contradict each other
         """
-        reject_unknown(given, TOP, homes())
-        sections = dict(given)
+        sections = dict(_require_mapping(given, TOP))
+        reject_unknown(sections, TOP, homes())
         policy = find_policy(given.get("policy", cls.model_fields["policy"].default))
         if "environment" in given:
             sections["environment"] = _checked(EnvironmentConfig, given["environment"], "environment")
@@ -129,9 +131,10 @@ def build_envs(config: TrainingConfig, *, seed: int | None = None) -> VecEnv:
             wrapper_class=ResumableEnv if given.resumable else None,
         )
     except SettingError as error:
-        raise SettingError(
-            "environment", f"{error}; or give resumable: false in environment, and go on from resets only"
-        ) from error
+        # ResumableEnv refuses an "env"; any other setting is one of the environment's own arguments.
+        unsaveable = error.setting == "env"
+        way_out = "; or give resumable: false in environment, and go on from resets only" if unsaveable else ""
+        raise SettingError("environment", f"{error}{way_out}") from error
     except (gym.error.Error, TypeError, ValueError, AssertionError) as error:
         raise SettingError(
             "environment",
@@ -141,20 +144,15 @@ def build_envs(config: TrainingConfig, *, seed: int | None = None) -> VecEnv:
 
 
 def build_model(
-    config: TrainingConfig,
-    changes: Mapping[str, Any] | None = None,
-    *,
-    seed: int | None = None,
-    device: torch.device | str = "auto",
+    config: TrainingConfig, *, seed: int | None = None, device: torch.device | str = "auto"
 ) -> DistributionalPPO:
     """The model of a run in its environments, ready for ``learn(config.total_timesteps)``.
 
-    :param changes: settings of the algorithm in place of the configured ones, such as a population member's
     :param seed: in place of the configured one
     :raises SettingError: as :func:`build_envs` and the constructor of DistributionalPPO
     """
     algorithm = config.algorithm
-    settings = {name: getattr(algorithm, name) for name in algorithm.model_fields_set} | dict(changes or {})
+    settings = {name: getattr(algorithm, name) for name in algorithm.model_fields_set}
     seed = config.seed if seed is None else seed
     return DistributionalPPO(config.policy, build_envs(config, seed=seed), device=device, **settings, seed=seed)
 
@@ -204,8 +202,10 @@ def _checked(table: type[_Model], given: object, where: str) -> _Model:
 
 
 def _require_mapping(given: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise SettingError(where, f"{where}={given!r} is no mapping; write its settings as 'name: value' below it")
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise SettingError(
+            where, f"{where}={given!r} is no mapping from names to values; write its settings as 'name: value' below it"
+        )
     return given
 
 
@@ -245,66 +245,93 @@ def check_batch_size(config: TrainingConfig) -> None:
         )
 
 
-SWITCHES: Final = {
-    "vgs_": "variance_gradient_scaling",
-    "kl_penalty_": "kl_penalty_target",
-    "ent_coef_plateau_": "ent_coef_boost",
-    "return_scale_": "return_scale",
-}
-"""How settings begin that do nothing while another is off."""
-
-
 def check_idle_settings(config: TrainingConfig) -> None:
     """
     :raises SettingError: for a setting of something that is switched off
     """
     given = config.algorithm
-    for prefix, switch in SWITCHES.items():
-        off = getattr(given, switch)
-        idle = sorted(name for name in given.model_fields_set - {switch} if name.startswith(prefix))
-        if idle and (off is None or off is False):
+    for name in sorted(given.model_fields_set):
+        switch = idle_under(name, given)
+        if switch is not None:
             raise SettingError(
-                f"algorithm.{idle[0]}",
-                f"{idle[0]}={getattr(given, idle[0])!r} and {switch}={off!r} contradict each other: it would do "
-                f"nothing; give {switch}, or leave the settings that begin with {prefix} out",
+                f"algorithm.{name}",
+                f"{name}={getattr(given, name)!r} and {switch}={getattr(given, switch)!r} contradict each other: it "
+                f"would do nothing; give {switch}, or leave {name} out",
             )
 
 
-def check_population(config: TrainingConfig) -> None:
+def check_hyperparams(config: TrainingConfig) -> None:
     """
-    :raises SettingError: where exploits come before the gradient scaler is warmed up
+    :raises SettingError: for what a population could not explore, as :func:`rlcore.pbt.explorable.check_explorable`,
+        and for a setting that is given and explored, of which the population would use its own value only
     """
-    given = config.algorithm
-    if config.pbt is None or not given.variance_gradient_scaling:
+    if config.pbt is None:
         return
-    steps = optimizer_steps_per_update(
-        n_epochs=given.n_epochs,
-        n_steps=given.n_steps,
-        n_envs=config.environment.n_envs,
-        batch_size=given.batch_size,
-    )
+    given, extractor = config.algorithm, find_policy(config.policy).default_extractor
     try:
-        check_interval(config.pbt.perturbation_interval, steps, given.vgs_warmup_steps)
+        check_explorable(config.pbt.hyperparams, given, lambda changes: plan_settings(given, changes, extractor))
     except SettingError as error:
-        raise SettingError(f"pbt.{error.setting}", str(error)) from error
-
-
-def check_explored(config: TrainingConfig) -> None:
-    """
-    :raises SettingError: for a setting that is given and explored, of which the population would use its own value only
-    """
-    given = config.algorithm
-    defaults = resolve_settings({"optimizer_class": given.optimizer_class})
-    for name in {each.name for each in config.pbt.hyperparams} if config.pbt is not None else ():
-        if name in PPOSettings.model_fields and getattr(given, name) != getattr(defaults, name):
+        raise type(error)(f"pbt.{error.setting}", str(error)) from error
+    for explored in config.pbt.hyperparams:
+        found = _given_as(explored.name, given)
+        if found is not None:
+            where, value = found
             raise SettingError(
-                f"algorithm.{name}",
-                f"{name}={getattr(given, name)!r} is given and pbt.hyperparams explores {name}, so the value would do "
+                f"algorithm.{where}",
+                f"{where}={value!r} is given and pbt.hyperparams explores {explored.name}, so the value would do "
                 "nothing; leave one of them out",
             )
 
 
-RULES: Final = (check_batch_size, check_idle_settings, check_population, check_explored)
+def _given_as(explored: str, given: PPOSettings) -> tuple[str, object] | None:
+    """Where what is explored is given too, by whatever name, and its value; None if it is not."""
+    name = {"lr": "learning_rate", "ent_coef_initial": "ent_coef"}.get(explored, explored)
+    if name in given.optimizer_kwargs:
+        return f"optimizer_kwargs[{name!r}]", given.optimizer_kwargs[name]
+    if name not in PPOSettings.model_fields:
+        return None
+    value, defaults = getattr(given, name), resolve_settings({"optimizer_class": given.optimizer_class})
+    return (name, value) if value != getattr(defaults, name) else None
+
+
+def check_population(config: TrainingConfig) -> None:
+    """
+    :raises SettingError: where exploits come before the gradient scaler is warmed up, or never
+    """
+    if config.pbt is None:
+        return
+    given, interval = config.algorithm, config.pbt.perturbation_interval
+    try:
+        check_warm_up(config.pbt, given, config.environment.n_envs)
+    except SettingError as error:
+        raise SettingError(f"pbt.{error.setting}", str(error)) from error
+    updates = updates_in_all(config)
+    if updates <= interval:
+        raise SettingError(
+            "pbt.perturbation_interval",
+            f"perturbation_interval={interval} updates, and total_timesteps={config.total_timesteps} are {updates}, so "
+            "no member would ever copy another; give a shorter interval or a larger total",
+        )
+
+
+def updates_in_all(config: TrainingConfig) -> int:
+    """Updates of a member, or of a single model, until ``total_timesteps`` are reached."""
+    return math.ceil(config.total_timesteps / (config.algorithm.n_steps * config.environment.n_envs))
+
+
+def check_seed(config: TrainingConfig) -> None:
+    """
+    :raises SettingError: for a seed of the algorithm, which is the run's
+    """
+    if "seed" in config.algorithm.model_fields_set:
+        raise SettingError(
+            "algorithm.seed",
+            f"algorithm.seed={config.algorithm.seed!r} would leave the environments unseeded; give seed at the top "
+            "level, for environments and algorithm together",
+        )
+
+
+RULES: Final = (check_seed, check_batch_size, check_idle_settings, check_hyperparams, check_population)
 
 
 def _one_line(error: BaseException) -> str:

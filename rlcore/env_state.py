@@ -60,6 +60,12 @@ def unsupported_reason(env: VecEnv) -> str | None:
         reason = None if covered[position] else _uncovered(text, base)
         if reason is not None:
             return f"environment {position}: {reason}"
+    monitored = _outer_monitors(base)
+    if len(set(monitored)) > 1:
+        return (
+            f"Monitor lies outside environment {monitored.index(True)} and not outside environment "
+            f"{monitored.index(False)}; wrap all of them alike."
+        )
     return None
 
 
@@ -73,20 +79,23 @@ def capture_env_state(env: VecEnv) -> StateDict | None:
     return _capture(env) if unsupported_reason(env) is None else None
 
 
-def restore_env_state(env: VecEnv, state: StateDict) -> None:
-    """Put a state of :func:`capture_env_state` into ``env``, which need not have been reset before.
+def restore_env_state(env: VecEnv, state: StateDict, *, were_reset: bool = True) -> None:
+    """Put a state of :func:`capture_env_state` into ``env``.
 
+    :param were_reset: False where they were not reset before: some have no state until then, so that they cannot be put
+        back, and after an error they have to be reset
     :raises StateError: another number or kind of environments or wrappers, or a damaged state; nothing was changed
     """
     reason = unsupported_reason(env)
     if reason is not None:
         raise StateError(f"the state cannot be restored into this environment: {reason}")
     record = _checked_outline(env, state)
-    before = _capture(env)
+    before = _capture(env) if were_reset else None
     try:
         _apply(env, record)
     except StateError:
-        _apply(env, before)
+        if before is not None:
+            _apply(env, before)
         raise
 
 
@@ -183,8 +192,13 @@ def _uncovered(text: str, base: VecEnv) -> str | None:
     return None
 
 
+def _outer_monitors(base: VecEnv) -> list[bool]:
+    """Whether Monitor lies outside each environment's own state: of all or of none, where the state can be taken."""
+    return [text.startswith("<Monitor<") for text in _descriptions(base)]
+
+
 def _has_outer_monitor(base: VecEnv) -> bool:
-    return all(text.startswith("<Monitor<") for text in _descriptions(base))
+    return all(_outer_monitors(base))
 
 
 def _capture(env: VecEnv) -> StateDict:

@@ -187,8 +187,11 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def _set_all(states: list[tuple[SupportsState, StateDict]]) -> None:
-    """Set every state or none: a later refusal puts the earlier ones back."""
-    before = [(target, target.get_state()) for target, _ in states]
+    """Set every state or none: a later refusal puts the earlier ones back.
+
+    The last, the environment itself, is not asked for its state: it may have none before its first reset.
+    """
+    before = [(target, target.get_state()) for target, _ in states[:-1]]
     for position, (target, state) in enumerate(states):
         try:
             target.set_state(state)

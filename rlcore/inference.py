@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
-from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first, maybe_transpose
+from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
-from rlcore import env_state
+from rlcore import acting_inputs, env_state
 from rlcore.checkpoint import container, loading, storage, v1
 from rlcore.checkpoint.refusal import path_of, refusals_name
 from rlcore.checkpoint.schema import FORMAT_MODEL
@@ -77,15 +77,15 @@ class InferencePolicy:
         :param episode_start: shape (n,), True where an episode starts, so that its state is taken as zeros
         :param deterministic: the most likely action; False draws one from torch's global generator
         :return: actions, and the states for the next call
-        :raises SettingError: for observations of another shape or kind, or states of another number of environments
+        :raises SettingError: for observations of another shape or kind, values that the space does not have or no
+            network computes with, or states of another number of environments
         """
-        checked, n_envs = self._checked(observation)
-        layers, _, hidden = self._policy.lstm_hidden_state_shape
-        if state is not None and [np.shape(part) for part in state] != [(layers, n_envs, hidden)] * 2:
-            shapes = [np.shape(part) for part in state]
-            raise _misshapen("state", shapes, f"two arrays of {(layers, n_envs, hidden)}")
-        if episode_start is not None and np.shape(episode_start) != (n_envs,):
-            raise _misshapen("episode_start", np.shape(episode_start), f"{(n_envs,)}, one for each environment")
+        checked, n_envs = acting_inputs.checked_observation(observation, self.observation_space)
+        if state is not None:
+            layers, _, hidden = self._policy.lstm_hidden_state_shape
+            acting_inputs.check_state(state, (layers, n_envs, hidden))
+        if episode_start is not None:
+            acting_inputs.check_starts(episode_start, n_envs)
         for scaling in self._scalings:
             checked = scaling(checked)
         starts = None if episode_start is None else np.asarray(episode_start)
@@ -100,39 +100,23 @@ class InferencePolicy:
         :param observations: shape (steps, *shape), or (steps, n, *shape) for n environments side by side
         :param episode_starts: shape (steps,) or (steps, n), True where an episode starts; None for one episode
         :return: actions, shape (steps, *action shape) or (steps, n, *action shape)
-        :raises SettingError: for observations or starts of another shape
+        :raises SettingError: as :meth:`predict`, and for parts or starts of another length
         """
-        if not isinstance(observations, Mapping):
-            observations = np.asarray(observations)
-        steps = _length(observations)
+        observations, steps = acting_inputs.checked_sequence(observations, self.observation_space)
         starts = np.zeros(steps, bool) if episode_starts is None else np.asarray(episode_starts)
-        if steps == 0 or len(starts) != steps:
+        if steps == 0 or starts.ndim == 0 or len(starts) != steps:
+            found = f" of {len(starts)}" if starts.ndim else f"={episode_starts!r}"
             raise SettingError(
                 "observations",
-                f"observations of {steps} steps with episode_starts of {len(starts)} cannot be gone through; "
-                "give at least one step, and a start for each",
+                f"observations of {steps} steps with episode_starts{found} cannot be gone through; give at least one "
+                "step, and a start for each",
             )
         actions, state = [], None
         for step in range(steps):
             start = np.atleast_1d(starts[step]) if episode_starts is not None else None
-            action, state = self.predict(_at(observations, step), state, start, deterministic)
+            action, state = self.predict(acting_inputs.at_step(observations, step), state, start, deterministic)
             actions.append(action)
         return np.stack(actions)
-
-    def _checked(self, observation: Observation) -> tuple[Observation, int]:
-        """The observation as arrays of the space's kind, and of how many environments it is."""
-        space = self.observation_space
-        if not isinstance(space, spaces.Dict):
-            return _array(observation, space, "observation")
-        if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):
-            raise SettingError("observation", f"the observation must be a dict with the keys {sorted(space.spaces)}")
-        parts = {key: _array(observation[key], part, f"observation[{key!r}]") for key, part in space.spaces.items()}
-        numbers = {key: n for key, (_, n) in parts.items()}
-        if len(set(numbers.values())) > 1:
-            raise SettingError(
-                "observation", f"the parts of the observation are of {numbers} environments; give as many"
-            )
-        return {key: array for key, (array, _) in parts.items()}, next(iter(numbers.values()))
 
 
 def load_policy(
@@ -141,7 +125,7 @@ def load_policy(
     *,
     spaces: Spaces | None = None,
     settings: Mapping[str, Any] | None = None,
-    policy: str | type[DistributionalRecurrentPolicy] = "MlpLstmPolicy",
+    policy: str | type[DistributionalRecurrentPolicy] | None = None,
     map_location: str | torch.device = "cpu",
     require_digest: bool = False,
     custom_objects: Mapping[str, object] | None = None,
@@ -156,7 +140,7 @@ def load_policy(
     :param env: whose spaces the policy must have; its observations are given to ``predict`` as they are
     :param spaces: observation and action space, in place of ``env``
     :param settings: of a checkpoint's network, named as in the constructor of DistributionalPPO
-    :param policy: of a checkpoint
+    :param policy: of a checkpoint; None for ``MlpLstmPolicy``
     :param map_location: device of the network
     :param require_digest: refuse a file without digest instead of warning
     :param custom_objects: by name, what stands for a setting of a model file that no file holds (a lambda)
@@ -164,6 +148,10 @@ def load_policy(
     :raises SettingError: for spaces, settings or a device that cannot be used
     """
     config.check_device(map_location, "map_location")
+    if not isinstance(path, str | Path) and not hasattr(path, "read"):
+        raise SettingError("path", f"path={path!r} is neither a path nor a binary file object; give one")
+    if env is not None and spaces is not None:
+        raise SettingError("spaces", "env and spaces are both given, and env has spaces of its own; give one of them")
     given = _spaces_of(env) if spaces is None else spaces
     found = None if given is None else (_as_trained_on(given[0]), given[1])
     source = model_file.existing(path)
@@ -173,12 +161,15 @@ def load_policy(
     if not has_digest and not v1.is_v1(payload):
         container.warn_of_missing_digest(source, stacklevel=2)
     if payload.get("format_version") == FORMAT_MODEL:
-        if settings is not None:
-            raise SettingError("settings", "a model file has the settings of its network; leave settings out")
+        for name, value in {"settings": settings, "policy": policy}.items():
+            if value is not None:
+                raise SettingError(
+                    name, f"a model file has its own {name}, so {name}={value!r:.80} would do nothing; leave it out"
+                )
         content = model_file.decoded(model_file.read_model_content(payload, path), custom_objects or {}, path)
         _require_same(found, (content["observation_space"], content["action_space"]))
     else:
-        content = _content_of_checkpoint(payload, found, settings, policy, path)
+        content = _content_of_checkpoint(payload, found, settings, policy or "MlpLstmPolicy", path)
     return _build(content, map_location, path)
 
 
@@ -282,42 +273,3 @@ def _require_same(found: Spaces | None, saved: Spaces) -> None:
     for name, own, other in zip(("observation", "action"), found or saved, saved, strict=True):
         if own != other:
             raise SettingError("env", f"the environment's {name} space is {own}, the policy's {other}; give its own")
-
-
-def _array(values: Any, space: spaces.Space[Any], name: str) -> tuple[NDArray[Any], int]:
-    """An array of the space's type, and of how many environments it is.
-
-    :raises SettingError: for another shape, or values that the type cannot hold
-    """
-    assert space.dtype is not None, "only a Dict or Tuple of spaces has none"
-    shape = tuple(space.shape or ())
-    array = np.asarray(values)
-    if array.ndim in (3, 4):
-        array = maybe_transpose(array, space)  # an image with its channels last
-    batched = array.ndim == len(shape) + 1 and array.shape[1:] == shape
-    if not batched and array.shape != shape:
-        raise _misshapen(name, array.shape, f"{shape}, or {('n', *shape)} for n environments")
-    if not np.can_cast(array.dtype, space.dtype, "same_kind"):
-        raise SettingError(name, f"{name} is of {array.dtype}, the policy's are of {space.dtype}; convert it")
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        raise SettingError(
-            name,
-            f"{name} holds NaN in {int(np.isnan(array).sum())} of {array.size} places, so no action would follow from "
-            "it; look at where the observation comes from",
-        )
-    return array.astype(space.dtype), len(array) if batched else 1
-
-
-def _misshapen(name: str, found: object, wanted: str) -> SettingError:
-    return SettingError(name, f"{name} has the shape {found}, which the policy cannot act on; give {wanted}")
-
-
-def _length(observations: Observation) -> int:
-    arrays = observations.values() if isinstance(observations, Mapping) else [observations]
-    return min((len(array) if np.ndim(array) else 0 for array in arrays), default=0)
-
-
-def _at(observations: Observation, step: int) -> Observation:
-    if isinstance(observations, Mapping):
-        return {key: values[step] for key, values in observations.items()}
-    return observations[step]

@@ -6,7 +6,6 @@ saved.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from stable_baselines3.common.callbacks import BaseCallback
 
-from rlcore.configuration import TrainingConfig, build_model, load_config
+from rlcore.configuration import TrainingConfig, build_model, load_config, updates_in_all
 from rlcore.errors import CheckpointError, RLCoreError
 from rlcore.pbt.command import MemberBars, result_table
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.member_files import make_folder
 from rlcore.pbt.population import Population
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.live_settings import require_same_settings
+from rlcore.ppo.continuing import continued
 from rlcore.ppo.model_file import with_ending
 
 FAILED = 2
@@ -67,8 +66,7 @@ def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bo
         require_free(output)
     model = build_model(config, device=device)
     if resume:
-        expected, model = model, DistributionalPPO.load(output, env=model.get_env(), device=device)
-        require_same_settings(model, expected)
+        model = continued(output, model)
     interrupted = _learn(model, max(0, config.total_timesteps - model.num_timesteps), anew=not resume)
     model.save(output)
     return (
@@ -83,17 +81,16 @@ def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, devic
     def make_model(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
         return build_model(config, seed=seed, device=device)  # the population applies the hyperparameters
 
-    make_folder(folder)
     population = Population(make_model, pbt, folder=folder, seed=config.seed)
-    rollout = config.algorithm.n_steps * config.environment.n_envs
-    updates = math.ceil(config.total_timesteps / rollout)
+    make_folder(folder)
+    updates = updates_in_all(config)
     try:
         with MemberBars(population, updates) as bars:
             result = population.train(updates, bars.show)
     except KeyboardInterrupt:
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
     Console(soft_wrap=True).print(result_table(result))
-    steps = min(status.step for status in result.table) * rollout
+    steps = min(status.step for status in result.table) * config.algorithm.n_steps * config.environment.n_envs
     return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
 
 

@@ -1,7 +1,8 @@
 """Reads a YAML file as plain values, by the rules of YAML 1.2: 3e-4 is a number, ``yes`` and ``off`` are texts.
 
 PyYAML follows YAML 1.1, where it is the other way round. The types are those of the core schema (yaml.org/spec/1.2.2,
-section 10.3.2). Anchors are refused, because a few of them can stand for more values than memory holds.
+section 10.3.2). Anchors are refused, because a few of them can stand for more values than memory holds, and so
+are tags: what a value is, its text says.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rlcore.errors import ConfigFileError
 MAX_BYTES: Final = 1_000_000
 
 Place = tuple[str, ...]
-"""The names that lead to a value."""
+"""The names, and the positions in lists, that lead to a value."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Document:
     """What a file says, and where.
 
     :param content: the mapping that the file holds; every name in it is a str
-    :param lines: the line of every name, by the names that lead to it
+    :param lines: the line of every name and every entry of a list, by what leads there (``"a", "list", "0", "b"``)
     """
 
     content: dict[str, Any]
@@ -74,7 +75,7 @@ def read_yaml(path: str | Path) -> Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the types of YAML 1.2 and without anchors."""
+    """PyYAML's safe loader with the types of YAML 1.2, without anchors and tags."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}  # type: ignore[misc]
 
@@ -82,6 +83,8 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if event.anchor is not None:
             raise _at(event, "anchors and references (& and *) are not taken; write the value out")
+        if getattr(event, "tag", None) is not None:
+            raise _at(event, f"the tag {event.tag!r:.60} is not taken; write the value without it")
         node: yaml.Node | None = super().compose_node(parent, index)
         return node
 
@@ -111,10 +114,11 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole_number)
 
 
 def _checked_lines(node: yaml.Node, place: Place) -> Iterator[tuple[Place, int]]:
-    """The line of every name below ``node``; refuses a name that is no text or stands twice."""
+    """The line of every name and entry below ``node``; refuses a name that is no text or stands twice."""
     if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _checked_lines(item, place)
+        for position, item in enumerate(node.value):
+            yield (*place, str(position)), item.start_mark.line + 1
+            yield from _checked_lines(item, (*place, str(position)))
     if not isinstance(node, yaml.MappingNode):
         return
     first: dict[str, int] = {}

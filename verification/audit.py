@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from verification.errors import EvidenceError
 from verification.evidence import (
     check_writable,
     compare,
@@ -20,7 +21,7 @@ from verification.evidence import (
 )
 from verification.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
 from verification.laboratory import Laboratory
-from verification.model import Claim, Evidence, Verdict
+from verification.model import Claim, Evidence, Run, Verdict
 from verification.report.interface import Record
 from verification.report.markdown import MarkdownReport
 from verification.runner import Progress, run_claims
@@ -96,9 +97,14 @@ def audit(laboratory: Laboratory, shelf: Shelf, *, update: bool, processes: int,
     if update:
         check_writable(shelf.evidence)
     committed = {} if update else load_folder(shelf.evidence)
-    records, raw = _measure(laboratory, processes, on_progress)
+    runs = run_claims(laboratory, laboratory.claims, processes=processes, on_progress=on_progress)
+    records = tuple(
+        Record(claim, summarise(claim, runs[claim.id], *laboratory.digests(claim))) for claim in laboratory.claims
+    )
+    raw = "".join(raw_lines(record.claim, runs[record.claim.id]) for record in records)
     _write(shelf.working, records, {"raw.jsonl": raw})
     problems = [problem for record in records for problem in problems_of(record)]
+    problems += [problem for record in records for problem in _deaths(record.claim, runs[record.claim.id])]
     if update:
         _replace_committed(laboratory, shelf, records)
     else:
@@ -106,11 +112,10 @@ def audit(laboratory: Laboratory, shelf: Shelf, *, update: bool, processes: int,
     return Audit(records, tuple(problems))
 
 
-def _measure(laboratory: Laboratory, processes: int, on_progress: Progress) -> tuple[tuple[Record, ...], str]:
-    claims = laboratory.claims
-    runs = run_claims(laboratory, claims, processes=processes, on_progress=on_progress)
-    records = tuple(Record(claim, summarise(claim, runs[claim.id], *laboratory.digests(claim))) for claim in claims)
-    return records, "".join(raw_lines(claim, runs[claim.id]) for claim in claims)
+def _deaths(claim: Claim, runs: Sequence[Run]) -> list[Problem]:
+    retried = [f"{run.variant}, seed {run.seed}" for run in runs if run.retried]
+    sentence = f"{'; '.join(retried)}: a process died that ran this or what ran beside it, and not when run again"
+    return [Problem(claim.id, HARNESS_FAILED, sentence)] * bool(retried)
 
 
 def problems_of(record: Record) -> list[Problem]:
@@ -139,6 +144,13 @@ def _reason(evidence: Evidence, verdict: Verdict) -> str:
             return f", {variant.stale}"
         if verdict is Verdict.UNREACHED and variant.reached is False:
             return f", {variant.variant}: the planted fault was never executed, so the probe proves nothing"
+        if verdict is Verdict.UNDECIDED and variant.variant == "faulty" and evidence.shows:
+            broken = [
+                f"{each.symptom!r} ({each.runs - each.held_runs} of {each.runs})"
+                for each in variant.symptoms
+                if each.held_runs < each.runs
+            ]
+            return f", faulty broke {', '.join(broken)} and was to break {', '.join(map(repr, evidence.shows))}"
         if verdict is Verdict.UNDECIDED and 0 < variant.held_runs < variant.runs:
             low, high = decide_variant(variant).low, decide_variant(variant).high
             share = f"held in {variant.held_runs} of {variant.runs} runs"
@@ -213,9 +225,10 @@ def _write(folder: Path, records: Sequence[Record], more: Mapping[str, str]) -> 
 
 
 def _replace_committed(laboratory: Laboratory, shelf: Shelf, records: Sequence[Record]) -> None:
-    _write(shelf.reports, [_committable(laboratory, shelf, record) for record in records], {})
+    kept = [_committable(laboratory, shelf, record) for record in records]
+    _write(shelf.reports, kept, {})
     for path in shelf.evidence.glob("*.json"):
-        if path.stem not in {record.claim.id for record in records}:
+        if path.stem not in {record.claim.id for record in kept if record.evidence is not None}:
             path.unlink()
 
 
@@ -223,5 +236,12 @@ def _committable(laboratory: Laboratory, shelf: Shelf, record: Record) -> Record
     if record.evidence is not None and is_committable(record.evidence):
         return record
     path = shelf.evidence / f"{record.claim.id}.json"
-    kept = from_json(path.read_text(encoding="utf-8"), path) if path.is_file() else None
-    return _record(laboratory, record.claim, kept)
+    return _record(laboratory, record.claim, _kept(path) if path.is_file() else None)
+
+
+def _kept(path: Path) -> Evidence | None:
+    """Committed evidence that an update keeps; a file that cannot be believed is none."""
+    try:
+        return from_json(path.read_text(encoding="utf-8"), path)
+    except (EvidenceError, OSError, UnicodeDecodeError):
+        return None

@@ -44,6 +44,8 @@ class ClaimEntry(BaseModel):
     modules: Annotated[tuple[Text, ...], Field(min_length=1)]
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     fault: Name | None = None
+    shows: tuple[Text, ...] = ()
+    against_document: Annotated[bool, Field(strict=True)] = False
     documented_fix: Name | None = None
     fix_statement: Text | None = None
     expected_fix_grade: FixGrade | None = None
@@ -71,10 +73,16 @@ class ClaimEntry(BaseModel):
             raise ValueError("expected_verdict: a null fault changes nothing, so expect NOT REPRODUCED")
         if self.fault is not None and self.expected_verdict is Verdict.CONFIRMED and not self.killed_by:
             raise ValueError("killed_by: a fault that is expected to break something must be noticed; name the tests")
-        if self.killed_by and (self.fault is None or self.expected_verdict is not Verdict.CONFIRMED):
-            raise ValueError("killed_by: nothing is expected to notice this; leave it out, or expect CONFIRMED")
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError("seeds: every seed once")
+        return self
+
+    @model_validator(mode="after")
+    def _lists_fit(self) -> ClaimEntry:
+        for field in ("killed_by", "shows"):
+            if getattr(self, field) and (self.fault is None or self.expected_verdict is not Verdict.CONFIRMED):
+                raise ValueError(f"{field}: nothing is expected to notice this; leave it out, or expect CONFIRMED")
+        for field in ("seeds", "shows"):
+            if len(set(getattr(self, field))) != len(getattr(self, field)):
+                raise ValueError(f"{field}: each of them once")
         return self
 
 

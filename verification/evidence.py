@@ -47,7 +47,7 @@ def summarise(claim: Claim, runs: Sequence[Run], experiment: str, modules: tuple
         by_variant.setdefault(run.variant, []).append(run)
     seeds = tuple(dict.fromkeys(run.seed for run in runs))
     variants = tuple(_summarise_variant(variant, found) for variant, found in by_variant.items())
-    return Evidence(claim.id, experiment, modules, seeds, variants)
+    return Evidence(claim.id, experiment, modules, seeds, variants, claim.shows)
 
 
 def _summarise_variant(variant: Variant, runs: Sequence[Run]) -> VariantEvidence:
@@ -108,6 +108,7 @@ class _File(BaseModel):
     experiment_digest: str
     module_digests: dict[str, str]
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)]
+    shows: tuple[str, ...] = ()
     variants: Annotated[tuple[_Variant, ...], Field(min_length=1)]
     verdict: Verdict
     fix_grade: FixGrade | None
@@ -156,7 +157,7 @@ def from_json(text: str, path: Path) -> Evidence:
         for each in content.variants
     )
     modules = tuple(sorted(content.module_digests.items()))
-    evidence = Evidence(content.claim_id, content.experiment_digest, modules, content.seeds, variants)
+    evidence = Evidence(content.claim_id, content.experiment_digest, modules, content.seeds, variants, content.shows)
     _check_counts(evidence, content, path)
     return evidence
 

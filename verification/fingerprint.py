@@ -127,15 +127,28 @@ def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[
     return tuple((name, module_digest(name)) for name in sorted(found))
 
 
-def _imports_within(name: str, within: tuple[str, ...]) -> Iterator[str]:
-    prefixes = tuple(f"{package}." for package in within)
-    for node in ast.walk(ast.parse(module_path(name).read_text(encoding="utf-8"))):
-        candidates: list[str] = []
+def digest_with_imports(name: str, within: tuple[str, ...]) -> str:
+    """One digest of a module and of all that it imports from the packages in ``within``, and so on.
+
+    :raises LookupError: if there is no such module
+    """
+    return digest(part for pair in module_digests([name], within) for part in pair)
+
+
+def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:
+    path = module_path(name)
+    return _imports_of_file(path, path.stat().st_mtime_ns, tuple(f"{package}." for package in within))
+
+
+@lru_cache(maxsize=1024)
+def _imports_of_file(path: Path, _modified: int, prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    candidates: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            candidates = [alias.name for alias in node.names]
+            candidates += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            candidates = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        yield from (each for each in candidates if each.startswith(prefixes) and _exists(each))
+            candidates += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(each for each in candidates if each.startswith(prefixes) and _exists(each))
 
 
 def _exists(name: str) -> bool:

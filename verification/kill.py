@@ -28,12 +28,12 @@ SESSION_LIMIT = 600.0
 class Kill:
     """What became of the faults in a test session.
 
-    :param fate: ``error`` if the session could not be run to its end, failed without a failed test, or only met errors
-        outside the tests' own code (at set-up, say); else ``unreached`` if a fault never ran, whether or not a test
-        failed; else ``killed`` if a test failed and ``survived`` if none did
+    :param fate: ``error`` if the session could not be run to its end, failed without a failed test, only met errors
+        outside the tests' own code (at set-up, say), or met a mistake in a fault's own code; else ``unreached`` if a
+        fault never ran, whether or not a test failed; else ``killed`` if a test failed and ``survived`` if none did
     :param executions: how often the faults ran
     :param failed: ids of the tests that failed themselves
-    :param errors: ids of the tests and files that could not be set up, torn down or collected
+    :param errors: ids of the tests and files that could not be set up, torn down or collected, or met a mistake
     :param output: all that the session printed
     """
 
@@ -83,13 +83,13 @@ def _environment() -> dict[str, str]:
 def _judge(code: int, outcome: Outcome | None, output: str) -> Kill:
     if outcome is None:
         return Kill("error", 0, (), (), output)
-    failed, errors = tuple(outcome.failed), tuple(outcome.errors)
+    failed, errors = tuple(outcome.failed), (*outcome.errors, *outcome.mistakes)
     return Kill(_fate(code, outcome), sum(outcome.executions.values()), failed, errors, output)
 
 
 def _fate(code: int, outcome: Outcome) -> Fate:
     told = FAILED if outcome.failed or outcome.errors else PASSED
-    if code != told or (outcome.errors and not outcome.failed):
+    if outcome.mistakes or code != told or (outcome.errors and not outcome.failed):
         return "error"
     if not all(outcome.executions.values()):
         return "unreached"

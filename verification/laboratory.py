@@ -18,12 +18,15 @@ from verification.claims import load_catalogue
 from verification.errors import CatalogueError, UnknownNameError
 from verification.faults import Fault
 from verification.faults import load_all as load_faults
-from verification.fingerprint import digest, module_digests, module_path
+from verification.fingerprint import digest, digest_with_imports, module_digests, module_path
 from verification.model import Claim
 from verification.probes import Probe
 from verification.probes import load_all as load_probes
 
 Entry = TypeVar("Entry")
+
+UNDER_TEST = ("rlcore",)
+"""The packages in which imports are followed for the digest of a module, beside the laboratory's own."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +83,24 @@ class Laboratory:
         return importlib.import_module(f"{self.package}.probes.make").Make()
 
     def digests(self, claim: Claim) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Digest of the claim's experiment (settings, probe, faults), and (name, digest) of the modules it is about."""
+        """Digest of the claim's experiment (settings, probe, faults), and (name, digest) of the modules it is about.
+
+        The digest of a module is that of all that it imports from the code under test as well.
+        """
         names = [name for name in (claim.fault, claim.documented_fix) if name is not None]
         sources = [self.probe(claim.probe).__module__, *(self.fault(name).defined_in for name in names)]
         code = module_digests(sources, within=(f"{self.package}.probes", f"{self.package}.faults"))
         settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds)]
-        return digest([*settings, *(part for pair in code for part in pair)]), module_digests(claim.modules)
+        settings += claim.shows
+        within = (*UNDER_TEST, self.package)
+        modules = tuple((name, digest_with_imports(name, within)) for name in sorted(claim.modules))
+        return digest([*settings, *(part for pair in code for part in pair)]), modules
 
     def check(self) -> None:
         """Compare catalogue and code in both directions.
 
-        :raises CatalogueError: if a claim names a probe, fault or module that does not exist, or if a probe, or a
-            fault that is to be claimed, exists that no claim names
+        :raises CatalogueError: if a claim names a probe, fault or module that does not exist, or leaves out the module
+            in which its fault is planted, or if a probe, or a fault that is to be claimed, exists that no claim names
         """
         for claim in self.claims:
             self._check_claim(claim)
@@ -115,6 +124,12 @@ class Laboratory:
                 module_path(name)
             except LookupError as error:
                 raise CatalogueError(f"{claim.document}.toml", claim.id, "modules", str(error)) from error
+        for name in filter(None, (claim.fault, claim.documented_fix)):
+            target = self.faults[name].owner.partition(":")[0]
+            if target not in claim.modules:
+                raise CatalogueError(
+                    f"{claim.document}.toml", claim.id, "modules", f"{target} is missing, where {name} is planted"
+                )
 
 
 def _check_all_used(what: str, known: Iterable[str], used: set[str | None]) -> None:

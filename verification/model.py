@@ -64,6 +64,7 @@ class Run:
     :param error: one line, where the probe crashed or its process died
     :param stale: the fault's target has changed, so that nothing was run
     :param traceback: the whole of ``error``, for the raw evidence only
+    :param retried: its process died and it ended when it was run again, so that nobody knows what happened
     """
 
     variant: Variant
@@ -73,6 +74,7 @@ class Run:
     error: str | None = None
     stale: bool = False
     traceback: str | None = None
+    retried: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ class Claim:
     :param documented_status: what the document says has become of it
     :param expected_verdict: written before it is measured; the gate compares
     :param fault: name of the fault that puts the defect back; None where the statement is tested on healthy code
+    :param shows: the symptoms that the fault must violate, and the only ones; empty where each symptom of the probe is
+        one of this claim, so that any of them will do
+    :param against_document: whether CONFIRMED speaks against a document, which recommends what is put back
     :param documented_fix: name of the replacement that applies the document's fix to the faulty code
     :param fix_statement: what that fix does, in our own words
     :param modules: dotted names of the modules under test; a change in one makes the evidence stale
@@ -104,6 +109,8 @@ class Claim:
     modules: tuple[str, ...]
     seeds: tuple[int, ...]
     fault: str | None = None
+    shows: tuple[str, ...] = ()
+    against_document: bool = False
     documented_fix: str | None = None
     fix_statement: str = ""
     expected_fix_grade: FixGrade | None = None
@@ -157,7 +164,8 @@ class Evidence:
     """All that is known about one claim; the verdict is computed from it and from nothing else.
 
     :param experiment_digest: digest of the claim's settings, its probe and its faults
-    :param module_digests: (dotted name, digest) of each module under test
+    :param module_digests: (dotted name, digest) of each module under test, with all that it imports of its package
+    :param shows: as in the claim
     """
 
     claim_id: str
@@ -165,6 +173,7 @@ class Evidence:
     module_digests: tuple[tuple[str, str], ...]
     seeds: tuple[int, ...]
     variants: tuple[VariantEvidence, ...]
+    shows: tuple[str, ...] = ()
 
     def variant(self, name: Variant) -> VariantEvidence | None:
         """The evidence of one variant, or None where the claim was not measured in it."""

@@ -6,7 +6,6 @@ ran.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections import Counter
 from collections.abc import Generator
@@ -22,7 +21,6 @@ from verification.faults import Planted, null_fault_of, plant
 from verification.laboratory import Laboratory
 
 MISTAKE = "mistake in a planted fault"
-MISTAKES = (NameError, AttributeError, ImportError, TypeError)
 SUMMARY = "planted {name}: executed {executions} times"
 
 
@@ -32,11 +30,13 @@ class Outcome:
 
     :param failed: ids of the tests that failed themselves
     :param errors: ids of the tests and files that could not be set up, torn down or collected
+    :param mistakes: ids of the tests in which a fault's own code went wrong, whatever became of the test
     :param executions: how often each fault ran
     """
 
     failed: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
     executions: dict[str, int] = field(default_factory=dict)
 
 
@@ -67,6 +67,7 @@ class PlantedSession:
         laboratory = Laboratory(config.getoption("--plant-from"))
         self.stack = ExitStack()
         self.planted: list[Planted] = []
+        self.mistakes_told = 0
         self.of_workers: Counter[str] = Counter()
         self.outcome = Outcome()
         self.outcome_file: str | None = config.getoption("--plant-outcome")
@@ -85,24 +86,21 @@ class PlantedSession:
         return {each.fault.name: each.executions + self.of_workers[each.fault.name] for each in self.planted}
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Mark a failure that is a mistake in a fault's own code, which proves nothing about the test."""
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Mark a test in which a fault's own code went wrong, which proves nothing about the test."""
         report = yield
-        if call.excinfo is not None and self._is_mistake(call.excinfo):
+        mistakes = sum(len(each.mistakes) for each in self.planted)
+        if mistakes > self.mistakes_told:
             report.user_properties.append((MISTAKE, True))
+        self.mistakes_told = mistakes
         return report
-
-    def _is_mistake(self, found: pytest.ExceptionInfo[BaseException]) -> bool:
-        homes = {inspect.getfile(each.fault.replacement) for each in self.planted}
-        return isinstance(found.value, MISTAKES) and str(found.traceback[-1].path) in homes
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what failed, and whether it was the test itself."""
-        if report.failed:
-            noticed = report.when == "call" and (MISTAKE, True) not in report.user_properties
-            (self.outcome.failed if noticed else self.outcome.errors).append(report.nodeid)
+        if (MISTAKE, True) in report.user_properties:
+            self.outcome.mistakes.append(report.nodeid)
+        elif report.failed:
+            (self.outcome.failed if report.when == "call" else self.outcome.errors).append(report.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what could not be collected."""

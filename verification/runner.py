@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TypeVar
 
 from verification import interrupts
-from verification.errors import ProbeError, StaleFaultError
+from verification.errors import FaultError, ProbeError, StaleFaultError
 from verification.faults import plant
 from verification.laboratory import Laboratory
 from verification.model import Claim, Observation, Run, Variant
@@ -92,6 +92,8 @@ def _measure(task: Task) -> Run:
             return Run(task.variant, task.seed, _observe(task, measure))
         with plant(laboratory.fault(name)) as planted:
             observations = _observe(task, measure)
+        if planted.mistakes:  # that the probe took for the symptom
+            raise FaultError(f"a mistake in fault {name}: {planted.mistakes[0]}")
         return Run(task.variant, task.seed, observations, planted.executions)
 
 
@@ -124,8 +126,9 @@ def run_claims(
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
-    A worker process that dies takes all pending runs with it; those are made once more, each in a process of its own,
-    so that only the culprit is an ERROR.
+    A worker process that dies takes all pending runs with it. Those that can have run then are made once more, each in
+    a process of its own, so that only the culprit is an ERROR, and the others in a pool again. Where none of them dies
+    again, all are marked as retried.
 
     :param limit: seconds that one run of a probe may take
     :param on_progress: called with the number of runs done and the number of all runs
@@ -138,12 +141,13 @@ def run_claims(
         ended[task] = run
         on_progress(len(ended), len(tasks))
 
-    _run_in_pool(tasks, processes, note)
-    for task in tasks:
-        if task not in ended:
-            _run_in_pool([task], 1, note)
-        if task not in ended:
-            note(task, Run(task.variant, task.seed, error=f"{DIED} or took {PATIENCE * limit:g} seconds"))
+    pending = tasks
+    while pending:
+        _run_in_pool(pending, processes, note)
+        pending = [task for task in tasks if task not in ended]
+        suspects, pending = pending[:processes], pending[processes:]
+        for task, run in _run_alone(suspects).items():
+            note(task, run)
     return {claim.id: tuple(ended[task] for task in tasks if task.claim is claim) for claim in claims}
 
 
@@ -178,6 +182,20 @@ def _run_in_pool(tasks: Sequence[Task], processes: int, note: Callable[[Task, Ru
         raise
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _run_alone(suspects: Sequence[Task]) -> dict[Task, Run]:
+    """Those that a dead worker may have run, each in a process of its own."""
+    ended: dict[Task, Run] = {}
+    for task in suspects:
+        _run_in_pool([task], 1, ended.__setitem__)
+    if len(ended) == len(suspects):
+        return {task: replace(run, retried=True) for task, run in ended.items()}
+    return {task: ended.get(task) or _dead(task) for task in suspects}
+
+
+def _dead(task: Task) -> Run:
+    return Run(task.variant, task.seed, error=f"{DIED} or took {PATIENCE * task.limit:g} seconds")
 
 
 def _submit(executor: ProcessPoolExecutor, tasks: Sequence[Task]) -> dict[Future[Run], Task]:

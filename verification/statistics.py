@@ -34,22 +34,15 @@ def binomial_interval(successes: int, runs: int, confidence: float = CONFIDENCE)
     return float(interval.low), float(interval.high)
 
 
-def decide(successes: int, runs: int, rule: Literal["every"] | float = "every") -> Decision:
-    """Judge how many of the runs hold.
+def decide(successes: int, runs: int) -> Decision:
+    """Judge how many of the runs hold, of what is deterministic: held if every run holds, violated if none does.
 
-    :param rule: ``"every"`` for what is deterministic: held if every run holds, violated if none does. A number is the
-        share that has to hold: held if the whole interval lies at or above it, violated if all of it lies below.
-    :raises ValueError: unless 0 <= successes <= runs, runs > 0 and the share lies in (0, 1]
+    :raises ValueError: unless 0 <= successes <= runs and runs > 0
     """
     if not 0 <= successes <= runs or runs == 0:
         raise ValueError(f"{successes} of {runs} runs is no share; there must be at least one run")
-    if rule == "every":
-        low, high = (
-            (1.0, 1.0) if successes == runs else (0.0, 0.0) if successes == 0 else binomial_interval(successes, runs)
-        )
-        outcome: Outcome = "held" if low == 1.0 else "violated" if high == 0.0 else "undecided"
-        return Decision(outcome, low, high)
-    if not 0 < rule <= 1:
-        raise ValueError(f"the share that has to hold is {rule}; it must lie above 0 and not above 1")
-    low, high = binomial_interval(successes, runs)
-    return Decision("held" if low >= rule else "violated" if high < rule else "undecided", low, high)
+    if successes == runs:
+        return Decision("held", 1.0, 1.0)
+    if successes == 0:
+        return Decision("violated", 0.0, 0.0)
+    return Decision("undecided", *binomial_interval(successes, runs))

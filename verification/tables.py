@@ -63,6 +63,7 @@ def claim_table(claim: Claim) -> Table:
     rows += [
         ("probe", claim.probe),
         ("fault", claim.fault or "none"),
+        ("shows", "\n".join(claim.shows) or ("any symptom of the probe" if claim.fault else "none")),
         ("fix", claim.documented_fix or "none"),
     ]
     rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]

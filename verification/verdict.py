@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verification.model import Evidence, FixGrade, VariantEvidence, Verdict
-from verification.statistics import Decision, decide
+from verification.statistics import Decision, Outcome, decide
 
 # Verdicts that say that the harness failed, or that it cannot tell; none of them counts as passed.
 NOT_MEASURED = (Verdict.ERROR, Verdict.STALE, Verdict.UNREACHED, Verdict.UNDECIDED)
@@ -12,7 +12,8 @@ NOT_MEASURED = (Verdict.ERROR, Verdict.STALE, Verdict.UNREACHED, Verdict.UNDECID
 def judge(evidence: Evidence) -> Verdict:
     """The verdict on a claim; the worst that applies.
 
-    With a fault: CONFIRMED if healthy holds and faulty is violated, NOT REPRODUCED if both hold. Without a fault:
+    With a fault: CONFIRMED if healthy holds and faulty is violated, NOT REPRODUCED if both hold. Where the claim says
+    what its fault shows, faulty is violated if that and nothing else is, and held if none of it is. Without a fault:
     CONFIRMED if healthy holds, REFUTED if it is violated.
     """
     variants = evidence.variants
@@ -32,7 +33,7 @@ def _judge_measured(evidence: Evidence) -> Verdict:
     outcome = decide_variant(healthy).outcome
     if outcome == "violated":
         return Verdict.REFUTED if faulty is None else Verdict.REGRESSED
-    planted = decide_variant(faulty).outcome if faulty is not None else None
+    planted = outcome_under_fault(faulty, evidence.shows) if faulty is not None else None
     if "undecided" in (outcome, planted):
         return Verdict.UNDECIDED
     return Verdict.NOT_REPRODUCED if planted == "held" else Verdict.CONFIRMED
@@ -40,7 +41,17 @@ def _judge_measured(evidence: Evidence) -> Verdict:
 
 def decide_variant(variant: VariantEvidence) -> Decision:
     """Held if every observation of every run holds, violated if every run has a violated one."""
-    return decide(variant.held_runs, variant.runs, rule="every")
+    return decide(variant.held_runs, variant.runs)
+
+
+def outcome_under_fault(faulty: VariantEvidence, shows: tuple[str, ...]) -> Outcome:
+    """Violated if the symptoms that the claim names are, in every run, and no others; without names as for any."""
+    if not shows:
+        return decide_variant(faulty).outcome
+    shares = _held_shares(faulty)
+    if all(shares.get(name) == 1.0 for name in shows):
+        return "held"
+    return "violated" if shares == {name: float(name not in shows) for name in (*shares, *shows)} else "undecided"
 
 
 def grade_fix(evidence: Evidence) -> FixGrade | None:

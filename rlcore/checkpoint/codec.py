@@ -20,6 +20,9 @@ from rlcore.types import StateDict, StateValue
 KIND = "__kind__"
 """The key that marks a dict as the form of something that is not a dict."""
 
+NUMERIC = "biuf"
+"""Kinds of dtype whose arrays a file can hold as bytes."""
+
 MAX_DEPTH = 50
 """How many dots the path of a part may have; settings have three or four."""
 
@@ -43,17 +46,27 @@ class Form:
     decode: Callable[[dict[str, Any], str, Nested], object]
 
 
-def encode(value: object, field: str) -> StateValue:
+def _placeholder(value: object) -> StateDict:
+    """What stands for an object that no file can hold."""
+    return {KIND: "placeholder", "description": _description(value)}
+
+
+def encode(value: object, field: str, stand_in: Callable[[object], StateValue] = _placeholder) -> StateValue:
     """Return ``value`` as tensors, plain Python numbers, strs, lists and dicts.
 
     Taken are None, bool, int, float, str, list, tuple, dict, NumPy numbers (they become Python's), NumPy arrays and
     tensors, ``torch.device``, ``torch.dtype``, Gymnasium's Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple
     (without their generators), the schedules of Stable-Baselines3, and classes of :func:`register_class`. Anything else
-    (a lambda, an unregistered class) leaves a placeholder that describes it.
+    (a lambda, an unregistered class, an array of texts or objects) leaves a placeholder that describes it.
 
     :param field: name of the setting; parts are named ``policy_kwargs.activation_fn``, ``net_arch.0``
+    :param stand_in: gives the placeholder
     :raises CheckpointError: lists or dicts are nested deeper than any setting, or contain themselves
     """
+
+    def nested(part: Any, name: str) -> StateValue:
+        return encode(part, name, stand_in)
+
     _require_shallow(field)
     if isinstance(value, np.generic):
         value = value.item()
@@ -62,15 +75,28 @@ def encode(value: object, field: str) -> StateValue:
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
     if type(value) is list:
-        return [encode(part, f"{field}.{position}") for position, part in enumerate(value)]
+        return [nested(part, f"{field}.{position}") for position, part in enumerate(value)]
     if _is_plain_dict(value):
-        return {key: encode(part, f"{field}.{key}") for key, part in cast("dict[str, object]", value).items()}
+        return {key: nested(part, f"{field}.{key}") for key, part in cast("dict[str, object]", value).items()}
     if isinstance(value, type) and value in _NAMES:
         return {KIND: "class", "name": _NAMES[value]}
     form = _FORMS.get(type(value))
-    if form is None:
-        return {KIND: "placeholder", "description": _description(value)}
-    return {KIND: form.kind, **form.encode(value, field, encode)}
+    if form is None or (isinstance(value, np.ndarray) and value.dtype.kind not in NUMERIC):
+        return stand_in(value)
+    return {KIND: form.kind, **form.encode(value, field, nested)}
+
+
+def same(left: object, right: object) -> bool:
+    """Whether two encoded values are equal; what no file can hold counts by its description."""
+    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
+        if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
+            return False
+        return left.dtype == right.dtype and torch.equal(left, right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return set(left) == set(right) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(same(*pair) for pair in zip(left, right, strict=True))
+    return left is right or (isinstance(left, bool | int | float | str) and left == right)
 
 
 def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) -> object:
@@ -205,7 +231,7 @@ def _decode_array(value: object) -> np.ndarray[Any, Any]:
 
 def _decode_dtype(name: object) -> np.dtype[Any]:
     dtype = np.dtype(name) if isinstance(name, str) else None
-    if dtype is None or dtype.kind not in "biuf" or dtype.name != name:
+    if dtype is None or dtype.kind not in NUMERIC or dtype.name != name:
         raise ValueError(f"{_shown(name)} is not the name of a numeric dtype")
     return dtype
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -97,6 +97,17 @@ class TrainingState:
     def _waits(self, part: StatePart) -> bool:
         return part.scope is Scope.RUN and part.key in self.waiting
 
+    def require_scopes(self, states: Mapping[str, StateDict | None], scopes: Collection[Scope]) -> None:
+        """
+        :raises StateError: if a part of another scope is given
+        """
+        for key, state in states.items():
+            if state is not None and key in self.parts and self.parts[key].scope not in scopes:
+                raise StateError(
+                    f"{key} says where a run stands, and parameters say what was learnt; leave it out, or load the "
+                    "model's file with DistributionalPPO.load(path) to go on with that run"
+                )
+
     def resume(self) -> list[str]:
         """Restore what waited for training to go on; the reasons why some of it starts fresh.
 
@@ -133,7 +144,7 @@ class TrainingState:
                     f"{', '.join(missing)} missing from {sorted(states)}; give all of it, or exact_match=False to "
                     "restore what is there"
                 )
-        before = {key: self._capture(self.parts[key]) for key in states}
+        before = {key: self._capture(self.parts[key]) for key in states if self.parts[key].scope is not Scope.RUN}
         waited = dict(self.waiting)
         complete = False
         try:
@@ -160,7 +171,7 @@ class TrainingState:
 
     def _put_back(self, states: Mapping[str, StateDict | None]) -> None:
         for key, state in states.items():
-            if state is not None and self.parts[key].scope is not Scope.RUN:
+            if state is not None:
                 self.parts[key].restore(state)
 
     def _start_fresh(self, parts: Iterable[StatePart]) -> None:

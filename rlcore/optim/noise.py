@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlcore.functional import utility as functional
-from rlcore.optim.upgd import AdaptiveUPGD, UtilityGatedOptimizer
+from rlcore.optim.upgd import AdaptiveUPGD, UtilityGatedOptimizer, _correction
 
 
 def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
@@ -18,7 +18,8 @@ def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
     Both are taken over all elements that had a gradient. Everything is read from the state and the gradients that the
     step left behind, so the step itself costs nothing more.
 
-    :return: at least 0; None for an optimizer of another kind, before its first step, and where d is 0 throughout
+    :return: at least 0; None for an optimizer of another kind, before its first step under the present settings, and
+        where d is 0 throughout
     """
     if not isinstance(optimizer, UtilityGatedOptimizer):
         return None
@@ -28,6 +29,9 @@ def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
             state = optimizer.state.get(parameter)
             if parameter.grad is None or not state:
                 continue
+            averages = optimizer._averages_of(group)
+            if not all(name in state for counter, names in averages.items() for name in (counter, *names)):
+                return None
             power = float(_direction(parameter.grad, state, group, isinstance(optimizer, AdaptiveUPGD)).square().sum())
             noise += parameter.numel() * _noise_std(state, group) ** 2
             signal += power
@@ -53,7 +57,3 @@ def _noise_std(state: dict[str, Any], group: dict[str, Any]) -> float:
         return sigma
     rms = float(state["direction_rms"]) / _correction(group["noise_beta"], state["noise_step"])
     return max(sigma * rms, float(group["min_noise_std"]))
-
-
-def _correction(beta: float, steps: int) -> float:
-    return 1.0 - float(beta) ** steps

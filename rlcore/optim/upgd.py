@@ -87,11 +87,14 @@ class UtilityGatedOptimizer(Optimizer):
         """
         saved: dict[str, Any] = {}
 
-        def examine(_: Optimizer, final: dict[str, Any]) -> None:
+        def examine(_: Optimizer, final: dict[str, Any]) -> dict[str, Any]:
             upgd_state.check(final, self.param_groups, self._all_averages())
-            for index, group in enumerate(final["param_groups"]):
+            groups = [
                 settings.plain_group(group, self._settings, f"param_groups[{index}]")
-            saved.update(final)
+                for index, group in enumerate(final["param_groups"])
+            ]
+            saved.update(final, param_groups=groups)
+            return saved
 
         def restore(_: Optimizer) -> None:
             upgd_state.restore(self.state, saved, self.param_groups, self._all_averages())

@@ -57,10 +57,26 @@ def train(
         perturbation_interval=interval,
         hyperparams=[parsed_range(text) for text in hyperparam or EXPLORED],
     )
+    _check_updates(updates, interval)
     trained = Population(model_maker(env, n_envs, normalize=normalize), config, folder=folder, seed=seed)
     with MemberBars(trained, updates) as bars:
         result = trained.train(updates, bars.show)
     Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
+
+
+def _check_updates(updates: int, interval: int) -> None:
+    """
+    :raises SettingError: where there would be no best model
+    """
+    if updates < 1:
+        raise SettingError("updates", f"--updates {updates} trains nothing, so no model would be best; give 1 or more")
+    if updates <= interval:
+        warnings.warn(
+            f"--interval {interval} is not less than --updates {updates}, so no member copies another until the same "
+            "command goes on with more updates",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -121,7 +137,10 @@ def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
     """
 
     def make(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
-        envs: VecEnv = make_vec_env(env_id, n_envs=n_envs, seed=seed, wrapper_class=ResumableEnv)
+        try:
+            envs: VecEnv = make_vec_env(env_id, n_envs=n_envs, seed=seed, wrapper_class=ResumableEnv)
+        except ImportError as error:
+            raise SettingError("env", f"--env {env_id} cannot be made: {str(error).rstrip('.')}") from error
         return DistributionalPPO("MlpLstmPolicy", VecNormalize(envs) if normalize else envs, seed=seed, device="cpu")
 
     return make

@@ -54,7 +54,7 @@ class PBTConfig(Table):
 
     def __init__(self, **given: Any) -> None:
         if isinstance(given.get("hyperparams"), list | tuple):
-            given["hyperparams"] = [_hyperparam(each) for each in given["hyperparams"]]
+            given["hyperparams"] = [_hyperparam(i, each) for i, each in enumerate(given["hyperparams"])]
         super().__init__(**given)
 
     def check_rules(self) -> None:
@@ -67,5 +67,10 @@ class PBTConfig(Table):
             )
 
 
-def _hyperparam(given: object) -> object:
-    return HyperparamConfig.from_mapping(given) if isinstance(given, Mapping) else given
+def _hyperparam(position: int, given: object) -> object:
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return HyperparamConfig.from_mapping(given)
+    except SettingError as error:
+        raise type(error)(f"hyperparams[{position}].{error.setting}", str(error)) from error

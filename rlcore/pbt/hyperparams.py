@@ -66,6 +66,11 @@ class HyperparamConfig(Table):
         """Whether the range holds ints only."""
         return isinstance(self.min_value, int) and isinstance(self.max_value, int)
 
+    @property
+    def ends(self) -> list[HyperparamValue]:
+        """Where something could go wrong first: the two ends of the range, or every value of the list."""
+        return self.values if self.values is not None else [self.min_value, self.max_value]
+
     def check_rules(self) -> None:
         """Either a range that can be drawn from, or a list of different values."""
         if self.values is not None:

@@ -1,18 +1,25 @@
-"""The members' checkpoint files: one for each step that was saved, of which the last two are kept."""
+"""The files of a population: of each member one for every step that was saved, the last two of which are kept."""
 
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rlcore.checkpoint import Checkpoint, load_checkpoint
 from rlcore.errors import CheckpointError, ResumeWarning
 from rlcore.pbt.member import PopulationMember
 
+if sys.platform != "win32":
+    import fcntl
+
 KEPT = 2
 """Files kept of a member: the newest, and the one before, which the population's last saved state may still name."""
+
+LOCK_FILE = "lock"
 
 _logger = logging.getLogger("rlcore.pbt")
 
@@ -31,6 +38,27 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CheckpointError(folder, f"cannot be made a folder for checkpoints ({error.strerror})") from error
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from training in the folder meanwhile; the lock ends with the process, a killed one too.
+
+    :raises CheckpointError: if another process has it, or it cannot be had
+    """
+    path = folder / LOCK_FILE
+    with ExitStack() as held:
+        try:
+            file = held.enter_context(path.open("ab"))
+            if sys.platform != "win32":  # which has no flock
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CheckpointError(
+                folder, "cannot be used, as another process is training in it; wait for it, or give another folder"
+            ) from error
+        except OSError as error:
+            raise CheckpointError(path, f"cannot be locked ({error.strerror}); give another folder") from error
+        yield
 
 
 def require_unused(members: Path, state_file: str) -> None:
@@ -61,13 +89,10 @@ def read_source(source: PopulationMember, *, stacklevel: int = 1) -> Checkpoint 
     return None
 
 
-def prune(folder: Path, member: PopulationMember, population: Iterable[PopulationMember]) -> None:
-    """Remove the member's files but the last :data:`KEPT`, and those that another member's path still names."""
-    named = {each.checkpoint_path for each in population}
+def prune(folder: Path, member: PopulationMember) -> None:
+    """Remove the member's files but the last :data:`KEPT`."""
     for step in member.saved_steps[:-KEPT]:
         path = path_of(folder, member, step)
-        if str(path) in named:
-            continue
         try:
             path.unlink(missing_ok=True)
         except OSError as error:

@@ -6,27 +6,26 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from rlcore.checkpoint import save_container
-from rlcore.errors import NonFiniteGradientError, NonFiniteReturnError, SettingError
-from rlcore.pbt import member_files, population_state
+from rlcore.errors import CheckpointError, NonFiniteGradientError, NonFiniteReturnError, SettingError
+from rlcore.pbt import explorable, member_files, population_state
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
-from rlcore.pbt.hyperparams import HyperparamConfig, Hyperparams, HyperparamValue
-from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.pbt.lineage import LineageEvent, LineageFile
 from rlcore.pbt.member import PopulationMember
 from rlcore.pbt.scheduler import PBTScheduler
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
-from rlcore.ppo import model_file
+from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import whole_number
-from rlcore.ppo.live_settings import plan_change, require_same_settings, set_hyperparameters
+from rlcore.ppo.live_settings import plan_change, set_hyperparameters
 from rlcore.types import StateDict, StateValue
 
 STATE_FILE = "population.pt"
@@ -143,6 +142,7 @@ class Population:
             self.scheduler.initialize_population(initial_hyperparams)
         else:
             self.scheduler.load_state_dict(state["scheduler"])
+            population_state.require_checkpoints(self.scheduler.population, state)
         self._trainees = [
             _Trainee(member, member_seed(self.seed, member.member_id)) for member in self.scheduler.population
         ]
@@ -168,11 +168,17 @@ class Population:
 
         :param progress: told of every turn and every exploit, once it is on disk
         :raises SettingError: if ``updates_per_member`` is no whole number of at least 0
-        :raises CheckpointError: if something cannot be written; the folder is as after the last turn
+        :raises CheckpointError: if something cannot be written, the folder is as after the last turn; or if another
+            process trains in it
         """
         total = whole_number("updates_per_member", updates_per_member)
-        tell: Progress = progress or (lambda _: None)
-        self._begin(total)
+        member_files.make_folder(self.folder)
+        with member_files.locked(self.folder):
+            self._begin(total)
+            return self._trained(total, progress or (lambda _: None))
+
+    def _trained(self, total: int, tell: Progress) -> PopulationResult:
+        """Turns and exploits by turns, up to the total."""
         while True:
             target = min(self._explored_step + self.config.perturbation_interval, total)
             for trainee in self._trainees:
@@ -192,27 +198,18 @@ class Population:
             model = self._make_model(dict(trainee.member.hyperparams), trainee.seed)
             set_hyperparameters(model, trainee.member.hyperparams)
             trainee.model = model if trainee.file is None else self._loaded(trainee.file, model)
-        model = trainee.model
-        _check_explorable(model, self.config.hyperparams)
-        if trainee.file is None and model.variance_gradient_scaler is not None:
-            steps = optimizer_steps_per_update(
-                n_steps=model.n_steps, n_envs=model.n_envs, batch_size=model.batch_size or 1, n_epochs=model.n_epochs
-            )
-            check_interval(self.config.perturbation_interval, steps, model.vgs_warmup_steps)
+        explorable.check_explorable(self.config.hyperparams, trainee.model, partial(plan_change, trainee.model))
+        explorable.check_warm_up(self.config, trainee.model, trainee.model.n_envs)
 
     def _loaded(self, file: str, expected: DistributionalPPO) -> DistributionalPPO:
         """The model that the folder has, in the environments of the one that would be built now."""
         path = self._model_file(file)
-        n_envs = model_file.read_model_file(path)["n_envs"]
-        if n_envs != expected.n_envs:
-            raise SettingError(
-                "n_envs",
-                f"n_envs={expected.n_envs} is asked for, and this population was trained in {n_envs} environments a "
-                "member; give as many, or another folder",
-            )
-        model = type(expected).load(path, env=expected.get_env(), device=expected.device)
-        require_same_settings(model, expected)
-        return model
+        try:
+            return continuing.continued(path, expected)
+        except CheckpointError as error:
+            raise CheckpointError(
+                path, f"{error.reason}; without it the population cannot go on: {population_state.BRING_BACK}"
+            ) from error
 
     def _take_turn(self, trainee: _Trainee, target: int) -> None:
         """Train up to the step ``target``, score, and make it durable."""
@@ -294,7 +291,6 @@ class Population:
     # -- the folder -----------------------------------------------------------------------------------------------
 
     def _begin(self, total: int) -> None:
-        member_files.make_folder(self.folder)
         for trainee in self._trainees:
             model = trainee.model
             with trainee.generators.in_place():
@@ -341,20 +337,6 @@ class Population:
         by_id = {trainee.member.member_id: trainee for trainee in self._trainees}
         table = tuple(by_id[member.member_id].status() for member in self.scheduler.ranked())
         return PopulationResult(table[0], self._model_file(by_id[table[0].member_id].file or ""), table)
-
-
-def _check_explorable(model: DistributionalPPO, hyperparams: Sequence[HyperparamConfig]) -> None:
-    """Try the ends of every range, each with those of every other: a contradiction found later would end a population.
-
-    :raises SettingError: naming the settings that could not be explored, or not together
-    """
-    ends = {each.name: each.values or (each.min_value, each.max_value) for each in hyperparams}
-    for name, values in ends.items():
-        for value in values:
-            plan_change(model, {name: value})
-    for first, second in combinations(ends, 2):
-        for pair in product(ends[first], ends[second]):
-            plan_change(model, dict(zip((first, second), pair, strict=True)))
 
 
 def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rlcore.checkpoint import load_container
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt.config import PBTConfig
+from rlcore.pbt.member import PopulationMember
 from rlcore.ppo.config import whole_number
 
 FORMAT = "population_v1"
+BRING_BACK = "bring it back from a copy, or begin anew in another folder"
 
 FIELDS: dict[str, type] = {
     "format_version": str,
@@ -85,4 +87,18 @@ def require_same_config(config: PBTConfig, state: Mapping[str, Any] | None, path
                 f"PBTConfig[{name!r}]",
                 f"{name}={value!r}, and the population in {path.parent} was begun with "
                 f"{state['config'].get(name)!r}; give the same, or another folder",
+            )
+
+
+def require_checkpoints(members: Iterable[PopulationMember], state: Mapping[str, Any]) -> None:
+    """
+    :param members: as they are restored, with the paths that their parameters are to have now
+    :raises CheckpointError: if one is not there, so that others could not copy what the run before would have let them
+    """
+    for member, saved in zip(members, state["scheduler"]["members"], strict=True):
+        if member.checkpoint_path is not None and not Path(member.checkpoint_path).exists():
+            raise CheckpointError(
+                member.checkpoint_path,
+                f"is missing, and the population saved it as {saved['checkpoint_path']}; give that checkpoint_dir, or "
+                f"{BRING_BACK}",
             )

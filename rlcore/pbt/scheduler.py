@@ -97,7 +97,7 @@ class PBTScheduler:
         if model_parameters is not None or model_state_dict is not None:
             self._save(member, performance, step, model_parameters, model_state_dict)
         member.record_step(step, performance, member.hyperparams)
-        member_files.prune(self.config.checkpoint_dir, member, self.population)
+        member_files.prune(self.config.checkpoint_dir, member)
 
     def exploit_and_explore(self, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
         """Let a member copy a better one, and let it explore if it did.
@@ -188,7 +188,7 @@ class PBTScheduler:
                 f"initial_hyperparams must hold one mapping for each of population_size={size} members, and is "
                 f"a {type(given).__name__} of {len(given)}",
             )
-        members = [{name: plain(value) for name, value in each.items()} for each in given]
+        members = [_plain_values(number, each) for number, each in enumerate(given)]
         for number, each in enumerate(members):
             for config in self.config.hyperparams:
                 if config.name not in each:
@@ -236,3 +236,15 @@ def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise SettingError(name, f"{name}={value!r} is no number, so members could not be ranked; give one, or NaN")
     return float(value)
+
+
+def _plain_values(number: int, given: Mapping[str, Any]) -> Hyperparams:
+    values = {name: plain(value) for name, value in given.items()}
+    for name, value in values.items():
+        if not isinstance(name, str) or not isinstance(value, bool | int | float | str | None):
+            raise SettingError(
+                "initial_hyperparams",
+                f"initial_hyperparams[{number}][{name!r}]={value!r} is no hyperparameter; give names with a number, a "
+                "text, True, False or None (an option of the optimizer by its own name)",
+            )
+    return values

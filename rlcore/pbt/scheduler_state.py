@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlcore.errors import StateError
+from rlcore.errors import SettingError, StateError
 from rlcore.pbt import member_files
+from rlcore.pbt.hyperparams import HyperparamConfig, Hyperparams
 from rlcore.pbt.member import PopulationMember, member_from_state
 from rlcore.types import StateDict
 
@@ -54,15 +56,26 @@ def _checked_members(scheduler: PBTScheduler, states: Any) -> list[PopulationMem
         found = len(states) if isinstance(states, list) else type(states).__name__
         raise StateError(f"the state has {found} members and population_size={size}; give the same configuration")
     members = [member_from_state(each) for each in states]
-    names = {config.name for config in scheduler.config.hyperparams}
     for number, member in enumerate(members):
-        missing = sorted(names - set(member.hyperparams))
-        if member.member_id != number or missing:
-            raise StateError(
-                f"member {number} of the state has the number {member.member_id} and lacks the hyperparameters "
-                f"{missing}; give the same configuration"
-            )
+        if member.member_id != number:
+            raise StateError(f"member {number} of the state has the number {member.member_id}; the state is damaged")
+        for held in (member.hyperparams, member.checkpoint_hyperparams):
+            if held is not None:
+                _check_values(number, held, scheduler.config.hyperparams)
     return members
+
+
+def _check_values(number: int, held: Hyperparams, configs: Sequence[HyperparamConfig]) -> None:
+    missing = sorted({config.name for config in configs} - set(held))
+    if missing:
+        raise StateError(
+            f"member {number} of the state lacks the hyperparameters {missing}; give the same configuration"
+        )
+    for config in configs:
+        try:
+            config.check_value(held[config.name])
+        except SettingError as error:
+            raise StateError(f"member {number} of the state has another configuration's values: {error}") from error
 
 
 def _checked_generator(state: Any) -> np.random.Generator:

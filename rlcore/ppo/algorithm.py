@@ -14,19 +14,20 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.utils import FloatSchedule
+from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore import env_state
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import components, config, construction, losses, monitoring, returns, space_support
+from rlcore.ppo import components, config, construction, gradients, losses, monitoring, returns, space_support
 from rlcore.ppo.attributes import SettingAttributes
 from rlcore.ppo.buffer import Samples, TwinCriticBuffer
 from rlcore.ppo.entropy import EntropySchedule
 from rlcore.ppo.kl import KLPenalty
 from rlcore.ppo.model_file import ModelFile
+from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
@@ -161,6 +162,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self._boundary = None
 
     def _update(self) -> None:
+        returns.require_finite(self.rollout_buffer.returns)
         self.policy.set_training_mode(True)
         for name in ("clip_range", "clip_range_vf"):
             if getattr(self, name) is not None:
@@ -220,7 +222,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.policy.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         factor = 1.0 if scaler is None else scaler.scale_gradients()
-        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm, checked=scaler is not None)
         self.policy.optimizer.step()
         if scaler is not None:
             scaler.step()
@@ -236,8 +238,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         lr = config.check_schedule("learning_rate", self.lr_schedule, self._current_progress_remaining)
         self.logger.record("train/learning_rate", lr)
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
-            for group in optimizer.param_groups:
-                group["lr"] = lr * (self.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
+            set_learning_rate(optimizer, lr, self.critic_lr_multiplier)
 
     def learn(
         self,
@@ -322,11 +323,12 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         :param exact_match: require every part, and start fresh (with one warning) what optional part is absent; False
             restores what is there and leaves the rest alone
         :param device: ignored, as the model stays on its own device
-        :raises StateError: if a state does not fit; the model is unchanged
+        :raises StateError: if a state does not fit, or is no parameter; the model is unchanged
         :raises CheckpointError: if the file cannot be read
         """
         if not isinstance(load_path_or_dict, Mapping):
             load_path_or_dict = self.read_parameters(load_path_or_dict)
+        self._training_state().require_scopes(load_path_or_dict, LEARNT)
         ruling = components.SCALER_SETTINGS | components.OPTIMIZER_SETTINGS
         given = load_path_or_dict if exact_match else components.in_kept_units(self, load_path_or_dict)
         fitted = components.under_settings(self, given, ruling, self.optimizer_class)
@@ -351,6 +353,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
                 f"env has {wrapped.num_envs} environments, the model was built for {self.n_envs}; give as many, or "
                 "load the model with load(path, env=env)",
             )
+        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
         waiting = self.pending_state.get("normalizer_state")
         if waiting is not None:
             if env_state.capture_normalizer(wrapped) is None:

@@ -97,7 +97,7 @@ class ScalerState(_Component):
                 "vgs_state is given but the model has variance_gradient_scaling=False; "
                 "switch it on, or pass exact_match=False"
             )
-        scaler.load_state_dict(state)
+        scaler.load_state_dict({**state, "enabled": scaler.settings.enabled})
 
     def reset(self) -> None:
         scaler = self.model.variance_gradient_scaler
@@ -163,21 +163,25 @@ class ProgressState(_Component):
 
 
 class EnvState(_Component):
-    """Where every environment stands; None where one cannot say."""
+    """Where every environment stands; None where one cannot say, and before the model has reset them."""
 
     def capture(self) -> StateDict | None:
-        return None if self.model.env is None else env_state.capture_env_state(self.model.env)
+        model: Any = self.model  # SB3 declares what it sets later as None
+        return None if model._last_obs is None else env_state.capture_env_state(model.env)
 
     def restore(self, state: StateDict) -> None:
         assert self.model.env is not None, "learn() has checked that there is an environment"
-        env_state.restore_env_state(self.model.env, state)
+        model: Any = self.model
+        env_state.restore_env_state(model.env, state, were_reset=model._last_obs is not None)
 
     def check(self, state: StateDict) -> None:
         """Refuse what is no state of environments at all; the rest is checked against the environments themselves."""
         env_state.number_of_envs(state)
 
     def obstacle(self, state: StateDict | None) -> str | None:
-        """Why the environments have to start from a reset, or None."""
+        """Why the environments have to start from a reset, or None; None too where they were to be reset anyway."""
+        if state is None and "lstm_state" not in self.model.pending_state:
+            return None
         assert self.model.env is not None, "learn() has checked that there is an environment"
         reason = env_state.unsupported_reason(self.model.env)
         if reason is not None or state is None:

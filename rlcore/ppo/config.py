@@ -54,10 +54,14 @@ class LstmSettings(_Table):
 
 
 class NetArch(_Table):
-    """What ``policy_kwargs['net_arch']`` takes: hidden widths of the actor and of every critic head."""
+    """What ``policy_kwargs['net_arch']`` takes: hidden widths of the actor and of every critic head.
 
-    pi: list[Count] = [64, 64]
-    vf: list[Count] = [64, 64]
+    As in Stable-Baselines3, what a dict leaves out has no hidden layer; without ``net_arch`` each has two of 64, and
+    none behind ``NatureCNN``.
+    """
+
+    pi: list[Count] = []
+    vf: list[Count] = []
 
 
 class PolicySettings(_Table):

@@ -46,9 +46,13 @@ class KLPenalty:
         self.reset()
 
     def reset(self) -> None:
+        """Start from ``kl_penalty_coef`` again, and forget the last divergence."""
+        self.restart()
+        self.last_kl: float | None = None
+
+    def restart(self) -> None:
         """Start from ``kl_penalty_coef`` again."""
         self._adapted = self.settings.kl_penalty_coef
-        self.last_kl: float | None = None
 
     @property
     def is_on(self) -> bool:
@@ -63,12 +67,13 @@ class KLPenalty:
     def adapt(self, kl: float) -> None:
         """Move the coefficient once, after an update.
 
-        :param kl: divergence of the policy that the update ended with, in nats, at least 0; infinite where a ratio
-            overflowed and ``target_kl`` stopped the update, which is kept as the largest number: a state is finite
+        :param kl: divergence of the policy that the update ended with, in nats, at least 0; infinite or NaN where
+            a ratio overflowed and ``target_kl`` stopped the update, which counts as the largest number: a state is
+            finite
         """
         if self.is_on:
-            self._adapted = self.coefficient * self._factor(kl)
-            self.last_kl = min(kl, sys.float_info.max)
+            self._adapted = self._bounded(self.coefficient * self._factor(kl))
+            self.last_kl = min(sys.float_info.max, kl)  # in this order it is the largest number for NaN as well
 
     def capture(self) -> StateDict | None:
         """Coefficient and last divergence; None where no target was asked for."""
@@ -88,12 +93,16 @@ class KLPenalty:
                     f"kl_penalty_state[{name!r}] is {describe(value)}, no finite number of at least 0; "
                     "the state is damaged"
                 )
-        self._adapted, self.last_kl = fields["coefficient"], fields["last_kl"]
+        self._adapted, self.last_kl = self._bounded(fields["coefficient"]), fields["last_kl"]
+
+    def keep_within_bounds(self) -> None:
+        """Let go of what lies beyond the present bounds, so that wider ones later do not bring it back."""
+        self._adapted = self._bounded(self._adapted)
 
     def _factor(self, kl: float) -> float:
         target = self.settings.kl_penalty_target
         assert target is not None, "adapt() has checked that there is a target"
-        if kl > TOLERANCE * target:
+        if not kl <= TOLERANCE * target:
             return STEP
         return 1.0 / STEP if kl < target / TOLERANCE else 1.0
 

@@ -5,20 +5,28 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from stable_baselines3.common.utils import FloatSchedule
 from torch import nn
 
-from rlcore.checkpoint import codec
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, config, construction, state_checks
 from rlcore.ppo.config import PPOSettings
-from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, make_optimizer, optimizer_options
+from rlcore.ppo.optimizers import (
+    default_learning_rate,
+    find_optimizer,
+    make_optimizer,
+    names_learning_rate,
+    optimizer_options,
+    set_learning_rate,
+)
 from rlcore.ppo.suggestions import reject_unknown
 
 if TYPE_CHECKING:
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+
     from rlcore.ppo.algorithm import DistributionalPPO
 
 SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
@@ -45,9 +53,13 @@ FIXED = {
 }
 """Why some of the other settings cannot change."""
 
-
-SHOWING = frozenset({"verbose", "tensorboard_log"})
-"""Settings that change nothing of what is trained."""
+SWITCHES: Final = {
+    "vgs_": "variance_gradient_scaling",
+    "kl_penalty_": "kl_penalty_target",
+    "ent_coef_plateau_": "ent_coef_boost",
+    "return_scale_": "return_scale",
+}
+"""How settings begin that do nothing while another is off."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,7 @@ class SettingsChange:
 
     def apply(self, model: DistributionalPPO) -> None:
         """Make the settings those that train."""
+        restarts_penalty = model.kl_penalty_coef != self.settings.kl_penalty_coef
         for name in self.names:
             setattr(model, name, getattr(self.settings, name))
         _apply_schedules(model, self.names)
@@ -72,6 +85,9 @@ class SettingsChange:
         if "optimizer_kwargs" in self.names:
             _apply_optimizer_options(model, self.optimizer_options)
         _apply_learning_rate(model)
+        if restarts_penalty:
+            model.kl_penalty.restart()
+        model.kl_penalty.keep_within_bounds()
         if "huber_kappa" in self.names:
             model.policy.values = construction.make_values(model)
         if self.names & components.SCALER_SETTINGS:
@@ -96,32 +112,37 @@ def set_hyperparameters(model: DistributionalPPO, hyperparams: Mapping[str, Any]
 
 def plan_change(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> SettingsChange:
     """Check a change as the constructor would, without changing anything; raises as :func:`set_hyperparameters`."""
-    optimizer_class = find_optimizer(model.optimizer_class)
-    changes = _placed(hyperparams, list(optimizer_options(optimizer_class)), model.optimizer_kwargs)
-    merged = {name: getattr(model, name) for name in PPOSettings.model_fields} | changes
-    settings = config.resolve_settings(merged, model.policy_class.default_extractor)
-    _check_schedules(settings, model._current_progress_remaining)
+    extractor = model.policy_class.default_extractor
+    return plan_settings(model, hyperparams, extractor, model._current_progress_remaining)
+
+
+def plan_settings(
+    present: Any, hyperparams: Mapping[str, Any], extractor: type[BaseFeaturesExtractor], remaining: float = 1.0
+) -> SettingsChange:
+    """:func:`plan_change` of a model that need not exist yet.
+
+    :param present: what has every setting as an attribute
+    :param extractor: the policy's default features extractor
+    :param remaining: progress remaining, at which schedules are asked for their value
+    """
+    optimizer_class = find_optimizer(present.optimizer_class)
+    changes = _placed(hyperparams, list(optimizer_options(optimizer_class)), present.optimizer_kwargs)
+    merged = {name: getattr(present, name) for name in PPOSettings.model_fields} | changes
+    settings = config.resolve_settings(merged, extractor)
+    _check_schedules(settings, remaining)
     stand_in = {"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)}
     trial = make_optimizer(optimizer_class, [stand_in], settings.optimizer_kwargs)
     options = {name: value for name, value in trial.param_groups[0].items() if name not in ("params", "lr")}
     return SettingsChange(settings, frozenset(changes), options)
 
 
-def require_same_settings(model: DistributionalPPO, expected: DistributionalPPO) -> None:
-    """Whether a model from a file is the one that would be built now, apart from what only shows how it is doing.
-
-    :param model: as the file has it
-    :param expected: as it would be built now
-    :raises SettingError: naming the first setting that differs, with both values
-    """
-    for name in PPOSettings.model_fields:
-        own, asked = getattr(model, name), getattr(expected, name)
-        if name not in SHOWING and codec.encode(own, name) != codec.encode(asked, name):
-            raise SettingError(
-                name,
-                f"{name}={asked!r} is asked for, and what is to go on was trained with {own!r}; give that again, or "
-                "begin anew in another place",
-            )
+def idle_under(name: str, settings: Any) -> str | None:
+    """The switch that is off in ``settings``, so that the setting ``name`` does nothing; None if there is none."""
+    for prefix, switch in SWITCHES.items():
+        value = getattr(settings, switch)
+        if name.startswith(prefix) and name != switch and (value is None or value is False):
+            return switch
+    return None
 
 
 def _placed(
@@ -140,9 +161,10 @@ def _placed(
                 f"{name}={value!r} cannot change in a model that exists: "
                 f"{FIXED.get(name, 'it is read when the model is built')}; build another model with it",
             )
-    if options:
-        changes["optimizer_kwargs"] = {**changes.get("optimizer_kwargs", present_options), **options}
-    if "lr" in changes.get("optimizer_kwargs", {}):
+    given = changes.get("optimizer_kwargs", present_options)
+    if options and isinstance(given, Mapping):  # anything else is refused as what it is
+        changes["optimizer_kwargs"] = {**given, **options}
+    if names_learning_rate(changes):
         changes.setdefault("learning_rate", None)
     return changes
 
@@ -183,8 +205,7 @@ def _apply_learning_rate(model: DistributionalPPO) -> None:
     """Write the present rate into every group, as the next update will."""
     model.policy.critic_lr_multiplier = model.critic_lr_multiplier
     lr = model.lr_schedule(model._current_progress_remaining)
-    for group in model.policy.optimizer.param_groups:
-        group["lr"] = lr * (model.critic_lr_multiplier if group.get("name") == "critic" else 1.0)
+    set_learning_rate(model.policy.optimizer, lr, model.critic_lr_multiplier)
 
 
 def _apply_scaler_settings(model: DistributionalPPO) -> None:

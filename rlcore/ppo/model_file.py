@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,9 @@ from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
 from rlcore.checkpoint.training_state import LEARNT, Scope, TrainingState
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, config, finished_episodes, space_support
+from rlcore.ppo.optimizers import names_learning_rate
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.suggestions import reject_unknown
 
 if TYPE_CHECKING:
     from stable_baselines3.common.type_aliases import GymEnv
@@ -96,7 +99,8 @@ class ModelFile(BaseAlgorithm):
 
         :param env: environment to go on in; None for a model that only predicts, until ``set_env``
         :param device: where the model is put
-        :param custom_objects: by name, what stands for a setting that no file holds (a lambda, an unregistered class)
+        :param custom_objects: by name, what stands for a setting that no file holds (a lambda, an unregistered class);
+            a name that the file does not have is refused
         :param force_reset: drop where the run stood, so that training starts from a reset of the environments; a new
             ``seed`` does so as well, and seeds the generators
         :param settings: settings to change, named and checked as in the constructor; they rule over the file, and
@@ -126,14 +130,16 @@ class ModelFile(BaseAlgorithm):
     def read_parameters(self, path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
         """What was learnt, from a model file or a checkpoint; of a v1 file the policy alone, which a warning says."""
         content = load_container(existing(path))
+        parts = self._training_state().parts
         if content.get("format_version") == FORMAT_MODEL:
-            parts, state = self._training_state().parts, read_model_content(content, path)["state"]
+            state = read_model_content(content, path)["state"]
             return {key: value for key, value in state.items() if key in parts and parts[key].scope in LEARNT}
         with refusals_name(path):
             checkpoint = loading.from_payload(content)
         if checkpoint.format_version == FORMAT_V1:
             warnings.warn(f"{FORMAT_V1}: the file holds only the policy", ResumeWarning, stacklevel=3)
-        return {str(key): part for key, part in checkpoint.data.items()}
+        data = {str(key): part for key, part in checkpoint.data.items()}
+        return {key: part for key, part in data.items() if key not in parts or parts[key].scope in LEARNT}
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self._training_state().capture(*Scope), **(self._boundary or {})}
@@ -212,14 +218,17 @@ ENCODED: dict[str, type] = {
 
 
 def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
-    """The content with settings, spaces and policy class turned back from plain values."""
+    """The content with settings, spaces and policy class turned back from plain values.
+
+    :raises UnknownSettingError: for a custom object that stands for nothing in the file
+    """
+    asked_for = _AskedFor(custom_objects)
     try:
-        settings: dict[str, Any] = {
-            n: codec.decode(value, n, custom_objects) for n, value in content["settings"].items()
-        }
-        encoded: dict[str, Any] = {name: codec.decode(content[name], name, custom_objects) for name in ENCODED}
+        settings: dict[str, Any] = {n: codec.decode(value, n, asked_for) for n, value in content["settings"].items()}
+        encoded: dict[str, Any] = {name: codec.decode(content[name], name, asked_for) for name in ENCODED}
     except CheckpointError as error:
         raise CheckpointError(_shown(path), error.reason) from error
+    reject_unknown(custom_objects, "custom_objects", {"custom_objects": sorted(asked_for.names)})
     for name, wanted in ENCODED.items():
         value = encoded[name]
         if not (
@@ -236,10 +245,22 @@ def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], pa
     return {**content, **encoded, "settings": settings}
 
 
+class _AskedFor(UserDict[str, object]):
+    """Custom objects, and every name under which one was asked for."""
+
+    def __init__(self, custom_objects: Mapping[str, object]) -> None:
+        super().__init__(custom_objects)
+        self.names: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(str(name))
+        return super().__contains__(name)
+
+
 def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Saved settings with the user's changes, which replace what is saved under another name of the same setting."""
     merged = {**saved, **changes}
-    if "lr" in changes.get("optimizer_kwargs", {}) and "learning_rate" not in changes:
+    if names_learning_rate(changes) and "learning_rate" not in changes:
         merged["learning_rate"] = None
     if "ent_coef_initial" in changes and "ent_coef" not in changes:
         merged["ent_coef"] = None

@@ -50,10 +50,22 @@ def default_learning_rate(optimizer_class: type[torch.optim.Optimizer]) -> float
     return 2e-3 if issubclass(optimizer_class, AdaptiveUPGD) else 3e-4
 
 
+def names_learning_rate(given: Mapping[str, Any]) -> bool:
+    """Whether ``optimizer_kwargs`` among the settings has ``lr``; what is no mapping is refused elsewhere."""
+    options = given.get("optimizer_kwargs")
+    return isinstance(options, Mapping) and "lr" in options
+
+
 def optimizer_options(optimizer_class: type[torch.optim.Optimizer]) -> dict[str, Any]:
     """The settings that an optimizer takes, each with its default, ``params`` left out."""
     parameters = inspect.signature(optimizer_class).parameters.values()
     return {p.name: p.default for p in parameters if p.name != "params" and p.kind is not p.VAR_KEYWORD}
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, critic_lr_multiplier: float) -> None:
+    """Give every group the rate ``lr``, the group of the critics ``critic_lr_multiplier`` times that."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * (critic_lr_multiplier if group.get("name") == "critic" else 1.0)
 
 
 def make_optimizer(

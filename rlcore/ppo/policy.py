@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, ClassVar
+from os import PathLike
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import torch
@@ -21,9 +22,9 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import Tensor, nn
 
 from rlcore.checkpoint.codec import register_class
-from rlcore.errors import SettingError
+from rlcore.errors import CheckpointError, SettingError
 from rlcore.ppo.actions import action_distribution
-from rlcore.ppo.optimizers import make_optimizer
+from rlcore.ppo.optimizers import make_optimizer, set_learning_rate
 from rlcore.ppo.state_checks import SUPPORT
 from rlcore.ppo.values import QuantileValues, ValueDistribution
 
@@ -119,6 +120,19 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.optimizer_kwargs = optimizer_kwargs
         self.rebuild_optimizer()
 
+    def save(self, path: Any) -> None:
+        """
+        :raises CheckpointError: always: the file would not say what the outputs of the critics mean
+        """
+        raise _no_file_of_its_own(path)
+
+    @classmethod
+    def load(cls, path: Any, device: torch.device | str = "auto") -> NoReturn:  # noqa: ARG003
+        """
+        :raises CheckpointError: always, as ``save``
+        """
+        raise _no_file_of_its_own(path)
+
     @classmethod
     def extractor_for(cls, policy_kwargs: Mapping[str, Any]) -> type[BaseFeaturesExtractor]:
         """The features extractor that ``policy_kwargs`` names, or else this policy's own."""
@@ -184,12 +198,10 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
             (critic if name.startswith(CRITIC_MODULES) else actor).append((name, parameter))
         self.optimizer = make_optimizer(
             self.optimizer_class,
-            [
-                {"params": actor, "name": "actor", "lr": lr},
-                {"params": critic, "name": "critic", "lr": lr * self.critic_lr_multiplier},
-            ],
+            [{"params": actor, "name": "actor", "lr": lr}, {"params": critic, "name": "critic", "lr": lr}],
             self.optimizer_kwargs,
         )
+        set_learning_rate(self.optimizer, lr, self.critic_lr_multiplier)
 
     def forward(  # type: ignore[override]  # upstream's own signature departs from its base's
         self, obs: PyTorchObs, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
@@ -217,6 +229,15 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         observations = _in_row_order(obs)
         outputs: Tensor = super().predict_values(observations, lstm_states, episode_starts)
         return outputs
+
+
+def _no_file_of_its_own(path: object) -> CheckpointError:
+    return CheckpointError(
+        path if isinstance(path, str | PathLike) else None,
+        "a policy has no file of its own, which would hold neither its network's sizes nor what its critics' outputs "
+        "mean; save the model with model.save(path), and read that file with DistributionalPPO.load(path), or with "
+        "rlcore.load_policy(path) to act",
+    )
 
 
 def _in_row_order(observations: PyTorchObs) -> Any:

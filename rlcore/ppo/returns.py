@@ -115,10 +115,10 @@ class MeasuredReturnScale(ReturnScale):
     def update(self, returns: NDArray[Any]) -> None:
         """Measure the returns of one rollout; the snapshot stays.
 
-        :param returns: any shape, at least one
-        :raises NonFiniteReturnError: for NaN or infinity; nothing is changed
+        :param returns: any shape, at least one, finite
         """
-        mean, variance = (float(each) for each in _moments(returns))
+        exact = returns.astype(np.float64)
+        mean, variance = float(exact.mean()), float(exact.var())
         self._weight = self.decay * self._weight + 1.0 - self.decay
         share = (1.0 - self.decay) / self._weight
         between = share * (1.0 - share) * (mean - self._mean) ** 2
@@ -228,15 +228,18 @@ def read_state(state: object) -> dict[str, float]:
     return checked
 
 
-def _moments(returns: NDArray[Any]) -> tuple[np.float64, np.float64]:
+def require_finite(returns: NDArray[Any]) -> None:
+    """Refuse what no critic could learn, before an update changes anything.
+
+    :param returns: of a rollout, any shape
+    :raises NonFiniteReturnError: for NaN or infinity
+    """
     finite = np.isfinite(returns)
     if not finite.all():
         raise NonFiniteReturnError(
             f"{int((~finite).sum())} of {returns.size} returns of the rollout are NaN or infinite, so nothing could be "
             "learnt from it; look at the environment's rewards (VecCheckNan finds the step). Nothing was changed."
         )
-    exact = returns.astype(np.float64)
-    return exact.mean(), exact.var()
 
 
 class DocumentedReturnScale:

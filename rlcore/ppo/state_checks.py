@@ -27,6 +27,12 @@ SUPPORT = "value_support"
 GROUP_NOTES = {"param_names", "initial_lr"}
 """Keys of a parameter group that say nothing of the optimizer's kind."""
 
+LATER_OPTIONS = {
+    *("adaptive_noise", "noise_beta", "min_noise_std"),
+    *("maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"),
+}
+"""Options of our optimizers and torch's that a state of the same optimizer from before them lacks."""
+
 
 def check_policy(state: StateDict, expected: Mapping[str, Tensor]) -> None:
     """A policy's parameters must have the names, shapes and kind of number of the model's, and the same atoms."""
@@ -75,16 +81,19 @@ def _check_groups(groups: Any, optimizer: torch.optim.Optimizer) -> list[Any]:
             "load it into a model of the same network"
         )
     for group, own in zip(groups, optimizer.param_groups, strict=True):
-        _check_options(group, own, type(optimizer).__name__)
+        _check_options(group, own, optimizer)
     return [key for group in groups for key in group["params"]]
 
 
-def _check_options(group: Mapping[str, Any], own: Mapping[str, Any], optimizer: str) -> None:
+def _check_options(group: Mapping[str, Any], own: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
     unknown = set(group) - set(own) - GROUP_NOTES
-    if unknown:
+    known = type(optimizer) in OPTIMIZERS.values()
+    missing = set(optimizer.defaults) - set(group) - LATER_OPTIONS if known else set()
+    if unknown or missing:
+        what = f"knows no {sorted(map(str, unknown))[:3]}" if unknown else f"has {sorted(missing)[:3]} besides"
         raise StateError(
-            f"policy.optimizer is not the state of a {optimizer}, which knows no {sorted(map(str, unknown))[:3]}; "
-            "use the same optimizer_class on both sides"
+            f"policy.optimizer is not the state of a {type(optimizer).__name__}, which {what}; use the same "
+            "optimizer_class on both sides"
         )
     for name in set(group) - GROUP_NOTES - {"params"}:
         kinds = {_kind(group[name]), _kind(own[name])} - {"NoneType"}
@@ -134,15 +143,16 @@ def _moments(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> list
 
 
 def check_progress(state: StateDict) -> None:
-    """Counters must be counts, the remaining progress a number, the windows lists or None."""
+    """Counters must be counts, the remaining progress a number from 0 to 1, the windows lists or None."""
     require_keys("progress_state", state, (*COUNTERS, PROGRESS, *WINDOWS))
     for name in COUNTERS:
         value = state[name]
         if type(value) is not int or value < 0:
             raise StateError(f"progress_state[{name!r}] is {describe(value)}, no count; the state is damaged")
-    if type(state[PROGRESS]) not in (int, float):
+    remaining: Any = state[PROGRESS]
+    if type(remaining) not in (int, float) or not 0 <= remaining <= 1:
         raise StateError(
-            f"progress_state[{PROGRESS!r}] is {describe(state[PROGRESS])}, no number; the state is damaged"
+            f"progress_state[{PROGRESS!r}] is {describe(remaining)}, no number from 0 to 1; the state is damaged"
         )
     infos, successes = (state[name] for name in WINDOWS)
     if infos is not None and not (isinstance(infos, list) and all(isinstance(info, dict) for info in infos)):

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from rlcore import DistributionalPPO, ResumeWarning, StateError
+from rlcore import DistributionalPPO, ResumableEnv, ResumeWarning, StateError
 from tests.support import resume_run
 from tests.support.space_cases import KEYED
 from tests.support.training import differing, make_envs, make_model
@@ -93,6 +94,52 @@ def test_environments_without_the_contract_start_from_a_reset_and_one_warning_sa
         loaded.learn(32, reset_num_timesteps=False)
     assert len(caught) == 1
     assert loaded.num_timesteps == 64
+
+
+class StatefulAfterReset(gym.Env[np.ndarray, int]):
+    """Gives its state, which it has only after a reset."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, **_: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        self.position = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.position += 1 + int(action)
+        return np.full(2, self.position / 10, np.float32), float(action), self.position >= 7, False, {}
+
+    def get_state(self) -> dict[str, Any]:
+        return {"position": self.position}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.position = state["position"]
+
+
+@pytest.mark.parametrize("wrapper", [None, ResumableEnv], ids=["bare", "ResumableEnv"])
+@pytest.mark.parametrize("steps", [0, 32])
+@pytest.mark.parametrize("env_given", ["to load", "by set_env"])
+def test_environments_that_have_no_state_before_their_reset_resume_exactly(
+    wrapper: Any, steps: int, env_given: str, tmp_path: Path
+) -> None:
+    def envs() -> DummyVecEnv:
+        return make_vec_env(StatefulAfterReset, n_envs=2, wrapper_class=wrapper)
+
+    model = make_model(envs())
+    if steps:
+        model.learn(steps)
+    model.save(tmp_path / "model.zip")
+    model.learn(32, reset_num_timesteps=False)
+    loaded = DistributionalPPO.load(
+        tmp_path / "model.zip", env=envs() if env_given == "to load" else None, device="cpu"
+    )
+    if env_given == "by set_env":
+        loaded.set_env(envs())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded.learn(32, reset_num_timesteps=False)
+    assert differing(resume_run.outcome(model), resume_run.outcome(loaded)) == []
 
 
 def test_another_number_of_environments_starts_from_a_reset_and_says_so(tmp_path: Path) -> None:

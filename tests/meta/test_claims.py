@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,7 +64,11 @@ BROKEN = {
     "wrong type": (CLAIM.replace("[0, 1]", '["0"]'), "TOY-01", "seeds.0", "valid integer, got '0'"),
     "bool as seed": (CLAIM.replace("[0, 1]", "[true]"), "TOY-01", "seeds.0", "valid integer"),
     "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "at least 1"),
-    "a seed twice": (CLAIM.replace("[0, 1]", "[1, 1]"), "TOY-01", "seeds", "every seed once"),
+    "a seed twice": (CLAIM.replace("[0, 1]", "[1, 1]"), "TOY-01", "seeds", "each of them once"),
+    "a symptom twice": (CLAIM + 'shows = ["a", "a"]', "TOY-01", "shows", "each of them once"),
+    "a quiet fault that shows something": (
+        CLAIM.replace("CONFIRMED", "NOT REPRODUCED").replace("killed_by", 'shows = ["a"]  #'), "TOY-01", "shows",
+        "nothing is expected to notice"),
     "empty text": (CLAIM.replace("a statement", " "), "TOY-01", "statement", "at least 1"),
     "unsafe id": (CLAIM.replace("TOY-01", "../X"), "../X", "id", "pattern"),
     "unknown verdict": (CLAIM.replace("CONFIRMED", "MAYBE"), "TOY-01", "expected_verdict", "got 'MAYBE'"),
@@ -136,6 +141,43 @@ def test_a_name_that_does_not_exist_is_found(field: str, old: str, new: str, tmp
     with pytest.raises(CatalogueError, match=new) as caught:
         laboratory.check()
     assert (caught.value.claim, caught.value.field) == ("TOY-01", field)
+
+
+def test_the_module_in_which_a_fault_is_planted_is_named(tmp_path: Path) -> None:
+    text = HEAD + CLAIM.replace('"toylab.target"', '"toylab.probes.make"')
+    with pytest.raises(CatalogueError, match=r"toylab\.target is missing, where restored-forgets is planted"):
+        Laboratory("toylab", _catalogue(tmp_path, text)).check()
+
+
+def test_what_a_module_imports_is_in_its_digest(
+    toylab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {
+        "helper.py": "X = 1",
+        "target.py": "from digestedlab.helper import X",
+        "other.py": "Y = 1",
+    }.items():
+        (tmp_path / "digestedlab").mkdir(exist_ok=True)
+        (tmp_path / "digestedlab" / name).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    laboratory = Laboratory("digestedlab")
+    for name in ("probes", "faults"):
+        laboratory.__dict__[name] = getattr(toylab, name)
+    claim = replace(toylab.claim("TOY-01"), modules=("digestedlab.target",))
+    stamps: list[str] = []
+
+    def digest_with(name: str, text: str) -> str:
+        path = tmp_path / "digestedlab" / name
+        path.write_text(text, encoding="utf-8")
+        os.utime(path, (len(stamps), len(stamps)))
+        stamps.append(name)
+        ((module, found),) = laboratory.digests(claim)[1]
+        assert module == "digestedlab.target"
+        return found
+
+    before = digest_with("other.py", "Y = 2")
+    assert digest_with("other.py", "Y = 3") == before
+    assert digest_with("helper.py", "X = 2") != before
 
 
 def test_a_fault_or_probe_that_no_claim_uses_is_found(tmp_path: Path, toylab: Laboratory) -> None:

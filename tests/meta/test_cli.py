@@ -73,7 +73,13 @@ def test_list_and_show_print_json(toy: Command) -> None:
 def test_show_tells_what_is_claimed(toy: Command) -> None:
     code, output, _ = toy("show", "TOY-01")
     assert code == 0
-    for words in ("Restoring gives an average", "Bug 1", "restored-forgets", "CONFIRMED, fix PARTIAL"):
+    for words in (
+        "any symptom of the probe",
+        "Restoring gives an average",
+        "Bug 1",
+        "restored-forgets",
+        "CONFIRMED, fix PARTIAL",
+    ):
         assert words in output
 
 

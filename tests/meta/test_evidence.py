@@ -84,6 +84,16 @@ def test_evidence_reads_back_as_it_was_written(evidence: Evidence) -> None:
     assert json.loads(text)["verdict"] == "CONFIRMED"
 
 
+def test_what_the_fault_shows_is_part_of_the_evidence(claim: Claim, evidence: Evidence) -> None:
+    runs = [_run("healthy", 0, True), _run("faulty", 0, False, executions=1)]
+    for shows, verdict in ((("count",), "CONFIRMED"), (("raw",), "NOT REPRODUCED")):
+        found = summarise(replace(claim, shows=shows), runs, "abc", MODULES)
+        assert json.loads(to_json(found))["verdict"] == verdict
+        assert from_json(to_json(found), PATH) == found
+    old = {key: value for key, value in json.loads(to_json(evidence)).items() if key != "shows"}
+    assert from_json(json.dumps(old), PATH) == evidence
+
+
 def _edit(evidence: Evidence, change: dict[str, Any]) -> str:
     return json.dumps({**json.loads(to_json(evidence)), **change})
 

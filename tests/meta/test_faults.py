@@ -1,10 +1,10 @@
 """A fault is in place for everyone while it is planted, is counted, and leaves no trace."""
 
-# ruff: noqa: ARG005 - a replacement takes what its target takes
+# ruff: noqa: ARG001, ARG005 - a replacement takes what its target takes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +147,42 @@ def test_only_functions_can_be_replaced(owner: str, member: str) -> None:
 def test_a_replacement_must_take_what_its_target_takes() -> None:
     with pytest.raises(FaultError, match=r"takes \(value, \*rest\), but its target takes \(value, low, high\)"):
         plant(_fault("toylab.target", "clip", lambda value, *rest: 0, target.clip)).__enter__()
+
+
+def test_a_mistake_in_a_fault_is_noted_whoever_catches_it() -> None:
+    def mistaken(value: float, low: float, high: float) -> float:
+        return value.no_such_name  # type: ignore[attr-defined, no-any-return]
+
+    def unusual(value: float, low: float, high: float) -> float:
+        raise ValueError
+
+    def passing_on(value: float, low: float, high: float) -> float:
+        return target.Average.restored({"count": None}).total  # raises KeyError in the healthy code
+
+    for replacement, error, noted in (
+        (mistaken, AttributeError, 1),
+        (unusual, ValueError, 0),
+        (passing_on, KeyError, 0),
+    ):
+        with plant(_fault("toylab.target", "clip", replacement, target.clip)) as planted:
+            with pytest.raises(error):
+                target.clip(1, 0, 3)
+            assert len(planted.mistakes) == noted
+
+
+def test_a_type_error_of_the_healthy_code_is_no_mistake(toylab: Laboratory) -> None:
+    with plant(toylab.fault("add-twice")) as planted:
+        with pytest.raises(TypeError, match="must be real number"):
+            _average("text")  # type: ignore[arg-type]
+        assert planted.mistakes == []
+
+
+def test_a_generator_cannot_be_a_fault() -> None:
+    def figures(value: float) -> Iterator[float]:
+        yield value
+
+    with pytest.raises(FaultError, match="what a generator does wrong"):
+        faults.fault("generates", target="toylab.target:unused", pins="")(figures)
 
 
 def test_a_name_is_given_once(toylab: Laboratory) -> None:

@@ -167,6 +167,18 @@ def test_a_mistake_in_the_fault_s_own_code_is_no_kill(suite: Path) -> None:
     assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_half.py::test_half",))
 
 
+def test_a_mistake_in_a_fault_is_an_error_whatever_the_test_makes_of_it(suite: Path) -> None:
+    (suite / "test_half.py").write_text(
+        "import pytest\nfrom troublelab.target import half\n\n"
+        "def test_half():\n    with pytest.raises(TypeError):\n        half(3)\n\n"
+        "def test_caught():\n    try:\n        half(3)\n    except TypeError:\n        pytest.fail('noticed')\n",
+        encoding="utf-8",
+    )
+    for test in ("test_half.py::test_half", "test_half.py::test_caught"):
+        kill = run_under_faults(["crashing"], [test], root=suite, package="troublelab")
+        assert (kill.fate, kill.failed, kill.errors) == ("error", (), (test,))
+
+
 def test_a_session_that_does_not_end_is_an_error(suite: Path) -> None:
     (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
     kill = run_under_faults(["clip-one-sided"], ["test_endless.py"], root=suite, package="toylab", limit=1.5)

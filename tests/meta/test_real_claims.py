@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
+
 import pytest
 
 from verification.evidence import summarise
 from verification.laboratory import Laboratory
-from verification.model import Claim
+from verification.model import Claim, Verdict
 from verification.report.interface import Record
 from verification.runner import run_here
 
 LABORATORY = Laboratory()
 OTHER_SEED = 1234
+CONFIRMABLE = [claim for claim in LABORATORY.claims if claim.expected_verdict is Verdict.CONFIRMED and claim.fault]
+SHARED = [(one, other) for one, other in permutations(CONFIRMABLE, 2) if one.probe == other.probe]
 NULLS = [claim for claim in LABORATORY.claims if claim.kind == "null"]
 
 
@@ -29,6 +34,24 @@ def test_another_seed_gives_the_same_verdict_and_grade(claim: Claim) -> None:
     runs = run_here(LABORATORY, claim, [OTHER_SEED])
     record = Record(claim, summarise(claim, runs, *LABORATORY.digests(claim)))
     assert record.as_expected, [run.error or run.observations for run in runs]
+
+
+def test_claims_that_share_a_probe_say_what_each_of_them_shows() -> None:
+    assert len(SHARED) > 1
+    assert all(claim.shows for pair in SHARED for claim in pair)
+
+
+@pytest.mark.parametrize("claim", [each for each in CONFIRMABLE if not each.shows], ids=lambda claim: claim.id)
+def test_a_claim_that_does_not_say_what_it_shows_shows_every_symptom(claim: Claim) -> None:
+    (_, faulty) = run_here(LABORATORY, replace(claim, documented_fix=None), [OTHER_SEED])
+    assert [each.symptom for each in faulty.observations if each.holds] == []
+
+
+@pytest.mark.parametrize(("claim", "other"), SHARED, ids=lambda claim: claim.id)
+def test_no_claim_is_confirmed_by_the_fault_of_another(claim: Claim, other: Claim) -> None:
+    crossed = replace(claim, fault=other.fault, documented_fix=None)
+    record = Record(crossed, summarise(crossed, run_here(LABORATORY, crossed, [OTHER_SEED]), "", ()))
+    assert record.verdict in (Verdict.UNDECIDED, Verdict.NOT_REPRODUCED)
 
 
 def test_another_seed_gives_other_values() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -15,7 +16,7 @@ from verification.audit import Shelf, audit, check_report, committed_records
 from verification.errors import EvidenceError
 from verification.evidence import load_folder, to_json, write_files
 from verification.laboratory import Laboratory
-from verification.model import Evidence, SymptomEvidence, VariantEvidence
+from verification.model import Claim, Evidence, Run, SymptomEvidence, VariantEvidence
 from verification.runner import Crash, attempt, run_claims, run_here
 
 REASONS = {
@@ -28,9 +29,10 @@ REASONS = {
     "DIE": ("ERROR", 2, "the process of this run died before it ended"),
     "NOTHING": ("ERROR", 2, "probe 'nothing' observed nothing"),
     "TWICE": ("ERROR", 2, "probe 'twice' names one symptom twice"),
+    "SWALLOWED": ("ERROR", 2, "a mistake in fault crashing: TypeError: object of type 'int' has no len() (line "),
     "WRONG-FAULT": ("ERROR", 2, "faulty, seed 1: TypeError: object of type 'int' has no len() (faults/trouble.py:"),
 }
-AS_EXPECTED = {"SLOW": "CONFIRMED", "DEAF": "CONFIRMED"}  # slow under odd seeds, which their catalogue does not name
+AS_EXPECTED = {"SLOW": "CONFIRMED", "DEAF": "CONFIRMED", "DIE-ONCE": "CONFIRMED"}  # unless a test asks for more
 KEPT = Evidence(
     "CRASH", "0" * 16, (), (0,), (VariantEvidence("healthy", 1, 1, None, (SymptomEvidence("old", 1, 1, "", ""),)),)
 )
@@ -111,6 +113,46 @@ def test_a_process_that_dies_takes_no_other_run_with_it(troublelab: Laboratory) 
     runs = run_claims(troublelab, claims, processes=1, on_progress=lambda *_: None)
     assert [run.error is None for run in runs["DIE"]] == [False]
     assert all(run.error is None for name in ("UNREACHED", "REGRESSED") for run in runs[name])
+
+
+def test_a_run_whose_process_died_once_is_marked(
+    troublelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROUBLELAB_DIES_ONCE", str(tmp_path / "died"))
+    claims = [troublelab.claim(name) for name in ("DIE-ONCE", "UNREACHED", "DIE")]
+    runs = run_claims(troublelab, claims, processes=1, on_progress=lambda *_: None)
+    assert [(run.error, run.retried) for run in runs["DIE-ONCE"]] == [(None, True)]
+    assert [run.retried for run in (*runs["UNREACHED"], *runs["DIE"])] == [False] * 3
+    assert runs["DIE"][0].error is not None
+
+
+def test_a_run_that_was_retried_is_told(toylab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_with_a_death(laboratory: Laboratory, claims: Sequence[Claim], **_: object) -> dict[str, tuple[Run, ...]]:
+        runs = {claim.id: run_here(laboratory, claim, claim.seeds) for claim in claims}
+        return {**runs, "TOY-05": tuple(replace(run, retried=True) for run in runs["TOY-05"])}
+
+    monkeypatch.setattr("verification.audit.run_claims", run_with_a_death)
+    result = audit(toylab, Shelf(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
+    assert [str(problem) for problem in result.problems] == [
+        "TOY-05: healthy, seed 7; faulty, seed 7: a process died that ran this or what ran beside it, and not when run "
+        "again"
+    ]
+    assert result.exit_code == 2
+
+
+def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
+    troublelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf(tmp_path / "reports")
+    write_files(shelf.evidence, {"CRASH.json": "{"})
+    monkeypatch.setattr(
+        "verification.audit.run_claims",
+        lambda _, claims, **__: {each.id: (Run("healthy", 0, error="boom"),) for each in claims},
+    )
+    result = audit(troublelab, shelf, update=True, processes=1, on_progress=lambda *_: None)
+    assert {problem.exit_code for problem in result.problems} == {2}
+    assert list(shelf.evidence.iterdir()) == []
+    assert "| CRASH trouble of one kind | - | NO EVIDENCE |" in (shelf.reports / "bug-report.md").read_text()
 
 
 def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toylab: Laboratory, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -76,10 +77,34 @@ def test_no_runs_are_an_error_and_not_a_pass() -> None:
     assert judge(_evidence(_variant("healthy", 4), stale)) is Verdict.STALE
 
 
+@pytest.mark.parametrize(
+    ("faulty", "verdict"),
+    [
+        ({"mine": 0, "also mine": 0, "another's": 4}, Verdict.CONFIRMED),
+        ({"mine": 0, "also mine": 0, "another's": 0}, Verdict.UNDECIDED),
+        ({"mine": 0, "also mine": 0, "another's": 3}, Verdict.UNDECIDED),
+        ({"mine": 0, "also mine": 4, "another's": 4}, Verdict.UNDECIDED),
+        ({"mine": 0, "also mine": 1, "another's": 4}, Verdict.UNDECIDED),
+        ({"mine": 0, "another's": 4}, Verdict.UNDECIDED),
+        ({"mine": 4, "also mine": 4, "another's": 0}, Verdict.NOT_REPRODUCED),
+        ({"mine": 4, "also mine": 4, "another's": 4}, Verdict.NOT_REPRODUCED),
+    ],
+)
+def test_a_claim_that_says_what_its_fault_shows_is_judged_by_exactly_that(
+    faulty: dict[str, int], verdict: Verdict
+) -> None:
+    healthy = _variant("healthy", RUNS, symptoms=_symptoms(dict.fromkeys(faulty, RUNS)))
+    planted = _variant("faulty", min(faulty.values()), symptoms=_symptoms(faulty))
+    assert judge(replace(_evidence(healthy, planted), shows=("mine", "also mine"))) is verdict
+
+
+def _symptoms(held: dict[str, int]) -> tuple[SymptomEvidence, ...]:
+    return tuple(SymptomEvidence(symptom, count, RUNS, "", "") for symptom, count in held.items())
+
+
 def _graded(faulty: dict[str, int], fixed: dict[str, int]) -> FixGrade | None:
     def variant(name: Variant, held: dict[str, int]) -> VariantEvidence:
-        symptoms = tuple(SymptomEvidence(symptom, count, RUNS, "", "") for symptom, count in held.items())
-        return _variant(name, min(held.values()), symptoms=symptoms)
+        return _variant(name, min(held.values()), symptoms=_symptoms(held))
 
     healthy = variant("healthy", dict.fromkeys(faulty | fixed, RUNS))
     return grade_fix(_evidence(healthy, variant("faulty", faulty), variant("documented_fix", fixed)))

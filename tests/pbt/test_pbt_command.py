@@ -38,6 +38,7 @@ def registered() -> Iterator[None]:
     del gym.registry[INTERRUPTING]
 
 
+@pytest.mark.filterwarnings("default:--interval")
 def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "population"
     given = ["--env", INTERRUPTING, "--population", "2", "--updates", "1", "--n-envs", "1", "--interval", "11"]
@@ -47,6 +48,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
     assert run(command) == 130
     said = capsys.readouterr()
     assert said.out == ""
+    assert "warning: --interval 11 is not less than --updates 1, so no member copies another" in said.err
     (line,) = [line for line in said.err.splitlines() if line.startswith("interrupted")]
     assert line.endswith("python -m rlcore.pbt " + " ".join(command))
     assert [path.name for path in (folder / "members").iterdir()] == ["member_0_step_1.zip"]
@@ -69,7 +71,9 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
         ({"--interval": "1"}, "perturbation_interval=1 updates"),
         ({"--hyperparam": "lerning_rate=0.1:0.2"}, "did you mean 'learning_rate'"),
         ({"--hyperparam": "gamma=0.9"}, "is no range"),
-        ({"--updates": "-1"}, "updates_per_member=-1"),
+        ({"--updates": "-1"}, "--updates -1 trains nothing"),
+        ({"--updates": "0"}, "--updates 0 trains nothing"),
+        ({"--env": "nowhere:X-v0"}, "--env nowhere:X-v0 cannot be made: "),
         ({"--folder": "/dev/null/x"}, "cannot be made a folder"),
     ],
 )

@@ -8,13 +8,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from rlcore import CheckpointError, PBTScheduler, ResumeWarning, SettingError
 from rlcore.checkpoint import FORMAT_V1, FORMAT_V2, load_checkpoint, storage
 from rlcore.errors import CallOrderError
-from tests.support.schedulers import files_in, make_scheduler, parameters_of, report
+from tests.support.schedulers import files_in, make_config, make_scheduler, parameters_of, report
 from tests.support.training import differing, make_model, tensors_in
 
 
@@ -33,19 +34,6 @@ def test_a_member_keeps_its_last_two_files(tmp_path: Path) -> None:
     assert [member.checkpoint_path for member in scheduler.population] == [
         str(tmp_path / f"member_{number}_step_20.pt") for number in (0, 1)
     ]
-
-
-def test_a_file_that_another_member_names_is_kept_until_it_no_longer_does(tmp_path: Path) -> None:
-    scheduler = make_scheduler(tmp_path, size=2)
-    first, second = report(scheduler, [0.1, 0.2])
-    second.checkpoint_path = first.checkpoint_path
-    for step in (10, 15, 20):
-        scheduler.update_performance(first, 0.1, step, model_parameters=parameters_of(0))
-    names = ["member_0_step_15.pt", "member_0_step_20.pt", "member_0_step_5.pt", "member_1_step_5.pt"]
-    assert files_in(tmp_path) == names
-    scheduler.update_performance(second, 0.2, 20, model_parameters=parameters_of(1))
-    scheduler.update_performance(first, 0.1, 25, model_parameters=parameters_of(0))
-    assert "member_0_step_5.pt" not in files_in(tmp_path)
 
 
 def test_older_files_go_only_after_the_new_one_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,3 +271,19 @@ def test_an_exploit_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         warnings.simplefilter("error")
         scheduler.exploit_and_explore(scheduler.population[0])
     assert "member 0 copies member 3" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"optimizer_kwargs": {"sigma": 0.1}}, r"\[1\]\['optimizer_kwargs'\]={'sigma': 0\.1} is no hyperparameter"),
+        ({1: 2.0}, r"\[1\]\[1\]=2\.0 is no hyperparameter"),
+    ],
+)
+def test_what_is_no_hyperparameter_is_not_carried_along(given: Any, words: str, tmp_path: Path) -> None:
+    scheduler = PBTScheduler(make_config(tmp_path, size=2, hyperparams=[]))
+    with pytest.raises(SettingError, match=words):
+        scheduler.initialize_population([{"gamma": 0.9}, given])
+    assert scheduler.population == []
+    carried = scheduler.initialize_population([{"gamma": np.float64(0.9)}, {"ent_coef_final": None}])
+    assert [member.hyperparams for member in carried] == [{"gamma": 0.9}, {"ent_coef_final": None}]

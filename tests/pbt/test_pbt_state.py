@@ -112,6 +112,18 @@ DAMAGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a member without hyperparameters": (("members", 1, "hyperparams"), {}, r"lacks the hyperparameters \['lear"),
     "members in another order": (("members", 2, "member_id"), 1, "member 2 of the state has the number 1"),
     "a step that is a path": (("members", 0, "saved_steps"), ["../x"], "a member's 'saved_steps' cannot be restored"),
+    "a value of another kind": (
+        ("members", 1, "hyperparams", "learning_rate"),
+        "x",
+        "member 1 .*'x' is no finite number",
+    ),
+    "a value outside its range": (("members", 2, "hyperparams", "n_epochs"), 13, "member 2 .*13 cannot be its value"),
+    "a trained value that is none of the list": (
+        ("members", 3, "checkpoint_hyperparams"),
+        {"learning_rate": 1e-4, "momentum": 0.5, "n_epochs": 3},
+        "member 3 .*0.5 is none of its values",
+    ),
+    "a trained value too few": (("members", 3, "checkpoint_hyperparams"), {"momentum": 0.9}, "member 3 .*lacks"),
     "a count below 0": (("exploitation_count",), -1, "no count"),
 }
 

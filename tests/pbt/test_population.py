@@ -27,7 +27,7 @@ from rlcore import (
 )
 from rlcore.checkpoint import storage
 from rlcore.checkpoint.training_state import Scope
-from rlcore.pbt import HyperparamConfig, PBTConfig
+from rlcore.pbt import PBTConfig
 from rlcore.pbt.lineage import Ancestor, ancestors, read_lineage
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult, member_seed
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
@@ -166,26 +166,21 @@ class TestTurns:
             assert differing(second, capture_generators()) == []
 
 
-def epochs(population: Population) -> list[int]:
-    return [model.n_epochs for model in population.models]
-
-
 class TestResume:
-    def test_what_was_explored_since_does_not_keep_a_population_from_going_on(self, tmp_path: Path) -> None:
-        ranges = [HyperparamConfig("n_epochs", min_value=1, max_value=3)]
-        config = PBTConfig(population_size=2, perturbation_interval=1, hyperparams=ranges, explore_method="perturb")
+    def test_what_no_file_holds_is_made_again(self, tmp_path: Path) -> None:
+        logger = Logger(folder=None, output_formats=[])
 
         def made(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
-            return make_model(make_envs(n_envs=2, seed=seed), seed=seed, batch_size=16, vgs_warmup_steps=4)
+            model = make_model(make_envs(n_envs=2, seed=seed), seed=seed, learning_rate=lambda left: 1e-3 * left)
+            model.set_logger(logger)
+            return model
 
-        def begun(seed: int) -> Population:
-            start = [{"n_epochs": 3}, {"n_epochs": 3}]
-            return Population(made, config, folder=tmp_path / str(seed), seed=seed, initial_hyperparams=start)
-
-        first = next(each for each in map(begun, range(9)) if each.train(3) and min(epochs(each)) < 3)
-        again = Population(made, config, folder=first.folder)
-        assert epochs(again) == epochs(first)
-        again.train(4)
+        config = PBTConfig(population_size=2)
+        Population(made, config, folder=tmp_path).train(1)
+        again = Population(made, config, folder=tmp_path)
+        assert again.train(2).best.step == 2
+        assert [model.lr_schedule(0.5) for model in again.models] == [5e-4] * 2
+        assert [model.logger for model in again.models] == [logger] * 2
 
     def test_a_killed_process_is_continued_to_the_same_end(self, tmp_path: Path, finished: Finished) -> None:
         """The kill comes when models and lineage of an exploit are written and the state that counts them is not."""

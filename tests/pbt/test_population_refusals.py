@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,11 @@ class TestRefusals:
         with pytest.raises(SettingError, match=r"ent_coef_min=0\.05 lies above ent_coef=0\.01"):
             Population(lambda _, seed: make_model(seed=seed), config, folder=tmp_path, initial_hyperparams=start)
 
+    def test_what_would_do_nothing_is_not_explored(self, tmp_path: Path) -> None:
+        config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("vgs_alpha", min_value=0.1, max_value=1.0)])
+        with pytest.raises(SettingError, match=r"vgs_alpha is explored, .* under variance_gradient_scaling=False"):
+            Population(lambda _, seed: make_model(seed=seed, variance_gradient_scaling=False), config, folder=tmp_path)
+
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
@@ -106,7 +112,7 @@ class TestAnotherRunThanTheFolders:
         [
             ({"gamma": 0.5}, 2, r"gamma=0\.5 is asked for, and what is to go on was trained with 0\.99"),
             ({"n_steps": 16}, 2, "n_steps=16 is asked for"),
-            ({}, 4, "n_envs=4 is asked for, and this population was trained in 2"),
+            ({}, 4, "n_envs=4 is asked for, and what is to go on was trained in 2"),
         ],
     )
     def test_other_settings_do_not_go_on_unsaid(
@@ -122,6 +128,36 @@ class TestAnotherRunThanTheFolders:
         with pytest.raises(SettingError, match=message):
             Population(other, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
         assert build(tmp_path).train(2).best.step == 2
+
+    def test_another_checkpoint_dir_without_the_files_does_not_go_on_unsaid(self, tmp_path: Path) -> None:
+        build(tmp_path / "a", checkpoint_dir=tmp_path / "old").train(1)
+        words = r"new/member_0_step_1\.pt: is missing.*saved it as .*old/member_0_step_1\.pt.* give that checkpoint_dir"
+        with pytest.raises(CheckpointError, match=words):
+            build(tmp_path / "a", checkpoint_dir=tmp_path / "new")
+        shutil.move(tmp_path / "old", tmp_path / "new")
+        assert build(tmp_path / "a", checkpoint_dir=tmp_path / "new").train(2).best.step == 2
+
+    def test_two_processes_do_not_train_in_one_folder(self, tmp_path: Path) -> None:
+        first, second = build(tmp_path), build(tmp_path)
+
+        def intrude(_: object) -> None:
+            with pytest.raises(CheckpointError, match="another process is training in it"):
+                second.train(1)
+
+        first.train(1, intrude)
+        assert build(tmp_path).train(2).best.step == 2
+
+    def test_a_folder_that_cannot_be_locked_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "lock").mkdir()
+        with pytest.raises(CheckpointError, match=r"lock: cannot be locked .*give another folder"):
+            build(tmp_path).train(1)
+
+    def test_a_damaged_model_is_named_with_a_way_on(self, tmp_path: Path) -> None:
+        build(tmp_path).train(1)
+        path = tmp_path / "members" / "member_1_step_1.zip"
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(CheckpointError, match=r"member_1_step_1\.zip: .* bring it back from a copy, or begin anew"):
+            build(tmp_path)
 
 
 class TestInterval:
@@ -148,3 +184,12 @@ class TestInterval:
             Population(lambda h, seed: make(h, seed, vgs_warmup_steps=8), config, folder=tmp_path)
         Population(lambda h, seed: make(h, seed, vgs_warmup_steps=7), config, folder=tmp_path)
         Population(lambda h, seed: make(h, seed, variance_gradient_scaling=False), config, folder=tmp_path)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_the_fewest_epochs_that_may_be_explored_count_whatever_a_member_starts_with(
+        self, seed: int, tmp_path: Path
+    ) -> None:
+        ranges = [HyperparamConfig("n_epochs", min_value=1, max_value=4)]
+        config = PBTConfig(population_size=2, perturbation_interval=2, hyperparams=ranges, seed=seed)
+        with pytest.raises(SettingError, match=r"2 updates of 2 .*vgs_warmup_steps=4.* counted at n_epochs=1"):
+            Population(lambda _, own: make_model(make_envs(), seed=own, vgs_warmup_steps=4), config, folder=tmp_path)

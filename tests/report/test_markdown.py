@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from verification.model import Claim, Evidence, FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
+from verification.model import Claim, Evidence, FixGrade, Kind, SymptomEvidence, Variant, VariantEvidence, Verdict
 from verification.report.interface import Format, Record
 from verification.report.json import JsonReport
 from verification.report.markdown import MarkdownReport, cell
@@ -79,6 +79,7 @@ def records() -> list[Record]:
         _record(replace(NULL, id="NULL-2"), healthy=2, faulty=0),
         _record(replace(NULL, id="NULL-3"), healthy=2, faulty=2),
         replace(stale, misfits=("toy changed since", "the <seeds> too")),
+        _record(replace(CLAIM, id="TOY-07", title="claim 7"), healthy=0, faulty=0, documented_fix=0),
         replace(_record(replace(NULL, id="NULL-4"), healthy=2, faulty=2), misfits=("toy changed since",)),
     ]
 
@@ -93,10 +94,29 @@ def test_the_report_of_nothing_can_be_read() -> None:
     assert "False alarms: 0 of 0" in text
 
 
+@pytest.mark.parametrize(
+    ("against", "kind", "faulty", "contradicts"),
+    [(False, "finding", 0, False), (True, "finding", 0, True), (True, "finding", 2, False), (False, "defect", 2, True)],
+)
+def test_a_finding_speaks_against_a_document_where_its_claim_says_so(
+    against: bool, kind: Kind, faulty: int, contradicts: bool
+) -> None:
+    record = _record(_simple(8, kind=kind, against_document=against), healthy=2, faulty=faulty)
+    assert record.contradicts_document is contradicts
+    assert f"{int(contradicts)} where what a document" in MarkdownReport().format([record])
+
+
+def test_a_finding_is_not_called_a_document_s() -> None:
+    finding = _record(_simple(8, kind="finding", document="findings", section="seen elsewhere"), healthy=2, faulty=0)
+    text = MarkdownReport().format([finding])
+    assert "- Source: a finding of our own, seen elsewhere; the documents say: fixed" in text
+    assert "document findings" not in text
+
+
 def test_a_claim_that_contradicts_its_document_comes_first(records: list[Record]) -> None:
     text = MarkdownReport().format(records)
     headings = [line.split(":")[0] for line in text.splitlines() if line.startswith("## TOY")]
-    assert headings == ["## TOY-01", "## TOY-04", "## TOY-02", "## TOY-03", "## TOY-05", "## TOY-06"]
+    assert headings == ["## TOY-01", "## TOY-04", "## TOY-02", "## TOY-03", "## TOY-05", "## TOY-06", "## TOY-07"]
 
 
 def test_every_row_has_the_cells_of_its_heading(records: list[Record]) -> None:
@@ -126,13 +146,13 @@ def test_the_json_report_holds_what_the_records_hold(records: list[Record]) -> N
     assert [each["claim"]["id"] for each in content] == [record.claim.id for record in records]
     assert [each["verdict"] for each in content] == [
         "CONFIRMED", "CONFIRMED", None, "REFUTED", "CONFIRMED", "NOT REPRODUCED", "CONFIRMED", "NOT REPRODUCED",
-        "STALE", "STALE",
+        "STALE", "REGRESSED", "STALE",
     ]  # fmt: skip
     assert [each["as_expected"] for each in content] == [
-        True, False, False, True, True, True, False, True, False, False,
+        True, False, False, True, True, True, False, True, False, False, False,
     ]  # fmt: skip
     assert [each["contradicts_document"] for each in content] == [
-        False, True, False, True, False, False, False, False, False, False,
+        False, True, False, True, False, False, False, False, False, False, False,
     ]  # fmt: skip
     assert content[8]["fix_grade"] is None
     assert content[8]["misfits"] == ["toy changed since", "the <seeds> too"]

@@ -23,6 +23,7 @@ from rlcore import (
 )
 from rlcore.configuration import build_envs
 from rlcore.pbt.interval import optimizer_steps_per_update
+from rlcore.ppo.config import resolve_settings
 from tests.support.training import make_envs, make_model
 
 ALGORITHM: dict[str, Any] = {
@@ -191,7 +192,7 @@ def test_an_exploit_within_the_warm_up_is_refused_with_both_numbers_and_what_to_
     population = {"perturbation_interval": interval}
 
     def run(**settings: Any) -> TrainingConfig:
-        return TrainingConfig.from_mapping(changed(algorithm=settings, pbt=population))
+        return TrainingConfig.from_mapping(changed(algorithm=settings, pbt=population, total_timesteps=1000))
 
     accepted = run(vgs_warmup_steps=4 * interval - 1).pbt
     assert accepted is not None
@@ -226,13 +227,6 @@ def test_two_models_of_one_run_are_the_same_and_another_seed_is_another(tmp_path
     assert build_envs(config).reset().tolist() == resets[0]  # type: ignore[union-attr]
 
 
-def test_a_members_hyperparameters_take_the_place_of_the_runs(tmp_path: Path) -> None:
-    model = build_model(load(tmp_path, RUN), {"learning_rate": 0.5, "ent_coef": 0.25}, device="cpu")
-    assert (model.learning_rate, model.ent_coef, model.n_steps) == (0.5, 0.25, 16)
-    with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
-        build_model(load(tmp_path, RUN), {"ent_coeff": 0.25})
-
-
 def test_the_policys_own_features_extractor_is_known(tmp_path: Path) -> None:
     options = {"features_extractor_kwargs": {"features_dim": 16}}
     assert load(tmp_path, changed(policy="CnnLstmPolicy", algorithm={"policy_kwargs": options})).policy
@@ -251,7 +245,7 @@ ENVIRONMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "unusable argument": (
         {"id": "rlcore/ShiftingRewardScale-v0", "kwargs": {"shifts": [[1]]}},
         SettingError,
-        r"shifts=\[\[1\]\] cannot be used",
+        r"shifts=\[\[1\]\] cannot be used.*\[20000, 0\.01\]\]$",
     ),
     "an argument of another type": (
         {"id": "CartPole-v1", "kwargs": {"max_episode_steps": "x"}},
@@ -297,6 +291,18 @@ def test_an_environment_that_cannot_give_its_state_needs_a_word(tmp_path: Path) 
         assert isinstance(model, DistributionalPPO)
     finally:
         del gym.registry["tests/Unsaveable-v0"]
+
+
+@pytest.mark.parametrize("given", [{1: 2}, [], None, {**RUN, "environment": {1: 2}}])
+def test_what_is_no_mapping_from_names_is_refused(given: Any) -> None:
+    with pytest.raises(SettingError, match="is no mapping from names to values"):
+        TrainingConfig.from_mapping(given)
+
+
+def test_the_seed_of_a_run_is_given_at_the_top() -> None:
+    config = TrainingConfig.from_mapping(RUN)
+    with pytest.raises(ValueError, match=r"algorithm\.seed=4 .*give seed at the top level"):
+        TrainingConfig(environment=config.environment, algorithm=resolve_settings({"seed": 4}), total_timesteps=48)
 
 
 def test_a_file_error_keeps_its_kind(tmp_path: Path) -> None:

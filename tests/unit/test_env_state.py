@@ -272,8 +272,12 @@ def test_a_vec_wrapper_that_answers_for_itself_is_asked() -> None:
         ),
         (lambda: DummyVecEnv([lambda: Halving(Custom())]), "environment 0: Halving is not covered.*ResumableEnv"),
         (lambda: VecFrameStack(make_vec(), 2), "VecFrameStack cannot give its state; implement get_state"),
+        (
+            lambda: DummyVecEnv([lambda: ResumableEnv(make("CartPole-v1")), lambda: Monitor(ResumableEnv(Custom()))]),
+            "Monitor lies outside environment 1 and not outside environment 0.*wrap all of them alike",
+        ),
     ],
-    ids=["gym.make", "no wrapper", "outside", "own state alone", "frame stack"],
+    ids=["gym.make", "no wrapper", "outside", "own state alone", "frame stack", "some monitored"],
 )
 def test_what_cannot_give_its_state_is_named(build: Callable[[], VecEnv], message: str) -> None:
     env = build()

@@ -40,8 +40,9 @@ def test_names_like_bools_stay_names(tmp_path: Path) -> None:
 
 
 def test_a_place_is_found_by_its_deepest_name(tmp_path: Path) -> None:
-    document = read(tmp_path, "a:\n  b:\n    c: 1\n  list:\n    - d: 2\nb: 3\n")
-    places = {"a.b['c']": 3, "a.b['missing']": 2, "b": 6, "a.Table['list']['d']": 5, "missing": None, "": None}
+    document = read(tmp_path, "a:\n  b:\n    c: 1\n  list:\n    - d: 2\n    -\n      d: 3\n      e: 4\nb: 3\n")
+    entries = {"a.list[1].e": 8, "a.list[1]": 7, "a.list[2]": 4, "a.Table['list'][0]['d']": 5, "a.list": 4}
+    places = {"a.b['c']": 3, "a.b['missing']": 2, "b": 9, "missing": None, "": None, **entries}
     assert {place: document.line_of(place) for place in places} == places
 
 
@@ -53,7 +54,14 @@ BAD: dict[str, tuple[str | bytes, int | None, str]] = {
     "a list for a name": ("? [a]\n: 2", 1, "is no name"),
     "an anchor": ("a: &x 1\nb: *x\n", 1, "write the value out"),
     "a reference": ("a: 1\nb: *x\n", 2, "write the value out"),
-    "code": ("a: !!python/object/apply:os.mkdir [x]", 1, "could not determine a constructor"),
+    "code": ("a: !!python/object/apply:os.mkdir [x]", 1, "the tag '.*' is not taken"),
+    "a number by tag": ("a: 1\nb: !!float lots\n", 2, "the tag .*float' is not taken; write the value without it"),
+    "a bool by tag": ("a: !!bool x", 1, "the tag .*bool' is not taken"),
+    "a whole number by tag": ("a: !!int abc", 1, "the tag .*int' is not taken"),
+    "a set": ("a: !!set {b}", 1, "the tag .*set' is not taken"),
+    "a list by tag": ("a: !!seq {b: 1}", 1, "the tag .*seq' is not taken"),
+    "a text by mark": ("a: ! 1", 1, "the tag '!' is not taken"),
+    "a name by tag": ("!!str a: 1", 1, "the tag .*str' is not taken"),
     "an open list": ("a: 1\nb: [\n", 3, "expected the node content"),
     "a tab": ("a:\n\tb: 1\n", 2, r"'\\t'"),
     "two documents": ("a: 1\n---\nb: 1\n", 2, "but found another document"),

@@ -17,9 +17,10 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -27,6 +28,9 @@ from verification.errors import FaultError, StaleFaultError, UnknownNameError
 from verification.fingerprint import member_digest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+MISTAKES = (NameError, AttributeError, ImportError, TypeError)
+"""What an error is that a fault raises by mistake; healthy code that it calls may raise them on purpose."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,15 @@ class Fault:
 
 @dataclass
 class Planted:
-    """A fault in place, and how often it has run so far in this process."""
+    """A fault in place, and what has become of it so far in this process.
+
+    :param executions: how often it has run
+    :param mistakes: errors in its own code (a misspelt name, say), which prove nothing, whoever catches them
+    """
 
     fault: Fault
     executions: int = 0
+    mistakes: list[str] = field(default_factory=list)
 
 
 _registered: dict[str, Fault] = {}
@@ -79,12 +88,18 @@ def fault(
         raise FaultError(f"{name}: target {target!r} must read package.module:function or package.module:Class.member")
 
     def register(replacement: Function) -> Function:
+        if inspect.isgeneratorfunction(replacement):
+            raise FaultError(f"{name}: what a generator does wrong is noticed by nobody; return iter([...])")
         owner = ":".join(filter(None, (module, ".".join(classes))))
         home = replacement.__module__
         add(Fault(name, owner, member, replacement, pins, area or home.rpartition(".")[2], home, claimed))
         return replacement
 
     return register
+
+
+unclaimed = functools.partial(fault, claimed=False)
+"""A fault that no claim is about: only tests that must see it name it."""
 
 
 def add(new: Fault) -> Fault:
@@ -207,7 +222,13 @@ def _counted(planted: Planted, original: Callable[..., Any]) -> Callable[..., An
     @functools.wraps(original)
     def counted(*args: Any, **kwargs: Any) -> Any:
         planted.executions += 1
-        return planted.fault.replacement(*args, **kwargs)
+        try:
+            return planted.fault.replacement(*args, **kwargs)
+        except MISTAKES as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            if last.filename == inspect.getfile(planted.fault.replacement):
+                planted.mistakes.append(f"{type(error).__name__}: {error} (line {last.lineno})")
+            raise
 
     return counted
 

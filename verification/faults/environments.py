@@ -1,10 +1,10 @@
-"""Known bugs of what is handed over as an environment."""
+"""Known bugs of what is handed over as an environment, and ways to break it that no document claims."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from verification.faults import fault
+from verification.faults import fault, unclaimed
 
 
 @fault(
@@ -15,3 +15,13 @@ from verification.faults import fault
 def foreign_environment_let_in(env: Any) -> Any:
     """Nobody asks whether it is a Gymnasium environment."""
     return env
+
+
+@unclaimed(
+    "gymnasium-environment-refused",
+    target="stable_baselines3.common.base_class:_patch_env",
+    pins="8160a47f51a9ec93",
+)
+def gymnasium_environment_refused(env: Any) -> Any:
+    """None is good enough."""
+    raise ValueError(f"The environment is of type {type(env)}, not a Gymnasium environment")

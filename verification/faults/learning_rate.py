@@ -1,4 +1,4 @@
-"""Known bugs of the learning rate."""
+"""Known bugs of the learning rate, and ways to break it that no document claims."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from stable_baselines3.common.utils import FloatSchedule
 
 from rlcore.ppo.config import Schedule
-from verification.faults import fault
+from verification.faults import fault, healthy, unclaimed
 
 DOCUMENTED_DEFAULT = 3e-4
 """What trains in the audited system, whatever is asked for."""
 
 
 @fault(
-    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.config:resolve_learning_rate", pins="506229fb4d710d0c"
+    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.config:resolve_learning_rate", pins="12756a0949205372"
 )
 def lr_of_optimizer_kwargs_ignored(
     learning_rate: float | Schedule | None,
@@ -29,11 +30,42 @@ def lr_of_optimizer_kwargs_ignored(
 @fault(
     "bug-02-fix-lost-in-first-train",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="daee9ba9f2ab41fb",
+    pins="3ac75aa985f3090a",
 )
 def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
-    """The optimizer is built with the rate asked for; every update then writes the algorithm's own default over it."""
-    self.logger.record("train/learning_rate", DOCUMENTED_DEFAULT)
-    for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
-        for group in optimizer.param_groups:
-            group["lr"] = DOCUMENTED_DEFAULT
+    """The optimizer is built with the rate asked for; every update then follows a schedule that knows the default only.
+
+    A rate given as ``learning_rate`` is the same setting here by then, and is lost with it.
+    """
+    asked, self.lr_schedule = self.lr_schedule, FloatSchedule(DOCUMENTED_DEFAULT)
+    try:
+        healthy("bug-02-fix-lost-in-first-train")(self, optimizers)
+    finally:
+        self.lr_schedule = asked
+
+
+@unclaimed(
+    "critics-at-the-rate-of-the-actor",
+    target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
+    pins="3ac75aa985f3090a",
+)
+def critics_at_the_rate_of_the_actor(
+    self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer
+) -> None:
+    """The multiplier holds until the first update."""
+    healthy("critics-at-the-rate-of-the-actor")(self, optimizers)
+    for group in self.policy.optimizer.param_groups:
+        group["lr"] = self.policy.optimizer.param_groups[0]["lr"]
+
+
+@unclaimed(
+    "rate-multiplied-by-the-factor",
+    target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
+    pins="3ac75aa985f3090a",
+)
+def rate_multiplied_by_the_factor(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
+    """The rate of the schedule is multiplied by the factor of the scaling."""
+    healthy("rate-multiplied-by-the-factor")(self, optimizers)
+    scaler = self.variance_gradient_scaler
+    for group in self.policy.optimizer.param_groups:
+        group["lr"] *= 1.0 if scaler is None else scaler.get_scaling_factor()

@@ -1,11 +1,11 @@
-"""Known bugs of the losses."""
+"""Known bugs of the losses, and ways to break them that no document claims."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from rlcore.ppo.losses import Predictions
-from verification.faults import fault, healthy
+from verification.faults import fault, healthy, unclaimed
 
 
 @fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="c9d4993f1cf0e418")
@@ -13,3 +13,15 @@ def padding_kept_in_predictions(predictions: Predictions, mask: Tensor) -> Predi
     """Targets lose their padding, the critics' predictions keep it."""
     masked: Predictions = healthy("bug-01-padding-kept-in-predictions")(predictions, mask)
     return masked._replace(value_outputs=predictions.value_outputs)
+
+
+@unclaimed(
+    "single-advantage-divided-by-its-deviation",
+    target="rlcore.ppo.losses:normalize_advantages",
+    pins="64c4066e72526ada",
+)
+def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
+    """The deviation of one number is NaN."""
+    centred = advantages - advantages.mean()
+    deviation = (centred.square().sum() / (advantages.numel() - 1)).sqrt()
+    return centred / (deviation + 1e-8)

@@ -1,11 +1,13 @@
-"""Known bugs of what is saved of a model."""
+"""Known bugs of what is saved of a model, and ways to break it that no document claims."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from rlcore import PPOSettings
-from verification.faults import fault, healthy
+from verification.faults import fault, healthy, unclaimed
 
 
 @fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="2b2611df7c5256b7")
@@ -25,3 +27,24 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
     content: dict[str, Any] = healthy("bug-08-fix-saves-defaults")(self)
     lost = {name: PPOSettings.model_fields[name].default for name in ("clip_range", "critic_lr_multiplier")}
     return {**content, "settings": {**content["settings"], **lost}}
+
+
+@unclaimed(
+    "second-phase-from-defaults",
+    target="rlcore.ppo.algorithm:DistributionalPPO.__init__",
+    pins="f3051388ba55787e",
+)
+def second_phase_from_defaults(
+    self: Any,
+    policy: Any,
+    env: Any,
+    *,
+    device: torch.device | str = "auto",
+    _init_setup_model: bool = True,
+    **settings: Any,
+) -> None:
+    """BUG-08: what is built in two phases has lost some of its settings by the second."""
+    construct = healthy("second-phase-from-defaults")
+    construct(self, policy, env, device=device, _init_setup_model=_init_setup_model, **settings)
+    if not _init_setup_model:
+        self.clip_range, self.critic_lr_multiplier = 0.2, 1.0

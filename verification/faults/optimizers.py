@@ -1,4 +1,4 @@
-"""Known bugs of the optimizers."""
+"""Known bugs of the optimizers, and ways to break them that no document claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from rlcore.functional import utility as utility_functions
 from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim.upgd import Update
-from verification.faults import fault, healthy
+from verification.faults import fault, healthy, unclaimed
 
 
 def _unguarded_gate(utility: Tensor, extremes: UtilityExtremes) -> Tensor:
@@ -71,16 +71,19 @@ def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> Uti
     pins="11cfe2a821929872",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
-    """The published rule as it stands: no gradient is refused, nothing is limited, and max u is taken of what comes."""
+    """The published rule as it stands: no gradient refused, nothing limited, u divided by max u as it comes."""
     found = [replace(self._prepare(update), gradient=update.gradient) for update in updates]
     for update in found:
         beta, state = update.group["beta_utility"], self.state[update.parameter]
         state["step"] += 1
         state["utility"].mul_(beta).add_(-update.gradient * update.parameter, alpha=1 - beta)
     maximum = torch.stack([self._utility(update).max() for update in found]).max()
-    for update in found:
+    for update, noise in zip(found, self._draw_noise(found), strict=True):
         lr, weight_decay = update.group["lr"], update.group["weight_decay"]
-        change = _unlimited_direction(self, update) * (1 - torch.sigmoid(self._utility(update) / maximum))
+        direction = _unlimited_direction(self, update)
+        if noise is not None:
+            direction = direction + noise * self._noise_std(update, direction)
+        change = direction * (1 - torch.sigmoid(self._utility(update) / maximum))
         update.parameter.mul_(1 - lr * weight_decay).add_(change, alpha=-lr)
 
 
@@ -133,3 +136,50 @@ def noise_follows_the_norm(self: Any, update: Update, direction: Tensor) -> Tens
     """Noise in proportion to the norm of the direction instead of its root mean square."""
     norm: Tensor = torch.linalg.vector_norm(direction)
     return norm
+
+
+@unclaimed(
+    "state-in-the-precision-of-the-parameter",
+    target="rlcore.optim.upgd_state:state_dtype",
+    pins="f72e9ee06781ac23",
+)
+def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
+    """Averages of 16 bits, which stand still under a decay of 0.999."""
+    return parameter.dtype
+
+
+@unclaimed(
+    "noise-adaptive-unasked",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
+    pins="a11720da08c6a85e",
+)
+def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tensor | float:
+    """Noise follows the step whatever was asked for, down to nothing."""
+    group: dict[str, Any] = {**update.group, "min_noise_std": 0.0}
+    if not group["adaptive_noise"]:
+        return utility_functions.root_mean_square(direction) * float(group["sigma"])
+    std: Tensor | float = healthy("noise-adaptive-unasked")(self, replace(update, group=group), direction)
+    return std
+
+
+@unclaimed(
+    "noise-follows-the-gradient",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
+    pins="485ff4d222f54651",
+)
+def noise_follows_the_gradient(self: Any, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG001
+    """INT-04: adaptive noise in proportion to the gradient, also where the step does not know its scale."""
+    return utility_functions.root_mean_square(update.gradient)
+
+
+@unclaimed(
+    "direction-of-the-mean-alone",
+    target="rlcore.optim.upgd:AdaptiveUPGD._direction",
+    pins="6824f6d1c34a51fd",
+)
+def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
+    """The average of the gradient is not divided by the root of its power."""
+    whole: Tensor = healthy("direction-of-the-mean-alone")(self, update)
+    state = self.state[update.parameter]
+    mean: Tensor = state["first_moment"] / (1.0 - update.group["betas"][0] ** state["moment_step"])
+    return mean.reshape(whole.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +88,8 @@ def log_of_zero(self: Any) -> None:
     """A range that touches 0 is taken for a logarithmic one."""
 
 
-@fault("fnd-12-files-never-removed", target="rlcore.pbt.member_files:prune", pins="b8d3e9413df4815c")
-def files_never_removed(folder: Path, member: PopulationMember, population: Iterable[PopulationMember]) -> None:
+@fault("fnd-12-files-never-removed", target="rlcore.pbt.member_files:prune", pins="84c0e9ff823c3698")
+def files_never_removed(folder: Path, member: PopulationMember) -> None:
     """Every checkpoint of every member stays."""
 
 

@@ -11,42 +11,39 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig, Hyperparams, HyperparamValue
 from rlcore.pbt.member import PopulationMember
 from rlcore.types import StateDict
-from verification.faults import fault, healthy
+from verification.faults import healthy, unclaimed
 
 
-@fault(
+@unclaimed(
     "every-range-holds-ints",
     target="rlcore.pbt.hyperparams:HyperparamConfig.is_integer",
     pins="ecb84a315924a60f",
-    claimed=False,
 )
 def every_range_holds_ints(self: Any) -> bool:
     """A range of floats is taken for one of ints."""
     return bool(self.is_continuous)
 
 
-@fault(
+@unclaimed(
     "values-are-a-range-too",
     target="rlcore.pbt.hyperparams:HyperparamConfig.is_continuous",
     pins="88ac6c11c9e2660d",
-    claimed=False,
 )
 def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
     """Whatever there is, there is a range."""
     return True
 
 
-@fault(
+@unclaimed(
     "rules-unchecked",
     target="rlcore.pbt.hyperparams:HyperparamConfig.check_rules",
     pins="70746c8b2904376a",
-    claimed=False,
 )
 def rules_unchecked(self: Any) -> None:
     """Nobody asks whether the settings go together."""
 
 
-@fault("settings-unchecked", target="rlcore.pbt.table:Table.__init__", pins="3d839090772fee9e", claimed=False)
+@unclaimed("settings-unchecked", target="rlcore.pbt.table:Table.__init__", pins="3d839090772fee9e")
 def settings_unchecked(self: Any, **given: Any) -> None:
     """Every value is taken as it comes."""
     whole = type(self).model_construct(**given)
@@ -54,11 +51,10 @@ def settings_unchecked(self: Any, **given: Any) -> None:
         object.__setattr__(self, name, getattr(whole, name))
 
 
-@fault(
+@unclaimed(
     "settings-of-another-population",
     target="rlcore.pbt.config:PBTConfig.__init__",
-    pins="303eae9a6b276e08",
-    claimed=False,
+    pins="bad5ed4ceb262af0",
 )
 def settings_of_another_population(self: Any, **given: Any) -> None:
     """Twice the interval, by default and where another is asked for."""
@@ -66,32 +62,44 @@ def settings_of_another_population(self: Any, **given: Any) -> None:
     healthy("settings-of-another-population")(self, **{**given, "perturbation_interval": 2 * interval})
 
 
-@fault(
+@unclaimed(
     "history-of-one-report",
     target="rlcore.pbt.member:PopulationMember.record_step",
     pins="b1b763a6621f63d1",
-    claimed=False,
 )
 def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
-    """Only the last report is remembered, with hyperparameters that change later."""
-    self.step = step
-    self.performance = performance
-    self.history = [{"step": step, "performance": performance, "hyperparams": hyperparams}]
+    """Only the last report is remembered."""
+    healthy("history-of-one-report")(self, step, performance, hyperparams)
+    del self.history[:-1]
 
 
-@fault(
+@unclaimed(
+    "history-shared-with-the-report",
+    target="rlcore.pbt.member:PopulationMember.record_step",
+    pins="b1b763a6621f63d1",
+)
+def history_shared_with_the_report(
+    self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]
+) -> None:
+    """What was reported is remembered as it becomes later."""
+    healthy("history-shared-with-the-report")(self, step, performance, hyperparams)
+    self.history[-1]["hyperparams"] = hyperparams
+
+
+@unclaimed(
     "state-shared-with-the-member",
     target="rlcore.pbt.member:PopulationMember.state_dict",
     pins="8d8ead8be78420e8",
-    claimed=False,
 )
 def state_shared_with_the_member(self: Any) -> StateDict:
     """What is saved of a member goes on changing with it."""
     return dict(vars(self))
 
 
-@fault(
-    "drawn-at-construction", target="rlcore.pbt.scheduler:PBTScheduler.__init__", pins="144b2470009201b7", claimed=False
+@unclaimed(
+    "drawn-at-construction",
+    target="rlcore.pbt.scheduler:PBTScheduler.__init__",
+    pins="144b2470009201b7",
 )
 def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None) -> None:
     """There is a population before anybody asks for one."""
@@ -99,29 +107,27 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
     self.initialize_population()
 
 
-@fault(
+@unclaimed(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="9efefab6222fd3d5",
-    claimed=False,
+    pins="be0133378a90f5d6",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
     """Any number of mappings with anything in them."""
     return [dict(each) for each in given]
 
 
-@fault(
+@unclaimed(
     "due-before-the-first-step",
     target="rlcore.pbt.scheduler:PBTScheduler.should_exploit_and_explore",
     pins="872190a468da3bdb",
-    claimed=False,
 )
 def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
     """0 is a multiple of every interval."""
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
-@fault("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="4473fe049046fdfe", claimed=False)
+@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="4473fe049046fdfe")
 def report_saves_nothing(
     self: Any,
     member: PopulationMember,
@@ -133,19 +139,20 @@ def report_saves_nothing(
     """The score is recorded and the parameters are not written."""
 
 
-@fault(
+@unclaimed(
     "ready-from-the-first-report",
     target="rlcore.pbt.scheduler:PBTScheduler.is_ready",
     pins="026cb2a64398d8db",
-    claimed=False,
 )
 def ready_from_the_first_report(self: Any) -> bool:
     """Nobody waits for the others."""
     return bool(self.ready_members())
 
 
-@fault(
-    "largest-is-best-whatever-asked", target="rlcore.pbt.selection:ranking_key", pins="7f08069400744bea", claimed=False
+@unclaimed(
+    "largest-is-best-whatever-asked",
+    target="rlcore.pbt.selection:ranking_key",
+    pins="7f08069400744bea",
 )
 def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:  # noqa: ARG001
     """``metric_mode`` is not looked at."""
@@ -153,14 +160,14 @@ def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -
     return key
 
 
-@fault("ranked-from-the-worst", target="rlcore.pbt.selection:rank", pins="3ca060bfb65e3eef", claimed=False)
+@unclaimed("ranked-from-the-worst", target="rlcore.pbt.selection:rank", pins="3ca060bfb65e3eef")
 def ranked_from_the_worst(members: Sequence[PopulationMember], metric_mode: str) -> list[PopulationMember]:
     """The order is reversed."""
     ranked: list[PopulationMember] = healthy("ranked-from-the-worst")(members, metric_mode)
     return ranked[::-1]
 
 
-@fault("always-the-first-candidate", target="rlcore.pbt.selection:_draw", pins="1d008e4c955e9d56", claimed=False)
+@unclaimed("always-the-first-candidate", target="rlcore.pbt.selection:_draw", pins="1d008e4c955e9d56")
 def always_the_first_candidate(
     candidates: Sequence[PopulationMember],
     generator: np.random.Generator,  # noqa: ARG001
@@ -169,11 +176,10 @@ def always_the_first_candidate(
     return candidates[0] if candidates else None
 
 
-@fault(
+@unclaimed(
     "drawn-at-the-lower-end",
     target="rlcore.pbt.hyperparams:HyperparamConfig.resample",
     pins="6d22294f55b6c8bf",
-    claimed=False,
 )
 def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
     """Every value drawn is the first."""
@@ -181,23 +187,52 @@ def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> Hyperpa
     return value
 
 
-@fault(
+@unclaimed(
     "perturbed-upwards-only",
     target="rlcore.pbt.hyperparams:HyperparamConfig.perturb",
     pins="3be4ab6fb6934881",
-    claimed=False,
 )
-def perturbed_upwards_only(self: Any, value: HyperparamValue, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
-    """Every value only ever grows, and beyond its range."""
-    if self.values is not None:
-        following: HyperparamValue = self.values[(self.values.index(value) + 1) % len(self.values)]
-        return following
-    grown: float = self._number(value) * self.perturbation_factor
+def perturbed_upwards_only(
+    self: Any,
+    value: HyperparamValue,
+    generator: np.random.Generator,  # noqa: ARG001
+) -> HyperparamValue:
+    """Every value only ever grows, as far as its range allows."""
+    grown: HyperparamValue = healthy("perturbed-upwards-only")(self, value, _Upwards())
     return grown
 
 
-@fault(
-    "method-of-exploring-ignored", target="rlcore.pbt.hyperparams:_resamples", pins="76e64d43bfacfcf3", claimed=False
+class _Upwards:
+    """In place of a generator, where 1 of 2 is up and the last of the neighbours the next."""
+
+    def integers(self, high: int) -> int:
+        return high - 1
+
+
+@unclaimed(
+    "range-left",
+    target="rlcore.pbt.hyperparams:HyperparamConfig._fitted",
+    pins="8a997670bfea5e93",
+)
+def range_left(self: Any, value: float) -> int | float:
+    """Nothing keeps a value inside its range."""
+    return round(value) if self.is_integer else float(value)
+
+
+@unclaimed(
+    "last-value-beside-the-first",
+    target="rlcore.pbt.hyperparams:_neighbour",
+    pins="2f146a3181c3f125",
+)
+def last_value_beside_the_first(position: int, size: int, generator: np.random.Generator) -> int:
+    """The values go round in a circle."""
+    return (position + (1 if generator.integers(2) else -1)) % size
+
+
+@unclaimed(
+    "method-of-exploring-ignored",
+    target="rlcore.pbt.hyperparams:_resamples",
+    pins="76e64d43bfacfcf3",
 )
 def method_of_exploring_ignored(
     config: HyperparamConfig,  # noqa: ARG001
@@ -208,22 +243,33 @@ def method_of_exploring_ignored(
     return False
 
 
-@fault(
-    "nobody-scores-zero", target="rlcore.pbt.scheduler:performance_statistics", pins="5f85f9ac784ac0f9", claimed=False
+@unclaimed(
+    "nobody-scores-zero",
+    target="rlcore.pbt.scheduler:performance_statistics",
+    pins="5f85f9ac784ac0f9",
 )
 def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
-    """Where nobody has reported, the figures are 0, as if somebody had scored it; one NaN makes all of them NaN."""
-    numbers = [each.performance for each in members if each.performance is not None] or [0.0]
-    scores = np.array(numbers)
-    figures = {"mean": scores.mean(), "std": scores.std(), "min": scores.min(), "max": scores.max()}
-    return {f"pbt/{name}_performance": float(figure) for name, figure in figures.items()}
+    """Where nobody has reported, the figures are 0, as if somebody had scored it."""
+    figures: dict[str, float] = healthy("nobody-scores-zero")(members)
+    return dict.fromkeys(figures, 0.0) if all(each.performance is None for each in members) else figures
 
 
-@fault(
+@unclaimed(
+    "nan-among-the-scores",
+    target="rlcore.pbt.scheduler:performance_statistics",
+    pins="5f85f9ac784ac0f9",
+)
+def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float]:
+    """One member that diverged makes every figure NaN."""
+    figures: dict[str, float] = healthy("nan-among-the-scores")(members)
+    diverged = any(each.performance is not None and np.isnan(each.performance) for each in members)
+    return dict.fromkeys(figures, float("nan")) if diverged else figures
+
+
+@unclaimed(
     "everyone-is-among-the-worst",
     target="rlcore.pbt.selection:truncation_count",
     pins="2cd8e861b72e0eaa",
-    claimed=False,
 )
 def everyone_is_among_the_worst(size: int, ratio: float) -> int:  # noqa: ARG001
     """The share at either end is the whole population."""

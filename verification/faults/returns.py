@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+from numpy.typing import NDArray
 from torch import nn
 
 from rlcore.ppo.returns import Moments, ReturnScale, Rule, SnapshotReturnScale
@@ -17,3 +21,20 @@ def heads_left_uncorrected(layer: nn.Linear, before: Moments, after: Moments) ->
 def scale_of_the_update_before(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
     """Whatever is asked for, the documented order: snapshot before the rollout, statistics after the update."""
     return ReturnScale() if rule is None else SnapshotReturnScale(decay, min_std)
+
+
+class _SnapshotAfterTraining(SnapshotReturnScale):
+    """The snapshot at the end of train(), once the statistics hold the rollout, and not at its start."""
+
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:
+        """The scale stays that of before the rollout."""
+
+    def after_update(self, returns: NDArray[Any]) -> None:
+        super().after_update(returns)
+        self.activate()
+
+
+@fault("fnd-25-fix-snapshot-after-training", target="rlcore.ppo.returns:make_return_scale", pins="84d5dc97ce8e47d9")
+def snapshot_after_training(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
+    """Document 004: whatever is asked for, a snapshot that is taken when an update is over."""
+    return ReturnScale() if rule is None else _SnapshotAfterTraining(decay, min_std)

@@ -1,4 +1,4 @@
-"""Known bugs of variance gradient scaling."""
+"""Known bugs of variance gradient scaling, and ways to break it that no document claims."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rlcore.optim.gradient_moments import Moments
-from verification.faults import fault, healthy
+from rlcore.optim.scaler import Pending
+from verification.faults import fault, healthy, unclaimed
 
 
 @fault(
@@ -94,3 +96,114 @@ def difference_of_float32_averages(
         square.mul_(1 - weight).add_(gradient.square(), alpha=weight)
         mean.mul_(1 - weight).add_(gradient, alpha=weight)
         variance.copy_(square - mean.square())
+
+
+@unclaimed(
+    "factor-never-applied",
+    target="rlcore.optim.scaler:VarianceGradientScaler._apply",
+    pins="f7836e7d4db6d768",
+)
+def factor_never_applied(self: Any, factor: float) -> None:
+    """The factor is told and the gradients stay as they were."""
+
+
+@unclaimed(
+    "warm-up-ignored",
+    target="rlcore.optim.scaler:VarianceGradientScaler.is_warming_up",
+    pins="fafa60d2e47b1b82",
+)
+def warm_up_ignored(self: Any) -> bool:  # noqa: ARG001
+    """The scaling acts from the first step, whatever was asked for."""
+    return False
+
+
+@unclaimed(
+    "disabled-scaler-acts",
+    target="rlcore.optim.scaler:VarianceGradientScaler.scale_gradients",
+    pins="44333503afe0a787",
+)
+def disabled_scaler_acts(self: Any) -> float:
+    """Nobody asks whether the scaler is enabled, and without statistics it halves."""
+    self._measure()
+    factor: float = self.get_scaling_factor() if self._settings.enabled else 0.5
+    self._apply(factor)
+    return factor
+
+
+@unclaimed(
+    "scaler-keeps-every-measurement",
+    target="rlcore.optim.scaler:VarianceGradientScaler._commit",
+    pins="8d1f7c99dfa195d3",
+)
+def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
+    """What was measured in a step is never let go."""
+    self.__dict__.setdefault("_kept", []).append(pending)
+    healthy("scaler-keeps-every-measurement")(self, pending)
+
+
+@unclaimed(
+    "nothing-added-to-the-power",
+    target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
+    pins="31ea421058ba29f1",
+)
+def nothing_added_to_the_power(self: Any) -> Tensor:
+    """0/0 for a tensor whose gradient is 0 throughout, which then speaks for all."""
+    ratio: Tensor = self._estimator.variance() / self._denominators()
+    return ratio.clamp_(max=self._settings.max_normalized_variance)
+
+
+@unclaimed(
+    "factor-falls-with-every-step",
+    target="rlcore.optim.scaler:VarianceGradientScaler.get_scaling_factor",
+    pins="353974f55cb858c0",
+)
+def factor_falls_with_every_step(self: Any) -> float:
+    """The factor drifts towards 0 as steps are counted, below any floor."""
+    factor: float = healthy("factor-falls-with-every-step")(self)
+    return float(factor * 0.9**self.step_count)
+
+
+@unclaimed(
+    "nothing-committed",
+    target="rlcore.optim.scaler:VarianceGradientScaler._commit",
+    pins="8d1f7c99dfa195d3",
+)
+def nothing_committed(self: Any, pending: Pending) -> None:
+    """What was measured in a step is dropped."""
+
+
+@unclaimed(
+    "clipped-before-scaled",
+    target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
+    pins="1f7822f764f0fb32",
+)
+def clipped_before_scaled(self: Any, loss: Tensor) -> float:
+    """The norm is limited first, and what is measured and scaled is what was left."""
+    scaler = self.variance_gradient_scaler
+    self.policy.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+    factor = 1.0 if scaler is None else scaler.scale_gradients()
+    self.policy.optimizer.step()
+    if scaler is not None:
+        scaler.step()
+    return factor
+
+
+@unclaimed(
+    "scaler-steps-before-the-optimizer",
+    target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
+    pins="1f7822f764f0fb32",
+)
+def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
+    """Statistics are committed whether or not the optimizer then makes the step."""
+    scaler = self.variance_gradient_scaler
+    self.policy.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    factor = 1.0
+    if scaler is not None:
+        factor = scaler.scale_gradients()
+        scaler.step()
+    torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+    self.policy.optimizer.step()
+    return factor

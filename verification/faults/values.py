@@ -1,13 +1,16 @@
-"""Known bugs of twin critics: whose value counts, whose is clipped against, and what is averaged when."""
+"""Known bugs of twin critics, and ways to break them that no document claims."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from verification.faults import fault, healthy
+from rlcore.ppo.algorithm import DistributionalPPO
+from verification.faults import fault, healthy, unclaimed
 
 
 @fault(
@@ -42,3 +45,22 @@ def averaged_before_max(
         losses = torch.max(losses, clipped.mean(dim=1))
     loss: Tensor = losses.mean()
     return loss
+
+
+@unclaimed(
+    "second-critic-detached",
+    target="rlcore.ppo.policy:Critics.forward",
+    pins="380111daee26c79e",
+)
+def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
+    """All critics but the first speak and do not learn."""
+    first, *others = self.heads
+    return torch.stack([first(latent), *(head(latent).detach() for head in others)], dim=1)
+
+
+@unclaimed("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9")
+def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
+    """The critics' differences cancel each other."""
+    signed = float(np.diff(model.rollout_buffer.critic_values, axis=-1).mean())
+    figures = healthy("gap-with-its-sign")(model)
+    return iter([(key, signed if key == "twin_critics/divergence" else value) for key, value in figures])

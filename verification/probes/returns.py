@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from stable_baselines3.common.vec_env import VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+from torch import Tensor
 
 from rlcore import DistributionalPPO
 from verification.model import Observation
@@ -60,19 +61,33 @@ def values_stay_when_the_return_scale_moves(make: Make, seed: int) -> Sequence[O
 
 @probe("a-rollout-is-trained-on-with-its-own-statistics")
 def a_rollout_is_trained_on_with_its_own_statistics(make: Make, seed: int) -> Sequence[Observation]:
-    """Multiply all rewards by 10 after three updates, and look at the returns as each update saw them."""
+    """Multiply all rewards by 10 after three updates, and look at the targets that each update trained on."""
     envs = ScaledRewards(make.envs(seed))
     model = make.model(seed, envs, n_epochs=1, return_scale_decay=DECAY)
+    scaled = _recorded_targets(model)
     seen = []
     for envs.factor in (1.0, 1.0, 1.0, 10.0):
+        scaled.clear()
         model.learn(UPDATE, reset_num_timesteps=False)
-        returns = torch.as_tensor(model.rollout_buffer.returns).double()
-        scaled = (returns - model._ret_mean_snapshot) / model._ret_std_snapshot
-        seen.append(float((scaled**2).mean()))
+        seen.append(float(torch.cat(scaled).square().mean()))
     return [
         _bounded("mean square of the scaled returns, first update", seen[0]),
         _bounded("mean square of the scaled returns, first update after rewards grew tenfold", seen[3]),
     ]
+
+
+def _recorded_targets(model: DistributionalPPO) -> list[Tensor]:
+    """Every target from now on, as the loss is given it: what the scale is before or after an update says nothing."""
+    recorded: list[Tensor] = []
+    normalise = model.value_scale.normalise
+
+    def recording(returns: Tensor) -> Tensor:
+        scaled = normalise(returns)
+        recorded.append(scaled.double().flatten())
+        return scaled
+
+    model.value_scale.normalise = recording  # type: ignore[method-assign]
+    return recorded
 
 
 def _values(model: DistributionalPPO) -> torch.Tensor:

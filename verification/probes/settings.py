@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlcore import SettingError
+from rlcore import DistributionalPPO, SettingError
 from verification.model import Observation
 from verification.probes import probe
 from verification.probes.make import SMALL_NETWORK, Make
@@ -53,26 +53,34 @@ def _own_copy(value: Any) -> Any:
     return {key: _own_copy(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
-TEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("variance_gradient_scaling='false'", {"variance_gradient_scaling": "false"}),
-    ("normalize_advantage='0'", {"normalize_advantage": "0"}),
-    ("policy_kwargs['ortho_init']='false'", {"policy_kwargs": {**SMALL_NETWORK, "ortho_init": "false"}}),
-    (
-        "optimizer_kwargs['amsgrad']='false' of Adam",
-        {"optimizer_class": "adam", "optimizer_kwargs": {"amsgrad": "false"}},
+TEXTS: dict[str, tuple[dict[str, Any], Callable[[DistributionalPPO], object]]] = {
+    "variance_gradient_scaling='false'": (
+        {"variance_gradient_scaling": "false"},
+        lambda model: model.variance_gradient_scaling,
     ),
-)
+    "normalize_advantage='0'": ({"normalize_advantage": "0"}, lambda model: model.normalize_advantage),
+    "policy_kwargs['ortho_init']='false'": (
+        {"policy_kwargs": {**SMALL_NETWORK, "ortho_init": "false"}},
+        lambda model: model.policy.ortho_init,
+    ),
+    "optimizer_kwargs['amsgrad']='false' of Adam": (
+        {"optimizer_class": "adam", "optimizer_kwargs": {"amsgrad": "false"}},
+        lambda model: model.policy.optimizer.defaults["amsgrad"],
+    ),
+}
+"""By how it is written: the settings, and the flag as the model that was built from them has it."""
 
 
 @probe("text-for-a-flag-is-refused")
 def text_for_a_flag_is_refused(make: Make, seed: int) -> Sequence[Observation]:
     """Give a text where a bool is asked for, at every level at which there are flags."""
-    return [_given(make, seed, case, settings) for case, settings in TEXTS]
+    return [_given(make, seed, case) for case in TEXTS]
 
 
-def _given(make: Make, seed: int, case: str, settings: dict[str, Any]) -> Observation:
+def _given(make: Make, seed: int, case: str) -> Observation:
+    settings, flag = TEXTS[case]
     try:
-        make.model(seed, **settings)
+        model = make.model(seed, **settings)
     except SettingError:
         return Observation(case, "refused", "refused", holds=True)
-    return Observation(case, "refused", "taken for True", holds=False)
+    return Observation(case, "refused", f"taken for {bool(flag(model))}", holds=False)

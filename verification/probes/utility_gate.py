@@ -30,7 +30,7 @@ def less_useful_weights_change_more(make: Make, seed: int) -> Sequence[Observati
         changes = torch.empty(5, dtype=torch.float64)
         changes[order] = -useful[order] - parameter.detach()
         falling = bool((changes.diff() < 0).all())
-        found = " > ".join(f"{change / SILENT['lr']:.3f}" for change in changes.tolist())
+        found = ", ".join(f"{change / SILENT['lr']:.3f}" for change in changes.tolist())
         symptom = f"share of its step that a weight takes, from the least useful to the most, {name}"
         observations.append(Observation(symptom, "falling", f"{'falling' if falling else 'not'}: {found}", falling))
     return observations
@@ -49,8 +49,9 @@ def protection_is_graded_at_the_first_step(make: Make, seed: int) -> Sequence[Ob
         optimizer_class([parameter], **SILENT).step()
         taken = (start - parameter.detach()) / (SILENT["lr"] * signs)
         saturated = float(((taken < 0.01) | (taken > 0.99)).double().mean())
+        found = "under 5%" if saturated < 0.05 else "over 90%" if saturated > 0.9 else f"{saturated:.0%}"
         symptom = f"weights that take almost all or almost none of their first step, {name}"
-        observations.append(Observation(symptom, "0%", f"{saturated:.0%}", saturated < 0.05, repeats=False))
+        observations.append(Observation(symptom, "under 5%", found, holds=saturated < 0.05))
     return observations
 
 
@@ -70,8 +71,8 @@ def one_infinite_gradient_harms_nothing(make: Make, seed: int) -> Sequence[Obser
                 _grad(parameters[2])[3] = -torch.inf * parameters[2].detach()[3].sign()
             try:
                 optimizer.step()
-            except NonFiniteGradientError:
-                refused += 1
+            except NonFiniteGradientError as error:
+                refused += error.parameter.startswith("parameter 2 of group 0")
         finite = sum(bool(parameter.isfinite().all()) for parameter in parameters)
         observations += [
             Observation(f"tensors that are finite, {name}", "4/4", f"{finite}/4", finite == 4),

@@ -40,12 +40,15 @@ class Record:
 
     @property
     def contradicts_document(self) -> bool:
-        """Whether the document's statement, or the fix that it describes, did not stand up to measuring."""
+        """Whether what a document states, describes as a fix or recommends did not stand up to measuring.
+
+        A regression of our own code says nothing about the document.
+        """
         fix_fails = self.fix_grade not in (None, FixGrade.CURED)
         return (
-            self.verdict not in (None, *NOT_MEASURED)
+            self.verdict not in (None, Verdict.REGRESSED, *NOT_MEASURED)
             and self.claim.kind != "null"
-            and (self.verdict is not Verdict.CONFIRMED or fix_fails)
+            and (self.claim.against_document == (self.verdict is Verdict.CONFIRMED) or fix_fails)
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 from collections import OrderedDict
@@ -233,16 +234,46 @@ def test_a_name_or_a_class_is_registered_once() -> None:
         (Unregistered, "the class .*Unregistered"),
         (Unregistered(), "an object of the class .*Unregistered"),
         (math.sqrt, "the function math.sqrt"),
+        *((np.array(content), r"an object of the class numpy\.ndarray") for content in (["a"], [None], [1j], [b"a"])),
+        (np.array(["2000-01-01"], "datetime64[D]"), r"an object of the class numpy\.ndarray"),
         ({(1, 2): 3}, "an object of the class builtins.dict"),
         ({codec.KIND: "class", "name": "torch.nn.Tanh"}, "an object of the class builtins.dict"),
     ],
-    ids=["lambda", "class", "object", "builtin", "odd keys", "a dict like a mark"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_no_file_can_hold_asks_for_a_custom_object(value: object, described: str) -> None:
     with pytest.raises(CheckpointError, match=f"'clip_range' was .*{described}.*custom_objects={{'clip_range': ...}}"):
         through_file(value, "clip_range")
 
     assert through_file(value, "clip_range", {"clip_range": 0.2}) == 0.2
+
+
+ONE = lambda _: 1.0  # noqa: E731
+ARRAY = np.arange(3.0)
+
+
+@pytest.mark.parametrize("left", [ARRAY, [ARRAY, 1], {"a": (ARRAY,)}, torch.ones(2), 0.1, "a", None, ONE], ids=repr)
+def test_what_a_file_would_hold_alike_is_the_same(left: Any) -> None:
+    assert codec.same(*(codec.encode(each, "setting") for each in (left, copy.deepcopy(left))))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        *((ARRAY, other) for other in (np.arange(4.0), np.arange(3), -ARRAY, 1.0, [0.0, 1.0, 2.0], None)),
+        *((torch.ones(2), other) for other in (torch.ones(3), torch.ones(2).double(), torch.zeros(2), 1.0)),
+        *(({"a": ARRAY}, other) for other in ({}, {"b": ARRAY}, {"a": -ARRAY}, [ARRAY])),
+        *(([1, 2], other) for other in ([1], [1, 3], (1, 2), "12")),
+        *((ONE, other) for other in (math.sqrt, 1.0, FloatSchedule(ONE))),
+        (0.1, 0.2),
+        ("a", None),
+    ],
+    ids=repr,
+)
+def test_what_a_file_would_hold_otherwise_is_not_the_same(left: Any, right: Any) -> None:
+    left, right = (codec.encode(each, "setting") for each in (left, right))
+    assert not codec.same(left, right)
+    assert not codec.same(right, left)
 
 
 def test_a_placeholder_shows_no_address_and_no_path() -> None:

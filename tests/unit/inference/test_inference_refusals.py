@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from rlcore import (
     CheckpointError,
@@ -23,7 +23,8 @@ from rlcore import (
 from rlcore.checkpoint import load_container, save_container
 from tests.support.acting import NETWORK, RAW, STARTS
 from tests.support.environments import edit
-from tests.support.training import make_envs
+from tests.support.space_cases import Echo
+from tests.support.training import make_envs, make_model
 
 
 @pytest.mark.parametrize(
@@ -58,8 +59,10 @@ def test_settings_of_another_network_and_settings_for_a_model_file_are_refused(
     save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
     with pytest.raises(CheckpointError, match=r"v2\.pt: .*shape"):
         load_policy(tmp_path / "v2.pt", spaces=box, settings={**NETWORK, "n_quantiles": 5})
-    with pytest.raises(SettingError, match="leave settings out"):
+    with pytest.raises(SettingError, match=r"settings=.*would do nothing; leave it out"):
         load_policy(file, settings=NETWORK)
+    with pytest.raises(SettingError, match=r"policy='MlpLstmPolicy' would do nothing; leave it out"):
+        load_policy(file, policy="MlpLstmPolicy")
     with pytest.raises(TypeError, match="did you mean 'n_quantiles'"):
         load_policy(tmp_path / "v2.pt", spaces=box, settings={"n_quantile": 5})
 
@@ -158,6 +161,12 @@ ZERO = np.zeros((1, 1, 8), np.float32)
 MISUSES: dict[str, tuple[dict[str, Any], str]] = {
     "too wide": ({"observation": np.zeros(4, np.float32)}, r"observation has the shape \(4,\).*give \(3,\)"),
     "a sequence of sequences": ({"observation": np.zeros((2, 2, 3), np.float32)}, "observation has the shape"),
+    "infinity": ({"observation": np.float32([0, np.inf, -np.inf])}, "observation holds inf in 2 of 3 places"),
+    "too large for its type": (
+        {"observation": np.array([0, -1e300, 0])},
+        r"holds -1e\+300 in 1 of 3 .* finite float32",
+    ),
+    "a dict": ({"observation": {"a": 1}}, r"observation has the shape \(\)"),
     "several of another width": ({"observation": np.zeros((2, 4), np.float32)}, r"observation has the shape \(2, 4\)"),
     "NaN": ({"observation": np.array([0, np.nan, 0], np.float32)}, "observation holds NaN in 1 of 3 places"),
     "a text": ({"observation": ["a", "b", "c"]}, "is of <U1"),
@@ -165,6 +174,13 @@ MISUSES: dict[str, tuple[dict[str, Any], str]] = {
         {"observation": np.zeros((2, 3), np.float32), "state": (ZERO, ZERO)},
         r"state has the shape .*two arrays of \(1, 2, 8\)",
     ),
+    "NaN in a state": ({"observation": RAW[0], "state": (ZERO, ZERO * np.nan)}, "state holds NaN in 8 of 8 places"),
+    "infinity in a state": ({"observation": RAW[0], "state": (ZERO + np.inf, ZERO)}, "state holds inf in 8 of 8"),
+    "a state of texts": ({"observation": RAW[0], "state": (ZERO.astype(str), ZERO)}, "state is of <U"),
+    "a number for a state": ({"observation": RAW[0], "state": 5}, "state=5 is no pair"),
+    "NaN for a start": ({"observation": RAW[0], "episode_start": [np.nan]}, "episode_start holds nan"),
+    "a text for a start": ({"observation": RAW[0], "episode_start": ["a"]}, "episode_start holds 'a'"),
+    "a half start": ({"observation": RAW[0], "episode_start": [0.5]}, "episode_start holds 0.5"),
     "half a state": ({"observation": RAW[0], "state": (ZERO,)}, "two arrays"),
     "a start that is no array": ({"observation": RAW[0], "episode_start": True}, r"episode_start has the shape \(\)"),
     "starts of another number": ({"observation": RAW[0], "episode_start": [True, True]}, r"give \(1,\), one for each"),
@@ -178,7 +194,60 @@ def test_what_the_policy_cannot_act_on_is_refused_by_name(case: str, file: Path)
         load_policy(file).predict(**given)
 
 
-@pytest.mark.parametrize(("observations", "starts"), [(RAW[:0], None), (RAW[0, 0], None), (RAW, STARTS[1:])])
+@pytest.mark.parametrize(
+    ("observations", "starts"), [(RAW[:0], None), (RAW[0, 0], None), (RAW, STARTS[1:]), (RAW, True)]
+)
 def test_a_sequence_without_steps_or_with_other_starts_is_refused(observations: Any, starts: Any, file: Path) -> None:
     with pytest.raises(SettingError, match="at least one step, and a start for each"):
         infer_signals(file, observations, starts)
+
+
+def test_what_names_no_file_and_spaces_given_twice_are_refused(file: Path, box: Any) -> None:
+    with pytest.raises(SettingError, match="path=None is neither a path nor"):
+        load_policy(None)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="env and spaces are both given"):
+        load_policy(file, make_envs("Pendulum-v1"), spaces=box)
+
+
+OUTSIDE: dict[str, tuple[spaces.Space[Any], Any, Any]] = {
+    "Discrete": (spaces.Discrete(5), 7, 4),
+    "below a Discrete": (spaces.Discrete(5), -1, 0),
+    "MultiDiscrete": (spaces.MultiDiscrete([2, 3]), [1, 3], [1, 2]),
+    "MultiBinary": (spaces.MultiBinary(3), [256, 0, 1], [1, 0, 1]),
+    "an integer that its type cannot hold": (spaces.Box(0, 9, (2,), np.int8), np.array([300, 0]), [12, 0]),
+}
+
+
+@pytest.mark.parametrize("case", OUTSIDE)
+def test_a_whole_number_that_the_space_does_not_have_is_refused(case: str, tmp_path: Path) -> None:
+    space, outside, inside = OUTSIDE[case]
+    make_model(DummyVecEnv([lambda: Echo(space, spaces.Discrete(2))])).save(tmp_path / "model.zip")
+    policy = load_policy(tmp_path / "model.zip")
+    value = np.max(outside)
+    with pytest.raises(SettingError, match=f"observation holds {value}, which .* does not have"):
+        policy.predict(outside)
+    with pytest.raises(SettingError, match=f"observation holds {value}, which"):
+        policy.predict([inside, outside])
+    assert np.shape(policy.predict([inside, inside])[0])[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"count": np.zeros(5, int)}, "the parts of observations are of .*'count': 5.* steps; give as many"),
+        ({"more": np.zeros(12)}, "observations must be a dict with the keys .*'count'.*'more'"),
+    ],
+)
+def test_parts_of_a_sequence_that_do_not_belong_together_are_refused(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    space = spaces.Dict({"count": spaces.Discrete(5), "place": spaces.Box(-1, 1, (2,))})
+    make_model(DummyVecEnv([lambda: Echo(space, spaces.Discrete(2))]), "MultiInputLstmPolicy").save(
+        tmp_path / "model.zip"
+    )
+    whole = {"count": np.zeros(12, int), "place": np.zeros((12, 2), np.float32)}
+    assert len(infer_signals(tmp_path / "model.zip", whole)) == 12
+    with pytest.raises(SettingError, match=words):
+        infer_signals(tmp_path / "model.zip", {**whole, **changes})
+    with pytest.raises(SettingError, match=r"must be a dict with the keys .* and is a ndarray"):
+        infer_signals(tmp_path / "model.zip", whole["place"])

@@ -43,6 +43,15 @@ def stepped(optimizer_class: Any, settings: dict[str, Any], scale: float = 1.0) 
     return optimizer, seen
 
 
+@pytest.mark.parametrize("optimizer_class", [UPGD, AdaptiveUPGD])
+def test_there_is_no_ratio_between_a_change_of_settings_and_the_next_step(optimizer_class: Any) -> None:
+    optimizer, _ = stepped(optimizer_class, {"sigma": 0.3})
+    optimizer.param_groups[0]["adaptive_noise"] = True
+    assert noise_to_signal(optimizer) is None
+    optimizer.step()
+    assert noise_to_signal(optimizer) is not None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ratio_is_that_of_the_noise_and_the_direction_of_the_last_step(kind: str) -> None:
     optimizer, seen = stepped(*KINDS[kind])

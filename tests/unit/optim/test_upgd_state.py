@@ -7,6 +7,7 @@ import io
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -150,6 +151,16 @@ class TestState:
             counter: 1 if counter == fresh else 31 for counter in families
         }
         assert all(torch.isfinite(entry).all() for entry in state.values() if isinstance(entry, Tensor))
+
+    def test_restored_settings_are_plain_numbers_and_the_given_state_is_left_alone(self) -> None:
+        optimizer = AdaptiveUPGD([nn.Parameter(torch.ones(2))])
+        state = optimizer.state_dict()
+        state["param_groups"][0] |= {"sigma": np.float64(0.1), "betas": [np.float64(0.5), np.float32(0.25)]}
+        optimizer.load_state_dict(state)
+        sigma, betas = (optimizer.param_groups[0][name] for name in ("sigma", "betas"))
+        assert (sigma, betas) == (0.1, (0.5, 0.25))
+        assert {type(value) for value in (sigma, *betas)} == {float}
+        assert type(state["param_groups"][0]["sigma"]) is np.float64
 
     def test_state_of_another_optimizer_starts_fresh(self) -> None:
         adam = torch.optim.Adam(make_parameters())

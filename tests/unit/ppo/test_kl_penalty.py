@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,27 @@ def test_the_coefficient_stops_at_its_bounds_and_comes_back_from_them() -> None:
         penalty.adapt(kl)
         coefficients.append(penalty.coefficient)
     assert coefficients == [2.0, 3.0, 3.0, 1.5, 0.75, 0.375, 0.3, 0.6]
+
+
+@pytest.mark.parametrize("kl", [float("inf"), float("nan")])
+def test_a_divergence_beyond_all_numbers_counts_as_the_largest(kl: float) -> None:
+    penalty, other = KLPenalty(Settings()), KLPenalty(Settings())
+    penalty.adapt(kl)
+    state = penalty.capture()
+    assert state == {"coefficient": 2.0, "last_kl": sys.float_info.max}
+    other.restore(state)
+    assert other.capture() == state
+
+
+@pytest.mark.parametrize("reached_by", ["adapting", "restoring"])
+def test_wider_bounds_bring_nothing_back_from_beyond_the_old_ones(reached_by: str) -> None:
+    settings = Settings(kl_penalty_max_coef=1.5)
+    penalty = KLPenalty(settings)
+    penalty.adapt(1.0) if reached_by == "adapting" else penalty.restore({"coefficient": 9.0, "last_kl": 1.0})
+    copy = KLPenalty(settings)
+    copy.restore(penalty.capture() or {})
+    settings.kl_penalty_max_coef = 100.0
+    assert (penalty.coefficient, copy.coefficient) == (1.5, 1.5)
 
 
 def test_without_a_target_nothing_is_penalised_and_nothing_is_kept() -> None:

@@ -31,6 +31,7 @@ CHANGES: dict[str, Any] = {
     "ent_coef_plateau_explained_variance": -1e9,
     "ent_coef_plateau_patience": 100,
     "kl_penalty_target": None,
+    "kl_penalty_coef": 50.0,
     "kl_penalty_max_coef": 0.3,
     "vf_coef": 2.0,
     "max_grad_norm": 0.01,
@@ -48,8 +49,8 @@ CHANGES: dict[str, Any] = {
     "vgs_max_normalized_variance": 1e-3,
 }
 
-UNSEEN = {"ent_coef_min", "kl_penalty_min_coef", "kl_penalty_coef"}
-"""Floors do nothing while what they bound lies above, a start nothing once the coefficient has adapted."""
+UNSEEN = {"ent_coef_min", "kl_penalty_min_coef"}
+"""Floors do nothing while what they bound lies above."""
 ADAPTIVE: dict[str, Any] = {
     "ent_coef": 0.01,
     "ent_coef_boost": 2.0,
@@ -109,14 +110,14 @@ def test_floors_hold_at_once(saved: bytes) -> None:
     assert (model.entropy_schedule.coefficient(0.0), model.kl_penalty.coefficient) == (0.005, 0.1)
 
 
-def test_a_start_of_the_penalty_counts_when_it_starts_again(saved: bytes) -> None:
+def test_another_start_of_the_penalty_is_where_it_goes_on_from(saved: bytes) -> None:
     model = again(saved)
-    adapted = model.kl_penalty.coefficient
-    set_hyperparameters(model, {"kl_penalty_coef": 0.05, "kl_penalty_max_coef": 0.1})
-    assert adapted > 0.1
-    assert model.kl_penalty.coefficient == 0.1
-    model.kl_penalty.reset()
-    assert model.kl_penalty.coefficient == 0.05
+    adapted, measured = model.kl_penalty.coefficient, model.kl_penalty.last_kl
+    assert adapted != model.kl_penalty_coef
+    set_hyperparameters(model, {"kl_penalty_coef": model.kl_penalty_coef})
+    assert model.kl_penalty.coefficient == adapted
+    set_hyperparameters(model, {"kl_penalty_coef": 0.05})
+    assert (model.kl_penalty.coefficient, model.kl_penalty.last_kl) == (0.05, measured)
 
 
 def test_a_change_to_what_is_already_so_changes_nothing(saved: bytes, unchanged: dict[str, Any]) -> None:
@@ -178,6 +179,8 @@ def test_an_optimizer_built_later_has_the_changed_options(saved: bytes, when: st
         ({"gamma": 0.5, "lr": 0.1, "learning_rate": 0.2}, SettingError, "contradict"),
         ({"gamma": 0.5, "clip_range": lambda remaining: remaining - 0.7}, SettingError, "remaining progress 0.5"),
         ({"gamma": 0.5, "n_quantiles": 4}, SettingError, "it shapes the network"),
+        ({"optimizer_kwargs": None}, SettingError, "optimizer_kwargs=None"),
+        ({"optimizer_kwargs": "abc", "sigma": 0.1}, SettingError, "optimizer_kwargs='abc'"),
     ],
 )
 def test_one_value_that_cannot_be_used_leaves_all_as_they_were(
@@ -214,6 +217,14 @@ def test_without_a_scaler_its_settings_wait_for_one() -> None:
     model = make_model(variance_gradient_scaling=False)
     set_hyperparameters(model, {"vgs_alpha": 1.5})
     assert model.vgs_alpha == 1.5
+
+
+def test_bounds_of_the_penalty_that_were_narrow_for_a_while_bring_nothing_back(saved: bytes) -> None:
+    model = again(saved)
+    assert model.kl_penalty.coefficient > 0.3
+    for bound in (0.3, 100.0):
+        set_hyperparameters(model, {"kl_penalty_max_coef": bound})
+    assert model.kl_penalty.coefficient == 0.3
 
 
 def test_the_policys_own_features_extractor_is_known() -> None:

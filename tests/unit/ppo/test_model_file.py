@@ -8,9 +8,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
@@ -27,11 +30,21 @@ from rlcore import (
     save_checkpoint,
 )
 from rlcore.checkpoint import load_container, save_container
+from rlcore.env_state import capture_normalizer
 from tests.support.training import differing, make_envs, make_model
 
 
 def halved(remaining: float) -> float:
     return 1e-3 * remaining
+
+
+class ThreeActions(gym.ActionWrapper[Any, Any, Any]):
+    """CartPole with another action that does what the second does."""
+
+    action_space = spaces.Discrete(3)
+
+    def action(self, action: Any) -> Any:
+        return min(action, 1)
 
 
 class OwnPolicy(DistributionalRecurrentPolicy):
@@ -131,6 +144,9 @@ def test_settings_can_be_changed_on_loading(saved: Path) -> None:
     assert (loaded.ent_coef, loaded.learning_rate) == (0.5, 0.25)
     with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
         DistributionalPPO.load(saved, device="cpu", entcoef=0.5)
+    for unusable in (None, "abc"):
+        with pytest.raises(SettingError, match="optimizer_kwargs="):
+            DistributionalPPO.load(saved, device="cpu", optimizer_kwargs=unusable)
 
 
 def test_a_scaler_setting_changed_on_loading_rules_over_the_file_and_keeps_the_statistics(saved: Path) -> None:
@@ -179,6 +195,13 @@ def test_a_function_needs_custom_objects_and_the_error_names_the_setting(tmp_pat
     assert loaded.lr_schedule(0.5) == 5e-4
 
 
+@pytest.mark.parametrize("name", ["lerning_rate", "policy_kwargs.net_arc", "observation_spaces"])
+def test_a_custom_object_that_stands_for_nothing_in_the_file_is_refused(name: str, saved: Path) -> None:
+    with pytest.raises(UnknownSettingError, match=f"custom_objects knows no setting '{name}'.*did you mean"):
+        DistributionalPPO.load(saved, device="cpu", custom_objects={"gamma": 0.5, name: 1.0})
+    assert DistributionalPPO.load(saved, device="cpu", custom_objects={"gamma": 0.5}).gamma == 0.5
+
+
 def test_a_policy_class_of_the_user_s_own_needs_custom_objects(tmp_path: Path) -> None:
     DistributionalPPO(OwnPolicy, make_envs(), n_steps=4).save(tmp_path / "model.zip")
     with pytest.raises(CheckpointError, match="policy_class"):
@@ -205,6 +228,19 @@ def test_a_model_trained_behind_a_normaliser_is_not_let_loose_on_raw_observation
     loaded.set_env(normalized)
     assert isinstance(normalized, VecNormalize)
     assert np.array_equal(normalized.obs_rms.mean, model.get_vec_normalize_env().obs_rms.mean)  # type: ignore[union-attr]
+
+
+def test_an_environment_of_other_spaces_is_refused_and_keeps_its_statistics(tmp_path: Path) -> None:
+    model = make_model(make_envs(normalize=True))
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    other = VecNormalize(make_vec_env("CartPole-v1", n_envs=3, wrapper_class=ThreeActions))
+    before = capture_normalizer(other)
+    with pytest.raises(ValueError, match="Action spaces do not match"):
+        loaded.set_env(other)
+    assert differing(before, capture_normalizer(other)) == []
+    assert loaded.env is None
 
 
 def test_a_refused_environment_leaves_the_model_without_one_and_its_statistics_in_it(tmp_path: Path) -> None:
@@ -235,8 +271,13 @@ def test_force_reset_drops_where_the_run_stood_but_nothing_learnt(tmp_path: Path
     assert set(loaded.pending_state) == {"normalizer_state"}
 
 
-def test_after_force_reset_training_goes_on_from_a_reset_without_a_warning(saved: Path) -> None:
-    loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", force_reset=True)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_after_force_reset_training_goes_on_from_a_reset_without_a_warning(normalize: bool, tmp_path: Path) -> None:
+    model = make_model(make_envs(normalize=normalize))
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    envs = make_envs(normalize=normalize)
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=envs, device="cpu", force_reset=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loaded.learn(48, reset_num_timesteps=False)

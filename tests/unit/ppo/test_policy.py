@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from torch import nn
 
+from rlcore import CheckpointError
+from rlcore.ppo.config import NetArch
+from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from tests.support.training import make_envs, make_model
 
 
@@ -31,6 +36,14 @@ def test_a_list_of_widths_is_for_the_actor_and_for_every_critic() -> None:
     policy = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": [7]}).policy
     assert [tuple(p.shape) for p in policy.value_net.heads[0].parameters()] == [(7, 8), (7,), (8, 7), (8,)]  # type: ignore[union-attr,index]
     assert [tuple(p.shape) for p in policy.mlp_extractor.policy_net.parameters()] == [(7, 8), (7,)]
+
+
+@pytest.mark.parametrize(("given", "left_out"), [("pi", "vf"), ("vf", "pi")])
+def test_a_dict_of_widths_gives_what_it_leaves_out_no_hidden_layer(given: str, left_out: str) -> None:
+    assert getattr(NetArch(**{given: [7]}), left_out) == []
+    policy = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": {given: [7]}}).policy
+    hidden = {"pi": policy.mlp_extractor.policy_net, "vf": policy.value_net.heads[0][:-1]}  # type: ignore[index]
+    assert [len(hidden[name]) for name in (given, left_out)] == [2, 0]
 
 
 @pytest.mark.parametrize("ortho_init", [True, False])
@@ -151,3 +164,12 @@ def test_predict_takes_and_gives_state_as_sb3_contrib_does() -> None:
     onward, _ = model.predict(obs, state=state, episode_start=np.zeros(2, dtype=bool), deterministic=True)
     assert np.array_equal(action, again)
     assert not np.array_equal(action, onward)
+
+
+def test_a_policy_has_no_file_of_its_own_and_the_error_says_what_to_call(tmp_path: Path) -> None:
+    remedy = r"model\.save\(path\).*DistributionalPPO\.load\(path\).*rlcore\.load_policy\(path\)"
+    with pytest.raises(CheckpointError, match=remedy):
+        make_model().policy.save(tmp_path / "policy.pth")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(CheckpointError, match=remedy):
+        DistributionalRecurrentPolicy.load(tmp_path / "policy.pth")

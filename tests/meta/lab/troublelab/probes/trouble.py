@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from troublelab import target
 
@@ -19,6 +20,26 @@ from verification.probes import probe
 @probe("half")
 def half(make: object, seed: int) -> Sequence[Observation]:
     return [Observation("half", str(seed), str(target.half(seed)), target.half(seed) == seed // 2)]
+
+
+@probe("tolerant")
+def tolerant(make: object, seed: int) -> Sequence[Observation]:
+    """Takes a TypeError for the symptom."""
+    try:
+        found = target.half(seed)
+    except TypeError as error:
+        return [Observation("half", str(seed), f"TypeError: {error}", False)]
+    return [Observation("half", str(seed), str(found), found == seed // 2)]
+
+
+@probe("die-once")
+def die_once(make: object, seed: int) -> Sequence[Observation]:
+    """Dies where it is told a file to leave behind, unless that is there."""
+    left_behind = os.environ.get("TROUBLELAB_DIES_ONCE")
+    if left_behind is not None and not Path(left_behind).exists():
+        Path(left_behind).touch()
+        os._exit(3)
+    return [Observation("half", str(seed), "", target.half(seed) == seed // 2)]
 
 
 @probe("double")

@@ -1,0 +1,82 @@
+"""Going on with a model from a file, as the one that would be built now: what differs is refused, not taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlcore import env_state
+from rlcore.checkpoint import codec
+from rlcore.errors import CheckpointError, SettingError
+from rlcore.ppo import model_file
+from rlcore.ppo.config import PPOSettings
+
+if TYPE_CHECKING:
+    from rlcore.ppo.algorithm import DistributionalPPO
+
+SHOWING = frozenset({"verbose", "tensorboard_log"})
+"""Settings that change nothing of what is trained, so that those of today count."""
+
+_REMEDY = "give that again, or begin anew in another place"
+
+
+def continued(path: str | Path, expected: DistributionalPPO) -> DistributionalPPO:
+    """The model of a file in the environments of ``expected``, with its logger, ``verbose`` and ``tensorboard_log``.
+
+    A setting that no file holds (a lambda) is the one of ``expected``.
+
+    :param expected: as it would be built now
+    :raises SettingError: another number of environments, another normalisation or another setting, with both values
+    :raises CheckpointError: if the file cannot be read as a model or does not fit the environments
+    """
+    content = model_file.read_model_file(path)
+    _require_same_envs(content, expected)
+    require_same_settings(content["settings"], expected)
+    own = {name: getattr(expected, name) for name in PPOSettings.model_fields}
+    model = type(expected).load(path, env=expected.get_env(), device=expected.device, custom_objects=own)
+    if expected._custom_logger:
+        model.set_logger(expected.logger)
+    return model
+
+
+def require_same_settings(saved: Mapping[str, Any], expected: DistributionalPPO) -> None:
+    """
+    :param saved: the settings of a model file
+    :raises SettingError: naming the first setting that differs, with both values
+    """
+    for name, field in PPOSettings.model_fields.items():
+        asked = getattr(expected, name)
+        before = saved.get(name, codec.encode(field.default, name))
+        if name not in SHOWING and not codec.same(before, codec.encode(asked, name)):
+            raise SettingError(
+                name,
+                f"{name}={asked!r} is asked for, and what is to go on was trained with {_shown(before, name)}; "
+                f"{_REMEDY}",
+            )
+
+
+def _require_same_envs(content: Mapping[str, Any], expected: DistributionalPPO) -> None:
+    if content["n_envs"] != expected.n_envs:
+        raise SettingError(
+            "environment.n_envs",
+            f"n_envs={expected.n_envs} is asked for, and what is to go on was trained in {content['n_envs']} "
+            f"environments; {_REMEDY}",
+        )
+    assert expected.env is not None, "a model that is to train has environments"
+    before = content["state"].get("normalizer_state") is not None
+    asked = env_state.capture_normalizer(expected.env) is not None
+    if before != asked:
+        raise SettingError(
+            "environment.normalize",
+            f"environment.normalize={asked} (VecNormalize) is asked for, and what is to go on was trained with "
+            f"{before}; {_REMEDY}",
+        )
+
+
+def _shown(saved: Any, name: str) -> str:
+    """A setting as the user wrote it, or as the file describes what it could not hold."""
+    try:
+        return repr(codec.decode(saved, name, {}))
+    except CheckpointError:
+        return repr(saved)

@@ -1,0 +1,85 @@
+"""A probe says no more than it has looked at: what it calls named is named, and what it prints is what was there."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rlcore.optim.upgd
+import rlcore.pbt.member_files
+import rlcore.ppo.config
+from rlcore import DistributionalPPO, NonFiniteGradientError, ResumeWarning
+from verification.laboratory import Laboratory
+from verification.model import Observation
+from verification.probes.make import Make
+
+LABORATORY = Laboratory()
+
+
+def observe(probe: str, make: Make | None = None) -> dict[str, Observation]:
+    observations = LABORATORY.probe(probe)(make or LABORATORY.make(), 0)
+    return {observation.symptom: observation for observation in observations}
+
+
+def test_a_warning_that_names_no_file_is_not_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def vague(*_: object, stacklevel: int = 1) -> None:
+        warnings.warn("something is missing", ResumeWarning, stacklevel=stacklevel)
+
+    monkeypatch.setattr(rlcore.pbt.member_files, "read_source", vague)
+    seen = observe("missing-checkpoint-leaves-the-member")
+    assert seen["exploit of a missing file"].holds
+    assert (seen["warnings that name the file"].after, seen["warnings that name the file"].holds) == ("0", False)
+
+
+def test_an_error_that_names_another_tensor_is_not_one_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def vague(_: str, message: str) -> NonFiniteGradientError:
+        return NonFiniteGradientError("some parameter", message)
+
+    monkeypatch.setattr(rlcore.optim.upgd, "NonFiniteGradientError", vague)
+    seen = observe("one-infinite-gradient-harms-nothing")
+    assert seen["tensors that are finite, UPGD"].holds
+    assert not seen["steps refused with an error that names the tensor, UPGD"].holds
+
+
+@pytest.mark.parametrize("taken_for", [True, False])
+def test_a_flag_is_shown_as_the_model_has_it(taken_for: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def any_text(value: object) -> object:
+        return taken_for if isinstance(value, str) else value
+
+    monkeypatch.setattr(rlcore.ppo.config, "flag_value", any_text)
+    seen = observe("text-for-a-flag-is-refused")["normalize_advantage='0'"]
+    assert (seen.after, seen.holds) == (f"taken for {taken_for}", False)
+
+
+def test_training_that_fails_after_an_exploit_is_seen() -> None:
+    class Failing(DistributionalPPO):
+        def train(self) -> None:
+            if self.num_timesteps > 48:
+                raise RuntimeError
+            super().train()
+
+    seen = observe("environments-keep-apart-after-an-exploit", Make(algorithm=Failing))
+    assert [symptom for symptom, each in seen.items() if not each.holds] == ["training on after the exploit"]
+
+
+def test_a_setting_that_is_lost_with_a_word_is_not_lost_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = DistributionalPPO.load.__func__  # type: ignore[attr-defined]
+
+    def forgetful(words: str) -> Callable[..., DistributionalPPO]:
+        def loading(cls: type[DistributionalPPO], *arguments: Any, **more: Any) -> DistributionalPPO:
+            model: DistributionalPPO = load(cls, *arguments, **more)
+            model.gamma = 0.5
+            warnings.warn(words, ResumeWarning, stacklevel=2)
+            return model
+
+        return loading
+
+    for words, lost in (("gamma starts from its default", "none"), ("all is well", "gamma")):
+        monkeypatch.setattr(DistributionalPPO, "load", classmethod(forgetful(words)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResumeWarning)
+            seen = observe("settings-survive-save-and-load")
+        assert seen["settings that load() changes without a word"].after == lost

@@ -1,0 +1,68 @@
+"""The norm of a gradient is limited as torch does it, and one that is no number is refused by its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from rlcore import NonFiniteGradientError
+from rlcore.ppo.gradients import clip_norm
+from tests.support.training import differing, make_model
+
+PLAIN: dict[str, Any] = {"variance_gradient_scaling": False, "optimizer_class": "adam"}
+
+
+def network(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    layers = nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3))
+    layers(torch.randn(4, 7)).square().sum().backward()
+    layers[0].bias.grad = None
+    return layers
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e3])
+@pytest.mark.parametrize("checked", [False, True])
+def test_the_gradients_are_those_of_torch_bit_for_bit(max_norm: float, checked: bool) -> None:
+    ours, theirs = network(), network()
+    clip_norm(ours.named_parameters(), max_norm, checked=checked)
+    torch.nn.utils.clip_grad_norm_(theirs.parameters(), max_norm)
+    found, expected = ([p.grad for p in each.parameters() if p.grad is not None] for each in (ours, theirs))
+    assert len(found) == 3
+    assert differing(found, expected) == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_gradient_that_is_no_number_is_named_and_none_is_changed(value: float) -> None:
+    layers = network()
+    layers[1].weight.grad[0, 2] = value
+    before = layers[0].weight.grad.clone()
+    with pytest.raises(NonFiniteGradientError, match=r"1\.weight") as caught:
+        clip_norm(layers.named_parameters(), 0.5, checked=False)
+    assert caught.value.parameter == "1.weight"
+    assert torch.equal(layers[0].weight.grad, before)
+
+
+def test_a_norm_beyond_all_numbers_is_refused() -> None:
+    layers = network()
+    layers[1].weight.grad.fill_(3e38)
+    with pytest.raises(NonFiniteGradientError, match="whole network has the norm inf"):
+        clip_norm(layers.named_parameters(), 0.5, checked=False)
+
+
+def test_an_update_without_a_scaler_whose_loss_is_no_number_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(**PLAIN)
+    model.learn(48)
+    before = model.get_parameters()
+    healthy = model._minibatch_losses
+
+    def poisoned(samples: Any) -> Any:
+        found = healthy(samples)
+        return found._replace(total=found.total * float("nan"))
+
+    monkeypatch.setattr(model, "_minibatch_losses", poisoned)
+    with pytest.raises(NonFiniteGradientError):
+        model.learn(48, reset_num_timesteps=False)
+    assert differing(before, model.get_parameters()) == []
