@@ -21,13 +21,13 @@ def _unguarded_gate(utility: Tensor, extremes: UtilityExtremes) -> Tensor:
     return torch.sigmoid(utility / extremes.maximum)
 
 
-@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._protection", pins="00540e0dfa1d4ef4")
+@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._protection", pins="56dd1910f1b62a70")
 def zero_over_zero(self: Any, utility: Tensor, extremes: UtilityExtremes) -> Tensor:  # noqa: ARG001
     """No guard, in any of the optimizers."""
     return _unguarded_gate(utility, extremes)
 
 
-@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._protection", pins="00540e0dfa1d4ef4")
+@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._protection", pins="56dd1910f1b62a70")
 def fixed_in_upgd_only(self: Any, utility: Tensor, extremes: UtilityExtremes) -> Tensor:  # noqa: ARG001
     """UPGD got its guard, AdaptiveUPGD did not."""
     return _unguarded_gate(utility, extremes)
@@ -58,40 +58,44 @@ def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Tensor:
 @fault(
     "fnd-29-maximum-of-uncorrected-averages",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
-    pins="731af8d4d2038456",
+    pins="0b22e464f532f51e",
 )
-def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> UtilityExtremes:
+def maximum_of_uncorrected_averages(
+    self: Any,  # noqa: ARG001
+    updates: Sequence[Update],
+    utilities: Sequence[Tensor],  # noqa: ARG001
+) -> UtilityExtremes:
     """The utilities are corrected for the zero start of their averages, the maximum that divides them is not."""
-    return utility_functions.utility_extremes([self.state[update.parameter]["utility"] for update in updates])
+    return utility_functions.utility_extremes([update.state["utility"] for update in updates])
 
 
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
-    pins="11cfe2a821929872",
+    pins="605626ddc9ac8cc3",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """The published rule as it stands: no gradient refused, nothing limited, u divided by max u as it comes."""
-    found = [replace(self._prepare(update), gradient=update.gradient) for update in updates]
-    for update in found:
-        beta, state = update.group["beta_utility"], self.state[update.parameter]
+    for update in updates:
+        self._complete(update)
+        beta, state = update.group["beta_utility"], update.state
         state["step"] += 1
         state["utility"].mul_(beta).add_(-update.gradient * update.parameter, alpha=1 - beta)
-    maximum = torch.stack([self._utility(update).max() for update in found]).max()
-    for update, noise in zip(found, self._draw_noise(found), strict=True):
+    maximum = torch.stack([self._utility(update).max() for update in updates]).max()
+    for update, noise in zip(updates, self._draw_noise(updates), strict=True):
         lr, weight_decay = update.group["lr"], update.group["weight_decay"]
-        direction = _unlimited_direction(self, update)
+        direction = _unlimited_direction(update)
         if noise is not None:
             direction = direction + noise * self._noise_std(update, direction)
         change = direction * (1 - torch.sigmoid(self._utility(update) / maximum))
         update.parameter.mul_(1 - lr * weight_decay).add_(change, alpha=-lr)
 
 
-def _unlimited_direction(optimizer: Any, update: Update) -> Tensor:
+def _unlimited_direction(update: Update) -> Tensor:
     """g, or m_hat / (sqrt(v_hat) + eps) where the optimizer has the moments of Adam."""
     if "betas" not in update.group:
         return update.gradient
-    state, gradient = optimizer.state[update.parameter], update.gradient
+    state, gradient = update.state, update.gradient
     first_beta, second_beta = update.group["betas"]
     state["moment_step"] += 1
     state["first_moment"].mul_(first_beta).add_(gradient, alpha=1 - first_beta)
@@ -104,16 +108,13 @@ def _unlimited_direction(optimizer: Any, update: Update) -> Tensor:
 
 @fault(
     "fnd-31-averages-only-of-a-fresh-state",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._prepare",
-    pins="a6be043f41f19fb0",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._complete",
+    pins="2925a4befefe2937",
 )
-def averages_only_of_a_fresh_state(self: Any, update: Update) -> Update:
+def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
     """What a step needs is made when a parameter is first seen, and not when a setting needs it later."""
-    state = self.state[update.parameter]
-    if state:
-        return replace(update, gradient=update.gradient.to(state["utility"].dtype))
-    prepared: Update = healthy("fnd-31-averages-only-of-a-fresh-state")(self, update)
-    return prepared
+    if not update.state:
+        healthy("fnd-31-averages-only-of-a-fresh-state")(self, update)
 
 
 @fault(
@@ -151,7 +152,7 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
 @unclaimed(
     "noise-adaptive-unasked",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
-    pins="a11720da08c6a85e",
+    pins="69c62a1602026121",
 )
 def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tensor | float:
     """Noise follows the step whatever was asked for, down to nothing."""
@@ -175,11 +176,11 @@ def noise_follows_the_gradient(self: Any, update: Update, direction: Tensor) -> 
 @unclaimed(
     "direction-of-the-mean-alone",
     target="rlcore.optim.upgd:AdaptiveUPGD._direction",
-    pins="6824f6d1c34a51fd",
+    pins="5a2238c6387eb68b",
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
     """The average of the gradient is not divided by the root of its power."""
     whole: Tensor = healthy("direction-of-the-mean-alone")(self, update)
-    state = self.state[update.parameter]
+    state = update.state
     mean: Tensor = state["first_moment"] / (1.0 - update.group["betas"][0] ** state["moment_step"])
     return mean.reshape(whole.shape)
