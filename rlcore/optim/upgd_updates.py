@@ -157,7 +157,7 @@ class Vectors:
         torch._foreach_copy_(self._views[name], [tensor.detach() for tensor in tensors])
         return room
 
-    def scattered(self, name: str, vector: Tensor, tensors: Sequence[Tensor]) -> None:
+    def scattered(self, name: str, vector: Tensor, tensors: list[Tensor]) -> None:
         """The elements of a vector to the tensors, by way of the room of that name."""
         self.room(name).copy_(vector)
         torch._foreach_copy_(tensors, self._views[name])
@@ -173,9 +173,7 @@ class Vectors:
             for name in names:
                 self._add(name, torch.cat([state[name].reshape(-1) for state in states]))
             self._known = [
-                (state, name, view)
-                for name in names
-                for state, view in zip(states, self._views[name], strict=True)
+                (state, name, view) for name in names for state, view in zip(states, self._views[name], strict=True)
             ]
             for state, name, view in self._known:
                 state[name] = view
@@ -186,4 +184,4 @@ class Vectors:
 
     def _stretches(self, vector: Tensor) -> list[Tensor]:
         """What belongs to each parameter, in its shape."""
-        return [part.view(shape) for part, shape in zip(vector.split(self._sizes), self._shapes, strict=True)]
+        return [part.view(shape) for part, shape in zip(torch.split(vector, self._sizes), self._shapes, strict=True)]

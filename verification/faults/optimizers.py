@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlcore.functional import utility as utility_functions
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim.upgd import Update
+from rlcore.optim.upgd_updates import Update
 from verification.faults import fault, healthy, unclaimed
 
 
