@@ -252,7 +252,7 @@ ONE = lambda _: 1.0  # noqa: E731
 ARRAY = np.arange(3.0)
 
 
-@pytest.mark.parametrize("left", [ARRAY, [ARRAY, 1], {"a": (ARRAY,)}, torch.ones(2), 0.1, "a", None, ONE], ids=repr)
+@pytest.mark.parametrize("left", [ARRAY, [ARRAY, 1], {"a": (ARRAY,)}, torch.ones(2), 0.1, "a", None, ONE])
 def test_what_a_file_would_hold_alike_is_the_same(left: Any) -> None:
     assert codec.same(*(codec.encode(each, "setting") for each in (left, copy.deepcopy(left))))
 
@@ -268,7 +268,6 @@ def test_what_a_file_would_hold_alike_is_the_same(left: Any) -> None:
         (0.1, 0.2),
         ("a", None),
     ],
-    ids=repr,
 )
 def test_what_a_file_would_hold_otherwise_is_not_the_same(left: Any, right: Any) -> None:
     left, right = (codec.encode(each, "setting") for each in (left, right))
