@@ -114,7 +114,6 @@ def can_be_bundled(parts: Sequence[Update], averages: Averages) -> bool:
     counts = [first.state.get(counter) for counter in averages]
     return all(
         (part.parameter.device, part.parameter.dtype) == kind
-        and part.gradient.dtype == kind[1]
         and [part.state.get(counter) for counter in averages] == counts
         for part in parts
     )

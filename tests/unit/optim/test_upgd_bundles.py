@@ -1,0 +1,157 @@
+"""All tensors of a group as one vector: the numbers of one tensor at a time, and the state that everybody sees."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeAlias
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlcore.optim import upgd_updates
+from rlcore.optim.upgd import UtilityGatedOptimizer
+from rlcore.optim.upgd_updates import Bundle, Update
+from tests.unit.optim.upgd_steps import BOTH, assert_same, parameters_of, snapshot
+
+SHAPES = [(5, 3), (7,), (2, 3, 4), (1,), (40, 30)]
+Places: TypeAlias = frozenset[tuple[int, int]]
+THIRDS: Places = frozenset((step, index) for step in range(30) for index in range(5) if (step + index) % 3 == 0)
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}
+
+
+def make(optimizer_class: Any, dtype: torch.dtype = torch.float32, **settings: Any) -> torch.optim.Optimizer:
+    generator = torch.Generator().manual_seed(0)
+    tensors = [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in SHAPES]
+    groups = [{"params": tensors[:3]}, {"params": tensors[3:], "weight_decay": 0.1}]
+    optimizer: torch.optim.Optimizer = optimizer_class(groups, lr=0.01, sigma=0.1, **settings)
+    return optimizer
+
+
+def steps(optimizer: torch.optim.Optimizer, first: int, count: int, absent: Places = frozenset()) -> None:
+    """Steps whose gradients and noise depend on the step index alone.
+
+    :param absent: (step, index of the parameter) without a gradient
+    """
+    for step in range(first, first + count):
+        generator = torch.Generator().manual_seed(step)
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        for index, parameter in enumerate(parameters):
+            gradient = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
+            parameter.grad = None if (step, index) in absent else gradient
+        torch.manual_seed(step)
+        optimizer.step()
+
+
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> list[list[Update]]:
+    """What each step changed."""
+    seen: list[list[Update]] = []
+    original = UtilityGatedOptimizer._change
+
+    def recorded(self: Any, updates: list[Update]) -> None:
+        seen.append(updates)
+        original(self, updates)
+
+    monkeypatch.setattr(UtilityGatedOptimizer, "_change", recorded)
+    return seen
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("absent", [frozenset(), THIRDS], ids=["all", "two of three"])
+def test_the_numbers_are_those_of_one_tensor_at_a_time(
+    optimizer_class: Any, dtype: torch.dtype, absent: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = make(optimizer_class, dtype)
+    steps(together, 0, 30, absent)
+    monkeypatch.setattr(upgd_updates, "can_be_bundled", lambda *_: False)
+    apart = make(optimizer_class, dtype)
+    steps(apart, 0, 30, absent)
+    near = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+    torch.testing.assert_close(parameters_of(together), parameters_of(apart), **near)
+    for left, right in zip(together.state.values(), apart.state.values(), strict=True):
+        assert left.keys() == right.keys()
+        for name in left:
+            torch.testing.assert_close(left[name], right[name], **near)
+
+
+@BOTH
+def test_a_group_is_one_vector_where_it_can_be(optimizer_class: Any, changed: list[list[Update]]) -> None:
+    steps(make(optimizer_class), 0, 1)
+    assert [[len(each.members) for each in updates] for updates in changed] == [[3, 2]]
+    assert all(isinstance(update, Bundle) for update in changed[0])
+
+
+@BOTH
+@pytest.mark.parametrize("case", ["adaptive noise", "16 bits", "one tensor", "another number of steps"])
+def test_what_makes_no_vector_is_changed_tensor_by_tensor(
+    optimizer_class: Any, case: str, changed: list[list[Update]]
+) -> None:
+    optimizer = make(optimizer_class, torch.bfloat16 if case == "16 bits" else torch.float32)
+    if case == "adaptive noise":
+        for group in optimizer.param_groups:
+            group["adaptive_noise"] = True
+    absent = {
+        "one tensor": frozenset((step, index) for step in (0, 1) for index in (1, 2, 3)),
+        "another number of steps": frozenset({(0, 0), (0, 3)}),
+    }.get(case, frozenset())
+    steps(optimizer, 0, 2, absent)
+    assert not any(isinstance(update, Bundle) for update in changed[-1])
+
+
+@BOTH
+def test_a_vector_without_noise_takes_adaptive_noise_as_it_comes(
+    optimizer_class: Any, changed: list[list[Update]]
+) -> None:
+    optimizer = make(optimizer_class, adaptive_noise=True)
+    for group in optimizer.param_groups:
+        group["sigma"] = 0.0
+    steps(optimizer, 0, 1)
+    assert all(isinstance(update, Bundle) for update in changed[0])
+
+
+@BOTH
+@pytest.mark.parametrize("way", ["load", "replace", "in place"])
+def test_averages_that_others_change_are_those_of_the_next_step(optimizer_class: Any, way: str) -> None:
+    source, taker = make(optimizer_class), make(optimizer_class)
+    steps(source, 100, 3)
+    steps(taker, 0, 3)
+    if way == "load":
+        taker.load_state_dict(source.state_dict())
+    for given, taken in zip(source.state.values(), taker.state.values(), strict=True):
+        for name, value in given.items():
+            if way == "replace":
+                taken[name] = value.clone() if isinstance(value, Tensor) else value
+            elif way == "in place" and isinstance(value, Tensor):
+                taken[name].copy_(value)
+    for given, taken in zip(parameters_of(source), [p for g in taker.param_groups for p in g["params"]], strict=True):
+        taken.data = given.clone()
+    for optimizer in (source, taker):
+        steps(optimizer, 7, 2)
+    assert_same(parameters_of(taker), parameters_of(source))
+    assert_same(list(taker.state.values()), list(source.state.values()))
+
+
+@BOTH
+def test_copies_share_nothing_and_go_on_alike(optimizer_class: Any) -> None:
+    optimizer = make(optimizer_class)
+    steps(optimizer, 0, 3)
+    twin = copy.deepcopy(optimizer)
+    before = snapshot(twin)
+    steps(optimizer, 3, 2)
+    assert_same(snapshot(twin)[:2], before[:2])
+    steps(twin, 3, 2)
+    assert_same(snapshot(twin), snapshot(optimizer))
+
+
+@BOTH
+def test_a_parameter_whose_memory_is_exchanged_is_still_the_one_that_is_changed(optimizer_class: Any) -> None:
+    optimizer, expected = make(optimizer_class), make(optimizer_class)
+    for each in (optimizer, expected):
+        steps(each, 0, 1)
+    exchanged = optimizer.param_groups[0]["params"][0]
+    exchanged.data = exchanged.detach().clone().T.contiguous().T
+    for each in (optimizer, expected):
+        steps(each, 1, 2)
+    assert_same(parameters_of(optimizer), parameters_of(expected))
