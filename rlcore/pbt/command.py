@@ -48,7 +48,7 @@ def train(
             metavar="NAME=LOW:HIGH[:log]", help=f"Explore this range; may be repeated. [default: {', '.join(EXPLORED)}]"
         ),
     ] = None,
-    n_envs: Annotated[int, typer.Option(min=1, help="Environments of each member.")] = 8,
+    n_envs: Annotated[int, typer.Option(min=1, help="Environments of each member.")] = 4,
     normalize: Annotated[bool, typer.Option(help="Put the environments behind VecNormalize.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of everything. [default: the folder's, or a new one]")] = None,
 ) -> None:

@@ -79,7 +79,8 @@ def initialise_inputs(lstm: nn.LSTM) -> None:
     """Draw input weights so that what a gate takes from its inputs varies as they do (LeCun et al. 1998, section 4.6).
 
     PyTorch draws them by the hidden size, however few the inputs are. An LSTM over a few small numbers, as CartPole's
-    are, then puts out nearly the same for all of them, and a critic behind it learns one value for every state.
+    are, then puts out nearly the same for all of them, and a critic behind it learns one value for every state. An
+    actor is better begun that way: near to one distribution for every state.
     """
     for name, weight in lstm.named_parameters():
         if name.startswith("weight_ih"):
@@ -127,9 +128,8 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         optimizer_kwargs = kwargs.pop("optimizer_kwargs", None) or {}
         kwargs |= {"optimizer_class": torch.optim.SGD, "optimizer_kwargs": {}}  # upstream builds one that is not used
         super().__init__(*args, **kwargs)
-        if self.ortho_init:
-            for lstm in filter(None, (self.lstm_actor, self.lstm_critic)):
-                initialise_inputs(lstm)
+        if self.ortho_init and self.lstm_critic is not None:
+            initialise_inputs(self.lstm_critic)
         self.optimizer_class = optimizer_class
         self.optimizer_kwargs = optimizer_kwargs
         self.rebuild_optimizer()

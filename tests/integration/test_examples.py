@@ -47,7 +47,7 @@ def test_the_example_of_vgs_and_upgd_trains_with_the_documents_settings() -> Non
     scaler = model.variance_gradient_scaler
     assert scaler is not None
     assert (scaler.settings.beta, scaler.settings.alpha, scaler.settings.warmup_steps) == (0.99, 0.1, 100)
-    assert scaler.step_count == 10 * 1024 // 256
+    assert scaler.step_count == 10 * 1024 // 128
     assert model.num_timesteps == 1024
 
 

@@ -155,7 +155,7 @@ def test_what_only_looks_contradictory_is_accepted(tmp_path: Path) -> None:
     full_batch = load(tmp_path, changed(algorithm={"batch_size": 48}))
     assert full_batch.algorithm.batch_size == 48
     algorithm = {name: value for name, value in ALGORITHM.items() if name != "batch_size"}
-    assert load(tmp_path, {**RUN, "algorithm": algorithm}).algorithm.batch_size == 256
+    assert load(tmp_path, {**RUN, "algorithm": algorithm}).algorithm.batch_size == 128
     same = {"learning_rate": 1e-3, "optimizer_kwargs": {"lr": 1e-3}}
     assert load(tmp_path, changed(algorithm=same)).algorithm.learning_rate == 1e-3
     off = load(tmp_path, changed(algorithm={"variance_gradient_scaling": False}))

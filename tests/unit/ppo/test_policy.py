@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -58,18 +57,26 @@ def test_critics_start_orthogonal_with_sb3_s_gains_unless_told_otherwise(ortho_i
 
 
 @pytest.mark.parametrize("ortho_init", [True, False])
-@pytest.mark.parametrize("network", [{}, {"shared_lstm": True, "enable_critic_lstm": False}, {"n_lstm_layers": 2}])
-def test_what_a_gate_takes_from_its_inputs_varies_as_they_do_unless_told_otherwise(
-    ortho_init: bool, network: dict[str, Any]
+@pytest.mark.parametrize("n_lstm_layers", [1, 2])
+def test_what_a_critic_s_gate_takes_from_its_inputs_varies_as_they_do_unless_told_otherwise(
+    ortho_init: bool, n_lstm_layers: int
 ) -> None:
     """CartPole has 4 inputs: drawn by the hidden size of 64 alone, a gate would see a sixth of them."""
-    policy = make_model(policy_kwargs={"lstm_hidden_size": 64, "ortho_init": ortho_init, **network}).policy
-    for lstm in (policy.lstm_actor, policy.lstm_critic):
-        for name, weight in () if lstm is None else lstm.named_parameters():
-            if name.startswith("weight_ih"):
-                inputs = torch.randn(1000, weight.shape[1], generator=torch.Generator().manual_seed(0))
-                spread = float((inputs @ weight.detach().T).std())
-                assert (0.8 < spread < 1.2) is ortho_init
+    options = {"lstm_hidden_size": 64, "ortho_init": ortho_init, "n_lstm_layers": n_lstm_layers}
+    policy = make_model(policy_kwargs=options).policy
+    spreads = {
+        name: _spread_of_outputs(weight)
+        for name, weight in policy.named_parameters()
+        if name.startswith(("lstm_critic.weight_ih", "lstm_actor.weight_ih"))
+    }
+    assert len(spreads) == 2 * n_lstm_layers
+    for name, spread in spreads.items():
+        assert (0.8 < spread < 1.2) is (ortho_init and name.startswith("lstm_critic"))
+
+
+def _spread_of_outputs(weight: torch.Tensor) -> float:
+    inputs = torch.randn(1000, weight.shape[1], generator=torch.Generator().manual_seed(0))
+    return float((inputs @ weight.detach().T).std())
 
 
 def test_heads_start_different_so_that_twins_are_two_opinions() -> None:
