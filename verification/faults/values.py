@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlcore.ppo.algorithm import DistributionalPPO
 from verification.faults import fault, healthy, unclaimed
@@ -45,6 +45,15 @@ def averaged_before_max(
         losses = torch.max(losses, clipped.mean(dim=1))
     loss: Tensor = losses.mean()
     return loss
+
+
+@fault(
+    "fnd-35-critic-begun-by-its-hidden-size",
+    target="rlcore.ppo.policy:initialise_inputs",
+    pins="c0cc89fdaebb35c5",
+)
+def critic_begun_by_its_hidden_size(lstm: nn.LSTM) -> None:
+    """The weights that PyTorch has drawn stay."""
 
 
 @unclaimed(

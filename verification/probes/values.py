@@ -56,6 +56,32 @@ def twin_critics_lose_what_each_would_lose_alone(make: Make, seed: int) -> Seque
     return observations
 
 
+@probe("critics-tell-states-apart")
+def critics_tell_states_apart(make: Make, seed: int) -> Sequence[Observation]:
+    """Teach the critics values that are linear in observations as small as CartPole's; how much do they explain?"""
+    policy = make.model(seed, policy_kwargs={"lstm_hidden_size": 64, "net_arch": [64]}, return_scale=None).policy
+    generator = torch.Generator().manual_seed(seed)
+    observations = 0.05 * torch.randn(256, 4, generator=generator)
+    returns = observations @ torch.randn(4, generator=generator)
+    returns = (returns - returns.mean()) / returns.std()
+    states, starts = (torch.zeros(1, 256, 64), torch.zeros(1, 256, 64)), torch.ones(256)
+    critics = next(group["params"] for group in policy.optimizer.param_groups if group["name"] == "critic")
+    optimizer = torch.optim.Adam(critics, lr=2e-3)
+    for _ in range(50):
+        outputs = policy.predict_outputs(observations, states, starts)
+        optimizer.zero_grad()
+        policy.values.loss(outputs, returns, torch.zeros(256, 2), None).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    with torch.no_grad():
+        explained = 1.0 - (returns - policy.predict_values(observations, states, starts)).var().item()
+    symptom = "share of the variance of values that critics explain after 50 steps"
+    return [Observation(symptom, "a quarter or more", _share(explained), explained >= 0.25)]
+
+
+def _share(explained: float) -> str:
+    return "a quarter or more" if explained >= 0.25 else "less than a tenth" if explained < 0.1 else "a tenth or more"
+
+
 def _figure(
     symptom: str,
     values: ValueDistribution,
