@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
 
-.PHONY: audit test gate lint types format clean
+.PHONY: audit test gate bench lint types format clean
 
 audit: $(VENV)/.ready
 	$(VENV)/bin/rlverify audit
@@ -18,6 +18,9 @@ test: $(VENV)/.ready
 
 gate: $(VENV)/.ready
 	$(VENV)/bin/rlverify gate
+
+bench: $(VENV)/.ready
+	$(RUN) benchmarks.speed run
 
 lint: $(VENV)/.ready
 	$(RUN) ruff check .
