@@ -1,7 +1,8 @@
 """Utility of a weight, and the protection from change that it earns.
 
 Source: Elsayed and Mahmood, "Addressing Loss of Plasticity and Catastrophic Forgetting in Continual Learning",
-ICLR 2024, with the first-order utility. All functions are pure and leave the host unsynchronised.
+ICLR 2024, with the first-order utility. All functions leave the host unsynchronised; those with an underscore at the
+end, or with ``out``, write into what they are given, all others are pure.
 """
 
 from __future__ import annotations
