@@ -89,10 +89,7 @@ class PPOSettings(_Table):
         None, description="number or schedule of the remaining progress; default 2e-3 with adaptive_upgd, else 3e-4"
     )
     n_steps: Count = Field(128, description="steps of each environment per rollout")
-    batch_size: Count = Field(
-        256,
-        description="samples of a minibatch, neighbours in time: n_steps or fewer are of one environment",
-    )
+    batch_size: Count = Field(128, description="samples of a minibatch")
     n_epochs: Count = Field(10, description="passes over each rollout")
     gamma: Fraction = Field(0.99, description="discount factor")
     gae_lambda: Fraction = Field(0.95, description="lambda of generalised advantage estimation")
