@@ -62,8 +62,8 @@ class VarianceGradientScaler:
         ``"second_moment"``: E_t[mean_s g^2], which makes a scale-free fraction
     :param min_scaling_factor: smallest factor, in [0, 1]
     :param max_normalized_variance: cap of the normalized variance of each tensor, > 0; the default lies above 90, where
-        the default floor is reached. Under the published 50 the factor stood still at 1/6 for a third of the steps of
-        small minibatches, above a floor that it never reached (``benchmarks/vgs_defaults.py``)
+        the default floor is reached. Under the published 50 the factor stood still at 1/6 for more than half of the
+        steps of small minibatches, above a floor that it never reached (``benchmarks/vgs_defaults.py``)
     :raises SettingError: a setting, or the list of parameters, cannot be used
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,15 @@ def test_what_goes_on_is_what_the_file_still_says(small: Path, tmp_path: Path) -
     assert (tmp_path / "model.zip").read_bytes() == content
 
 
+@pytest.fixture
+def ctrl_c_is_heard() -> Iterator[None]:
+    """Also where the suite was started in the background, which makes a process deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_saves_what_was_trained_and_resume_ends_with_the_same_bits(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
