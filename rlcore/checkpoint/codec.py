@@ -46,12 +46,7 @@ class Form:
     decode: Callable[[dict[str, Any], str, Nested], object]
 
 
-def _placeholder(value: object) -> StateDict:
-    """What stands for an object that no file can hold."""
-    return {KIND: "placeholder", "description": _description(value)}
-
-
-def encode(value: object, field: str, stand_in: Callable[[object], StateValue] = _placeholder) -> StateValue:
+def encode(value: object, field: str) -> StateValue:
     """Return ``value`` as tensors, plain Python numbers, strs, lists and dicts.
 
     Taken are None, bool, int, float, str, list, tuple, dict, NumPy numbers (they become Python's), NumPy arrays and
@@ -60,13 +55,8 @@ def encode(value: object, field: str, stand_in: Callable[[object], StateValue] =
     (a lambda, an unregistered class, an array of texts or objects) leaves a placeholder that describes it.
 
     :param field: name of the setting; parts are named ``policy_kwargs.activation_fn``, ``net_arch.0``
-    :param stand_in: gives the placeholder
     :raises CheckpointError: lists or dicts are nested deeper than any setting, or contain themselves
     """
-
-    def nested(part: Any, name: str) -> StateValue:
-        return encode(part, name, stand_in)
-
     _require_shallow(field)
     if isinstance(value, np.generic):
         value = value.item()
@@ -75,15 +65,15 @@ def encode(value: object, field: str, stand_in: Callable[[object], StateValue] =
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
     if type(value) is list:
-        return [nested(part, f"{field}.{position}") for position, part in enumerate(value)]
+        return [encode(part, f"{field}.{position}") for position, part in enumerate(value)]
     if _is_plain_dict(value):
-        return {key: nested(part, f"{field}.{key}") for key, part in cast("dict[str, object]", value).items()}
+        return {key: encode(part, f"{field}.{key}") for key, part in cast("dict[str, object]", value).items()}
     if isinstance(value, type) and value in _NAMES:
         return {KIND: "class", "name": _NAMES[value]}
     form = _FORMS.get(type(value))
     if form is None or (isinstance(value, np.ndarray) and value.dtype.kind not in NUMERIC):
-        return stand_in(value)
-    return {KIND: form.kind, **form.encode(value, field, nested)}
+        return {KIND: "placeholder", "description": _description(value)}
+    return {KIND: form.kind, **form.encode(value, field, encode)}
 
 
 def same(left: object, right: object) -> bool:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from rlcore.functional import utility as functional
-from rlcore.optim.upgd import AdaptiveUPGD, UtilityGatedOptimizer, _correction
+from rlcore.optim.upgd import AdaptiveUPGD, UtilityGatedOptimizer
+from rlcore.optim.upgd_state import bias_correction
 
 
 def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
@@ -44,8 +45,8 @@ def _direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any], a
         return functional.bounded(gradient).double()
     first_beta, second_beta = group["betas"]
     steps = state["moment_step"]
-    mean = state["first_moment"].double() / _correction(first_beta, steps)
-    root = (state["second_moment"].double() / _correction(second_beta, steps)).sqrt()
+    mean = state["first_moment"].double() / bias_correction(first_beta, steps)
+    root = (state["second_moment"].double() / bias_correction(second_beta, steps)).sqrt()
     direction: Tensor = mean / (root + group["eps"])
     return direction
 
@@ -55,5 +56,5 @@ def _noise_std(state: dict[str, Any], group: dict[str, Any]) -> float:
     sigma = float(group["sigma"])
     if sigma == 0.0 or not group["adaptive_noise"]:
         return sigma
-    rms = float(state["direction_rms"]) / _correction(group["noise_beta"], state["noise_step"])
+    rms = float(state["direction_rms"]) / bias_correction(group["noise_beta"], state["noise_step"])
     return max(sigma * rms, float(group["min_noise_std"]))

@@ -20,6 +20,7 @@ from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim import upgd_settings as settings
 from rlcore.optim import upgd_state, upgd_updates
+from rlcore.optim.upgd_state import bias_correction
 from rlcore.optim.upgd_updates import Bundle, Group, Update, Vectors
 
 
@@ -217,13 +218,12 @@ class UtilityGatedOptimizer(Optimizer):
     def _change(self, updates: Sequence[Update]) -> None:
         for update in updates:
             self._track_utility(update)
-        utilities = [self._utility(update) for update in updates]
-        extremes = self._extremes(updates, utilities)
-        for update, utility, noise in zip(updates, utilities, self._draw_noise(updates), strict=True):
+        extremes = self._extremes(updates)
+        for update, noise in zip(updates, self._draw_noise(updates), strict=True):
             direction = self._direction(update)
             if noise is not None:
                 direction = self._perturbed(direction, noise, self._noise_std(update, direction))
-            self._apply(update, direction, self._protection(utility, extremes))
+            self._apply(update, direction, self._protection(self._utility(update), extremes))
 
     def _track_utility(self, update: Update) -> None:
         parameter = update.parameter.to(update.gradient.dtype)
@@ -233,11 +233,15 @@ class UtilityGatedOptimizer(Optimizer):
 
     def _utility(self, update: Update) -> Tensor:
         """Bias-corrected utility, in the update's workspace."""
-        correction = _correction(update.group["beta_utility"], update.state["step"])
-        return torch.div(update.state["utility"], correction, out=update.workspace("gate"))
+        return torch.div(update.state["utility"], self._correction(update), out=update.workspace("gate"))
 
-    def _extremes(self, updates: Sequence[Update], utilities: Sequence[Tensor]) -> UtilityExtremes:  # noqa: ARG002
-        return functional.utility_extremes(utilities)
+    def _extremes(self, updates: Sequence[Update]) -> UtilityExtremes:
+        """Of all utilities; the correction keeps their order, so only the ends of each average are corrected."""
+        ends = [torch.stack(torch.aminmax(update.state["utility"])) / self._correction(update) for update in updates]
+        return functional.utility_extremes(ends)
+
+    def _correction(self, update: Update) -> float:
+        return bias_correction(update.group["beta_utility"], update.state["step"])
 
     def _protection(self, utility: Tensor, extremes: UtilityExtremes) -> Tensor:
         """The share by which every weight is protected; takes the memory of ``utility``."""
@@ -268,7 +272,7 @@ class UtilityGatedOptimizer(Optimizer):
         state = update.state
         update.advance("noise_step")
         _average(state["direction_rms"], self._noise_reference(update, direction), group["noise_beta"])
-        rms: Tensor = state["direction_rms"] / _correction(group["noise_beta"], state["noise_step"])
+        rms: Tensor = state["direction_rms"] / bias_correction(group["noise_beta"], state["noise_step"])
         return functional.bounded((rms * group["sigma"]).clamp(min=group["min_noise_std"]))
 
     def _noise_reference(self, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG002
@@ -382,9 +386,9 @@ class AdaptiveUPGD(UtilityGatedOptimizer):
         room = update.workspace("direction")
         _average(state["second_moment"], functional.bounded_(torch.mul(gradient, gradient, out=room)), second_beta)
         root = torch.sqrt(state["second_moment"], out=room)
-        root.div_(math.sqrt(_correction(second_beta, state["moment_step"]))).add_(update.group["eps"])
+        root.div_(math.sqrt(bias_correction(second_beta, state["moment_step"]))).add_(update.group["eps"])
         direction = torch.div(state["first_moment"], root, out=room)
-        return functional.bounded_(direction.div_(_correction(first_beta, state["moment_step"])))
+        return functional.bounded_(direction.div_(bias_correction(first_beta, state["moment_step"])))
 
 
 def _is_finite(values: Tensor) -> bool:
@@ -394,8 +398,3 @@ def _is_finite(values: Tensor) -> bool:
 def _average(average: Tensor, value: Tensor, beta: float) -> None:
     """Move an exponential moving average one step, in place; both are bounded, so their difference is finite."""
     average.lerp_(value, 1 - beta)
-
-
-def _correction(beta: float, step: int) -> float:
-    """Sum of the weights that an average started at zero has given out after ``step`` steps."""
-    return 1.0 - float(beta) ** step

@@ -25,6 +25,11 @@ def state_dtype(parameter: Tensor) -> torch.dtype:
     return torch.float64 if parameter.dtype == torch.float64 else torch.float32
 
 
+def bias_correction(decay: float, steps: int) -> float:
+    """Sum of the weights that an average started at zero has given out after ``steps`` steps."""
+    return 1.0 - float(decay) ** steps
+
+
 def check(saved: dict[str, Any], groups: list[dict[str, Any]], averages: Averages) -> None:
     """Accept a saved state that fits the parameters.
 

@@ -58,13 +58,9 @@ def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Tensor:
 @fault(
     "fnd-29-maximum-of-uncorrected-averages",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
-    pins="0b22e464f532f51e",
+    pins="9babda15fe8c0d62",
 )
-def maximum_of_uncorrected_averages(
-    self: Any,  # noqa: ARG001
-    updates: Sequence[Update],
-    utilities: Sequence[Tensor],  # noqa: ARG001
-) -> UtilityExtremes:
+def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> UtilityExtremes:  # noqa: ARG001
     """The utilities are corrected for the zero start of their averages, the maximum that divides them is not."""
     return utility_functions.utility_extremes([update.state["utility"] for update in updates])
 
@@ -152,7 +148,7 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
 @unclaimed(
     "noise-adaptive-unasked",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
-    pins="69c62a1602026121",
+    pins="e9edc2505b1c8fbf",
 )
 def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tensor | float:
     """Noise follows the step whatever was asked for, down to nothing."""
@@ -176,7 +172,7 @@ def noise_follows_the_gradient(self: Any, update: Update, direction: Tensor) -> 
 @unclaimed(
     "direction-of-the-mean-alone",
     target="rlcore.optim.upgd:AdaptiveUPGD._direction",
-    pins="5a2238c6387eb68b",
+    pins="3ac311391cb4e5d0",
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
     """The average of the gradient is not divided by the root of its power."""
