@@ -9,22 +9,27 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlcore.errors import StateError
-from rlcore.optim import gradient_moments
-from rlcore.optim.gradient_moments import Moments, on_host
+from rlcore.optim.gradient_moments import LARGEST, Floats, Gradients, Integers, Moments, on_host
 from rlcore.optim.state_reading import read_entries, read_tensor, show
 from rlcore.types import StateDict, StateValue
 
 # Elements that the sketch watches in each tensor: the estimate's standard error is then an eighth of the spread of the
 # variances between elements.
 SKETCH_SIZE: Final = 64
+# Elementwise statistics take gradients for no larger than this, so that sums of their squares stay finite.
+LARGEST_ELEMENT: Final = {torch.float32: 1e16, torch.float64: 1e74}
+
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,22 @@ class TensorLayout:
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
 
-def carry_over(values: Tensor, kept: Sequence[int], size: int) -> Tensor:
+def carry_over(values: NDArray[Number], kept: Sequence[int], size: int) -> NDArray[Number]:
     """Return ``[size]`` zeros that hold ``values`` at the positions ``kept``."""
-    carried = values.new_zeros(size)
+    carried = np.zeros(size, dtype=values.dtype)
     carried[list(kept)] = values[list(kept)]
     return carried
+
+
+def snapshot(values: NDArray[Any]) -> Tensor:
+    """Return a copy of ``values`` as a tensor on the CPU, as a saved state holds it."""
+    return torch.from_numpy(values.copy())
+
+
+def read_numbers(value: StateValue, size: int, what: str, minimum: float | None = None) -> Floats:
+    """Read float64 ``[size]``; raises as :func:`read_tensor`."""
+    numbers: Floats = read_tensor(value, (size,), torch.float64, what, minimum).cpu().numpy()
+    return numbers
 
 
 class VarianceEstimator(Protocol):
@@ -61,18 +77,21 @@ class VarianceEstimator(Protocol):
 
     def __init__(self, layouts: Sequence[TensorLayout]) -> None: ...
 
-    def measure(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Copy what ``commit`` needs of the raw gradients beyond their moments; they are scaled in place in between."""
-        ...
+    def measure(self, positions: Integers, gradients: Gradients) -> Any:
+        """Measure what ``commit`` needs beyond the moments, as the gradients are scaled in place in between.
 
-    def commit(self, positions: Sequence[int], moments: Moments, copies: Sequence[Tensor], weights: Tensor) -> None:
-        """Take one step into account; ``weights`` ``[k]`` is the weight of this step in each tensor's average.
-
-        May overwrite ``copies``.
+        :param positions: which of the N tensors the k gradients are of, int64 ``[k]``
         """
         ...
 
-    def variance(self) -> Tensor:
+    def commit(self, positions: Integers, moments: Moments, measured: Any, weights: Floats) -> None:
+        """Take one step into account; ``weights`` ``[k]`` is the weight of this step in each tensor's average.
+
+        :param measured: what :meth:`measure` returned, with nothing committed in between; may be overwritten
+        """
+        ...
+
+    def variance(self) -> Floats:
         """Return the estimate per tensor, float64 ``[N]``, never negative, 0 for a tensor that was not observed."""
         ...
 
@@ -93,20 +112,19 @@ class MeanEstimator:
     """``M = Var_t[mean_s g]``: O(1) memory per tensor, blind to noise that cancels within a tensor."""
 
     def __init__(self, layouts: Sequence[TensorLayout]) -> None:
-        self._mean = torch.zeros(len(layouts), dtype=torch.float64)
-        self._variance = torch.zeros(len(layouts), dtype=torch.float64)
+        self._mean = np.zeros(len(layouts))
+        self._variance = np.zeros(len(layouts))
 
-    def measure(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:  # noqa: ARG002
-        return ()
+    def measure(self, positions: Integers, gradients: Gradients) -> None:
+        """Everything that is needed stands in the moments."""
 
-    def commit(self, positions: Sequence[int], moments: Moments, copies: Sequence[Tensor], weights: Tensor) -> None:  # noqa: ARG002
-        observed = list(positions)
-        delta = moments.mean - self._mean[observed]
-        self._mean[observed] += weights * delta
-        self._variance[observed] = (1.0 - weights) * (self._variance[observed] + weights * delta.square())
+    def commit(self, positions: Integers, moments: Moments, measured: None, weights: Floats) -> None:  # noqa: ARG002
+        delta = moments.mean - self._mean[positions]
+        self._mean[positions] += weights * delta
+        self._variance[positions] = (1.0 - weights) * (self._variance[positions] + weights * np.square(delta))
 
-    def variance(self) -> Tensor:
-        return self._variance.clone()
+    def variance(self) -> Floats:
+        return self._variance.copy()
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
         estimator = type(self)(layouts)
@@ -115,13 +133,12 @@ class MeanEstimator:
         return estimator
 
     def state_dict(self) -> StateDict:
-        return {"mean": self._mean.clone(), "variance": self._variance.clone()}
+        return {"mean": snapshot(self._mean), "variance": snapshot(self._variance)}
 
     def load_state_dict(self, state: StateValue) -> None:
         entries = read_entries(state, ("mean", "variance"), "state of the estimator 'mean'")
-        size = tuple(self._mean.shape)
-        mean = read_tensor(entries["mean"], size, torch.float64, "mean of the estimator")
-        variance = read_tensor(entries["variance"], size, torch.float64, "variance of the estimator", minimum=0.0)
+        mean = read_numbers(entries["mean"], len(self._mean), "mean of the estimator")
+        variance = read_numbers(entries["variance"], len(self._mean), "variance of the estimator", minimum=0.0)
         self._mean, self._variance = mean, variance
 
 
@@ -133,17 +150,16 @@ class SpatialEstimator:
     """
 
     def __init__(self, layouts: Sequence[TensorLayout]) -> None:
-        self._average = torch.zeros(len(layouts), dtype=torch.float64)
+        self._average = np.zeros(len(layouts))
 
-    def measure(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:  # noqa: ARG002
-        return (gradient_moments.spatial_variances(gradients),)
+    def measure(self, positions: Integers, gradients: Gradients) -> Floats:  # noqa: ARG002
+        return gradients.spatial_variances()
 
-    def commit(self, positions: Sequence[int], moments: Moments, copies: Sequence[Tensor], weights: Tensor) -> None:  # noqa: ARG002
-        observed = list(positions)
-        self._average[observed] += weights * (copies[0] - self._average[observed])
+    def commit(self, positions: Integers, moments: Moments, measured: Floats, weights: Floats) -> None:  # noqa: ARG002
+        self._average[positions] += weights * (measured - self._average[positions])
 
-    def variance(self) -> Tensor:
-        return self._average.clone()
+    def variance(self) -> Floats:
+        return self._average.copy()
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
         estimator = type(self)(layouts)
@@ -151,13 +167,12 @@ class SpatialEstimator:
         return estimator
 
     def state_dict(self) -> StateDict:
-        return {"spatial_variance": self._average.clone()}
+        return {"spatial_variance": snapshot(self._average)}
 
     def load_state_dict(self, state: StateValue) -> None:
         entries = read_entries(state, ("spatial_variance",), "state of the estimator 'spatial'")
-        size = tuple(self._average.shape)
         what = "spatial_variance of the estimator"
-        self._average = read_tensor(entries["spatial_variance"], size, torch.float64, what, minimum=0.0)
+        self._average = read_numbers(entries["spatial_variance"], len(self._average), what, minimum=0.0)
 
 
 class TotalEstimator:
@@ -170,14 +185,14 @@ class TotalEstimator:
         self._layouts = tuple(layouts)
         self._mean, self._spatial = MeanEstimator(layouts), SpatialEstimator(layouts)
 
-    def measure(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def measure(self, positions: Integers, gradients: Gradients) -> Floats:
         return self._spatial.measure(positions, gradients)
 
-    def commit(self, positions: Sequence[int], moments: Moments, copies: Sequence[Tensor], weights: Tensor) -> None:
-        self._mean.commit(positions, moments, copies, weights)
-        self._spatial.commit(positions, moments, copies, weights)
+    def commit(self, positions: Integers, moments: Moments, measured: Floats, weights: Floats) -> None:
+        self._mean.commit(positions, moments, None, weights)
+        self._spatial.commit(positions, moments, measured, weights)
 
-    def variance(self) -> Tensor:
+    def variance(self) -> Floats:
         return self._mean.variance() + self._spatial.variance()
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
@@ -198,32 +213,41 @@ class TotalEstimator:
 
 
 class ElementEstimator:
-    """``E = mean_s Var_t[g]``, the stochastic variance of the elements: two numbers of memory per element.
+    """``E = mean_s Var_t[g]``, the stochastic variance of the elements: three numbers of memory per element.
 
-    In float32 the variance of an element saturates at 3e38, that is for gradients beyond 1e19.
+    Gradients are taken for no larger than ``LARGEST_ELEMENT``, 1e16 for float32.
     """
 
     def __init__(self, layouts: Sequence[TensorLayout]) -> None:
         self._layouts = tuple(layouts)
+        self._sizes = np.array([max(1, math.prod(layout.shape)) for layout in layouts], dtype=np.float64)
         self._means = [torch.zeros(x.shape, dtype=x.state_dtype, device=x.device) for x in layouts]
         self._variances = [torch.zeros_like(mean) for mean in self._means]
+        # Kept from step to step, as fresh memory costs more than the arithmetic in it.
+        self._deltas = [torch.zeros_like(mean) for mean in self._means]
 
-    def measure(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        dtypes = [self._layouts[position].state_dtype for position in positions]
-        return tuple(g.to(dtype, copy=True) for g, dtype in zip(gradients, dtypes, strict=True))
+    def measure(self, positions: Integers, gradients: Gradients) -> list[Tensor]:
+        """Deviations from the means so far, until the next measurement."""
+        largest_norm = gradients.moments.largest_norm
+        for position, gradient in zip(positions.tolist(), gradients.tensors, strict=True):
+            mean = self._means[position]
+            torch.sub(_limited(gradient, mean.dtype, largest_norm), mean, out=self._deltas[position])
+        return [self._deltas[position] for position in positions.tolist()]
 
-    def commit(self, positions: Sequence[int], moments: Moments, copies: Sequence[Tensor], weights: Tensor) -> None:  # noqa: ARG002
-        for position, copy, weight in zip(positions, copies, weights.tolist(), strict=True):
-            mean, variance = self._means[position], self._variances[position]
-            largest = torch.finfo(mean.dtype).max
-            delta = copy.sub_(mean).clamp_(-largest, largest)
+    def commit(self, positions: Integers, moments: Moments, measured: list[Tensor], weights: Floats) -> None:  # noqa: ARG002
+        for weight in np.unique(weights).tolist():
+            alike = np.flatnonzero(weights == weight)
+            deltas = [measured[i] for i in alike]
+            means = [self._means[position] for position in positions[alike]]
+            variances = [self._variances[position] for position in positions[alike]]
             # The same as (1 - w) * (v + w * delta^2), without a temporary for the square.
-            variance.mul_(1.0 - weight).addcmul_(delta, delta, value=weight * (1.0 - weight)).clamp_(max=largest)
-            mean.add_(delta, alpha=weight)
+            torch._foreach_addcmul_(variances, deltas, deltas, value=weight)
+            torch._foreach_mul_(variances, 1.0 - weight)
+            torch._foreach_add_(means, deltas, alpha=weight)
 
-    def variance(self) -> Tensor:
-        # The float32 mean of saturated elements overflows, and that of an empty tensor is not a number.
-        return on_host([variance.mean() for variance in self._variances]).nan_to_num_()
+    def variance(self) -> Floats:
+        sums = on_host([variance.sum() for variance in self._variances])
+        return sums / self._sizes
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
         estimator = type(self)(layouts)
@@ -242,19 +266,29 @@ class ElementEstimator:
         self._means, self._variances = means, variances
 
     def _read_list(self, values: StateValue, what: str, minimum: float | None = None) -> list[Tensor]:
-        if not isinstance(values, list) or len(values) != len(self._layouts):
-            raise StateError(
-                f"{what}: expected a list of {len(self._layouts)} tensors, one a parameter; got {show(values)}"
-            )
         return [
             _converted(read_tensor(value, layout.shape, None, f"{what}, position {position}", minimum), layout)
-            for position, (value, layout) in enumerate(zip(values, self._layouts, strict=True))
+            for position, (value, layout) in enumerate(
+                zip(read_list(values, len(self._layouts), what), self._layouts, strict=True)
+            )
         ]
 
 
+def read_list(values: StateValue, size: int, what: str) -> list[StateValue]:
+    """Return ``values`` if it is a list of ``size``, else raise :class:`StateError`."""
+    if not isinstance(values, list) or len(values) != size:
+        raise StateError(f"{what}: expected a list of {size} tensors, one a parameter; got {show(values)}")
+    return values
+
+
+def _limited(gradient: Tensor, dtype: torch.dtype, largest_norm: float) -> Tensor:
+    limit, wide = LARGEST_ELEMENT[dtype], gradient.to(dtype)
+    return wide if largest_norm <= limit else wide.clamp(-limit, limit)
+
+
 def _converted(values: Tensor, layout: TensorLayout) -> Tensor:
-    """Copy elementwise statistics to where and how ``layout`` wants them, kept finite."""
-    largest = torch.finfo(layout.state_dtype).max
+    """Copy elementwise statistics to where and how ``layout`` wants them, no larger than they may grow there."""
+    largest = 4.0 * LARGEST_ELEMENT[layout.state_dtype] ** 2
     return values.to(layout.device, layout.state_dtype, copy=True).clamp_(-largest, largest)
 
 
@@ -270,75 +304,118 @@ class SketchEstimator:
     """
 
     def __init__(self, layouts: Sequence[TensorLayout]) -> None:
-        drawn = [_drawn_coordinates(position, layout) for position, layout in enumerate(layouts)]
-        self._link(layouts, drawn)
+        sizes = [math.prod(layout.shape) for layout in layouts]
+        self._watch(sizes, [_drawn_coordinates(position, size) for position, size in enumerate(sizes)])
 
-    def _link(self, layouts: Sequence[TensorLayout], coordinates: Sequence[Tensor]) -> None:
-        """Start fresh with these elements of each flattened tensor, int64 ``[k]`` each."""
-        self._layouts = tuple(layouts)
-        self._coordinates = [drawn.to(layout.device) for drawn, layout in zip(coordinates, layouts, strict=True)]
-        self._elements = ElementEstimator(self._watched())
+    def _watch(self, sizes: Sequence[int], coordinates: Sequence[Integers]) -> None:
+        """Start fresh with these elements of each flattened tensor; all that are watched stand one after another."""
+        self._sizes, self._coordinates = list(sizes), list(coordinates)
+        self._counts = np.array([len(drawn) for drawn in coordinates], dtype=np.int64)
+        self._ends = np.cumsum(self._counts)
+        self._means, self._variances = np.zeros(self._counts.sum()), np.zeros(self._counts.sum())
+        self._places = _places(self._sizes, self._coordinates)
 
-    def _watched(self) -> list[TensorLayout]:
-        pairs = zip(self._layouts, self._coordinates, strict=True)
-        return [replace(layout, shape=tuple(drawn.shape)) for layout, drawn in pairs]
+    def measure(self, positions: Integers, gradients: Gradients) -> Floats:
+        """Deviations from the means so far, ``[elements watched in these tensors]``."""
+        where, coordinates, places = self._of(positions)
+        elements = gradients.elements(coordinates, places).clip(-LARGEST, LARGEST)
+        deltas: Floats = elements - self._means[where]
+        return deltas
 
-    def measure(self, positions: Sequence[int], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        pairs = zip(positions, gradients, strict=True)
-        watched = [gradient.reshape(-1)[self._coordinates[position]] for position, gradient in pairs]
-        return self._elements.measure(positions, watched)
+    def commit(self, positions: Integers, moments: Moments, measured: Floats, weights: Floats) -> None:  # noqa: ARG002
+        where, _, _ = self._of(positions)
+        repeated = np.repeat(weights, self._counts[positions])
+        self._means[where] += repeated * measured
+        self._variances[where] = (1.0 - repeated) * (self._variances[where] + repeated * np.square(measured))
 
-    def commit(self, positions: Sequence[int], moments: Moments, copies: Sequence[Tensor], weights: Tensor) -> None:
-        self._elements.commit(positions, moments, copies, weights)
+    def _of(self, positions: Integers) -> tuple[slice | Integers, Sequence[Integers], Integers]:
+        """Where the elements of these tensors stand among the watched ones; which they are; where in all of them."""
+        if len(positions) == len(self._sizes):
+            return slice(None), self._coordinates, self._places
+        coordinates = [self._coordinates[position] for position in positions]
+        ranges = [np.arange(self._ends[i] - self._counts[i], self._ends[i]) for i in positions]
+        return _joined(ranges), coordinates, _places([self._sizes[i] for i in positions], coordinates)
 
-    def variance(self) -> Tensor:
-        return self._elements.variance()
+    def variance(self) -> Floats:
+        occupied = self._counts > 0
+        means = np.zeros(len(self._counts))
+        sums = np.add.reduceat(self._variances, (self._ends - self._counts)[occupied])
+        means[occupied] = sums / self._counts[occupied]
+        return means
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
         estimator = type(self)(layouts)
-        for position in kept:
-            estimator._coordinates[position] = self._coordinates[position].to(layouts[position].device)
-        estimator._elements = self._elements.relinked(estimator._watched(), kept)
+        coordinates, means, variances = (estimator._split(x) for x in estimator._flat())
+        for new, old in zip((coordinates, means, variances), self._flat(), strict=True):
+            parts = self._split(old)
+            for position in kept:
+                new[position] = parts[position]
+        estimator._watch(estimator._sizes, coordinates)
+        estimator._means, estimator._variances = _joined(means), _joined(variances)
         return estimator
 
     def state_dict(self) -> StateDict:
-        return {"coordinates": [x.clone() for x in self._coordinates], **self._elements.state_dict()}
+        names = ("coordinates", "means", "variances")
+        return {name: [snapshot(part) for part in self._split(x)] for name, x in zip(names, self._flat(), strict=True)}
 
     def load_state_dict(self, state: StateValue) -> None:
         entries = read_entries(state, ("coordinates", "means", "variances"), "state of the estimator 'sketch'")
-        restored = type(self)(())
-        restored._link(self._layouts, _read_coordinates(entries["coordinates"], self._layouts))
-        restored._elements.load_state_dict({name: entries[name] for name in ("means", "variances")})
-        self._coordinates, self._elements = restored._coordinates, restored._elements
+        coordinates = _read_coordinates(entries["coordinates"], self._sizes)
+        sizes = [len(drawn) for drawn in coordinates]
+        means = _read_sketched(entries["means"], sizes, "means of the estimator")
+        variances = _read_sketched(entries["variances"], sizes, "variances of the estimator", minimum=0.0)
+        self._watch(self._sizes, coordinates)
+        self._means, self._variances = means, variances
+
+    def _flat(self) -> tuple[NDArray[Any], Floats, Floats]:
+        return _joined(self._coordinates), self._means, self._variances
+
+    def _split(self, values: NDArray[Number]) -> list[NDArray[Number]]:
+        return np.split(values, self._ends[:-1]) if len(self._ends) else []
 
 
-def _drawn_coordinates(position: int, layout: TensorLayout) -> Tensor:
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(parts) if len(parts) else np.zeros(0, dtype=np.int64)
+
+
+def _places(sizes: Sequence[int], coordinates: Sequence[Integers]) -> Integers:
+    """Where these elements of each tensor stand if all tensors follow one another."""
+    offsets = np.cumsum([0, *sizes])
+    return _joined([offset + drawn for offset, drawn in zip(offsets, coordinates, strict=False)])
+
+
+def _drawn_coordinates(position: int, size: int) -> Integers:
     """Draw elements of a flattened tensor without replacement, int64 ``[min(size, SKETCH_SIZE)]``, rising."""
-    size = math.prod(layout.shape)
     # Python's generator draws from a range without listing it, so that a large tensor costs no more than a small one.
     generator = random.Random(f"{position} {size}")
-    return torch.tensor(sorted(generator.sample(range(size), min(size, SKETCH_SIZE))), dtype=torch.int64)
+    return np.array(sorted(generator.sample(range(size), min(size, SKETCH_SIZE))), dtype=np.int64)
 
 
-def _read_coordinates(values: StateValue, layouts: Sequence[TensorLayout]) -> list[Tensor]:
+def _read_coordinates(values: StateValue, sizes: Sequence[int]) -> list[Integers]:
     what = "coordinates of the estimator"
-    if not isinstance(values, list) or len(values) != len(layouts):
-        raise StateError(f"{what}: expected a list of {len(layouts)} tensors, one a parameter; got {show(values)}")
-    return [
-        _read_drawn(value, layout, f"{what}, position {i}")
-        for i, (value, layout) in enumerate(zip(values, layouts, strict=True))
-    ]
+    pairs = zip(read_list(values, len(sizes), what), sizes, strict=True)
+    return [_read_drawn(value, size, f"{what}, position {position}") for position, (value, size) in enumerate(pairs)]
 
 
-def _read_drawn(value: StateValue, layout: TensorLayout, what: str) -> Tensor:
-    count, size = value.numel() if isinstance(value, Tensor) else 0, math.prod(layout.shape)
+def _read_drawn(value: StateValue, size: int, what: str) -> Integers:
+    count = value.numel() if isinstance(value, Tensor) else 0
     drawn = read_tensor(value, (count,), torch.int64, what, minimum=0)
     if bool((drawn >= size).any()) or bool((drawn.diff() <= 0).any()) or (count == 0) != (size == 0):
         raise StateError(
             f"{what}: expected rising numbers below {size}, the size of the tensor, and at least one of a tensor that "
             f"is not empty; got {drawn[:8].tolist()}{'...' if count > 8 else ''}. Nothing was changed."
         )
-    return drawn
+    return drawn.cpu().numpy()
+
+
+def _read_sketched(values: StateValue, sizes: Sequence[int], what: str, minimum: float | None = None) -> Floats:
+    """Read statistics of the elements that are watched in each tensor, and join them."""
+    pairs = zip(read_list(values, len(sizes), what), sizes, strict=True)
+    parts = [
+        read_tensor(value, (size,), None, f"{what}, position {position}", minimum).double().cpu().numpy()
+        for position, (value, size) in enumerate(pairs)
+    ]
+    return _joined(parts).astype(np.float64)
 
 
 ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(

@@ -6,18 +6,20 @@ gives the factor ``max(min_scaling_factor, 1 / (1 + alpha * nv))``.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
-from rlcore.optim import estimators, gradient_moments
-from rlcore.optim.estimators import TensorLayout, VarianceEstimator, carry_over
-from rlcore.optim.gradient_moments import LARGEST, Moments
+from rlcore.optim import estimators
+from rlcore.optim.estimators import TensorLayout, VarianceEstimator, carry_over, snapshot
+from rlcore.optim.gradient_moments import LARGEST, Floats, Gradients, Integers, Moments
 from rlcore.optim.scaler_settings import (
     Estimator,
     Normalization,
@@ -29,15 +31,19 @@ from rlcore.optim.scaler_state import GLOBAL_AVERAGES, STATE_VERSION, LoadedStat
 from rlcore.types import StateDict, StateValue
 
 PERCENTILE: Final = 0.9
+# The largest magnitude takes as long to find as all else that is measured, and no rule depends on it.
+MAXIMUM_EVERY: Final = 10
+
+Count = TypeVar("Count", float, Floats)
 
 
 @dataclass(frozen=True)
 class Pending:
     """The raw gradients of one step, measured and not yet committed."""
 
-    positions: tuple[int, ...]
-    moments: Moments
-    copies: tuple[Tensor, ...]
+    positions: Integers
+    gradients: Gradients
+    measured: Any
 
 
 class VarianceGradientScaler:
@@ -133,7 +139,7 @@ class VarianceGradientScaler:
 
     @property
     def grad_max_ema(self) -> float | None:
-        """Average over steps of the largest magnitude of a gradient element."""
+        """Average of the largest magnitude of a gradient element over the steps 1, 11, 21 and so on."""
         return self._global_average("grad_max_ema")
 
     def scale_gradients(self) -> float:
@@ -183,19 +189,18 @@ class VarianceGradientScaler:
     def get_normalized_variance(self) -> float:
         """Return the 90th percentile of the normalized variance over the tensors observed so far; 0 if none was."""
         observed = self._observations > 0
-        if not bool(observed.any()):
+        if not observed.any():
             return 0.0
-        return float(torch.quantile(self._normalized_variances()[observed], PERCENTILE))
+        return _percentile(self._normalized_variances()[observed])
 
     def reset_statistics(self) -> None:
         """Forget all statistics, the step count and what is pending; settings and parameters stay."""
         size = len(self._layouts)
         self._step_count = 0
-        self._observations = torch.zeros(size, dtype=torch.int64)
-        self._mean = torch.zeros(size, dtype=torch.float64)
-        self._mean_square = torch.zeros(size, dtype=torch.float64)
+        self._observations = np.zeros(size, dtype=np.int64)
+        self._mean, self._mean_square = np.zeros(size), np.zeros(size)
         self._global_observations = 0
-        self._global_averages = torch.zeros(len(GLOBAL_AVERAGES), dtype=torch.float64)
+        self._global_averages = np.zeros(len(GLOBAL_AVERAGES))
         self._estimator: VarianceEstimator = estimators.ESTIMATORS[self._settings.estimator](self._layouts)
         self._pending = None
 
@@ -231,9 +236,9 @@ class VarianceGradientScaler:
             "global_observations": self._global_observations,
             **{name: self._global_average(name) for name in GLOBAL_AVERAGES},
             "shapes": shapes,
-            "observations": self._observations.clone(),
-            "mean": self._mean.clone(),
-            "mean_square": self._mean_square.clone(),
+            "observations": snapshot(self._observations),
+            "mean": snapshot(self._mean),
+            "mean_square": snapshot(self._mean_square),
             "estimator_state": self._estimator.state_dict(),
         }
 
@@ -252,11 +257,12 @@ class VarianceGradientScaler:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the parameters out: copies of them are not what an optimizer trains, so a copy must be linked anew."""
-        return {**self.__dict__, "_parameters": None, "_pending": None}
+        return {**self.__dict__, "_parameters": None, "_observable": [], "_pending": None}
 
     def _link(self, names: tuple[str | None, ...], parameters: tuple[nn.Parameter, ...]) -> None:
         self._names = names
         self._parameters: tuple[nn.Parameter, ...] | None = parameters
+        self._observable = [(i, parameter) for i, parameter in enumerate(parameters) if parameter.numel() > 0]
         self._layouts = tuple(map(TensorLayout.of, parameters))
 
     def _measure(self) -> None:
@@ -266,24 +272,25 @@ class VarianceGradientScaler:
                 "This scaler was copied or unpickled and is linked to no parameters, so it cannot scale the gradients "
                 "of any; call update_parameters(model.parameters()) first."
             )
-        gradients = {i: p.grad.detach() for i, p in enumerate(self._parameters) if p.grad is not None and p.numel() > 0}
-        positions = tuple(gradients)
-        self._refuse_sparse(gradients)
-        moments = gradient_moments.measure_moments(list(gradients.values()))
-        for index in (~moments.maximum.isfinite()).nonzero().flatten().tolist():
-            self._refuse_non_finite(positions[index], gradients[positions[index]])
-        self._pending = Pending(positions, moments, self._estimator.measure(positions, list(gradients.values())))
+        found = {i: p.grad for i, p in self._observable if p.grad is not None}
+        tensors = [self._usable(position, gradient) for position, gradient in found.items()]
+        gradients = Gradients.measure(tensors, maximum=self._global_observations % MAXIMUM_EVERY == 0)
+        if not np.isfinite(gradients.moments.mean_square).all():
+            self._refuse_non_finite(found)
+        positions = np.array(list(found), dtype=np.int64)
+        self._pending = Pending(positions, gradients, self._estimator.measure(positions, gradients))
 
-    def _refuse_sparse(self, gradients: dict[int, Tensor]) -> None:
-        for position, gradient in gradients.items():
-            if gradient.layout != torch.strided:
-                raise SettingError(
-                    "parameters",
-                    f"The gradient of {self._describe(position)} is sparse, and its moments over all elements are not "
-                    "defined here; use sparse=False in its module, or leave the parameter out.",
-                )
+    def _usable(self, position: int, gradient: Tensor) -> Tensor:
+        if gradient.layout != torch.strided:
+            raise SettingError(
+                "parameters",
+                f"The gradient of {self._describe(position)} is sparse, and its moments over all elements are not "
+                "defined here; use sparse=False in its module, or leave the parameter out.",
+            )
+        return gradient.detach() if gradient.requires_grad else gradient
 
-    def _refuse_non_finite(self, position: int, gradient: Tensor) -> None:
+    def _refuse_non_finite(self, gradients: dict[int, Tensor]) -> NoReturn:
+        position, gradient = next((i, each) for i, each in gradients.items() if not each.isfinite().all())
         count = int((~gradient.isfinite()).sum())
         raise NonFiniteGradientError(
             self._names[position] or self._describe(position),
@@ -293,36 +300,38 @@ class VarianceGradientScaler:
         )
 
     def _apply(self, factor: float) -> None:
-        gradients = [parameter.grad.detach() for parameter in self.parameters if parameter.grad is not None]
-        if gradients and factor != 1.0:
-            torch._foreach_mul_(gradients, factor)
+        if self._pending is not None and factor != 1.0:
+            self._pending.gradients.scale(factor)
 
     def _commit(self, pending: Pending) -> None:
-        observed = list(pending.positions)
+        observed, moments = pending.positions, pending.gradients.moments
         self._step_count += 1
-        if not observed:
+        if not len(observed):
             return
         self._observations[observed] += 1
-        weights = self._weights(self._observations[observed])
-        self._mean[observed] += weights * (pending.moments.mean - self._mean[observed])
-        self._mean_square[observed] += weights * (pending.moments.mean_square - self._mean_square[observed])
-        self._estimator.commit(pending.positions, pending.moments, pending.copies, weights)
+        weights = _newest_weight(self._settings.beta, self._observations[observed].astype(np.float64))
+        self._mean[observed] += weights * (moments.mean - self._mean[observed])
+        self._mean_square[observed] += weights * (moments.mean_square - self._mean_square[observed])
+        self._estimator.commit(observed, moments, pending.measured, weights)
+        self._commit_global(moments)
+
+    def _commit_global(self, moments: Moments) -> None:
+        weight = _newest_weight(self._settings.beta, self._global_observations + 1)
+        averages = self._global_averages.copy()
+        averages[:3] += weight * (_global_measures(moments) - averages[:3])
+        if moments.maximum is not None:
+            weight = _newest_weight(self._settings.beta, 1 + self._global_observations // MAXIMUM_EVERY)
+            averages[3] += weight * (min(moments.maximum, LARGEST) - averages[3])
+        self._global_averages = averages
         self._global_observations += 1
-        weight = self._weights(torch.tensor(self._global_observations))
-        newest = _global_measures(pending.moments)
-        self._global_averages = self._global_averages + weight * (newest - self._global_averages)
 
-    def _weights(self, observations: Tensor) -> Tensor:
-        """Weight of the newest of ``observations`` in a bias-corrected average: (1 - beta) / (1 - beta^t)."""
-        return (1.0 - self._settings.beta) / (1.0 - self._settings.beta ** observations.double())
-
-    def _normalized_variances(self) -> Tensor:
+    def _normalized_variances(self) -> Floats:
         """Return variance / denominator per tensor, float64 ``[N]``, in [0, max_normalized_variance]."""
         ratio = self._estimator.variance() / (self._denominators() + self._settings.eps)
-        return ratio.clamp_(max=self._settings.max_normalized_variance)
+        return np.minimum(ratio, self._settings.max_normalized_variance)
 
-    def _denominators(self) -> Tensor:
-        return self._mean.square() if self._settings.normalization == "squared_mean" else self._mean_square
+    def _denominators(self) -> Floats:
+        return np.square(self._mean) if self._settings.normalization == "squared_mean" else self._mean_square
 
     def _global_average(self, name: str) -> float | None:
         return float(self._global_averages[GLOBAL_AVERAGES.index(name)]) if self._global_observations else None
@@ -345,10 +354,25 @@ class VarianceGradientScaler:
         )
 
 
-def _global_measures(moments: Moments) -> Tensor:
-    """Mean, variance, norm and largest magnitude over all elements of one step, float64 ``[4]``."""
+def _newest_weight(beta: float, observations: Count) -> Count:
+    """Weight of the newest of ``observations`` in a bias-corrected average: (1 - beta) / (1 - beta^t)."""
+    decayed: Count = beta**observations
+    return (1.0 - beta) / (1.0 - decayed)
+
+
+def _percentile(values: Floats) -> float:
+    """As ``np.percentile(values, 90)``, which takes as long as all else that is done with the numbers of a step."""
+    ordered = np.sort(values)
+    rank = PERCENTILE * (len(ordered) - 1)
+    below = int(rank)
+    above = min(below + 1, len(ordered) - 1)
+    return float(ordered[below] + (rank - below) * (ordered[above] - ordered[below]))
+
+
+def _global_measures(moments: Moments) -> Floats:
+    """Mean, variance and norm over all elements of one step, float64 ``[3]``."""
     elements = moments.size.sum()
-    mean = (moments.size * moments.mean).sum() / elements
-    power = (moments.size * moments.mean_square).sum()
-    variance = (power / elements - mean.square()).clamp_(min=0.0)
-    return torch.stack([mean, variance, power.sqrt(), moments.maximum.max().clamp(max=LARGEST)])
+    mean = float(moments.size @ moments.mean) / elements
+    power = float(moments.size @ moments.mean_square)
+    variance = max(0.0, power / elements - mean * mean)
+    return np.array([mean, variance, math.sqrt(power)])

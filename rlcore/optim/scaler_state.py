@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from rlcore.errors import SettingError, StateError
 from rlcore.optim import estimators
-from rlcore.optim.estimators import TensorLayout, VarianceEstimator
+from rlcore.optim.estimators import TensorLayout, VarianceEstimator, read_numbers
+from rlcore.optim.gradient_moments import Floats, Integers
 from rlcore.optim.scaler_settings import ScalerSettings
 from rlcore.optim.state_reading import read_count, read_entries, read_tensor, show
 from rlcore.types import StateValue
@@ -39,10 +40,10 @@ class LoadedState:
     settings: ScalerSettings
     step_count: int
     global_observations: int
-    global_averages: Tensor
-    observations: Tensor
-    mean: Tensor
-    mean_square: Tensor
+    global_averages: Floats
+    observations: Integers
+    mean: Floats
+    mean_square: Floats
     estimator: VarianceEstimator
 
     @classmethod
@@ -54,8 +55,7 @@ class LoadedState:
         _check_shapes(entries["shapes"], layouts)
         step_count = read_count(entries["step_count"], "step_count")
         global_observations = read_count(entries["global_observations"], "global_observations", step_count)
-        size = (len(layouts),)
-        observations = read_tensor(entries["observations"], size, torch.int64, "observations", minimum=0)
+        observations = read_tensor(entries["observations"], (len(layouts),), torch.int64, "observations", minimum=0)
         if bool((observations > step_count).any()):
             raise StateError(
                 f"observations exceeds step_count={step_count}, the state is damaged; nothing was changed."
@@ -66,10 +66,10 @@ class LoadedState:
             settings,
             step_count,
             global_observations,
-            torch.stack([_read_average(entries[name], name, global_observations) for name in GLOBAL_AVERAGES]),
-            observations,
-            read_tensor(entries["mean"], size, torch.float64, "mean"),
-            read_tensor(entries["mean_square"], size, torch.float64, "mean_square", minimum=0.0),
+            np.array([_read_average(entries[name], name, global_observations) for name in GLOBAL_AVERAGES]),
+            observations.cpu().numpy(),
+            read_numbers(entries["mean"], len(layouts), "mean"),
+            read_numbers(entries["mean_square"], len(layouts), "mean_square", minimum=0.0),
             estimator,
         )
 
@@ -105,10 +105,10 @@ def _check_shapes(shapes: StateValue, layouts: Sequence[TensorLayout]) -> None:
             )
 
 
-def _read_average(value: StateValue, name: str, observations: int) -> Tensor:
+def _read_average(value: StateValue, name: str, observations: int) -> float:
     if observations == 0 and value is None:
-        return torch.zeros((), dtype=torch.float64)
+        return 0.0
     if observations == 0 or not isinstance(value, float) or not math.isfinite(value):
         wanted = "a finite float" if observations else "None"
         raise StateError(f"{name}: expected {wanted} after {observations} observations, got {show(value)}.")
-    return torch.tensor(value, dtype=torch.float64)
+    return value

@@ -15,7 +15,7 @@ from torch import nn
 
 from rlcore.optim import estimators
 from rlcore.optim.estimators import ESTIMATORS, TensorLayout, VarianceEstimator
-from rlcore.optim.gradient_moments import measure_moments
+from rlcore.optim.gradient_moments import Gradients
 from rlcore.optim.scaler import VarianceGradientScaler
 from tests.reference import variance_reference as reference
 
@@ -76,9 +76,13 @@ def feed(estimator: VarianceEstimator, history: History, beta: float) -> torch.T
         gradients = [torch.as_tensor(step[i]) for i in seen]
         for i in seen:
             counts[i] += 1
-        weights = torch.tensor([weight(counts[i], beta) for i in seen], dtype=torch.float64)
-        estimator.commit(seen, measure_moments(gradients), estimator.measure(seen, gradients), weights)
-    return estimator.variance()
+        commit(estimator, seen, gradients, [weight(counts[i], beta) for i in seen])
+    return torch.from_numpy(estimator.variance())
+
+
+def commit(estimator: VarianceEstimator, seen: Sequence[int], tensors: Sequence[Any], weights: Sequence[float]) -> None:
+    positions, gradients = np.array(seen, dtype=np.int64), Gradients.measure(tensors)
+    estimator.commit(positions, gradients.moments, estimator.measure(positions, gradients), np.array(weights))
 
 
 def layouts_of(sizes: Sequence[int]) -> list[TensorLayout]:
@@ -205,12 +209,11 @@ def test_float32_gradients_beside_a_large_mean_keep_their_variance(name: str, se
     estimator = ESTIMATORS[name]([TensorLayout((4096,), torch.float32, torch.device("cpu"))])
     gradients = [offset * (1.0 + 1e-4 * torch.randn(4096, generator=generator)) for _ in range(12)]
     for count, gradient in enumerate(gradients, start=1):
-        weights = torch.tensor([weight(count, 0.5)], dtype=torch.float64)
-        estimator.commit([0], measure_moments([gradient]), estimator.measure([0], [gradient]), weights)
+        commit(estimator, [0], [gradient], [weight(count, 0.5)])
     history = torch.stack(gradients).double().numpy()
     if name == "sketch":
         (watched,) = estimator.state_dict()["coordinates"]  # type: ignore[misc, union-attr]
         history = history[:, watched]
     expected = reference.ESTIMATES[name](history, 0.5)
     # Of M only the rounding of a float32 mean is left beside the noise: 1e-8 of the squared deviation of an element.
-    assert float(estimator.variance()) == pytest.approx(expected, rel=1e-2, abs=1e-4 * (1e-4 * offset) ** 2)
+    assert estimator.variance().item() == pytest.approx(expected, rel=1e-2, abs=1e-4 * (1e-4 * offset) ** 2)

@@ -6,10 +6,11 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from rlcore.optim.gradient_moments import Moments
+from rlcore.optim.gradient_moments import Floats, Integers, Moments
 from rlcore.optim.scaler import Pending
 from verification.faults import fault, healthy, unclaimed
 
@@ -63,35 +64,37 @@ def statistics_of_scaled_and_clipped_gradients(self: Any) -> None:
 @fault(
     "fnd-26-spread-over-elements-for-noise",
     target="rlcore.optim.estimators:ElementEstimator.commit",
-    pins="122189ac0e6b4419",
+    pins="9e8415ec5ed197d8",
 )
 def spread_over_elements_for_noise(
     self: Any,
-    positions: Sequence[int],
+    positions: Integers,
     moments: Moments,  # noqa: ARG001
-    copies: Sequence[Tensor],
-    weights: Tensor,
+    measured: Sequence[Tensor],
+    weights: Floats,
 ) -> None:
     """Option 2 of the document: the average over time of the variance between the elements of one gradient."""
-    for position, gradient, weight in zip(positions, copies, weights.tolist(), strict=True):
+    for position, delta, weight in zip(positions, measured, weights.tolist(), strict=True):
+        gradient = delta + self._means[position]
         self._variances[position].mul_(1 - weight).add_(gradient.var(correction=0), alpha=weight)
 
 
 @fault(
     "fnd-27-difference-of-float32-averages",
     target="rlcore.optim.estimators:ElementEstimator.commit",
-    pins="122189ac0e6b4419",
+    pins="9e8415ec5ed197d8",
 )
 def difference_of_float32_averages(
     self: Any,
-    positions: Sequence[int],
+    positions: Integers,
     moments: Moments,  # noqa: ARG001
-    copies: Sequence[Tensor],
-    weights: Tensor,
+    measured: Sequence[Tensor],
+    weights: Floats,
 ) -> None:
     """E[g^2] - E[g]^2 in the precision of the gradients, where the difference of two large numbers is lost."""
-    for position, gradient, weight in zip(positions, copies, weights.tolist(), strict=True):
+    for position, delta, weight in zip(positions, measured, weights.tolist(), strict=True):
         mean, variance = self._means[position], self._variances[position]
+        gradient = delta + mean
         square = variance + mean.square()
         square.mul_(1 - weight).add_(gradient.square(), alpha=weight)
         mean.mul_(1 - weight).add_(gradient, alpha=weight)
@@ -101,7 +104,7 @@ def difference_of_float32_averages(
 @unclaimed(
     "factor-never-applied",
     target="rlcore.optim.scaler:VarianceGradientScaler._apply",
-    pins="f7836e7d4db6d768",
+    pins="4cca3769e48d5c8a",
 )
 def factor_never_applied(self: Any, factor: float) -> None:
     """The factor is told and the gradients stay as they were."""
@@ -133,7 +136,7 @@ def disabled_scaler_acts(self: Any) -> float:
 @unclaimed(
     "scaler-keeps-every-measurement",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="8d1f7c99dfa195d3",
+    pins="cf14294aee8f6e80",
 )
 def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
     """What was measured in a step is never let go."""
@@ -144,12 +147,13 @@ def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
 @unclaimed(
     "nothing-added-to-the-power",
     target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
-    pins="31ea421058ba29f1",
+    pins="88ce4bc7c8337a35",
 )
-def nothing_added_to_the_power(self: Any) -> Tensor:
+def nothing_added_to_the_power(self: Any) -> Floats:
     """0/0 for a tensor whose gradient is 0 throughout, which then speaks for all."""
-    ratio: Tensor = self._estimator.variance() / self._denominators()
-    return ratio.clamp_(max=self._settings.max_normalized_variance)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio: Floats = self._estimator.variance() / self._denominators()
+    return np.minimum(ratio, self._settings.max_normalized_variance)
 
 
 @unclaimed(
@@ -166,7 +170,7 @@ def factor_falls_with_every_step(self: Any) -> float:
 @unclaimed(
     "nothing-committed",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="8d1f7c99dfa195d3",
+    pins="cf14294aee8f6e80",
 )
 def nothing_committed(self: Any, pending: Pending) -> None:
     """What was measured in a step is dropped."""
