@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -25,6 +26,11 @@ class UtilityExtremes:
 
     maximum: Tensor
     maximum_magnitude: Tensor
+
+    @cached_property
+    def scale(self) -> Tensor:
+        """See :func:`utility_scale`; the same for every tensor of the step."""
+        return utility_scale(self)
 
 
 def bounded(values: Tensor) -> Tensor:
@@ -50,7 +56,7 @@ def weight_utility(gradient: Tensor, parameter: Tensor, out: Tensor | None = Non
     :param out: memory for the result, if given
     :return: the same shape, finite
     """
-    return bounded_(torch.mul(gradient, parameter, out=out).neg_())
+    return bounded_(torch.addcmul(gradient.new_zeros(()), gradient, parameter, value=-1, out=out))
 
 
 def utility_extremes(utilities: Sequence[Tensor]) -> UtilityExtremes:
@@ -65,7 +71,8 @@ def utility_extremes(utilities: Sequence[Tensor]) -> UtilityExtremes:
 
 def gather(scalars: Sequence[Tensor]) -> Tensor:
     """Stack 0-dimensional tensors of any device on the device of the first; shape (len(scalars),)."""
-    return torch.stack([scalar.to(scalars[0].device) for scalar in scalars])
+    device = scalars[0].device
+    return torch.stack([scalar if scalar.device == device else scalar.to(device) for scalar in scalars])
 
 
 def utility_scale(extremes: UtilityExtremes) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Final, overload
 
 import torch
 from torch import Tensor
@@ -21,7 +21,10 @@ from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim import upgd_settings as settings
 from rlcore.optim import upgd_state, upgd_updates
 from rlcore.optim.upgd_state import bias_correction
-from rlcore.optim.upgd_updates import Bundle, Group, Update, Vectors
+from rlcore.optim.upgd_updates import Bundle, Group, Rooms, Stretch, Update, Vectors
+
+# No gradient below this is limited by the state's dtype, so that it can be read where it is.
+LARGEST_UNBOUNDED: Final = torch.finfo(torch.float32).max / 4
 
 
 class UtilityGatedOptimizer(Optimizer):
@@ -53,7 +56,8 @@ class UtilityGatedOptimizer(Optimizer):
     def __init__(self, params: ParamsT, **values: object) -> None:
         for name, value in values.items():
             settings.check(name, name, value)
-        self._vectors: dict[int, Vectors] = {}
+        self._vectors: dict[tuple[int, int], Vectors] = {}
+        self._rooms = Rooms()
         super().__init__(params, {name: settings.plain(value) for name, value in values.items()})
 
     def add_param_group(self, param_group: Group) -> None:
@@ -72,7 +76,7 @@ class UtilityGatedOptimizer(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore; settings that the saved groups or defaults do not know yet take their defaults."""
         super().__setstate__(state)
-        self._vectors = {}
+        self._vectors, self._rooms = {}, Rooms()
         for name in self._settings:
             self.defaults.setdefault(name, settings.RULES[name].default)
             for group in self.param_groups:
@@ -135,10 +139,13 @@ class UtilityGatedOptimizer(Optimizer):
         """Check all of them before any is prepared or changed."""
         if updates:
             self._check(updates)
-            blocks = self._bundled(updates)
-            self._reject_non_finite(blocks)
+            blocks = self._blocks(updates)
+            if self._largest_gradient(blocks) > LARGEST_UNBOUNDED:
+                blocks = list(updates)
+            for update in updates:
+                self._complete(update)
             for block in blocks:
-                self._prepare(block)
+                block.fill(self._averages)
             self._change(blocks)
 
     def _collect(self) -> list[Update]:
@@ -160,42 +167,41 @@ class UtilityGatedOptimizer(Optimizer):
                     "Build the layer with sparse=False.",
                 )
 
-    def _bundled(self, updates: Sequence[Update]) -> list[Update]:
-        """Every group as one vector where its parameters allow it, else as they are; the order stays."""
+    def _blocks(self, updates: Sequence[Update]) -> list[Update]:
+        """Large parameters in stretches, neighbours in a group as one vector, where they allow it; the order stays."""
         blocks: list[Update] = []
-        for _, group in groupby(updates, key=lambda update: update.position[0]):
-            parts = list(group)
-            if upgd_updates.can_be_bundled(parts, self._averages):
+        kinds = [(update.position[0], upgd_updates.can_be_stretched(update)) for update in updates]
+        for (_, large), run in groupby(zip(kinds, updates, strict=True), key=lambda pair: pair[0]):
+            parts = [update for _, update in run]
+            if large:
+                blocks += [stretch for part in parts for stretch in Stretch.all_of(part, self._rooms)]
+            elif upgd_updates.can_be_bundled(parts, self._averages):
                 blocks.append(Bundle.of(parts, self._vectors_of(parts)))
             else:
                 blocks += parts
         return blocks
 
     def _vectors_of(self, parts: Sequence[Update]) -> Vectors:
-        gradients, index = [part.gradient for part in parts], parts[0].position[0]
-        if index not in self._vectors or not self._vectors[index].fit(gradients):
-            self._vectors[index] = Vectors(gradients)
-        return self._vectors[index]
+        gradients, first = [part.gradient for part in parts], parts[0].position
+        if first not in self._vectors or not self._vectors[first].fit(gradients):
+            self._vectors[first] = Vectors(gradients)
+        return self._vectors[first]
 
-    def _reject_non_finite(self, updates: Sequence[Update]) -> None:
+    def _largest_gradient(self, updates: Sequence[Update]) -> float:
+        """Largest magnitude of an element.
+
+        :raises NonFiniteGradientError: if it is none
+        """
         extremes = [extreme for update in updates for extreme in torch.aminmax(update.gradient)]
-        if not functional.gather(extremes).isfinite().all():
+        largest = float(functional.gather(extremes).abs().amax())
+        if not math.isfinite(largest):
             label = next(part.label for update in updates for part in update.members if not _is_finite(part.gradient))
             raise NonFiniteGradientError(
                 label,
                 f"the gradient of {label} holds NaN or infinity: through the global maximum of the utility it would "
                 "reach every parameter. Nothing was changed; look at the loss and the inputs of this batch.",
             )
-
-    def _prepare(self, update: Update) -> None:
-        """Complete what a step needs: the averages that are missing, and the gradient as the state has it."""
-        for part in update.members:
-            self._complete(part)
-        if isinstance(update, Bundle):
-            update.fill(self._averages)
-            functional.bounded_(update.gradient)
-        else:
-            update.gradient = functional.bounded(update.gradient.to(upgd_state.state_dtype(update.parameter)))
+        return largest
 
     def _complete(self, update: Update) -> None:
         """Start those averages fresh that the state of a parameter lacks."""
@@ -245,7 +251,7 @@ class UtilityGatedOptimizer(Optimizer):
 
     def _protection(self, utility: Tensor, extremes: UtilityExtremes) -> Tensor:
         """The share by which every weight is protected; takes the memory of ``utility``."""
-        return functional.gate(utility, functional.utility_scale(extremes), out=utility)
+        return functional.gate(utility, extremes.scale, out=utility)
 
     def _direction(self, update: Update) -> Tensor:
         """The direction d of the step; the parameter's shape, state dtype, finite."""
@@ -258,9 +264,10 @@ class UtilityGatedOptimizer(Optimizer):
             if update.group["sigma"] > 0:
                 kinds.setdefault((update.gradient.device, update.gradient.dtype), []).append(position)
         noise: list[Tensor | None] = [None] * len(updates)
-        for (device, dtype), positions in kinds.items():
+        for positions in kinds.values():
             sizes = [updates[position].gradient.numel() for position in positions]
-            draws = torch.split(torch.randn(sum(sizes), device=device, dtype=dtype), sizes)
+            room = self._rooms.of("noise", updates[positions[0]].gradient, sum(sizes))
+            draws = torch.split(room.normal_(), sizes)
             for position, draw in zip(positions, draws, strict=True):
                 noise[position] = draw.view(updates[position].gradient.shape)
         return noise
@@ -281,13 +288,15 @@ class UtilityGatedOptimizer(Optimizer):
 
     def _perturbed(self, direction: Tensor, noise: Tensor, std: Tensor | float) -> Tensor:
         """The direction with its noise, which it takes the memory of."""
+        if isinstance(std, float):
+            return functional.bounded_(torch.add(direction, noise, alpha=std, out=noise))
         return functional.bounded_(noise.mul_(std).add_(direction))
 
     def _apply(self, update: Update, direction: Tensor, protection: Tensor) -> None:
         lr, weight_decay = update.group["lr"], update.group["weight_decay"]
         # The parameter itself, or a wider copy of it where it has low precision.
         working = update.parameter.to(direction.dtype)
-        working.mul_(1 - lr * weight_decay).addcmul_(direction, protection.neg_().add_(1), value=-lr)
+        working.mul_(1 - lr * weight_decay).addcmul_(direction, protection.sub_(1), value=lr)
         update.write(working)
 
 
@@ -386,9 +395,9 @@ class AdaptiveUPGD(UtilityGatedOptimizer):
         room = update.workspace("direction")
         _average(state["second_moment"], functional.bounded_(torch.mul(gradient, gradient, out=room)), second_beta)
         root = torch.sqrt(state["second_moment"], out=room)
-        root.div_(math.sqrt(bias_correction(second_beta, state["moment_step"]))).add_(update.group["eps"])
+        root.mul_(bias_correction(second_beta, state["moment_step"]) ** -0.5).add_(update.group["eps"])
         direction = torch.div(state["first_moment"], root, out=room)
-        return functional.bounded_(direction.div_(bias_correction(first_beta, state["moment_step"])))
+        return functional.bounded_(direction.mul_(1.0 / bias_correction(first_beta, state["moment_step"])))
 
 
 def _is_finite(values: Tensor) -> bool:

@@ -1,22 +1,27 @@
-"""What one step of a UPGD optimizer works on: single parameters, or all of a group as one flat vector.
+"""What one step of a UPGD optimizer works on: single parameters, several as one flat vector, or stretches of one.
 
 A small tensor costs an elementwise operation about a microsecond before its first element is touched. In one vector
-a group pays that once an operation instead of once a tensor.
+many pay that once an operation instead of once a tensor. A large tensor leaves the cache between one operation and
+the next; a stretch of it stays there from the first to the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor
 
+from rlcore.functional import utility as functional
 from rlcore.optim.upgd_state import Averages, state_dtype
 
 Group: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, Any]
+
+# Elements of a stretch: the seven float32 vectors of a step then take a megabyte, a common size of the L2 cache.
+STRETCH: Final = 2**15
 
 
 @dataclass(slots=True)
@@ -51,6 +56,13 @@ class Update:
         """Count one step."""
         self.state[counter] += 1
 
+    def fill(self, averages: Averages) -> None:  # noqa: ARG002
+        """Take what the step needs beside the gradient, as it is now.
+
+        :param averages: of which the state of every member holds each, and each counter
+        """
+        self.gradient = functional.bounded(self.gradient.to(state_dtype(self.parameter)))
+
     def write(self, values: Tensor) -> None:
         """Give the parameter its new values, in its own dtype."""
         self.parameter.copy_(values)
@@ -77,10 +89,6 @@ class Bundle(Update):
         return cls(gradient, gradient, parts[0].group, parts[0].position, {}, parts, vectors)
 
     def fill(self, averages: Averages) -> None:
-        """Take the parameters, averages and counters as they are now.
-
-        :param averages: of which the state of every part holds each, and each counter
-        """
         first = self.parts[0].state
         self.parameter = self.vectors.gathered("parameter", [part.parameter for part in self.parts])
         self.state = self.vectors.averages([part.state for part in self.parts], averages)
@@ -100,6 +108,82 @@ class Bundle(Update):
 
     def workspace(self, name: str) -> Tensor:
         return self.vectors.room(name)
+
+
+@dataclass(slots=True)
+class Stretch(Update):
+    """Some consecutive elements of a large parameter; parameter, gradient and averages are views of its own.
+
+    :param whole: the parameter that they are of
+    :param start: the first of them
+    :param rooms: memory for the results of every stretch in turn
+    """
+
+    whole: Update
+    start: int
+    rooms: Rooms
+
+    @classmethod
+    def all_of(cls, whole: Update, rooms: Rooms) -> list[Stretch]:
+        """The stretches of a parameter; what else a step needs is added by :meth:`fill`."""
+        pairs = zip(*(torch.split(_flat(each), STRETCH) for each in (whole.parameter, whole.gradient)), strict=True)
+        return [
+            cls(parameter, gradient, whole.group, whole.position, {}, whole, index * STRETCH, rooms)
+            for index, (parameter, gradient) in enumerate(pairs)
+        ]
+
+    def fill(self, averages: Averages) -> None:
+        for counter, names in averages.items():
+            self.state[counter] = self.whole.state[counter]
+            for name in names:
+                self.state[name] = _flat(self.whole.state[name])[self.start : self.start + STRETCH]
+
+    @property
+    def members(self) -> Sequence[Update]:
+        return (self.whole,)
+
+    def advance(self, counter: str) -> None:
+        self.state[counter] += 1
+        self.whole.state[counter] = self.state[counter]
+
+    def workspace(self, name: str) -> Tensor:
+        return self.rooms.of(name, self.gradient)
+
+
+class Rooms:
+    """Memory for vectors, kept from step to step: fresh memory can cost more than what is computed in it."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
+
+    def of(self, name: str, like: Tensor, size: int | None = None) -> Tensor:
+        """A vector of that name, of the dtype and on the device of ``like``; what it holds is left from before.
+
+        :param size: number of elements; that of ``like`` where it is not given
+        """
+        key = name, like.device, like.dtype
+        length = like.numel() if size is None else size
+        if key not in self._rooms or self._rooms[key].numel() < length:
+            self._rooms[key] = torch.empty(length, dtype=like.dtype, device=like.device)
+        return self._rooms[key][:length]
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    return tensor.detach().view(-1)
+
+
+def can_be_stretched(part: Update) -> bool:
+    """Whether a parameter is large, and all that belongs to it is of one dtype and lies element by element alike.
+
+    Adaptive noise follows a tensor as a whole.
+    """
+    if part.parameter.numel() <= STRETCH or (part.group["adaptive_noise"] and part.group["sigma"] > 0):
+        return False
+    averages = [value for value in part.state.values() if isinstance(value, Tensor)]
+    return all(
+        tensor.is_contiguous() and tensor.dtype == state_dtype(part.parameter)
+        for tensor in (part.parameter, part.gradient, *averages)
+    )
 
 
 def can_be_bundled(parts: Sequence[Update], averages: Averages) -> bool:
