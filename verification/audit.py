@@ -68,10 +68,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Audit:
-    """The fresh records and all that is wrong with them."""
+    """The records and all that is wrong with them.
+
+    :param measured: how many of the claims were measured, the others standing as committed
+    """
 
     records: tuple[Record, ...]
     problems: tuple[Problem, ...]
+    measured: int
 
     @property
     def exit_code(self) -> int:
@@ -84,12 +88,22 @@ def exit_code_of(problems: Sequence[Problem]) -> int:
     return max((problem.exit_code for problem in problems), default=AS_EXPECTED)
 
 
-def audit(laboratory: Laboratory, shelf: Shelf, *, update: bool, processes: int, on_progress: Progress) -> Audit:
+def audit(
+    laboratory: Laboratory,
+    shelf: Shelf,
+    *,
+    update: bool,
+    processes: int,
+    on_progress: Progress,
+    affected: frozenset[str] | None = None,
+) -> Audit:
     """Measure all claims; compare with the committed evidence and reports, or replace them.
 
     Fresh evidence, report and raw runs are left in the working folder in either case. Where a claim could not be
     measured, an update keeps its committed evidence.
 
+    :param affected: without an update, ids of the claims to measure, where not all of them: the others are taken as
+        they are committed, if that evidence fits the code of today, and measured too if it does not
     :raises HarnessError: if the catalogue is broken, or a folder cannot be written; nothing has been changed then
     """
     laboratory.check()
@@ -97,19 +111,32 @@ def audit(laboratory: Laboratory, shelf: Shelf, *, update: bool, processes: int,
     if update:
         check_writable(shelf.evidence)
     committed = {} if update else load_folder(shelf.evidence)
-    runs = run_claims(laboratory, laboratory.claims, processes=processes, on_progress=on_progress)
-    records = tuple(
-        Record(claim, summarise(claim, runs[claim.id], *laboratory.digests(claim))) for claim in laboratory.claims
-    )
-    raw = "".join(raw_lines(record.claim, runs[record.claim.id]) for record in records)
+    standing = {} if affected is None else _standing(laboratory, committed, affected)
+    measured = [claim for claim in laboratory.claims if claim.id not in standing]
+    runs = run_claims(laboratory, measured, processes=processes, on_progress=on_progress)
+    fresh = {
+        claim.id: Record(claim, summarise(claim, runs[claim.id], *laboratory.digests(claim))) for claim in measured
+    }
+    records = tuple({**standing, **fresh}[claim.id] for claim in laboratory.claims)
+    raw = "".join(raw_lines(claim, runs[claim.id]) for claim in measured)
     _write(shelf.working, records, {"raw.jsonl": raw})
     problems = [problem for record in records for problem in problems_of(record)]
-    problems += [problem for record in records for problem in _deaths(record.claim, runs[record.claim.id])]
+    problems += [problem for claim in measured for problem in _deaths(claim, runs[claim.id])]
     if update:
         _replace_committed(laboratory, shelf, records)
     else:
         problems += _compare_all(laboratory, shelf, records, committed)
-    return Audit(records, tuple(problems))
+    return Audit(records, tuple(problems), len(measured))
+
+
+def _standing(laboratory: Laboratory, committed: Mapping[str, Evidence], affected: frozenset[str]) -> dict[str, Record]:
+    """The records of those claims whose committed evidence needs no new measurement."""
+    records = {record.claim.id: record for record in committed_records(laboratory, committed)}
+    return {
+        name: record
+        for name, record in records.items()
+        if name not in affected and record.evidence is not None and not record.misfits
+    }
 
 
 def _deaths(claim: Claim, runs: Sequence[Run]) -> list[Problem]:

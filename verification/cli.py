@@ -31,6 +31,7 @@ from verification.audit import (
     problems_of,
     write_report,
 )
+from verification.changes import select
 from verification.errors import HarnessError
 from verification.evidence import canonical_json, load_folder, summarise
 from verification.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
@@ -54,6 +55,10 @@ app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Reports = Annotated[Path | None, typer.Option(help="Folder of the reports. [default: reports, beside the package]")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes to measure with. [default: one per usable core]")]
+Changed = Annotated[
+    bool, typer.Option("--changed", help="Measure only what changes since REV can affect; all if that is not certain.")
+]
+Revision = Annotated[str | None, typer.Argument(metavar="[REV]", help="A Git revision. [default: HEAD]")]
 ClaimId = Annotated[str, typer.Argument(metavar="ID", help="A claim's id, as `rlverify list` shows it.")]
 
 
@@ -124,13 +129,26 @@ def audit_command(
 
 
 @app.command()
-def gate(context: typer.Context, reports: Reports = None, jobs: Jobs = None, as_json: AsJson = False) -> None:
+def gate(
+    context: typer.Context,
+    revision: Revision = None,
+    changed: Changed = False,
+    reports: Reports = None,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
     """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed."""
-    result = _run_audit(context.obj, _shelf(context.obj, reports), False, jobs)
+    laboratory: Laboratory = context.obj
+    if revision is not None and not changed:
+        raise typer.BadParameter(f"{revision!r} is the revision for --changed: gate --changed {revision}")
+    selection = select(laboratory, laboratory.folder.parent, revision or "HEAD") if changed else None
+    affected = None if selection is None else selection.claim_ids
+    result = _run_audit(laboratory, _shelf(laboratory, reports), False, jobs, affected)
+    chosen = None if selection is None else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
     if as_json:
-        _show(_outcome(result.problems))
+        _show({**_outcome(result.problems), **({} if chosen is None else {"selection": chosen})})
     else:
-        _show(*(Text(str(problem)) for problem in result.problems), _summary(result))
+        _show(*(Text(str(problem)) for problem in result.problems), *filter(None, (chosen, _summary(result))))
     raise typer.Exit(result.exit_code)
 
 
@@ -162,9 +180,12 @@ def _shelf(laboratory: Laboratory, reports: Path | None) -> Shelf:
     return Shelf((reports or laboratory.folder.parent / "reports").absolute())
 
 
-def _run_audit(laboratory: Laboratory, shelf: Shelf, update: bool, jobs: int | None) -> Audit:
+def _run_audit(
+    laboratory: Laboratory, shelf: Shelf, update: bool, jobs: int | None, affected: frozenset[str] | None = None
+) -> Audit:
+    processes = jobs or _usable_cores()
     with _progress_bar() as advance:
-        return audit(laboratory, shelf, update=update, processes=jobs or _usable_cores(), on_progress=advance)
+        return audit(laboratory, shelf, update=update, processes=processes, on_progress=advance, affected=affected)
 
 
 def _usable_cores() -> int:

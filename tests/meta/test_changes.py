@@ -1,0 +1,138 @@
+"""``gate --changed``: what a diff can affect is measured, what it cannot is not, and a bug that it brings is caught."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from verification.laboratory import Laboratory
+
+LAB = Path(__file__).parent / "lab"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Git checkout of the toy laboratory with its evidence; treat as read-only."""
+    checkout = tmp_path_factory.mktemp("committed")
+    shutil.copytree(LAB / "toylab", checkout / "toylab", ignore=shutil.ignore_patterns("__pycache__"))
+    (checkout / "README.md").write_text("toy\n")
+    (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n")
+    assert rlverify(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    git(checkout, "init", "--quiet")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "--quiet", "-m", "toy")
+    return checkout
+
+
+@pytest.fixture
+def checkout(committed: Path, tmp_path: Path) -> Path:
+    """A copy of it to be changed."""
+    return shutil.copytree(committed, tmp_path / "checkout")
+
+
+def git(checkout: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
+    subprocess.run(["git", "-C", str(checkout), *identity, *arguments], check=True, capture_output=True)
+
+
+def rlverify(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "verification.entry", "--package", "toylab", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def gate(checkout: Path, *arguments: str) -> tuple[int, str]:
+    done = rlverify(checkout, "gate", "--changed", "--jobs", "1", *arguments)
+    return done.returncode, done.stdout + done.stderr
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+def test_without_a_change_nothing_is_measured(checkout: Path) -> None:
+    code, said = gate(checkout)
+    assert (code, said.splitlines()[0].split(":")[0]) == (0, "measured 0 of 6")
+
+
+def test_a_bug_that_a_change_brings_is_caught(checkout: Path) -> None:
+    """The very bug of TOY-01, written into the source instead of planted."""
+    replace(checkout / "toylab/target.py", 'made.count, made.total = state["count"], state["total"]', "made.count = 0")
+    code, said = gate(checkout)
+    assert code != 0
+    assert "TOY-01" in said
+    assert "measured 6 of 6: toylab/target.py changed since HEAD" in said
+
+
+def test_a_bug_that_was_committed_is_caught_from_the_revision_before_it(checkout: Path) -> None:
+    replace(checkout / "toylab/target.py", "return min(max(value, low), high)", "return min(value, high)")
+    git(checkout, "commit", "--quiet", "-a", "-m", "bug")
+    code, said = gate(checkout, "HEAD~1")
+    assert (code != 0, "measured 6 of 6" in said, "TOY-02" in said) == (True, True, True)
+
+
+def test_stale_evidence_is_measured_whatever_the_revision_says(checkout: Path) -> None:
+    """The bug is committed, so that nothing changed since HEAD; the evidence was taken of other code."""
+    replace(checkout / "toylab/target.py", "return min(max(value, low), high)", "return min(value, high)")
+    git(checkout, "commit", "--quiet", "-a", "-m", "bug")
+    code, said = gate(checkout)
+    assert (code != 0, "TOY-02" in said) == (True, True)
+
+
+@pytest.mark.parametrize("name", ["README.md", "tests/test_new.py", "examples/new.yaml", "NOTES.md"])
+def test_what_no_measurement_reads_affects_nothing(checkout: Path, name: str) -> None:
+    path = checkout / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("changed\n")
+    code, said = gate(checkout)
+    assert (code, "measured 0 of 6: the only ones that changes since HEAD can affect" in said) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "setup.cfg", "toylab/new.py", "toylab/faults/__init__.py"])
+def test_what_might_affect_anything_affects_everything(checkout: Path, name: str) -> None:
+    (checkout / name).write_text("# changed\n")
+    _, said = gate(checkout)
+    assert f"measured 6 of 6: {name} changed since HEAD" in said
+
+
+def test_a_catalogue_file_affects_its_own_claims(checkout: Path) -> None:
+    path = checkout / "toylab/catalogue/nulls.toml"
+    path.write_text(path.read_text() + "# changed\n")
+    code, said = gate(checkout)
+    assert (code, "measured 1 of 6" in said) == (0, True)
+
+
+def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toylab: Laboratory) -> None:
+    path = checkout / "toylab/faults/arithmetic.py"
+    path.write_text(path.read_text() + "# changed\n")
+    code, said = gate(checkout)
+    with_faults = sum(claim.fault is not None for claim in toylab.claims)
+    assert 0 < with_faults < len(toylab.claims)
+    assert (code, f"measured {with_faults} of 6: the only ones" in said) == (0, True)
+
+
+def test_deleted_evidence_is_measured_anew(checkout: Path) -> None:
+    (checkout / "reports/evidence/TOY-02.json").unlink()
+    code, said = gate(checkout)
+    assert (code, "TOY-02: has no committed evidence" in said, "measured 1 of 6" in said) == (1, True, True)
+
+
+def test_an_unknown_revision_and_no_checkout_measure_everything_and_say_why(checkout: Path) -> None:
+    code, said = gate(checkout, "no-such-branch")
+    assert (code, "measured 6 of 6: Git cannot tell what changed since no-such-branch" in said) == (0, True)
+    shutil.rmtree(checkout / ".git")
+    code, said = gate(checkout)
+    assert (code, "measured 6 of 6: Git cannot tell" in said) == (0, True)
+
+
+def test_a_revision_without_the_option_is_an_error(checkout: Path) -> None:
+    done = rlverify(checkout, "gate", "HEAD")
+    assert (done.returncode, "gate --changed HEAD" in done.stderr) == (2, True)
