@@ -84,7 +84,7 @@ def test_stale_evidence_is_measured_whatever_the_revision_says(checkout: Path) -
     replace(checkout / "toylab/target.py", "return min(max(value, low), high)", "return min(value, high)")
     git(checkout, "commit", "--quiet", "-a", "-m", "bug")
     code, said = gate(checkout)
-    assert (code != 0, "TOY-02" in said) == (True, True)
+    assert (code != 0, "TOY-02" in said, "measured 0 of 6" in said) == (True, True, False)
 
 
 @pytest.mark.parametrize("name", ["README.md", "tests/test_new.py", "examples/new.yaml", "NOTES.md"])
