@@ -105,7 +105,7 @@ class PPOSettings(_Table):
     ent_coef_final: NonNegative | None = Field(
         None, description="where ent_coef ends, linear in progress; None for a constant"
     )
-    ent_coef_min: NonNegative = Field(0.0, description="floor of the entropy coefficient")
+    ent_coef_min: NonNegative = Field(0.0, description="floor of the entropy coefficient, above its start too")
     ent_coef_boost: Finite | None = Field(
         None,
         gt=1,
