@@ -176,7 +176,7 @@ class ModelFile(BaseAlgorithm):
                 self._require_spaces(content["observation_space"], content["action_space"])
             self._require_meaning_of_values(content["settings"])
             self._setup_model()
-        saved = content["state"] if self.variance_gradient_scaling else {**content["state"], "vgs_state": None}
+        saved = content["state"] if self.variance_gradient_scaling else _without_scaling(content["state"])
         state = components.under_settings(self, saved, settings, content["settings"]["optimizer_class"])  # type: ignore[arg-type]
         self._restore(state, exact_match=True)
         if state.get("normalizer_state") is not None:
@@ -265,6 +265,20 @@ def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     if "ent_coef_initial" in changes and "ent_coef" not in changes:
         merged["ent_coef"] = None
     return merged
+
+
+def _without_scaling(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state for a model that is not to scale its gradients; what is lost by that is said."""
+    saved = state.get("vgs_state")
+    steps = saved.get("step_count") if isinstance(saved, dict) else None
+    if isinstance(steps, int) and steps > 0:
+        warnings.warn(
+            f"vgs_state: the gradient statistics of {steps} steps are dropped, as variance_gradient_scaling=False has "
+            "no use for them; vgs_alpha=0 would scale by 1 and keep measuring",
+            ResumeWarning,
+            stacklevel=4,
+        )
+    return {**state, "vgs_state": None}
 
 
 @contextmanager
