@@ -225,7 +225,12 @@ def _build(content: Mapping[str, Any], device: str | torch.device, path: PathOrF
     try:
         with model_file.generators_untouched():
             model = DistributionalPPO(
-                content["policy_class"], None, device=device, _init_setup_model=False, **content["settings"]
+                content["policy_class"],
+                None,
+                device=device,
+                _init_setup_model=False,
+                _asked=(),
+                **content["settings"],
             )
             model.observation_space, model.action_space = content["observation_space"], content["action_space"]
             space_support.require_model(model)

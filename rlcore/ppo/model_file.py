@@ -166,6 +166,7 @@ class ModelFile(BaseAlgorithm):
                 env,
                 device=device,
                 _init_setup_model=False,
+                _asked=settings,
                 **_override(content["settings"], settings),
             )
             if env is None:
@@ -238,7 +239,7 @@ def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], pa
         ):
             raise CheckpointError(_shown(path), f"{name!r} is no {wanted.__name__}")
     try:
-        config.resolve_settings(settings, encoded["policy_class"].default_extractor)
+        config.resolve_settings(settings, encoded["policy_class"].default_extractor, asked=())
         space_support.require(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
     except SettingError as error:
         raise CheckpointError(_shown(path), f"holds a setting that cannot be used: {error}") from error

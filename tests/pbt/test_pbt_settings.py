@@ -34,6 +34,10 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "equal values": ({"hyperparams": [{"name": "x", "values": [1, 2, 1.0]}]}, "at least two, all different"),
     "another strategy": ({"optimizer_exploit_strategy": "keep"}, "'reset' or 'copy'"),
     "a negative seed": ({"seed": -1}, "seed=-1 cannot be used"),
+    "a share of a truncation for a tournament": (
+        {"exploit_method": "binary_tournament", "truncation_ratio": 0.2},
+        "truncation_ratio=0.2 and exploit_method='binary_tournament' contradict",
+    ),
 }
 
 

@@ -40,7 +40,10 @@ def normalized(envs: VecEnv) -> VecNormalize:
 
 def make_model(env: Any = None, policy: str = "MlpLstmPolicy", **settings: Any) -> DistributionalPPO:
     """A model that trains in a fraction of a second."""
-    return DistributionalPPO(policy, make_envs() if env is None else env, **{**SMALL, **settings})
+    small = dict(SMALL)
+    if settings.get("variance_gradient_scaling") is False:
+        del small["vgs_warmup_steps"]
+    return DistributionalPPO(policy, make_envs() if env is None else env, **{**small, **settings})
 
 
 def differing(left: Any, right: Any, path: str = "") -> list[str]:
