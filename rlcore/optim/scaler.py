@@ -207,6 +207,17 @@ class VarianceGradientScaler:
             )
         self._forget()
 
+    def _forget(self) -> None:
+        """Start with no statistics, without a word: for a new scaler, and for who says so itself."""
+        size = len(self._layouts)
+        self._step_count = 0
+        self._observations = np.zeros(size, dtype=np.int64)
+        self._mean, self._mean_square = np.zeros(size), np.zeros(size)
+        self._global_observations = 0
+        self._global_averages = np.zeros(len(GLOBAL_AVERAGES))
+        self._estimator: VarianceEstimator = estimators.ESTIMATORS[self._settings.estimator](self._layouts)
+        self._pending = None
+
     def update_parameters(self, parameters: ScalableParameters) -> None:
         """Link to ``parameters``, keeping the statistics that fit by position and shape, and the step count.
 
@@ -261,17 +272,6 @@ class VarianceGradientScaler:
     def __getstate__(self) -> dict[str, Any]:
         """Leave the parameters out: copies of them are not what an optimizer trains, so a copy must be linked anew."""
         return {**self.__dict__, "_parameters": None, "_observable": [], "_pending": None}
-
-    def _forget(self) -> None:
-        """Start with no statistics, without a word: for a new scaler, and for who says so itself."""
-        size = len(self._layouts)
-        self._step_count = 0
-        self._observations = np.zeros(size, dtype=np.int64)
-        self._mean, self._mean_square = np.zeros(size), np.zeros(size)
-        self._global_observations = 0
-        self._global_averages = np.zeros(len(GLOBAL_AVERAGES))
-        self._estimator: VarianceEstimator = estimators.ESTIMATORS[self._settings.estimator](self._layouts)
-        self._pending = None
 
     def _link(self, names: tuple[str | None, ...], parameters: tuple[nn.Parameter, ...]) -> None:
         self._names = names

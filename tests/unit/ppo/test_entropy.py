@@ -206,7 +206,8 @@ def test_settings_that_contradict_each_other_are_named_together(given: dict[str,
 
 
 @pytest.mark.parametrize(
-    "start", [{}, {"ent_coef": 0.0}, {"ent_coef": 0.1}, {"ent_coef": 0.2}, {"ent_coef_initial": 0.1, "ent_coef_final": 0.0}]
+    "start",
+    [{}, {"ent_coef": 0.0}, {"ent_coef": 0.1}, {"ent_coef": 0.2}, {"ent_coef_initial": 0.1, "ent_coef_final": 0.0}],
 )
 def test_who_asks_for_a_floor_gets_it_wherever_the_coefficient_starts(start: dict[str, float]) -> None:
     schedule = make_model(**start, ent_coef_min=0.2).entropy_schedule
