@@ -64,10 +64,10 @@ def test_what_a_file_brings_may_be_idle(tuned: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_asked_for_at_a_load_may_not(tuned: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="vgs_alpha=0.5 and variance_gradient_scaling=False"):
+    with pytest.raises(SettingError, match=r"vgs_alpha=0\.5 and variance_gradient_scaling=False"):
         DistributionalPPO.load(tuned, device="cpu", variance_gradient_scaling=False, vgs_alpha=0.5)
     switched_off(tuned).save(tmp_path / "off.zip")
-    with pytest.raises(SettingError, match="vgs_alpha=0.5 and variance_gradient_scaling=False"):
+    with pytest.raises(SettingError, match=r"vgs_alpha=0\.5 and variance_gradient_scaling=False"):
         DistributionalPPO.load(tmp_path / "off.zip", device="cpu", vgs_alpha=0.5)
 
 
