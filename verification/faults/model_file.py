@@ -33,7 +33,7 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
 @unclaimed(
     "second-phase-from-defaults",
     target="rlcore.ppo.algorithm:DistributionalPPO.__init__",
-    pins="f3051388ba55787e",
+    pins="10d5542873679a63",
 )
 def second_phase_from_defaults(
     self: Any,
