@@ -135,7 +135,10 @@ class TestAnotherRunThanTheFolders:
 
     def test_another_checkpoint_dir_without_the_files_does_not_go_on_unsaid(self, tmp_path: Path) -> None:
         build(tmp_path / "a", checkpoint_dir=tmp_path / "old").train(1)
-        words = r"new/member_0_step_1\.pt: is missing.*saved it as .*old/member_0_step_1\.pt.* give that checkpoint_dir"
+        words = (
+            r"new/member_0_step_1\.pt: is missing, as is every other .*"
+            r"saved it as .*old/member_0_step_1\.pt.* give that checkpoint_dir"
+        )
         with pytest.raises(CheckpointError, match=words):
             build(tmp_path / "a", checkpoint_dir=tmp_path / "new")
         shutil.move(tmp_path / "old", tmp_path / "new")

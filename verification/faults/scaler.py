@@ -153,7 +153,8 @@ def nothing_added_to_the_power(self: Any) -> Floats:
     """0/0 for a tensor whose gradient is 0 throughout, which then speaks for all."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio: Floats = self._estimator.variance() / self._denominators()
-    return np.minimum(ratio, self._settings.max_normalized_variance)
+    limited: Floats = np.minimum(ratio, self._settings.max_normalized_variance)
+    return limited
 
 
 @unclaimed(
