@@ -21,7 +21,7 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.explorable import check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.config import Count, Flag, PPOSettings, Seed, resolve_settings
-from rlcore.ppo.live_settings import idle_under, plan_settings
+from rlcore.ppo.live_settings import plan_settings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.yaml_file import read_yaml
@@ -245,21 +245,6 @@ def check_batch_size(config: TrainingConfig) -> None:
         )
 
 
-def check_idle_settings(config: TrainingConfig) -> None:
-    """
-    :raises SettingError: for a setting of something that is switched off
-    """
-    given = config.algorithm
-    for name in sorted(given.model_fields_set):
-        switch = idle_under(name, given)
-        if switch is not None:
-            raise SettingError(
-                f"algorithm.{name}",
-                f"{name}={getattr(given, name)!r} and {switch}={getattr(given, switch)!r} contradict each other: it "
-                f"would do nothing; give {switch}, or leave {name} out",
-            )
-
-
 def check_hyperparams(config: TrainingConfig) -> None:
     """
     :raises SettingError: for what a population could not explore, as :func:`rlcore.pbt.explorable.check_explorable`,
@@ -321,8 +306,14 @@ def updates_in_all(config: TrainingConfig) -> int:
 
 def check_seed(config: TrainingConfig) -> None:
     """
-    :raises SettingError: for a seed of the algorithm, which is the run's
+    :raises SettingError: for a seed of the algorithm, which is the run's, and for another one of the population
     """
+    if config.pbt is not None and None not in (config.seed, config.pbt.seed) and config.pbt.seed != config.seed:
+        raise SettingError(
+            "pbt.seed",
+            f"seed={config.seed!r} and pbt.seed={config.pbt.seed!r} contradict each other: everything derives from one "
+            "seed; give one of them",
+        )
     if "seed" in config.algorithm.model_fields_set:
         raise SettingError(
             "algorithm.seed",
@@ -331,7 +322,7 @@ def check_seed(config: TrainingConfig) -> None:
         )
 
 
-RULES: Final = (check_seed, check_batch_size, check_idle_settings, check_hyperparams, check_population)
+RULES: Final = (check_seed, check_batch_size, check_hyperparams, check_population)
 
 
 def _one_line(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import gymnasium as gym
 import numpy as np
@@ -19,7 +19,7 @@ from rlcore import acting_inputs, env_state
 from rlcore.checkpoint import container, loading, storage, v1
 from rlcore.checkpoint.refusal import path_of, refusals_name
 from rlcore.checkpoint.schema import FORMAT_MODEL
-from rlcore.errors import CheckpointError, SettingError, StateError
+from rlcore.errors import CheckpointError, SettingError, StateError, UnknownSettingError
 from rlcore.observation_scaling import Observation, Scaling, read_scalings
 from rlcore.ppo import config, model_file, space_support, state_checks
 from rlcore.ppo.algorithm import DistributionalPPO
@@ -29,6 +29,15 @@ from rlcore.types import StateDict
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 LstmState = tuple[NDArray[np.float32], NDArray[np.float32]]
 PathOrFile = str | Path | BinaryIO
+
+BESIDE_SETTINGS: Final = {
+    "device": "give load_policy map_location=...",
+    "policy": "give load_policy policy=...",
+    "env": "give load_policy env=... or spaces=...",
+    "_init_setup_model": "leave it out",
+    "_asked": "leave it out",
+}
+"""What the constructor takes beside settings, and where a user says it here."""
 
 
 class InferencePolicy:
@@ -196,6 +205,11 @@ def _content_of_checkpoint(
     """What a model file would hold, from a checkpoint and what the caller knows."""
     with refusals_name(path):
         checkpoint = loading.from_payload(payload)
+    for name in settings or {}:
+        if name in BESIDE_SETTINGS:
+            raise UnknownSettingError(
+                f"settings[{name!r}]", f"settings[{name!r}] is no setting of a network; {BESIDE_SETTINGS[name]}"
+            )
     if found is None or settings is None:
         raise SettingError(
             "spaces" if found is None else "settings",
@@ -225,7 +239,12 @@ def _build(content: Mapping[str, Any], device: str | torch.device, path: PathOrF
     try:
         with model_file.generators_untouched():
             model = DistributionalPPO(
-                content["policy_class"], None, device=device, _init_setup_model=False, **content["settings"]
+                content["policy_class"],
+                None,
+                device=device,
+                _init_setup_model=False,
+                _asked=(),
+                **content["settings"],
             )
             model.observation_space, model.action_space = content["observation_space"], content["action_space"]
             space_support.require_model(model)

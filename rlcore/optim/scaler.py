@@ -100,7 +100,7 @@ class VarianceGradientScaler:
         )
         self._pending: Pending | None = None
         self._link(*checked_parameters(parameters))
-        self.reset_statistics()
+        self._forget()
 
     @property
     def settings(self) -> ScalerSettings:
@@ -194,7 +194,21 @@ class VarianceGradientScaler:
         return _percentile(self._normalized_variances()[observed])
 
     def reset_statistics(self) -> None:
-        """Forget all statistics, the step count and what is pending; settings and parameters stay."""
+        """Forget all statistics, the step count and what is pending; settings and parameters stay.
+
+        After committed steps a :class:`ResumeWarning` says how many are forgotten.
+        """
+        if self._step_count > 0:
+            warnings.warn(
+                f"The gradient statistics of {self._step_count} steps are reset: the factor is 1 again until the "
+                "warm-up is over.",
+                ResumeWarning,
+                stacklevel=2,
+            )
+        self._forget()
+
+    def _forget(self) -> None:
+        """Start with no statistics, without a word: for a new scaler, and for who says so itself."""
         size = len(self._layouts)
         self._step_count = 0
         self._observations = np.zeros(size, dtype=np.int64)

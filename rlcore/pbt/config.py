@@ -52,18 +52,25 @@ class PBTConfig(Table):
     explore_without_exploit: Flag = False
     seed: Seed | None = None
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        given = self.by_name(positional, named)
         if isinstance(given.get("hyperparams"), list | tuple):
             given["hyperparams"] = [_hyperparam(i, each) for i, each in enumerate(given["hyperparams"])]
         super().__init__(**given)
 
     def check_rules(self) -> None:
-        """Every hyperparameter once."""
+        """Every hyperparameter once, and no share of a truncation where nothing is truncated."""
         names = [each.name for each in self.hyperparams]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise SettingError(
                 "PBTConfig['hyperparams']", f"hyperparams names {', '.join(repeated)} more than once; give each once"
+            )
+        if self.exploit_method != "truncation" and "truncation_ratio" in self.model_fields_set:
+            raise SettingError(
+                "PBTConfig['truncation_ratio']",
+                f"truncation_ratio={self.truncation_ratio!r} and exploit_method={self.exploit_method!r} contradict "
+                "each other: it would do nothing; leave truncation_ratio out, or set exploit_method='truncation'",
             )
 
 

@@ -48,8 +48,8 @@ class HyperparamConfig(Table):
     resample_probability: Fraction = 0.25
     is_log_scale: Flag = False
 
-    def __init__(self, name: str | None = None, **settings: Any) -> None:
-        super().__init__(name=name, **settings)
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        super().__init__(**{"name": None, **self.by_name(positional, named)})
 
     @property
     def is_categorical(self) -> bool:

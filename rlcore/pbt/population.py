@@ -100,7 +100,8 @@ class Population:
     A member's environments and generators are its own, so that it trains as it would alone. All is kept in ``folder``:
     after every turn the models, the scheduler and the lineage are there as one whole, and a population made on the
     same folder goes on exactly where the last one was interrupted, also by a kill. After an exception make a new one
-    on the folder.
+    on the folder. A member's checkpoint that has gone missing or is damaged is not copied: who was to copy it keeps its
+    own parameters, and one ResumeWarning names the file.
 
     A member's score counts the episodes that ended since it last copied another, among the last
     ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose gradients or

@@ -91,14 +91,17 @@ def require_same_config(config: PBTConfig, state: Mapping[str, Any] | None, path
 
 
 def require_checkpoints(members: Iterable[PopulationMember], state: Mapping[str, Any]) -> None:
-    """
+    """Refuse a folder that has none of the checkpoints; one that is missing is remarked on when it is to be copied.
+
     :param members: as they are restored, with the paths that their parameters are to have now
-    :raises CheckpointError: if one is not there, so that others could not copy what the run before would have let them
+    :raises CheckpointError: if none is there, so that nobody could copy what the run before would have let them
     """
-    for member, saved in zip(members, state["scheduler"]["members"], strict=True):
-        if member.checkpoint_path is not None and not Path(member.checkpoint_path).exists():
-            raise CheckpointError(
-                member.checkpoint_path,
-                f"is missing, and the population saved it as {saved['checkpoint_path']}; give that checkpoint_dir, or "
-                f"{BRING_BACK}",
-            )
+    pairs = zip(members, state["scheduler"]["members"], strict=True)
+    places = [(Path(member.checkpoint_path), saved) for member, saved in pairs if member.checkpoint_path is not None]
+    if places and not any(path.exists() for path, _ in places):
+        path, saved = places[0]
+        raise CheckpointError(
+            path,
+            f"is missing, as is every other checkpoint of a member, and the population saved it as "
+            f"{saved['checkpoint_path']}; give that checkpoint_dir, or {BRING_BACK}",
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -24,6 +24,26 @@ class Table(BaseModel):
         except ValidationError as error:
             raise _explained(where, given, error) from error
         self.check_rules()
+
+    @classmethod
+    def by_name(cls, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings by name, where some were given by position, in the order of the table.
+
+        :raises SettingError: for more positions than settings, and for a setting that is given by name too
+        """
+        where, fields = cls.__name__, list(cls.model_fields)
+        if len(positional) > len(fields):
+            raise SettingError(
+                where, f"{where} has {len(fields)} settings and {len(positional)} values are given; give them by name"
+            )
+        given = dict(zip(fields, positional, strict=False))
+        for name in named:
+            if name in given:
+                raise SettingError(
+                    f"{where}[{name!r}]",
+                    f"{where}: {name} is given by position, as {given[name]!r}, and by name; give it once",
+                )
+        return {**given, **named}
 
     def check_rules(self) -> None:
         """Check what concerns more than one setting.

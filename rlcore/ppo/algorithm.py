@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -61,10 +61,11 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         *,
         device: torch.device | str = "auto",
         _init_setup_model: bool = True,
+        _asked: Collection[str] | None = None,
         **settings: Any,
     ) -> None:
         policy_class = find_policy(policy)
-        checked = config.resolve_settings(settings, policy_class.default_extractor)
+        checked = config.resolve_settings(settings, policy_class.default_extractor, _asked)
         config.check_device(device)
         super().__init__(  # the schedules are typed by SB3 as its own alias
             policy_class,

@@ -102,7 +102,7 @@ class ScalerState(_Component):
     def reset(self) -> None:
         scaler = self.model.variance_gradient_scaler
         if scaler is not None:
-            scaler.reset_statistics()
+            scaler._forget()  # the registry says so, of all that starts fresh
 
 
 class ReturnScaleState(_Component):

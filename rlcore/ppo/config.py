@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, Flatten
 from torch import nn
 
 from rlcore.errors import SettingError
-from rlcore.ppo import entropy, kl
+from rlcore.ppo import entropy, kl, switches
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, optimizer_options
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.ppo.value_settings import resolve_values
@@ -105,7 +105,7 @@ class PPOSettings(_Table):
     ent_coef_final: NonNegative | None = Field(
         None, description="where ent_coef ends, linear in progress; None for a constant"
     )
-    ent_coef_min: NonNegative = Field(0.0, description="floor of the entropy coefficient")
+    ent_coef_min: NonNegative = Field(0.0, description="floor of the entropy coefficient, above its start too")
     ent_coef_boost: Finite | None = Field(
         None,
         gt=1,
@@ -198,7 +198,9 @@ def _homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def resolve_settings(
-    given: Mapping[str, Any], default_extractor: type[BaseFeaturesExtractor] = FlattenExtractor
+    given: Mapping[str, Any],
+    default_extractor: type[BaseFeaturesExtractor] = FlattenExtractor,
+    asked: Collection[str] | None = None,
 ) -> PPOSettings:
     """Check every level and fold what may be said in two places into one.
 
@@ -207,6 +209,7 @@ def resolve_settings(
     ``ent_coef``.
 
     :param default_extractor: the policy's features extractor, for ``features_extractor_kwargs`` without a class
+    :param asked: which of ``given`` somebody asks for, so that they must have an effect; None for all
     :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
     :raises SettingError: for a value that cannot be used, and for one setting given twice with different values
     """
@@ -226,7 +229,9 @@ def resolve_settings(
         "learning_rate": learning_rate,
     }
     folded |= {"ent_coef": entropy.resolve_start(lifted), "ent_coef_initial": None}
-    return lifted.model_copy(update={**folded, **resolve_values(lifted)})
+    resolved = lifted.model_copy(update={**folded, **resolve_values(lifted)})
+    switches.refuse_idle(given if asked is None else asked, resolved)
+    return resolved
 
 
 def resolve_learning_rate(

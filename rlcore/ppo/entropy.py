@@ -33,7 +33,7 @@ class EntropySchedule:
     ``patience`` bad updates in a row raise ``level`` from 0 to ``patience``; every update that is not bad takes it one
     down, so the boost decays back in as many updates as it waited for. An update is bad if the explained variance of
     its own rollout is below the threshold: the values that acted are known before the training starts, so nothing lags.
-    A coefficient of 0 stays 0 unless a floor above 0 was asked for.
+    A coefficient of 0 stays 0 unless a floor above 0 was asked for, which then holds whatever the start.
 
     :param settings: the model, or anything else with these settings
     """
@@ -108,7 +108,7 @@ class EntropySchedule:
 def resolve_start(settings: PPOSettings) -> float:
     """The coefficient that training starts from: ``ent_coef`` or ``ent_coef_initial``, which mean the same, else 0.
 
-    :raises SettingError: if both are given and differ, if a final value has no start, if the floor lies above the start
+    :raises SettingError: if both are given and differ, or if a final value has no start
     """
     start, initial = settings.ent_coef, settings.ent_coef_initial
     if start is not None and initial is not None and start != initial:
@@ -123,12 +123,4 @@ def resolve_start(settings: PPOSettings) -> float:
             f"ent_coef_final={settings.ent_coef_final!r} is where a schedule ends, and none begins; "
             "give ent_coef_initial as well, or the constant ent_coef instead",
         )
-    resolved = 0.0 if given is None else given
-    if settings.ent_coef_min > resolved:
-        name = "ent_coef" if initial is None else "ent_coef_initial"
-        raise SettingError(
-            "ent_coef_min",
-            f"ent_coef_min={settings.ent_coef_min!r} lies above {name}={resolved!r}, which could therefore never hold; "
-            "lower the floor or raise the start",
-        )
-    return resolved
+    return 0.0 if given is None else given

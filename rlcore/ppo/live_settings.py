@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from stable_baselines3.common.utils import FloatSchedule
@@ -52,14 +52,6 @@ FIXED = {
     "variance_gradient_scaling": "the scaler's statistics would be lost; vgs_alpha=0 scales by 1 and keeps measuring",
 }
 """Why some of the other settings cannot change."""
-
-SWITCHES: Final = {
-    "vgs_": "variance_gradient_scaling",
-    "kl_penalty_": "kl_penalty_target",
-    "ent_coef_plateau_": "ent_coef_boost",
-    "return_scale_": "return_scale",
-}
-"""How settings begin that do nothing while another is off."""
 
 
 @dataclass(frozen=True)
@@ -128,21 +120,12 @@ def plan_settings(
     optimizer_class = find_optimizer(present.optimizer_class)
     changes = _placed(hyperparams, list(optimizer_options(optimizer_class)), present.optimizer_kwargs)
     merged = {name: getattr(present, name) for name in PPOSettings.model_fields} | changes
-    settings = config.resolve_settings(merged, extractor)
+    settings = config.resolve_settings(merged, extractor, asked=())
     _check_schedules(settings, remaining)
     stand_in = {"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)}
     trial = make_optimizer(optimizer_class, [stand_in], settings.optimizer_kwargs)
     options = {name: value for name, value in trial.param_groups[0].items() if name not in ("params", "lr")}
     return SettingsChange(settings, frozenset(changes), options)
-
-
-def idle_under(name: str, settings: Any) -> str | None:
-    """The switch that is off in ``settings``, so that the setting ``name`` does nothing; None if there is none."""
-    for prefix, switch in SWITCHES.items():
-        value = getattr(settings, switch)
-        if name.startswith(prefix) and name != switch and (value is None or value is False):
-            return switch
-    return None
 
 
 def _placed(

@@ -166,6 +166,7 @@ class ModelFile(BaseAlgorithm):
                 env,
                 device=device,
                 _init_setup_model=False,
+                _asked=settings,
                 **_override(content["settings"], settings),
             )
             if env is None:
@@ -176,7 +177,7 @@ class ModelFile(BaseAlgorithm):
                 self._require_spaces(content["observation_space"], content["action_space"])
             self._require_meaning_of_values(content["settings"])
             self._setup_model()
-        saved = content["state"] if self.variance_gradient_scaling else {**content["state"], "vgs_state": None}
+        saved = content["state"] if self.variance_gradient_scaling else _without_scaling(content["state"])
         state = components.under_settings(self, saved, settings, content["settings"]["optimizer_class"])  # type: ignore[arg-type]
         self._restore(state, exact_match=True)
         if state.get("normalizer_state") is not None:
@@ -238,7 +239,7 @@ def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], pa
         ):
             raise CheckpointError(_shown(path), f"{name!r} is no {wanted.__name__}")
     try:
-        config.resolve_settings(settings, encoded["policy_class"].default_extractor)
+        config.resolve_settings(settings, encoded["policy_class"].default_extractor, asked=())
         space_support.require(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
     except SettingError as error:
         raise CheckpointError(_shown(path), f"holds a setting that cannot be used: {error}") from error
@@ -265,6 +266,20 @@ def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     if "ent_coef_initial" in changes and "ent_coef" not in changes:
         merged["ent_coef"] = None
     return merged
+
+
+def _without_scaling(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state for a model that is not to scale its gradients; what is lost by that is said."""
+    saved = state.get("vgs_state")
+    steps = saved.get("step_count") if isinstance(saved, dict) else None
+    if isinstance(steps, int) and steps > 0:
+        warnings.warn(
+            f"vgs_state: the gradient statistics of {steps} steps are dropped, as variance_gradient_scaling=False has "
+            "no use for them; vgs_alpha=0 would scale by 1 and keep measuring",
+            ResumeWarning,
+            stacklevel=4,
+        )
+    return {**state, "vgs_state": None}
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,6 +39,11 @@ def registered() -> Iterator[None]:
     del gym.registry[INTERRUPTING]
 
 
+def bars(shown: str) -> list[tuple[str, str, str, str]]:
+    """Of each member its name, the updates of all that it has made, its score and its exploits."""
+    return re.findall(r"^(member \d) .* (\d+/\d+) return (\S+), exploits (\d+)", shown, re.MULTILINE)
+
+
 @pytest.mark.filterwarnings("default:--interval")
 def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "population"
@@ -51,11 +57,17 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
     assert "warning: --interval 11 is not less than --updates 1, so no member copies another" in said.err
     (line,) = [line for line in said.err.splitlines() if line.startswith("interrupted")]
     assert line.endswith("python -m rlcore.pbt " + " ".join(command))
+    interrupted = bars(said.err)
+    assert [bar[:2] for bar in interrupted] == [("member 0", "1/1"), ("member 1", "0/1")]
     assert [path.name for path in (folder / "members").iterdir()] == ["member_0_step_1.zip"]
     assert run(command) == 0
-    shown = capsys.readouterr().out
-    assert "hyperparameters" in shown
-    assert f"best model: {folder}" in shown
+    shown = capsys.readouterr()
+    assert "hyperparameters" in shown.out
+    assert f"best model: {folder}" in shown.out
+    finished = bars(shown.err)
+    assert [bar[:2] for bar in finished] == [("member 0", "1/1"), ("member 1", "1/1")]
+    assert finished[0] == interrupted[0]
+    assert all(float(score) > 1.0 and exploits == "0" for _, _, score, exploits in finished)
     assert [event.event for event in read_lineage(folder / "lineage.jsonl")] == ["start", "start"]
     assert json.loads((folder / "lineage.jsonl").read_text().splitlines()[0])["hyperparams"].keys() == {
         "learning_rate",

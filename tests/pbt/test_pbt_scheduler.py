@@ -312,9 +312,10 @@ class TestPBTScheduler:
         }
 
     def test_get_stats_empty_population(self, scheduler: PBTScheduler) -> None:
-        stats = scheduler.get_stats()
-        assert (stats["pbt/population_size"], stats["pbt/ready_members"]) == (4, 0)
-        assert all(math.isnan(stats[f"pbt/{name}_performance"]) for name in ("mean", "std", "min", "max"))
+        for asked, size in ((PBTScheduler(scheduler.config), 0), (scheduler, 4)):
+            stats = asked.get_stats()
+            assert (stats["pbt/population_size"], stats["pbt/ready_members"]) == (size, 0)
+            assert all(math.isnan(stats[f"pbt/{name}_performance"]) for name in ("mean", "std", "min", "max"))
 
     @staticmethod
     def perform(scheduler: PBTScheduler, *performances: float | None) -> None:

@@ -42,7 +42,8 @@ def gain(member: PopulationMember, mode: str) -> float:
 def test_nobody_copies_itself_or_one_that_is_not_better(
     performances: list[float], ratio: float, method: Any, mode: Any, seed: int
 ) -> None:
-    config = PBTConfig(truncation_ratio=ratio, exploit_method=method, metric_mode=mode)
+    share = {"truncation_ratio": ratio} if method == "truncation" else {}
+    config = PBTConfig(exploit_method=method, metric_mode=mode, **share)
     members = population(performances)
     for member, source in zip(members, sources(members, config, seed), strict=True):
         if source is not None:

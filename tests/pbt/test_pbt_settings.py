@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "equal values": ({"hyperparams": [{"name": "x", "values": [1, 2, 1.0]}]}, "at least two, all different"),
     "another strategy": ({"optimizer_exploit_strategy": "keep"}, "'reset' or 'copy'"),
     "a negative seed": ({"seed": -1}, "seed=-1 cannot be used"),
+    "a share of a truncation for a tournament": (
+        {"exploit_method": "binary_tournament", "truncation_ratio": 0.2},
+        "truncation_ratio=0.2 and exploit_method='binary_tournament' contradict",
+    ),
 }
 
 
@@ -79,6 +84,42 @@ def test_numbers_of_numpy_are_taken_as_the_python_numbers_they_stand_for() -> No
     config = HyperparamConfig("x", min_value=np.int64(1), max_value=np.int32(8), perturbation_factor=np.float64(1.5))
     assert config == HyperparamConfig("x", min_value=1, max_value=8, perturbation_factor=1.5)
     assert config.is_integer
+
+
+def test_settings_may_be_given_by_position_in_the_documented_order() -> None:
+    rate = HyperparamConfig("learning_rate", 1e-5, 1e-3, None, 1.5, 0.5, True)
+    assert rate == HyperparamConfig(
+        name="learning_rate",
+        min_value=1e-5,
+        max_value=1e-3,
+        perturbation_factor=1.5,
+        resample_probability=0.5,
+        is_log_scale=True,
+    )
+    assert HyperparamConfig("momentum", values=[0.8, 0.9]).values == [0.8, 0.9]
+    config = PBTConfig(4, 3, [rate, {"name": "momentum", "values": [0.8, 0.9]}], "binary_tournament", metric_mode="min")
+    assert (config.population_size, config.perturbation_interval) == (4, 3)
+    assert [each.name for each in config.hyperparams] == ["learning_rate", "momentum"]
+    assert (config.exploit_method, config.metric_mode) == ("binary_tournament", "min")
+    assert config.model_fields_set == {
+        *("population_size", "perturbation_interval", "hyperparams", "exploit_method", "metric_mode")
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: PBTConfig(*range(14)), "PBTConfig has 13 settings and 14 values are given"),
+        (lambda: HyperparamConfig(*"abcdefgh"), "HyperparamConfig has 7 settings and 8 values are given"),
+        (lambda: PBTConfig(4, population_size=5), "population_size is given by position, as 4, and by name"),
+        (lambda: HyperparamConfig("x", name="x"), "name is given by position, as 'x', and by name"),
+        (lambda: PBTConfig(4, "5"), "perturbation_interval='5' cannot be used"),
+        (lambda: PBTConfig([]), r"population_size=\[\] cannot be used"),
+    ],
+)
+def test_positions_that_do_not_fit_are_one_clear_error(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        make()
 
 
 def test_two_seeds_that_differ_contradict_each_other(tmp_path: Path) -> None:

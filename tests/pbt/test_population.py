@@ -24,6 +24,7 @@ from rlcore import (
     DistributionalPPO,
     NonFiniteGradientError,
     NonFiniteReturnError,
+    ResumeWarning,
 )
 from rlcore.checkpoint import storage
 from rlcore.checkpoint.training_state import Scope
@@ -95,6 +96,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return Finished(population, result, reports, seen, outcome(population))
 
 
+def alone_for(member: MemberStatus, updates: int) -> DistributionalPPO:
+    """What the member would be if there were no other."""
+    seed = member_seed(5, member.member_id)
+    set_random_seed(seed)
+    alone = build_model(member.hyperparams, seed)
+    alone.learn(updates * 64)
+    return alone
+
+
 class TestTurns:
     def test_turns_leave_the_bits_of_one_call_of_learn(self) -> None:
         def run(model: DistributionalPPO) -> dict[str, Any]:
@@ -113,10 +123,7 @@ class TestTurns:
 
     def test_a_member_that_copied_nobody_is_the_model_that_it_would_be_alone(self, finished: Finished) -> None:
         loner = next(status for status in finished.result.table if status.exploits == 0)
-        seed = member_seed(5, loner.member_id)
-        set_random_seed(seed)
-        alone = build_model(loner.hyperparams, seed)
-        alone.learn(UPDATES * 64)
+        alone = alone_for(loner, UPDATES)
         assert differing(alone.get_parameters(), finished.population.models[loner.member_id].get_parameters()) == []
 
     def test_models_without_the_state_of_their_population_are_not_overwritten(self, tmp_path: Path) -> None:
@@ -222,6 +229,22 @@ class TestResume:
         result = population.train(UPDATES)
         assert differing(outcome(population), finished.outcome) == []
         assert population.train(1) == result
+
+    @pytest.mark.parametrize("damage", ["missing", "cut short"])
+    def test_a_checkpoint_lost_in_between_leaves_who_would_copy_it_as_it_was(self, damage: str, tmp_path: Path) -> None:
+        best, *_, worst = build(tmp_path).train(1).table
+        path = tmp_path / "checkpoints" / f"member_{best.member_id}_step_1.pt"
+        if damage == "missing":
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[:-40])
+        population = build(tmp_path)
+        with pytest.warns(ResumeWarning) as caught:
+            population.train(2)
+        assert [str(path) in str(warning.message) for warning in caught] == [True]
+        assert [status.exploits for status in population.statuses()] == [0] * 3
+        alone = alone_for(worst, updates=2)
+        assert differing(alone.get_parameters(), population.models[worst.member_id].get_parameters()) == []
 
     def test_each_member_has_one_model_file_and_the_best_one_can_be_loaded(self, finished: Finished) -> None:
         result, population = finished.result, finished.population

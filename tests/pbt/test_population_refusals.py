@@ -50,13 +50,17 @@ class TestRefusals:
         self, tmp_path: Path
     ) -> None:
         ranges = [
-            HyperparamConfig("ent_coef", min_value=0.01, max_value=0.1),
-            HyperparamConfig("ent_coef_min", min_value=0.0, max_value=0.05),
+            HyperparamConfig("kl_penalty_coef", min_value=0.01, max_value=0.1),
+            HyperparamConfig("kl_penalty_min_coef", min_value=0.001, max_value=0.05),
         ]
         config = PBTConfig(population_size=2, hyperparams=ranges)
-        start = [{"ent_coef": 0.06, "ent_coef_min": 0.005}] * 2
-        with pytest.raises(SettingError, match=r"ent_coef_min=0\.05 lies above ent_coef=0\.01"):
-            Population(lambda _, seed: make_model(seed=seed), config, folder=tmp_path, initial_hyperparams=start)
+        start = [{"kl_penalty_coef": 0.06, "kl_penalty_min_coef": 0.005}] * 2
+
+        def make(_: Mapping[str, Any], seed: int) -> DistributionalPPO:
+            return make_model(seed=seed, kl_penalty_target=0.01)
+
+        with pytest.raises(SettingError, match=r"kl_penalty_coef=0\.01 does not lie between kl_penalty_min_coef=0\.05"):
+            Population(make, config, folder=tmp_path, initial_hyperparams=start)
 
     def test_what_would_do_nothing_is_not_explored(self, tmp_path: Path) -> None:
         config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("vgs_alpha", min_value=0.1, max_value=1.0)])
@@ -131,7 +135,10 @@ class TestAnotherRunThanTheFolders:
 
     def test_another_checkpoint_dir_without_the_files_does_not_go_on_unsaid(self, tmp_path: Path) -> None:
         build(tmp_path / "a", checkpoint_dir=tmp_path / "old").train(1)
-        words = r"new/member_0_step_1\.pt: is missing.*saved it as .*old/member_0_step_1\.pt.* give that checkpoint_dir"
+        words = (
+            r"new/member_0_step_1\.pt: is missing, as is every other .*"
+            r"saved it as .*old/member_0_step_1\.pt.* give that checkpoint_dir"
+        )
         with pytest.raises(CheckpointError, match=words):
             build(tmp_path / "a", checkpoint_dir=tmp_path / "new")
         shutil.move(tmp_path / "old", tmp_path / "new")

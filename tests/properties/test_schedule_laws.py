@@ -20,12 +20,13 @@ ALMOST = 1 + 1e-12
 
 
 @st.composite
-def entropy_settings(draw: st.DrawFn, *, start: Any = coefficients, boost: Any = None) -> Any:
-    first = draw(start)
+def entropy_settings(
+    draw: st.DrawFn, *, start: Any = coefficients, floor: Any = coefficients, boost: Any = None
+) -> Any:
     return SimpleNamespace(
-        ent_coef=first,
+        ent_coef=draw(start),
         ent_coef_final=draw(st.one_of(st.none(), coefficients)),
-        ent_coef_min=draw(st.floats(0.0, first)),
+        ent_coef_min=draw(floor),
         ent_coef_boost=draw(st.floats(1.0, 8.0, exclude_min=True) if boost is None else boost),
         ent_coef_plateau_explained_variance=draw(st.floats(-1.0, 1.0)),
         ent_coef_plateau_patience=draw(st.integers(1, 5)),
@@ -35,7 +36,8 @@ def entropy_settings(draw: st.DrawFn, *, start: Any = coefficients, boost: Any =
 @given(entropy_settings(), st.lists(st.tuples(explained, progress), max_size=20))
 def test_the_coefficient_lies_between_the_floor_and_the_boosted_larger_end(settings: Any, updates: Any) -> None:
     schedule = EntropySchedule(settings)
-    largest = max(settings.ent_coef, settings.ent_coef_final or 0.0) * settings.ent_coef_boost
+    ends = settings.ent_coef, settings.ent_coef_final or 0.0, settings.ent_coef_min
+    largest = max(ends) * settings.ent_coef_boost
     for variance, remaining in updates:
         schedule.observe(variance)
         assert settings.ent_coef_min <= schedule.coefficient(remaining) <= largest * ALMOST
@@ -54,7 +56,10 @@ def test_without_boost_the_coefficient_goes_one_way_whatever_the_critics_do(
         assert before <= after * ALMOST if rising else after <= before * ALMOST
 
 
-@given(entropy_settings(start=st.just(0.0)), st.lists(st.tuples(explained, progress), min_size=1, max_size=20))
+@given(
+    entropy_settings(start=st.just(0.0), floor=st.just(0.0)),
+    st.lists(st.tuples(explained, progress), min_size=1, max_size=20),
+)
 def test_zero_stays_zero(settings: Any, updates: Any) -> None:
     settings.ent_coef_final = 0.0 if settings.ent_coef_final is not None else None
     schedule = EntropySchedule(settings)

@@ -9,7 +9,7 @@ from typing import Any
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore import DistributionalPPO, PPOSettings
-from tests.support.training import make_envs, make_model
+from tests.support.training import laid_over, make_envs, make_model
 
 TINY: dict[str, Any] = {
     "n_steps": 8,
@@ -69,7 +69,7 @@ def configured_envs(name: str, seed: int = 0) -> VecEnv:
 def new_model(name: str, seed: int = 0, rollouts: int = 2) -> DistributionalPPO:
     """A model that has had so many rollouts; with 0, not even a reset of its environments."""
     settings = {key: value for key, value in CONFIGURATIONS[name].items() if key != NORMALIZED}
-    model = make_model(configured_envs(name, seed), **{**TINY, **settings, "seed": seed})
+    model = make_model(configured_envs(name, seed), **laid_over(TINY, {**settings, "seed": seed}))
     if rollouts:
         model.learn(rollouts * ROLLOUT)
     return model

@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from rlcore import DistributionalPPO, VarianceGradientScaler
-from tests.support.training import make_envs, make_model, tensors_in
+from tests.support.training import laid_over, make_envs, make_model, tensors_in
 
 UNCLIPPED = 1e9
 """A largest norm of the gradient that none reaches."""
@@ -80,6 +80,6 @@ def tiny(seed: int = 0, **settings: Any) -> DistributionalPPO:
 def after(steps: int, env: VecEnv | None = None, seed: int = 0, **settings: Any) -> DistributionalPPO:
     """A model whose optimizer and scaler have made that many steps, an even number, two an update."""
     envs = make_envs(seed=seed) if env is None else env
-    model = make_model(envs, seed=seed, **{**TINY, "n_epochs": 2, "vgs_warmup_steps": 2, **settings})
+    model = make_model(envs, seed=seed, **laid_over({**TINY, "n_epochs": 2, "vgs_warmup_steps": 2}, settings))
     train(model, steps // 2)
     return model

@@ -40,7 +40,13 @@ def normalized(envs: VecEnv) -> VecNormalize:
 
 def make_model(env: Any = None, policy: str = "MlpLstmPolicy", **settings: Any) -> DistributionalPPO:
     """A model that trains in a fraction of a second."""
-    return DistributionalPPO(policy, make_envs() if env is None else env, **{**SMALL, **settings})
+    return DistributionalPPO(policy, make_envs() if env is None else env, **laid_over(SMALL, settings))
+
+
+def laid_over(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings in front of those of ``base``, which then has none of a scaler that is off."""
+    scales = settings.get("variance_gradient_scaling", True)
+    return {name: value for name, value in base.items() if scales or not name.startswith("vgs_")} | settings
 
 
 def differing(left: Any, right: Any, path: str = "") -> list[str]:

@@ -128,6 +128,11 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
         {"algorithm": {"return_scale": None, "return_scale_decay": 0.5}},
         "return_scale_decay=0.5 and return_scale=None contradict",
     ),
+    "a tournament with the share of a truncation": (
+        {"pbt": {"exploit_method": "binary_tournament", "truncation_ratio": 0.2}},
+        "truncation_ratio=0.2 and exploit_method='binary_tournament' contradict",
+    ),
+    "two seeds": ({"pbt": {"seed": 2}}, r"line 15: seed=3 and pbt\.seed=2 contradict each other"),
 }
 
 

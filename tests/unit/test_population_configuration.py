@@ -37,14 +37,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "an impossible end": (run(between("gamma", 0.9, 1.5)), "gamma", "gamma=1.5"),
     "an impossible option": (run(GAMMA, between("sigma", -1.0, 1.0)), "sigma", "sigma.*-1.0"),
     "ends that contradict": (
-        run(between("ent_coef", 0.01, 0.1), between("ent_coef_min", 0.0, 0.05)),
-        "ent_coef_min",
-        "ent_coef_min=0.05 lies above ent_coef=0.01",
+        run(
+            between("kl_penalty_coef", 0.1, 2.0),
+            {"name": "kl_penalty_max_coef", "values": [5.0, 1.0]},
+            kl_penalty_target=0.01,
+        ),
+        "kl_penalty_coef",
+        "kl_penalty_coef=2.0 does not lie between .*kl_penalty_max_coef=1.0",
     ),
     "second ends that contradict": (
-        run({"name": "ent_coef", "values": [0.1, 0.01]}, {"name": "ent_coef_min", "values": [0.005, 0.05]}),
-        "ent_coef",
-        "ent_coef_min=0.05 lies above ent_coef=0.01",
+        run({"name": "target_kl", "values": [0.1, 0.01]}, {"name": "kl_penalty_target", "values": [0.005, 0.05]}),
+        "kl_penalty_target",
+        "target_kl=0.01 stops an update .*kl_penalty_target=0.05",
     ),
     "of a scaler that is off": (
         run(GAMMA, between("vgs_alpha", 0.1, 1.0), variance_gradient_scaling=False, vgs_warmup_steps=None),
@@ -127,7 +131,10 @@ ACCEPTED = {
         {"name": "kl_penalty_target", "values": [None, 0.01]}, between("kl_penalty_coef", 0.1, 1.0)
     ),
     "ends that only their defaults contradict": run(
-        between("ent_coef", 0.05, 0.1), between("ent_coef_min", 0.01, 0.02), between("sigma", 0.1, 0.2)
+        between("kl_penalty_min_coef", 0.5, 0.6), between("kl_penalty_coef", 0.7, 0.8), kl_penalty_target=0.01
+    ),
+    "a floor that may lie above what it is a floor of": run(
+        between("ent_coef", 0.01, 0.1), between("ent_coef_min", 0.0, 0.05), between("sigma", 0.1, 0.2)
     ),
     "one exploit": run(GAMMA, interval=9),
 }

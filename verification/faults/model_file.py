@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
 @unclaimed(
     "second-phase-from-defaults",
     target="rlcore.ppo.algorithm:DistributionalPPO.__init__",
-    pins="f3051388ba55787e",
+    pins="10d5542873679a63",
 )
 def second_phase_from_defaults(
     self: Any,
@@ -41,10 +42,11 @@ def second_phase_from_defaults(
     *,
     device: torch.device | str = "auto",
     _init_setup_model: bool = True,
+    _asked: Collection[str] | None = None,
     **settings: Any,
 ) -> None:
     """BUG-08: what is built in two phases has lost some of its settings by the second."""
     construct = healthy("second-phase-from-defaults")
-    construct(self, policy, env, device=device, _init_setup_model=_init_setup_model, **settings)
+    construct(self, policy, env, device=device, _init_setup_model=_init_setup_model, _asked=_asked, **settings)
     if not _init_setup_model:
         self.clip_range, self.critic_lr_multiplier = 0.2, 1.0

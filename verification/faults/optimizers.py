@@ -159,13 +159,13 @@ def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tens
     return std
 
 
-@unclaimed(
-    "noise-follows-the-gradient",
+@fault(
+    "fnd-37-noise-follows-the-gradient",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
     pins="485ff4d222f54651",
 )
 def noise_follows_the_gradient(self: Any, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG001
-    """INT-04: adaptive noise in proportion to the gradient, also where the step does not know its scale."""
+    """Adaptive noise in proportion to the gradient, also where the step does not know its scale."""
     return utility_functions.root_mean_square(update.gradient)
 
 

@@ -99,3 +99,8 @@ def files_never_removed(folder: Path, member: PopulationMember) -> None:
 def file_written_in_place(target: Path, content: bytes) -> None:
     """The new bytes go over the old file, so that a write that fails halfway leaves neither."""
     target.write_bytes(content)
+
+
+@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.explorable:check_warm_up", pins="bd8d8bbfc6e51d8a")
+def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
+    """Nobody counts how many optimizer steps come before the first exploit."""

@@ -54,10 +54,11 @@ def settings_unchecked(self: Any, **given: Any) -> None:
 @unclaimed(
     "settings-of-another-population",
     target="rlcore.pbt.config:PBTConfig.__init__",
-    pins="bad5ed4ceb262af0",
+    pins="95109573eeeaf562",
 )
-def settings_of_another_population(self: Any, **given: Any) -> None:
+def settings_of_another_population(self: Any, *positional: Any, **named: Any) -> None:
     """Twice the interval, by default and where another is asked for."""
+    given = self.by_name(positional, named)
     interval = given.get("perturbation_interval", 5)
     healthy("settings-of-another-population")(self, **{**given, "perturbation_interval": 2 * interval})
 

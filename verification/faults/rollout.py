@@ -1,4 +1,4 @@
-"""Known bugs of collecting rollouts."""
+"""Known bugs of collecting rollouts, and of what their sequences remember."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
-from torch import Tensor
+from torch import Tensor, nn
 
 from verification.faults import fault, healthy
 
@@ -25,3 +25,17 @@ def values_after_the_step(
     with torch.random.fork_rng(devices=[]):
         _, values, _, _ = step(self, obs, after, torch.zeros_like(episode_starts), deterministic)
     return actions, values, log_prob, after
+
+
+@fault(
+    "fnd-39-memory-across-episodes",
+    target="rlcore.ppo.policy:DistributionalRecurrentPolicy._process_sequence",
+    pins="69fdd1e296c40f88",
+)
+def memory_across_episodes(
+    features: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor, lstm: nn.LSTM
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Nothing multiplies the states by 0 where an episode starts."""
+    process = healthy("fnd-39-memory-across-episodes")
+    outputs, states = process(features, lstm_states, torch.zeros_like(episode_starts), lstm)
+    return outputs, states

@@ -35,7 +35,7 @@ def relink_wipes_statistics(self: Any, parameters: Any) -> None:
     """Relinking forgets what was measured of every tensor, while the step count survives."""
     healthy("bug-10-relink-wipes-statistics")(self, parameters)
     step_count, averages, global_observations = self._step_count, self._global_averages, self._global_observations
-    self.reset_statistics()
+    self._forget()
     self._step_count, self._global_averages, self._global_observations = step_count, averages, global_observations
 
 

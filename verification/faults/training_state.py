@@ -48,13 +48,13 @@ def failed_update_left_as_it_is(self: Any) -> None:
     self._boundary = None
 
 
-@unclaimed(
-    "normalizer-stays-behind",
+@fault(
+    "fnd-36-normalizer-stays-behind",
     target="rlcore.ppo.components:NormalizerState.restore",
     pins="24cecb3db0ca4510",
 )
 def normalizer_stays_behind(self: Any, state: StateDict) -> None:
-    """PPO-03: weights arrive, the statistics that their observations were normalised with do not."""
+    """Weights arrive, the statistics that their observations were normalised with do not."""
 
 
 @unclaimed(

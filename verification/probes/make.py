@@ -52,6 +52,8 @@ class Make:
             "seed": seed,
             "device": "cpu",
         }
+        if settings.get("variance_gradient_scaling") is False:
+            del small["vgs_warmup_steps"]
         return self.algorithm("MlpLstmPolicy", self.envs(seed) if envs is None else envs, **{**small, **settings})
 
     def scheduler(self, seed: int, **settings: Any) -> PBTScheduler:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -120,6 +120,24 @@ def adaptive_noise_does_not_depend_on_the_size_of_a_tensor(make: Make, seed: int
     return observations
 
 
+@probe("noise-keeps-its-ratio-at-any-scale-of-the-gradient")
+def noise_keeps_its_ratio_at_any_scale_of_the_gradient(make: Make, seed: int) -> Sequence[Observation]:
+    """Noise over the direction at a tenth of the gradient, in units of what it is at the whole gradient."""
+    observations = []
+    for name, optimizer_class in make.optimizers:
+        for kind, adaptive in (("adaptive", True), ("fixed", False)):
+            whole, tenth = (
+                _noise_ratios(optimizer_class, seed, [(1, 8192)], gradient, adaptive_noise=adaptive)[0]
+                for gradient in (1.0, 0.1)
+            )
+            # Of the two, UPGD's direction is the gradient itself, beside which fixed noise grows as it shrinks.
+            expected = 1.0 if adaptive or optimizer_class.__name__.startswith("Adaptive") else 10.0
+            symptom = f"noise-to-signal at a tenth of the gradient, {kind} noise, {name}"
+            holds = 0.9 < tenth / whole / expected < 1.1
+            observations.append(Observation(symptom, f"{expected:g}", _one_digit(tenth / whole), holds))
+    return observations
+
+
 def _step(optimizer: torch.optim.Optimizer) -> str:
     try:
         optimizer.step()
@@ -129,13 +147,20 @@ def _step(optimizer: torch.optim.Optimizer) -> str:
 
 
 def _noise_ratios(
-    optimizer_class: type[torch.optim.Optimizer], seed: int, tensors: Sequence[tuple[int, int]]
+    optimizer_class: type[torch.optim.Optimizer],
+    seed: int,
+    tensors: Sequence[tuple[int, int]],
+    gradient: float = 1.0,
+    **settings: Any,
 ) -> list[float]:
     """RMS of the noise of a first step over sigma times the RMS of the direction, for (count, size) of tensors each.
 
-    The noise is the difference of two steps, one with noise and one without, at a gradient of 1.
+    The noise is the difference of two steps, one with noise and one without, at the same gradient throughout.
     """
-    noisy, silent = (_first_changes(optimizer_class, seed, tensors, sigma) for sigma in (NOISY["sigma"], 0.0))
+    noisy, silent = (
+        _first_changes(optimizer_class, seed, tensors, gradient, {**NOISY, **settings, "sigma": sigma})
+        for sigma in (NOISY["sigma"], 0.0)
+    )
     pairs = zip(noisy, silent, strict=True)
     return [float((one - other).square().mean().sqrt() / (NOISY["sigma"] * other.abs().mean())) for one, other in pairs]
 
@@ -145,13 +170,17 @@ def _one_digit(value: float) -> str:
 
 
 def _first_changes(
-    optimizer_class: type[torch.optim.Optimizer], seed: int, tensors: Sequence[tuple[int, int]], sigma: float
+    optimizer_class: type[torch.optim.Optimizer],
+    seed: int,
+    tensors: Sequence[tuple[int, int]],
+    gradient: float,
+    settings: Mapping[str, Any],
 ) -> list[Tensor]:
     parameters = [[nn.Parameter(torch.zeros(size)) for _ in range(count)] for count, size in tensors]
     for parameter in (each for kind in parameters for each in kind):
-        parameter.grad = torch.ones_like(parameter)
+        parameter.grad = torch.full_like(parameter, gradient)
     torch.manual_seed(seed)
-    optimizer_class([each for kind in parameters for each in kind], **{**NOISY, "sigma": sigma}).step()
+    optimizer_class([each for kind in parameters for each in kind], **settings).step()
     return [torch.cat([each.detach() for each in kind]) for kind in parameters]
 
 

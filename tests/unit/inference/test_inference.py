@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -26,6 +26,7 @@ from rlcore import (
 )
 from rlcore.checkpoint import load_container, save_container
 from rlcore.ppo import construction
+from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from tests.support.acting import NETWORK, RAW, STARTS, STEPS, expected_actions
 from tests.support.environments import Parts
 from tests.support.space_cases import Echo
@@ -167,6 +168,35 @@ def test_loading_and_acting_leave_the_generators_alone_and_build_nothing_for_tra
     assert torch.equal(torch.rand(3), expected[0])
     assert np.random.rand() == expected[1]
     assert (policy.device.type, policy.action_space.shape, policy.observation_space.shape) == ("cpu", (1,), (3,))
+
+
+def test_the_network_is_put_where_map_location_says(
+    model: DistributionalPPO, box: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent_to: list[str] = []
+
+    class Staying(DistributionalRecurrentPolicy):
+        def to(self, device: Any) -> Self:  # type: ignore[override]  # of torch's overloads the one that is used
+            sent_to.append(str(device))
+            return self
+
+    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    options: dict[str, Any] = {"spaces": box, "settings": NETWORK, "policy": Staying}
+    for given in ("cuda:1", torch.device("cuda:0"), "cpu"):
+        load_policy(tmp_path / "v2.pt", map_location=given, **options)
+    load_policy(tmp_path / "v2.pt", **options)
+    assert sent_to == ["cuda:1", "cuda:0", "cpu", "cpu"]
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_acts_as_the_cpu_does(file: Path) -> None:
+    policy = load_policy(file, map_location="cuda")
+    assert policy.device.type == "cuda"
+    expected = infer_signals(file, RAW, STARTS)
+    np.testing.assert_allclose(policy.infer(RAW, STARTS), expected, atol=0.05 * np.ptp(expected))
 
 
 def test_actions_can_be_drawn_instead(file: Path) -> None:

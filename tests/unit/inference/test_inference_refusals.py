@@ -16,6 +16,7 @@ from rlcore import (
     CheckpointError,
     DistributionalPPO,
     SettingError,
+    UnknownSettingError,
     infer_signals,
     load_policy,
     save_checkpoint,
@@ -65,6 +66,25 @@ def test_settings_of_another_network_and_settings_for_a_model_file_are_refused(
         load_policy(file, policy="MlpLstmPolicy")
     with pytest.raises(TypeError, match="did you mean 'n_quantiles'"):
         load_policy(tmp_path / "v2.pt", spaces=box, settings={"n_quantile": 5})
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("device", "map_location="),
+        ("policy", "policy="),
+        ("env", "env=... or spaces="),
+        ("_init_setup_model", "leave"),
+        ("_asked", "leave"),
+    ],
+)
+def test_what_is_no_setting_but_an_argument_is_pointed_to(
+    name: str, remedy: str, model: DistributionalPPO, box: Any, tmp_path: Path
+) -> None:
+    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
+    with pytest.raises(UnknownSettingError, match=rf"settings\['{name}'\] is no setting.*{remedy}") as caught:
+        load_policy(tmp_path / "v2.pt", spaces=box, settings={**NETWORK, name: "cpu"})
+    assert caught.value.setting == f"settings['{name}']"
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:3", torch.device("cuda")])

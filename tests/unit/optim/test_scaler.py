@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rlcore.errors import CallOrderError, NonFiniteGradientError, SettingError
+from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError
 from rlcore.optim.estimators import ESTIMATORS
 from rlcore.optim.scaler import VarianceGradientScaler
 from tests.reference import variance_reference as reference
@@ -391,8 +391,11 @@ def test_a_sparse_gradient_is_refused() -> None:
 def test_reset_forgets_statistics_and_what_is_pending() -> None:
     scaler = observed_scaler([torch.tensor([1.0]), torch.tensor([-1.0])])
     scaler.scale_gradients()
-    scaler.reset_statistics()
+    with pytest.warns(ResumeWarning, match="statistics of 2 steps are reset") as caught:
+        scaler.reset_statistics()
+    assert [warning.filename for warning in caught] == [__file__]
     fresh = VarianceGradientScaler(parameters_of((1,)), warmup_steps=0)
     assert repr(scaler.state_dict()) == repr(fresh.state_dict())
     with pytest.raises(CallOrderError):
         scaler.step()
+    scaler.reset_statistics()  # nothing to lose, so nothing is said

@@ -181,10 +181,20 @@ def test_another_optimizer_on_loading_starts_fresh_says_so_and_trains(saved: Pat
     assert isinstance(loaded.policy.optimizer, torch.optim.Adam)
 
 
-def test_scaling_can_be_switched_off_on_loading(saved: Path) -> None:
-    loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", variance_gradient_scaling=False)
+def test_scaling_can_be_switched_off_on_loading_which_says_what_is_lost(saved: Path, tmp_path: Path) -> None:
+    with pytest.warns(ResumeWarning, match="statistics of 4 steps are dropped") as caught:
+        loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", variance_gradient_scaling=False)
+    assert [warning.filename for warning in caught] == [__file__]
     assert loaded.variance_gradient_scaler is None
     loaded.learn(48, reset_num_timesteps=False)
+    loaded.save(tmp_path / "without.zip")
+    DistributionalPPO.load(tmp_path / "without.zip", device="cpu")
+
+
+def test_switching_scaling_off_before_the_first_step_loses_nothing_and_is_silent(tmp_path: Path) -> None:
+    make_model().save(tmp_path / "new.zip")
+    loaded = DistributionalPPO.load(tmp_path / "new.zip", device="cpu", variance_gradient_scaling=False)
+    assert loaded.variance_gradient_scaler is None
 
 
 def test_a_function_needs_custom_objects_and_the_error_names_the_setting(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""Settings of what is switched off are refused where somebody asks for them, and nowhere else."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlcore import DistributionalPPO, ResumeWarning, SettingError, load_policy
+from rlcore.ppo.live_settings import set_hyperparameters
+from tests.support.training import make_envs, make_model
+
+CONTRADICTIONS: dict[str, dict[str, Any]] = {
+    "scaling": {"variance_gradient_scaling": False, "vgs_beta": 0.5},
+    "scaling, at its default": {"variance_gradient_scaling": False, "vgs_beta": 0.99},
+    "a return scale": {"return_scale": None, "return_scale_decay": 0.5},
+    "a penalty": {"kl_penalty_target": None, "kl_penalty_coef": 0.5},
+    "a boost": {"ent_coef_boost": None, "ent_coef_plateau_patience": 2},
+}
+"""A switch that is off and a setting of what it switches, in this order."""
+OFF_BY_DEFAULT = ("a penalty", "a boost")
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_a_setting_of_what_is_switched_off_is_refused_by_the_constructor_and_both_are_named(case: str) -> None:
+    (switch, off), (name, value) = CONTRADICTIONS[case].items()
+    with pytest.raises(SettingError, match=f"^{name}={value} and {switch}={off} contradict each other") as caught:
+        DistributionalPPO("MlpLstmPolicy", "CartPole-v1", **CONTRADICTIONS[case])
+    assert caught.value.setting == name
+
+
+@pytest.mark.parametrize("case", OFF_BY_DEFAULT)
+def test_what_is_off_by_default_is_off(case: str) -> None:
+    (switch, _), (name, value) = CONTRADICTIONS[case].items()
+    with pytest.raises(SettingError, match=f"{name}={value} and {switch}=None"):
+        DistributionalPPO("MlpLstmPolicy", "CartPole-v1", **{name: value})
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> Path:
+    """The file of a model with settings of its own for what can be switched off."""
+    model = make_model(vgs_beta=0.5, return_scale_decay=0.5, kl_penalty_target=0.01, kl_penalty_coef=0.5)
+    model.learn(48)
+    model.save(tmp_path / "tuned.zip")
+    return tmp_path / "tuned.zip"
+
+
+def switched_off(file: Path) -> DistributionalPPO:
+    off: dict[str, Any] = {"variance_gradient_scaling": False, "return_scale": None, "kl_penalty_target": None}
+    with pytest.warns(ResumeWarning, match="statistics of 4 steps are dropped"):
+        return DistributionalPPO.load(file, env=make_envs(), device="cpu", **off)
+
+
+def test_what_a_file_brings_may_be_idle(tuned: Path, tmp_path: Path) -> None:
+    model = switched_off(tuned)
+    model.save(tmp_path / "off.zip")
+    again = DistributionalPPO.load(tmp_path / "off.zip", device="cpu")
+    copy = pickle.loads(pickle.dumps(again))  # noqa: S301
+    for each in (model, again, copy):
+        assert (each.vgs_beta, each.return_scale_decay, each.kl_penalty_coef) == (0.5, 0.5, 0.5)
+    assert load_policy(tmp_path / "off.zip").device.type == "cpu"
+
+
+def test_what_is_asked_for_at_a_load_may_not(tuned: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"vgs_alpha=0\.5 and variance_gradient_scaling=False"):
+        DistributionalPPO.load(tuned, device="cpu", variance_gradient_scaling=False, vgs_alpha=0.5)
+    switched_off(tuned).save(tmp_path / "off.zip")
+    with pytest.raises(SettingError, match=r"vgs_alpha=0\.5 and variance_gradient_scaling=False"):
+        DistributionalPPO.load(tmp_path / "off.zip", device="cpu", vgs_alpha=0.5)
+
+
+def test_a_population_may_switch_a_penalty_off_and_go_on_exploring_it(tuned: Path) -> None:
+    model = DistributionalPPO.load(tuned, device="cpu")
+    set_hyperparameters(model, {"kl_penalty_target": None, "kl_penalty_coef": 0.25})
+    assert (model.kl_penalty.coefficient, model.kl_penalty_coef) == (0.0, 0.25)
+    set_hyperparameters(model, {"kl_penalty_target": 0.01})
+    assert model.kl_penalty.coefficient == 0.25

@@ -1,0 +1,93 @@
+"""When a population lets its members copy each other."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from rlcore import DistributionalPPO, MemberStatus, PBTConfig, Population, SettingError, apply_exploit
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+STEPS = 4
+"""Optimizer steps of one update, after which the first exploit comes."""
+LONG, SHORT = 20, 3
+"""Warm-ups of more and of fewer steps."""
+RATES = [{"learning_rate": 1e-3}, {"learning_rate": 1e-4}]
+ROLLOUT = 24
+
+
+@probe("exploits-wait-for-the-warm-up")
+def exploits_wait_for_the_warm_up(make: Make, seed: int) -> Sequence[Observation]:
+    """Let two members exploit after 4 optimizer steps, under a scaler that warms up for 20, and for 3."""
+    early, late = (_outcome(make, seed, warm_up) for warm_up in (LONG, SHORT))
+    immature, mature = (_factor_after_exploit(make, seed, warm_up) for warm_up in (LONG, SHORT))
+    trained = f"trained, {STEPS} steps handed over"
+    return [
+        Observation(
+            f"a population that exploits after {STEPS} steps of a warm-up of {LONG}",
+            "refused",
+            early,
+            early == "refused",
+        ),
+        Observation(
+            f"a population that exploits after {STEPS} steps and a warm-up of {SHORT}", trained, late, late == trained
+        ),
+        Observation("factor after an exploit within the warm-up", "1", _compared(immature), immature == 1.0),
+        Observation("factor after an exploit behind the warm-up", "below 1", _compared(mature), mature < 1.0),
+    ]
+
+
+def _outcome(make: Make, seed: int, warm_up: int) -> str:
+    """Whether such a population is built, and what its first exploit hands over."""
+    ranges: Any = [{"name": "learning_rate", "min_value": 1e-5, "max_value": 1e-2}]
+    config = PBTConfig(population_size=2, perturbation_interval=1, hyperparams=ranges, truncation_ratio=0.5)
+    copied: list[int] = []
+
+    def build(_: Mapping[str, Any], own_seed: int) -> DistributionalPPO:
+        return _model(make, own_seed % 1000, warm_up)
+
+    def watch(status: MemberStatus) -> None:
+        if status.copied_from is not None:
+            copied.append(_scaler(population.models[status.member_id]).step_count)
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            population = Population(
+                build,
+                config,
+                folder=folder,
+                seed=seed,
+                performance=lambda model: float(model.lr_schedule(1.0)),
+                initial_hyperparams=RATES,
+            )
+        except SettingError as error:
+            return "refused" if error.setting == "perturbation_interval" else str(error)
+        population.train(2, watch)
+    return f"trained, {', '.join(map(str, copied)) or 'no'} steps handed over"
+
+
+def _factor_after_exploit(make: Make, seed: int, warm_up: int) -> float:
+    """What the receiver's next gradients are multiplied by."""
+    source, target = _model(make, seed, warm_up), _model(make, seed + 1, warm_up)
+    source.learn(ROLLOUT)
+    apply_exploit(target, source.get_parameters(), {})
+    for parameter in target.policy.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    return float(_scaler(target).scale_gradients())
+
+
+def _model(make: Make, seed: int, warm_up: int) -> DistributionalPPO:
+    return make.model(seed, n_steps=8, batch_size=12, vgs_warmup_steps=warm_up, vgs_alpha=1.0)
+
+
+def _scaler(model: DistributionalPPO) -> Any:
+    return model.variance_gradient_scaler
+
+
+def _compared(factor: float) -> str:
+    return "1" if factor == 1.0 else "below 1" if factor < 1.0 else "above 1"
