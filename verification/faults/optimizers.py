@@ -21,13 +21,13 @@ def _unguarded_gate(utility: Tensor, extremes: UtilityExtremes) -> Tensor:
     return torch.sigmoid(utility / extremes.maximum)
 
 
-@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._protection", pins="56dd1910f1b62a70")
+@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._protection", pins="3cdfb68f5373e625")
 def zero_over_zero(self: Any, utility: Tensor, extremes: UtilityExtremes) -> Tensor:  # noqa: ARG001
     """No guard, in any of the optimizers."""
     return _unguarded_gate(utility, extremes)
 
 
-@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._protection", pins="56dd1910f1b62a70")
+@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._protection", pins="3cdfb68f5373e625")
 def fixed_in_upgd_only(self: Any, utility: Tensor, extremes: UtilityExtremes) -> Tensor:  # noqa: ARG001
     """UPGD got its guard, AdaptiveUPGD did not."""
     return _unguarded_gate(utility, extremes)
@@ -68,7 +68,7 @@ def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> Uti
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
-    pins="605626ddc9ac8cc3",
+    pins="ce63e4b1d8db4412",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """The published rule as it stands: no gradient refused, nothing limited, u divided by max u as it comes."""
@@ -172,7 +172,7 @@ def noise_follows_the_gradient(self: Any, update: Update, direction: Tensor) -> 
 @unclaimed(
     "direction-of-the-mean-alone",
     target="rlcore.optim.upgd:AdaptiveUPGD._direction",
-    pins="3ac311391cb4e5d0",
+    pins="1a238c454a6c5466",
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
     """The average of the gradient is not divided by the root of its power."""
