@@ -66,7 +66,7 @@ def read_container(
         has_digest = storage.verify_digest(content)
         if require_digest and not has_digest:
             raise RefusedError("carries no digest, so damage could go unnoticed; save it again, or drop require_digest")
-        return decode(content, map_location), has_digest
+        return decode(content, map_location, is_intact=has_digest), has_digest
 
 
 def warn_of_missing_digest(path_or_file: PathOrFile, *, stacklevel: int) -> None:
@@ -85,19 +85,21 @@ def encode(payload: StateDict) -> bytes:
     :raises RefusedError: a value that cannot be saved
     """
     buffer = io.BytesIO()
-    torch.save(values.plain_copy(payload), buffer)
-    content = storage.add_digest(buffer.getvalue())
+    torch.save(values.plain(payload), buffer)
+    storage.append_digest(buffer)
+    content = buffer.getvalue()  # which is the buffer's own memory
     storage.check_size(len(content), storage.DEFAULT_MAX_BYTES)
-    check_content(content)
+    check_content(content, is_intact=True)
     return content
 
 
-def decode(content: bytes, map_location: str | torch.device = "cpu") -> StateDict:
+def decode(content: bytes, map_location: str | torch.device = "cpu", *, is_intact: bool = False) -> StateDict:
     """Return the dict in a file's content, checked before torch sees it and once more after.
 
+    :param is_intact: whether a digest of the whole content has been compared
     :raises RefusedError: anything but a dict of tensors and plain Python in the zip format of torch.save
     """
-    check_content(content)
+    check_content(content, is_intact=is_intact)
     payload = _load_tensors(content, map_location)
     if not isinstance(payload, dict):
         raise RefusedError(f"holds a {type(payload).__name__}, not a dict")
@@ -106,9 +108,12 @@ def decode(content: bytes, map_location: str | torch.device = "cpu") -> StateDic
     return payload
 
 
-def check_content(content: bytes) -> None:
-    """Refuse a content that torch.load must not be given."""
-    outline.check_pickle(archive.read_records(content))
+def check_content(content: bytes, *, is_intact: bool = False) -> None:
+    """Refuse a content that torch.load must not be given.
+
+    :param is_intact: see :func:`decode`
+    """
+    outline.check_pickle(archive.read_records(content, is_intact=is_intact))
 
 
 def _load_tensors(content: bytes, map_location: str | torch.device) -> object:

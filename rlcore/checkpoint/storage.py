@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import stat
 import struct
@@ -110,7 +111,7 @@ def _read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
             raise RefusedError("is not a regular file")
         check_size(status.st_size, max_bytes)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(max_bytes + 1)
+            return file.read(status.st_size)  # whatever is asked for, memory is taken for all of it
     finally:
         os.close(descriptor)
 
@@ -120,13 +121,16 @@ def check_size(size: int, max_bytes: int) -> None:
         raise RefusedError(f"is larger than {max_bytes} bytes; pass a larger max_bytes if you trust it")
 
 
-def add_digest(content: bytes) -> bytes:
-    """Return a zip file without comment as one whose comment is the SHA-256 of everything before the digest itself.
+def append_digest(archive: io.BytesIO) -> None:
+    """Give a zip file without comment one, which is the SHA-256 of everything before the digest itself.
 
     The comment's length is hashed with the rest, so the comment can be neither cut off nor lengthened unseen.
     """
-    hashed = content[:-2] + struct.pack("<H", _COMMENT_LENGTH) + DIGEST_MARK
-    return hashed + hashlib.sha256(hashed).hexdigest().encode()
+    archive.seek(-2, io.SEEK_END)
+    archive.write(struct.pack("<H", _COMMENT_LENGTH) + DIGEST_MARK)
+    with archive.getbuffer() as hashed:
+        digest = hashlib.sha256(hashed).hexdigest()
+    archive.write(digest.encode())
 
 
 def verify_digest(content: bytes) -> bool:

@@ -33,50 +33,63 @@ _ALLOWED = "tensors, bool, int, float, str, None, lists, dicts with str or int k
 _TensorT = TypeVar("_TensorT")
 
 
-def plain_copy(payload: object) -> StateDict:
-    """Return the payload with every tensor detached, on the CPU, contiguous and in a storage of its own.
+def plain(payload: object) -> StateDict:
+    """Return the payload with every tensor detached, on the CPU, contiguous and in a storage that no other has.
 
-    A view is copied without the storage behind it. An OrderedDict stays one and keeps the ``_metadata`` that
+    A tensor that is all that already is taken as it is, so that the result shares its memory; any other is copied, a
+    view without the storage behind it. An OrderedDict stays one and keeps the ``_metadata`` that
     ``nn.Module.state_dict`` attaches.
 
     :raises RefusedError: a value that a checkpoint cannot hold, with the path of keys to it
     """
     if not isinstance(payload, dict):
         raise RefusedError(f"a checkpoint holds a dict, not {type(payload).__name__}")
-    return _copy_dict(payload, "payload", 1)
+    return _plain_dict(payload, "payload", 1, set())
 
 
-def _copy(value: object, place: str, depth: int) -> StateValue:
+def _plain(value: object, place: str, depth: int, storages: set[int]) -> StateValue:
     if isinstance(value, torch.Tensor):
-        return _copy_tensor(value, place)
+        return _plain_tensor(value, place, storages)
     _check_depth(place, depth)
     if isinstance(value, dict):
-        return _copy_dict(value, place, depth)
+        return _plain_dict(value, place, depth, storages)
     if type(value) is list:
-        return [_copy(item, f"{place}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return [_plain(item, f"{place}[{index}]", depth + 1, storages) for index, item in enumerate(value)]
     _check_plain(value, place)
     return value  # type: ignore[return-value]  # just checked; mypy cannot follow
 
 
-def _copy_dict(value: dict[object, object], place: str, depth: int) -> StateDict:
+def _plain_dict(value: dict[object, object], place: str, depth: int, storages: set[int]) -> StateDict:
     _check_keys(value, place)
-    copied = type(value)()
+    made = type(value)()
     for key, item in value.items():
-        copied[key] = _copy(item, _inside(place, key), depth + 1)
+        made[key] = _plain(item, _inside(place, key), depth + 1, storages)
     metadata = _metadata_of(value, place)
     if metadata is not None:
-        copied._metadata = _copy(metadata, f"{place}._metadata", depth + 1)  # type: ignore[attr-defined]
-    return copied  # type: ignore[return-value]  # keys were checked; mypy cannot follow
+        made._metadata = _plain(metadata, f"{place}._metadata", depth + 1, storages)  # type: ignore[attr-defined]
+    return made  # type: ignore[return-value]  # keys were checked; mypy cannot follow
 
 
-def _copy_tensor(tensor: torch.Tensor, place: str) -> torch.Tensor:
+def _plain_tensor(tensor: torch.Tensor, place: str, storages: set[int]) -> torch.Tensor:
+    """
+    :param storages: addresses of those that tensors before this one have; its own is added
+    """
     if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.dtype not in DTYPES.values():
         kind = f"{tensor.layout}, {tensor.dtype}, on {tensor.device}"
         raise RefusedError(f"{place} is a tensor that cannot be saved ({kind}): it must be dense, real and hold data")
-    copied = tensor.detach().to("cpu", copy=True).contiguous()
-    if type(copied) is not torch.Tensor:
+    found = tensor.detach()
+    if type(found) is not torch.Tensor:
         raise RefusedError(f"{place} is a {type(tensor).__name__}; save a plain torch.Tensor of it")
-    return copied.clone() if copied.untyped_storage().nbytes() != copied.nbytes else copied
+    if not found.is_cpu or not found.is_contiguous() or found.is_neg() or not _owns(found, storages):
+        found = found.to("cpu").clone(memory_format=torch.contiguous_format)
+    storages.add(found.untyped_storage().data_ptr())
+    return found
+
+
+def _owns(tensor: torch.Tensor, storages: set[int]) -> bool:
+    """Whether the storage of a tensor holds it alone, and none of those before."""
+    storage = tensor.untyped_storage()
+    return storage.nbytes() == tensor.nbytes and storage.data_ptr() not in storages
 
 
 def tensors_in(payload: object, tensor_type: type[_TensorT]) -> Iterator[tuple[str, _TensorT]]:

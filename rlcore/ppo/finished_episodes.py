@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from rlcore.checkpoint.refusal import RefusedError
-from rlcore.checkpoint.values import plain_copy
+from rlcore.checkpoint.values import plain
 from rlcore.errors import ResumeWarning
 from rlcore.types import StateDict
 
@@ -35,7 +35,7 @@ def storable(progress: StateDict) -> StateDict:
 
 def _fits(note: dict[Any, Any]) -> bool:
     try:
-        plain_copy(note)
+        plain(note)
     except RefusedError:
         return False
     return True
