@@ -63,10 +63,11 @@ def run_under_faults(
     """
     option = "--plant-null" if null else "--plant"
     planted = [part for fault in faults for part in (option, fault)]
-    with tempfile.TemporaryDirectory() as folder:
+    # What a stopped session has started may still write while its folder is removed.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         outcome = Path(folder) / "outcome.json"
         arguments = ["-p", "verification.pytest_plugin", *planted]
-        arguments += ["--plant-from", package, "--plant-outcome", str(outcome)]
+        arguments += ["--plant-from", package, "--plant-outcome", str(outcome), f"--basetemp={folder}/tests"]
         arguments += ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-rfE", "--tb=short", "--color=no", *tests]
         try:
             session = run_session(arguments, package=package, root=root, environment=_environment(), limit=limit)

@@ -114,6 +114,17 @@ def test_settings_of_the_outer_session_do_not_reach_the_inner_one(
     assert _under(suite, "test_env.py", "test_toy.py::test_high").fate == "survived"
 
 
+def test_the_temporary_folders_of_a_session_are_its_own_and_go_with_it(suite: Path) -> None:
+    """Those that pytest shares out are cleaned by every session of a user, also while another is about to do so."""
+    note = suite / "note"
+    test = f"def test(tmp_path):\n    open({str(note)!r}, 'w').write(str(tmp_path))\n"
+    (suite / "test_folder.py").write_text(test, encoding="utf-8")
+    assert _under(suite, "test_folder.py", "test_toy.py::test_high").fate == "survived"
+    folder = Path(note.read_text(encoding="utf-8"))
+    assert not any(part.startswith("pytest-of-") for part in folder.parts)
+    assert not folder.exists()
+
+
 def test_a_session_that_fails_without_a_failed_test_kills_nothing(suite: Path) -> None:
     (suite / "conftest.py").write_text(
         "def pytest_sessionfinish(session):\n    session.exitstatus = 1\n", encoding="utf-8"
