@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import torch
 
+from benchmarks import plots
+
 FOLDER: Final = Path("reports/measured")
 FIGURES: Final = FOLDER / "benchmarks.json"
 PAGE: Final = FOLDER / "benchmarks.md"
@@ -52,13 +54,25 @@ def read() -> dict[str, Figures]:
 
 
 def report(figures: Mapping[str, Figures]) -> str:
-    """The page: one section a file of benchmarks, one line a benchmark."""
+    """The page: one section a file of benchmarks, of which the ratios make one table."""
     parts = [HEADER]
     for file, names in groupby(sorted(figures), key=lambda name: name.partition("::")[0]):
-        parts += [f"## {file.removeprefix('bench_').removesuffix('.py')}", "", *TABLE_HEAD]
-        parts += [_row(name.partition("::")[2], figures[name]) for name in names]
-        parts.append("")
+        own = {name.partition("::")[2]: figures[name] for name in names}
+        ratios = {name: each for name, each in own.items() if "ratio" in each}
+        parts += [f"## {file.removeprefix('bench_').removesuffix('.py')}", ""]
+        if ratios:
+            parts += [*TABLE_HEAD, *(_row(name, each) for name, each in ratios.items()), ""]
+            parts += [f"![ratios]({plots.file_name(file)})", ""]
+        for name, each in own.items():
+            if "rows" in each:
+                parts += [f"### {name.removeprefix('bench_')}", "", *_table(each["columns"], each["rows"]), ""]
+            if "plot" in each:
+                parts += [f"![{name.removeprefix('bench_')}]({plots.file_name(file, name)})", ""]
     return "\n".join(parts)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (columns, ["---"] * len(columns), *rows)]
 
 
 def _row(name: str, figures: Figures) -> str:
@@ -99,7 +113,9 @@ def main() -> int:
     """Entry point."""
     what, *arguments = sys.argv[1:] or ["run"]
     code = run(arguments) if what == "run" else 0
-    PAGE.write_text(report(read()), encoding="utf-8")
+    figures = read()
+    PAGE.write_text(report(figures), encoding="utf-8")
+    plots.draw(figures, FOLDER)
     return code
 
 

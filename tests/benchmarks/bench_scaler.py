@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -19,7 +20,14 @@ ROUNDS = dict(zip(SIZES, (300, 60, 12), strict=True))
 @pytest.mark.parametrize("estimator", TARGETS)
 def bench_scale_and_step(benchmark: Any, estimator: Any, size: str) -> None:
     ours, clipped = parameters(SIZES[size]), parameters(SIZES[size])
+    raw = [parameter.grad.clone() for parameter in ours if parameter.grad is not None]
+    changing = cycle([1.0, -0.5, 0.7, -1.2])
     scaler = VarianceGradientScaler(ours, estimator=estimator, warmup_steps=0)
+
+    def other_gradients() -> None:
+        factor = next(changing)
+        for parameter, gradient in [*zip(ours, raw, strict=True), *zip(clipped, raw, strict=True)]:
+            torch.mul(gradient, factor, out=parameter.grad)
 
     def scale() -> None:
         scaler.scale_gradients()
@@ -32,7 +40,8 @@ def bench_scale_and_step(benchmark: Any, estimator: Any, size: str) -> None:
         gradients = [parameter.grad for parameter in clipped]
         torch._foreach_norm(gradients)
         [gradient.sum() for gradient in gradients if gradient is not None]
-        torch._foreach_mul_(gradients, 1.0)
+        torch._foreach_mul_(gradients, 0.5)
 
     limits = Target(TARGETS[estimator], limited_by="a norm, a sum and one multiplication of every tensor")
-    compare(benchmark, scale, clip, limits, rounds=ROUNDS[size], floor=floor)
+    compare(benchmark, scale, clip, limits, rounds=ROUNDS[size], floor=floor, before=other_gradients)
+    assert scaler.get_scaling_factor() < 1.0

@@ -15,8 +15,9 @@ Action = Callable[[], object]
 class Target:
     """What a ratio is to be.
 
-    :param bound: of the median of ours / reference over all rounds
-    :param side: whether the ratio is to be at most or at least that
+    :param bound: of the median over all rounds of the time of ours over that of the reference; or, where it is to be
+        at least that, of the speed of ours over that of the reference
+    :param side: whether times or speeds are compared
     :param limited_by: what the floor is made of, for the report; empty where none is measured
     """
 
@@ -39,11 +40,21 @@ class Figures:
 
 
 def compare(
-    benchmark: Any, ours: Action, reference: Action, target: Target, *, rounds: int, floor: Action | None = None
+    benchmark: Any,
+    ours: Action,
+    reference: Action,
+    target: Target,
+    *,
+    rounds: int,
+    floor: Action | None = None,
+    before: Action | None = None,
+    warm: bool = True,
 ) -> Figures:
     """Run all in turns, and leave figures and target in the benchmark's ``extra_info``.
 
     :param floor: what ours cannot do without; its ratio to the reference is reported beside ours
+    :param before: run before every action, outside its time
+    :param warm: whether everything is run a few times before it counts; False where the first times are the point
     """
     actions = [ours, reference, *([] if floor is None else [floor])]
     times: list[list[float]] = []
@@ -51,19 +62,22 @@ def compare(
     def one_round() -> None:
         # Each round begins with another, so that none always finds the cache as the same one left it.
         turn = len(times) % len(actions)
-        seconds = {index: _timed(actions[index]) for index in [*range(turn, len(actions)), *range(turn)]}
+        seconds = {index: _timed(actions[index], before) for index in [*range(turn, len(actions)), *range(turn)]}
         times.append([seconds[index] for index in range(len(actions))])
 
-    for action in actions:
-        action()
-    benchmark.pedantic(one_round, rounds=rounds, iterations=1, warmup_rounds=2)
-    del times[:2]
-    ratios = [each[0] / each[1] for each in times]
+    warmup_rounds = 3 if warm else 0
+    benchmark.pedantic(one_round, rounds=rounds, iterations=1, warmup_rounds=warmup_rounds)
+    del times[:warmup_rounds]
+
+    def ratio(time: float, reference_time: float) -> float:
+        return time / reference_time if target.side == "at most" else reference_time / time
+
+    ratios = [ratio(each[0], each[1]) for each in times]
     figures = Figures(
         median(ratios),
         min(ratios),
         max(ratios),
-        None if floor is None else median(each[2] / each[1] for each in times),
+        None if floor is None else median(ratio(each[2], each[1]) for each in times),
         median(each[0] for each in times),
         median(each[1] for each in times),
         rounds,
@@ -72,7 +86,26 @@ def compare(
     return figures
 
 
-def _timed(action: Action) -> float:
+def _timed(action: Action, before: Action | None) -> float:
+    if before is not None:
+        before()
     start = perf_counter()
     action()
     return perf_counter() - start
+
+
+def table(benchmark: Any, columns: list[str], rows: list[list[str]]) -> None:
+    """Leave figures that are no ratio for the report."""
+    benchmark.extra_info |= {"columns": columns, "rows": rows}
+
+
+def series(
+    benchmark: Any, axis: str, positions: list[float], lines: dict[str, list[float]], *, logarithmic: bool = False
+) -> None:
+    """Leave what is to be drawn: one panel a line, over the same positions."""
+    benchmark.extra_info["plot"] = {
+        "axis": axis,
+        "positions": positions,
+        "lines": lines,
+        "logarithmic": logarithmic,
+    }
