@@ -125,8 +125,8 @@ def save_new(model: DistributionalPPO, output: Path) -> None:
     if saved != output:
         raise CheckpointError(
             output,
-            f"has come to be there during the training and was not replaced; the model of {model.num_timesteps} steps "
-            f"is saved in {saved}",
+            f"appeared during the training and was not replaced; the model of {model.num_timesteps} steps is saved in "
+            f"{saved}",
         )
 
 
