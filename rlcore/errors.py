@@ -39,6 +39,17 @@ class NonFiniteReturnError(RLCoreError, ArithmeticError):
     """A rollout has returns that are NaN or infinite; nothing was changed."""
 
 
+class NonFiniteObservationError(RLCoreError, ArithmeticError):
+    """An environment returned an observation that is NaN or infinite; nothing that was learnt has changed.
+
+    :param environments: which, counted from 0
+    """
+
+    def __init__(self, environments: tuple[int, ...], message: str) -> None:
+        super().__init__(message)
+        self.environments = environments
+
+
 class CallOrderError(RLCoreError, RuntimeError):
     """A call came before the one that it builds on; nothing was changed."""
 

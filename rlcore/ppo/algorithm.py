@@ -26,6 +26,7 @@ from rlcore.ppo.attributes import SettingAttributes
 from rlcore.ppo.buffer import Samples, TwinCriticBuffer
 from rlcore.ppo.entropy import EntropySchedule
 from rlcore.ppo.kl import KLPenalty
+from rlcore.ppo.last_observations import CheckedObservations
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
@@ -33,7 +34,7 @@ from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
 
 
-class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnScale, RecurrentPPO):
+class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnScale, CheckedObservations, RecurrentPPO):
     """Recurrent PPO whose one or two critics predict the distribution of the return.
 
     Every setting is a keyword of :class:`rlcore.ppo.config.PPOSettings`; an unknown or misplaced one raises
@@ -147,7 +148,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         """Fill the buffer; until the update on it is complete, a save holds the state in which this rollout started."""
         self._boundary = self._training_state().capture(Scope.COLLECTED, Scope.PROGRESS, Scope.RUN)
         self.value_scale.before_rollout()
-        return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
+        with self._normalizer_unspoilt(self._training_state()):
+            return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
         """Update the policy from the rollout buffer; an update that is interrupted or fails leaves no trace."""
@@ -276,7 +278,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self._boundary = None
         if not reset_num_timesteps and self.pending_state:
             self._resume_run()
-        prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+        with self._normalizer_unspoilt(self._training_state()):
+            prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         self.pending_state.clear()
         return prepared
 
