@@ -15,6 +15,7 @@ from rlcore.errors import (
     RLCoreError,
     SettingError,
     StateError,
+    TooLargeError,
     UnknownSettingError,
 )
 from rlcore.inference import InferencePolicy, infer_signals, load_policy
@@ -71,6 +72,7 @@ __all__ = [
     "ReturnScale",
     "SettingError",
     "StateError",
+    "TooLargeError",
     "TrainingConfig",
     "UnknownSettingError",
     "ValueDistribution",

@@ -24,6 +24,10 @@ class UnknownSettingError(SettingError, TypeError):
     """A setting is misspelt or stands in the wrong place; the message names the right one where there is one."""
 
 
+class TooLargeError(SettingError, MemoryError):
+    """A setting asks for more memory than there is."""
+
+
 class NonFiniteGradientError(RLCoreError, ArithmeticError):
     """A gradient holds NaN or infinity; nothing was changed.
 

@@ -257,7 +257,10 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)``. After an interruption in the same
         process, without a load, training goes on from where the environments stand, and the unfinished rollout is lost.
 
-        :raises SettingError: if ``total_timesteps`` is no whole number of at least 0
+        :raises SettingError: if ``total_timesteps`` is no whole number of at least 0, or ``tensorboard_log`` no folder that
+            can be written in
+        :raises NonFiniteObservationError: if an environment returns NaN or infinity
+        :raises NonFiniteReturnError: if what it pays is
         """
         super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
         return self
@@ -275,6 +278,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
             raise SettingError(
                 "env", "the model has no environment to learn in; call set_env(env), or load(path, env=env)"
             )
+        if not self._custom_logger:
+            monitoring.require_log_folder(self.tensorboard_log)
         self._boundary = None
         if not reset_num_timesteps and self.pending_state:
             self._resume_run()
