@@ -257,8 +257,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)``. After an interruption in the same
         process, without a load, training goes on from where the environments stand, and the unfinished rollout is lost.
 
-        :raises SettingError: if ``total_timesteps`` is no whole number of at least 0, or ``tensorboard_log`` no folder that
-            can be written in
+        :raises SettingError: if ``total_timesteps`` is no whole number of at least 0, or ``tensorboard_log`` no folder
+            to write in
         :raises NonFiniteObservationError: if an environment returns NaN or infinity
         :raises NonFiniteReturnError: if what it pays is
         """

@@ -141,7 +141,9 @@ MISUSES = {
     ),
     "a rollout beyond arrays": (SMALL_RUN.replace("n_steps: 16", f"n_steps: {10**18}"), [], "needs more memory"),
     "a network beyond memory": (
-        SMALL_RUN.replace("lstm_hidden_size: 8", "lstm_hidden_size: 4000000"),
+        SMALL_RUN.replace(
+            "lstm_hidden_size: 8, net_arch: [8]", "lstm_hidden_size: 4000000, net_arch: [], ortho_init: false"
+        ),
         [],
         "network of .*'lstm_hidden_size': 4000000.* needs more memory",
     ),

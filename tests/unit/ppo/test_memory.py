@@ -15,7 +15,7 @@ from tests.support.training import make_model
 TOO_LARGE: dict[str, tuple[dict[str, Any], str, str]] = {
     "a rollout": ({"n_steps": 10**15}, "n_steps", f"n_steps={10**15} in n_envs=3"),
     "a rollout beyond what NumPy counts": ({"n_steps": 10**20}, "n_steps", f"n_steps={10**20}"),
-    "hidden states": ({"policy_kwargs": {"lstm_hidden_size": 4_000_000}}, "policy_kwargs", "'lstm_hidden_size'"),
+    "hidden layers": ({"policy_kwargs": {"net_arch": [10**14]}}, "policy_kwargs", r"\{'net_arch'"),
     "outputs": ({"n_quantiles": 10**13}, "policy_kwargs", f"{10**13} outputs for each critic"),
     "outputs beyond what torch counts": ({"n_quantiles": 10**18}, "policy_kwargs", f"{10**18} outputs"),
 }
