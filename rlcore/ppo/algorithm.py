@@ -114,6 +114,12 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
     def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
         if isinstance(env, gym.Env | VecEnv):
             space_support.require_spaces(env.observation_space, env.action_space)
+        elif not hasattr(env, "step"):  # Stable-Baselines3 takes environments of OpenAI's Gym as well
+            raise SettingError(
+                "env",
+                f"env={env!r:.80} is no environment; give a Gymnasium environment, its id, or a VecEnv "
+                "(stable_baselines3.common.env_util.make_vec_env makes one of several)",
+            )
         return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
 
     def _relink_scaler(self) -> None:
