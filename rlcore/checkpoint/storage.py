@@ -136,7 +136,7 @@ def _read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
 
 def check_size(size: int, max_bytes: int) -> None:
     if size > max_bytes:
-        raise RefusedError(f"is larger than {max_bytes} bytes; pass a larger max_bytes if you trust it")
+        raise RefusedError(f"is larger than {max_bytes} bytes, the most that is read or written (max_bytes)")
 
 
 def add_digest(content: bytes) -> bytes:

@@ -111,7 +111,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.policy = construction.make_policy(self)
 
     @staticmethod
-    def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+    def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
         if isinstance(env, gym.Env | VecEnv):
             space_support.require_spaces(env.observation_space, env.action_space)
         elif not hasattr(env, "step"):  # Stable-Baselines3 takes environments of OpenAI's Gym as well
