@@ -32,10 +32,13 @@ def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
     :raises CheckpointError: the file cannot be written; an older file is unchanged and the sibling is removed
     """
     with refusals_name(path), _os_errors_refused("an older file there is unchanged"):
-        target = Path(path).resolve()
-        with sibling.synced(target, content) as new:
-            os.replace(new, target)  # noqa: PTH105 - the order of the system calls is the contract here
-        sync_folder(target.parent)
+        _write_through_sibling(Path(path).resolve(), content)
+
+
+def _write_through_sibling(target: Path, content: bytes) -> None:
+    with sibling.synced(target, content) as new:
+        os.replace(new, target)  # noqa: PTH105 - the order of the system calls is the contract here
+    sync_folder(target.parent)
 
 
 def write_new(path: str | os.PathLike[str], content: bytes) -> bool:
