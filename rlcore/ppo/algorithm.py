@@ -114,13 +114,16 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
         if isinstance(env, gym.Env | VecEnv):
             space_support.require_spaces(env.observation_space, env.action_space)
-        elif not hasattr(env, "step"):  # Stable-Baselines3 takes environments of OpenAI's Gym as well
+        try:
+            return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
+        except ValueError as error:
+            if "not a Gymnasium environment" not in str(error):
+                raise
             raise SettingError(
                 "env",
-                f"env={env!r:.80} is no environment; give a Gymnasium environment, its id, or a VecEnv "
+                f"env={env!r:.80} is of type {type(env)}, not a Gymnasium environment; give one, its id, or a VecEnv "
                 "(stable_baselines3.common.env_util.make_vec_env makes one of several)",
-            )
-        return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
+            ) from error
 
     def _relink_scaler(self) -> None:
         """Point the scaler at the parameters that the policy has now."""

@@ -114,7 +114,7 @@ def test_without_an_environment_one_error_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("env", [5, ["CartPole-v1"], gym.make])
 def test_what_is_no_environment_is_refused_with_what_is_one(env: Any) -> None:
-    with pytest.raises(SettingError, match="is no environment; give a Gymnasium environment, its id") as caught:
+    with pytest.raises(SettingError, match="not a Gymnasium environment; give one, its id, or a VecEnv") as caught:
         DistributionalPPO("MlpLstmPolicy", env)
     assert caught.value.setting == "env"
 
