@@ -19,6 +19,12 @@ def checked_observation(observation: Observation, space: spaces.Space[Any]) -> t
 
     :raises SettingError: for other keys, another shape, or values that the space does not have
     """
+    if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], Mapping):
+        raise SettingError(
+            "observation",
+            "observation is a pair of an observation and a dict, as env.reset() returns them; give the first of them: "
+            "observation, info = env.reset()",
+        )
     if not isinstance(space, spaces.Dict):
         return _array(observation, space, "observation")
     _require_keys(observation, space, "observation")
@@ -33,10 +39,10 @@ def checked_sequence(observations: Observation, space: spaces.Space[Any]) -> tup
     :raises SettingError: for other keys than the space's, or parts of different lengths
     """
     if not isinstance(space, spaces.Dict):
-        array = np.asarray(observations)
+        array = _as_array(observations, "observations")
         return array, len(array) if array.ndim else 0
     _require_keys(observations, space, "observations")
-    arrays = {key: np.asarray(observations[key]) for key in space.spaces}
+    arrays = {key: _as_array(observations[key], f"observations[{key!r}]") for key in space.spaces}
     lengths = {key: len(array) if array.ndim else 0 for key, array in arrays.items()}
     return arrays, _common(lengths, "observations", "steps")
 
@@ -81,12 +87,14 @@ def _array(values: Any, space: spaces.Space[Any], name: str) -> tuple[NDArray[An
     """An array of the space's type, and of how many environments it is."""
     assert space.dtype is not None, "only a Dict or Tuple of spaces has none"
     shape = tuple(space.shape or ())
-    array = np.asarray(values)
+    array = _as_array(values, name)
     if array.ndim in (3, 4):
         array = maybe_transpose(array, space)  # an image with its channels last
     batched = array.ndim == len(shape) + 1 and array.shape[1:] == shape
     if not batched and array.shape != shape:
         raise _misshapen(name, array.shape, f"{shape}, or {('n', *shape)} for n environments")
+    if batched and not len(array):
+        raise SettingError(name, f"{name} has the shape {array.shape}, of no environment; give at least one row")
     if not np.can_cast(array.dtype, space.dtype, "same_kind"):
         raise SettingError(name, f"{name} is of {array.dtype}, the policy's are of {space.dtype}; convert it")
     with np.errstate(over="ignore"):
@@ -96,6 +104,13 @@ def _array(values: Any, space: spaces.Space[Any], name: str) -> tuple[NDArray[An
     else:
         _require_inside(array, space, name)
     return cast, len(array) if batched else 1
+
+
+def _as_array(values: Any, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # of lists that differ in length
+        raise SettingError(name, f"{name}={values!r:.80} makes no array ({error}); give rows of one shape") from error
 
 
 def _require_finite(array: NDArray[Any], given: NDArray[Any], name: str) -> None:

@@ -24,6 +24,10 @@ class UnknownSettingError(SettingError, TypeError):
     """A setting is misspelt or stands in the wrong place; the message names the right one where there is one."""
 
 
+class TooLargeError(SettingError, MemoryError):
+    """A setting asks for more memory than there is."""
+
+
 class NonFiniteGradientError(RLCoreError, ArithmeticError):
     """A gradient holds NaN or infinity; nothing was changed.
 
@@ -37,6 +41,17 @@ class NonFiniteGradientError(RLCoreError, ArithmeticError):
 
 class NonFiniteReturnError(RLCoreError, ArithmeticError):
     """A rollout has returns that are NaN or infinite; nothing was changed."""
+
+
+class NonFiniteObservationError(RLCoreError, ArithmeticError):
+    """An environment returned an observation that is NaN or infinite; nothing that was learnt has changed.
+
+    :param environments: which, counted from 0
+    """
+
+    def __init__(self, environments: tuple[int, ...], message: str) -> None:
+        super().__init__(message)
+        self.environments = environments
 
 
 class CallOrderError(RLCoreError, RuntimeError):

@@ -157,8 +157,7 @@ def load_policy(
     :raises SettingError: for spaces, settings or a device that cannot be used
     """
     config.check_device(map_location, "map_location")
-    if not isinstance(path, str | Path) and not hasattr(path, "read"):
-        raise SettingError("path", f"path={path!r} is neither a path nor a binary file object; give one")
+    model_file.require_place(path, "read")
     if env is not None and spaces is not None:
         raise SettingError("spaces", "env and spaces are both given, and env has spaces of its own; give one of them")
     given = _spaces_of(env) if spaces is None else spaces

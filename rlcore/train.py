@@ -1,13 +1,16 @@
 """``python -m rlcore.train CONFIG.yaml``: train what a file describes, a model or a population, and save it.
 
-Exit codes: 0 trained and saved; 2 the configuration or the output cannot be used; 130 interrupted, what was trained is
+Exit codes: 0 trained and saved; 2 the configuration or the output cannot be used (a file that appeared under its name
+during the training stays, and the model is saved beside it); 130 interrupted, what was trained is
 saved.
 """
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from stable_baselines3.common.callbacks import BaseCallback
 
+from rlcore.checkpoint.storage import write_new
 from rlcore.configuration import TrainingConfig, build_model, load_config, updates_in_all
 from rlcore.errors import CheckpointError, RLCoreError
 from rlcore.pbt.command import MemberBars, result_table
@@ -68,7 +72,10 @@ def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bo
     if resume:
         model = continued(output, model)
     interrupted = _learn(model, max(0, config.total_timesteps - model.num_timesteps), anew=not resume)
-    model.save(output)
+    if resume:
+        model.save(output)
+    else:
+        save_new(model, output)
     return (
         f"{'interrupted after' if interrupted else 'trained'} {model.num_timesteps} steps; saved {output}",
         interrupted,
@@ -103,6 +110,24 @@ def require_free(output: Path) -> None:
         raise CheckpointError(output, "exists already and would be lost; give another --output, or move it away")
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise CheckpointError(output, f"cannot be written, as {folder} is no folder to write in; give another --output")
+
+
+def save_new(model: DistributionalPPO, output: Path) -> None:
+    """Save under a name that nothing has: what came to be there meanwhile is not replaced.
+
+    :raises CheckpointError: if it could not be ``output``; the message says under which name beside it the model is
+    """
+    content = io.BytesIO()
+    model.save(content)
+    make_folder(output.parent)
+    names = (output.with_stem(f"{output.stem}-{number}") if number > 1 else output for number in count(1))
+    saved = next(name for name in names if write_new(name, content.getvalue()))
+    if saved != output:
+        raise CheckpointError(
+            output,
+            f"appeared during the training and was not replaced; the model of {model.num_timesteps} steps is saved in "
+            f"{saved}",
+        )
 
 
 def _learn(model: DistributionalPPO, total_timesteps: int, *, anew: bool) -> bool:

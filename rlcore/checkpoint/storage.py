@@ -8,8 +8,10 @@ import io
 import os
 import stat
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
+from rlcore.checkpoint import sibling
 from rlcore.checkpoint.refusal import PathOrFile, RefusedError, refusals_name
 
 DEFAULT_MAX_BYTES = 2**31
@@ -19,44 +21,64 @@ DIGEST_MARK = b"rlcore-sha256:"
 END_RECORD = struct.Struct("<4s4H2LH")
 END_SIGNATURE = b"PK\x05\x06"
 _COMMENT_LENGTH = len(DIGEST_MARK) + 2 * hashlib.sha256().digest_size
-_WRITE_MODE = 0o666
 
 
 def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
     """Put ``content`` into ``path`` so that a reader finds the old file or the new one, whatever interrupts this.
 
-    The bytes go to the sibling ``.<name>.tmp``, are synced, renamed over ``path``, and the folder is synced. The name
-    of the sibling is fixed, so an interrupted write leaves at most one file behind and the next write reuses it; two
-    processes may therefore not write one path at the same time. A symbolic link is followed, not replaced.
+    The bytes go to a sibling of a name of its own (:mod:`rlcore.checkpoint.sibling`), are synced, renamed over
+    ``path``, and the folder is synced. Of several writers the last one wins, and none disturbs another. A symbolic
+    link is followed, not replaced.
 
     :raises CheckpointError: the file cannot be written; an older file is unchanged and the sibling is removed
     """
-    with refusals_name(path):
-        try:
-            _write_through_sibling(Path(path).resolve(), content)
-        except (OSError, RuntimeError) as error:  # resolve() reports a loop of links as RuntimeError
-            raise RefusedError(f"cannot be written ({_os_text(error)}); an older file there is unchanged") from error
+    with refusals_name(path), _os_errors_refused("an older file there is unchanged"):
+        _write_through_sibling(Path(path).resolve(), content)
 
 
 def _write_through_sibling(target: Path, content: bytes) -> None:
-    sibling = target.with_name(f".{target.name}.tmp")
-    try:
-        write_synced(sibling, content)
-        os.replace(sibling, target)  # noqa: PTH105 - the order of the system calls is the contract here
-    except OSError:
-        with contextlib.suppress(OSError):  # the first error is the one to report
-            sibling.unlink()
-        raise
+    with sibling.synced(target, content) as new:
+        os.replace(new, target)  # noqa: PTH105 - the order of the system calls is the contract here
     sync_folder(target.parent)
 
 
-def write_synced(path: Path, content: bytes) -> None:
-    """Write a new file and wait until the disk has it. A link planted under its name is not followed."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    with os.fdopen(os.open(path, flags, _WRITE_MODE), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def write_new(path: str | os.PathLike[str], content: bytes) -> bool:
+    """Do what :func:`write_atomic` does, but only where there is nothing of that name.
+
+    :return: False if there is; it is unchanged
+    :raises CheckpointError: the file cannot be written
+    """
+    with refusals_name(path), _os_errors_refused("nothing was written"):
+        target = Path(path).resolve()
+        with sibling.synced(target, content) as new:
+            try:
+                _take_name(new, target)
+            except FileExistsError:
+                return False
+        sync_folder(target.parent)
+        return True
+
+
+def _take_name(new: Path, target: Path) -> None:
+    """Give a file a second name, or its only one on file systems where a file has no more than one.
+
+    :raises FileExistsError: if the name is taken
+    """
+    try:
+        os.link(new, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.replace(new, target)  # noqa: PTH105
+
+
+@contextlib.contextmanager
+def _os_errors_refused(consequence: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # resolve() reports a loop of links as RuntimeError
+        raise RefusedError(f"cannot be written ({_os_text(error)}); {consequence}") from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -118,7 +140,7 @@ def _read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
 
 def check_size(size: int, max_bytes: int) -> None:
     if size > max_bytes:
-        raise RefusedError(f"is larger than {max_bytes} bytes; pass a larger max_bytes if you trust it")
+        raise RefusedError(f"is larger than {max_bytes} bytes, the most that is read or written (max_bytes)")
 
 
 def append_digest(archive: io.BytesIO) -> None:

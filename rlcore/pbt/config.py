@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from rlcore.errors import SettingError
 from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig
 from rlcore.pbt.table import Table
-from rlcore.ppo.config import Count, Flag, Fraction, Seed
+from rlcore.ppo.config import Count, Flag, Fraction, Seed, plain
 
 
 def _as_path(value: object) -> object:
@@ -38,7 +38,7 @@ class PBTConfig(Table):
     :raises SettingError: naming the setting that cannot be used
     """
 
-    population_size: Annotated[Count, Field(ge=2)] = 10
+    population_size: Annotated[int, BeforeValidator(plain), Field(ge=2)] = 10
     perturbation_interval: Count = 5
     hyperparams: list[HyperparamConfig] = Field([])
     exploit_method: Literal["truncation", "binary_tournament"] = "truncation"

@@ -27,6 +27,6 @@ def check_interval(perturbation_interval: int, steps_per_update: int, vgs_warmup
             "perturbation_interval",
             f"perturbation_interval={perturbation_interval} updates of {steps_per_update} optimizer steps are {steps} "
             f"steps, not more than vgs_warmup_steps={vgs_warmup_steps}, so the first exploits would hand over gradient "
-            f"statistics that have not warmed up; set perturbation_interval to at least {needed}, or vgs_warmup_steps "
-            f"below {steps}",
+            f"statistics that have not warmed up; give an interval of at least {needed} updates, or a warm-up of fewer "
+            f"than {steps} steps",
         )

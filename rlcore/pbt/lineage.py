@@ -13,6 +13,9 @@ from typing import Any, Literal
 from rlcore.errors import CheckpointError
 from rlcore.pbt.hyperparams import Hyperparams
 
+LINEAGE_FILE = "lineage.jsonl"
+"""Its name in the folder of a population."""
+
 
 @dataclass(frozen=True)
 class LineageEvent:
@@ -87,10 +90,13 @@ class LineageFile:
 def read_lineage(path: str | Path) -> list[LineageEvent]:
     """The events of a file, oldest first; a last line that was cut off while it was written is left out.
 
+    :param path: the file, or the folder of the population that it is in
     :raises CheckpointError: if the file cannot be read or a line is no event
     """
+    path = Path(path)
+    path = path / LINEAGE_FILE if path.is_dir() else path
     try:
-        lines = Path(path).read_bytes().split(b"\n")[:-1]
+        lines = path.read_bytes().split(b"\n")[:-1]
     except OSError as error:
         raise CheckpointError(path, f"cannot be read ({error.strerror})") from error
     return [_decoded(path, number, line) for number, line in enumerate(lines, start=1)]

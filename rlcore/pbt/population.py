@@ -18,7 +18,7 @@ from rlcore.pbt import explorable, member_files, population_state
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
-from rlcore.pbt.lineage import LineageEvent, LineageFile
+from rlcore.pbt.lineage import LINEAGE_FILE, LineageEvent, LineageFile
 from rlcore.pbt.member import PopulationMember
 from rlcore.pbt.scheduler import PBTScheduler
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
@@ -29,7 +29,6 @@ from rlcore.ppo.live_settings import plan_change, set_hyperparameters
 from rlcore.types import StateDict, StateValue
 
 STATE_FILE = "population.pt"
-LINEAGE_FILE = "lineage.jsonl"
 MEMBERS = "members"
 
 _logger = logging.getLogger("rlcore.pbt")

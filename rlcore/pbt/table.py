@@ -67,7 +67,9 @@ class Table(BaseModel):
 
 def _explained(where: str, given: Mapping[str, Any], error: ValidationError) -> SettingError:
     """One sentence about the first thing that is wrong."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    name = str(first["loc"][0])
-    message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+    errors = error.errors(include_url=False, include_context=False)
+    place, name = errors[0]["loc"][:-1], str(errors[0]["loc"][0])
+    # Of several types that a value may have, each has an error of its own, and the last is the widest.
+    found = [each for each in errors if place and each["loc"][:-1] == place] or errors[:1]
+    message = f"{found[-1]['msg'][0].lower()}{found[-1]['msg'][1:]}"
     return SettingError(f"{where}[{name!r}]", f"{where}: {name}={given.get(name)!r} cannot be used: {message}")

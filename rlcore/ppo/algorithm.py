@@ -26,6 +26,7 @@ from rlcore.ppo.attributes import SettingAttributes
 from rlcore.ppo.buffer import Samples, TwinCriticBuffer
 from rlcore.ppo.entropy import EntropySchedule
 from rlcore.ppo.kl import KLPenalty
+from rlcore.ppo.last_observations import CheckedObservations
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
@@ -33,7 +34,7 @@ from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
 
 
-class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnScale, RecurrentPPO):
+class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnScale, CheckedObservations, RecurrentPPO):
     """Recurrent PPO whose one or two critics predict the distribution of the return.
 
     Every setting is a keyword of :class:`rlcore.ppo.config.PPOSettings`; an unknown or misplaced one raises
@@ -111,10 +112,19 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.policy = construction.make_policy(self)
 
     @staticmethod
-    def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+    def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
         if isinstance(env, gym.Env | VecEnv):
             space_support.require_spaces(env.observation_space, env.action_space)
-        return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
+        try:
+            return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
+        except ValueError as error:
+            if "not a Gymnasium environment" not in str(error):
+                raise
+            raise SettingError(
+                "env",
+                f"env={env!r:.80} is of type {type(env)}, not a Gymnasium environment; give one, its id, or a VecEnv "
+                "(stable_baselines3.common.env_util.make_vec_env makes one of several)",
+            ) from error
 
     def _relink_scaler(self) -> None:
         """Point the scaler at the parameters that the policy has now."""
@@ -148,7 +158,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         """Fill the buffer; until the update on it is complete, a save holds the state in which this rollout started."""
         self._boundary = self._training_state().capture(Scope.COLLECTED, Scope.PROGRESS, Scope.RUN)
         self.value_scale.before_rollout()
-        return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
+        with self._normalizer_unspoilt(self._training_state()):
+            return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
         """Update the policy from the rollout buffer; an update that is interrupted or fails leaves no trace."""
@@ -256,7 +267,10 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)``. After an interruption in the same
         process, without a load, training goes on from where the environments stand, and the unfinished rollout is lost.
 
-        :raises SettingError: if ``total_timesteps`` is no whole number of at least 0
+        :raises SettingError: if ``total_timesteps`` is no whole number of at least 0, or ``tensorboard_log`` no folder
+            to write in
+        :raises NonFiniteObservationError: if an environment returns NaN or infinity
+        :raises NonFiniteReturnError: if what it pays is
         """
         super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
         return self
@@ -274,10 +288,13 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
             raise SettingError(
                 "env", "the model has no environment to learn in; call set_env(env), or load(path, env=env)"
             )
+        if not self._custom_logger:
+            monitoring.require_log_folder(self.tensorboard_log)
         self._boundary = None
         if not reset_num_timesteps and self.pending_state:
             self._resume_run()
-        prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+        with self._normalizer_unspoilt(self._training_state()):
+            prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         self.pending_state.clear()
         return prepared
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 
+from rlcore.errors import TooLargeError
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo.buffer import TwinCriticBuffer, buffer_class
 from rlcore.ppo.optimizers import find_optimizer
@@ -17,42 +21,72 @@ if TYPE_CHECKING:
     from rlcore.ppo.algorithm import DistributionalPPO
 
 
+_NO_MEMORY = re.compile(
+    "can't allocate memory|out of memory|size calculation overflowed|array is too big|allowed dimension exceeded"
+)
+"""What torch and NumPy say of a size that is too large, where they do not raise MemoryError."""
+
+
+@contextmanager
+def _memory_for(wanted: str, setting: str) -> Iterator[None]:
+    """
+    :param wanted: what is built, for the error
+    :raises TooLargeError: if there is no memory for it
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError, ValueError) as error:
+        if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
+            raise
+        raise TooLargeError(setting, f"{wanted} needs more memory than there is; ask for less") from error
+
+
 def make_values(model: DistributionalPPO) -> ValueDistribution:
     """How each critic describes returns."""
     return VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, model.value_scale)
 
 
 def make_policy(model: DistributionalPPO) -> DistributionalRecurrentPolicy:
-    """The network with its optimizer, on the model's device."""
+    """The network with its optimizer, on the model's device.
+
+    :raises TooLargeError: if there is no memory for it
+    """
     policy_class: Any = model.policy_class
-    policy: DistributionalRecurrentPolicy = policy_class(
-        model.observation_space,
-        model.action_space,
-        model.lr_schedule,
-        n_critics=model.n_critics,
-        values=make_values(model),
-        critic_lr_multiplier=model.critic_lr_multiplier,
-        optimizer_class=find_optimizer(model.optimizer_class),
-        optimizer_kwargs=dict(model.optimizer_kwargs),
-        **model.policy_kwargs,
-    )
-    return policy.to(model.device)
+    values = make_values(model)
+    wanted = f"a network of policy_kwargs={model.policy_kwargs!r} with {values.n_outputs} outputs for each critic"
+    with _memory_for(wanted, "policy_kwargs"):
+        policy: DistributionalRecurrentPolicy = policy_class(
+            model.observation_space,
+            model.action_space,
+            model.lr_schedule,
+            n_critics=model.n_critics,
+            values=values,
+            critic_lr_multiplier=model.critic_lr_multiplier,
+            optimizer_class=find_optimizer(model.optimizer_class),
+            optimizer_kwargs=dict(model.optimizer_kwargs),
+            **model.policy_kwargs,
+        )
+        return policy.to(model.device)
 
 
 def make_buffer(model: DistributionalPPO) -> TwinCriticBuffer:
-    """An empty rollout buffer for the policy's LSTM states."""
+    """An empty rollout buffer for the policy's LSTM states.
+
+    :raises TooLargeError: if there is no memory for it
+    """
     lstm = model.policy.lstm_actor
-    return buffer_class(model.observation_space)(
-        model.n_steps,
-        model.observation_space,
-        model.action_space,
-        (model.n_steps, lstm.num_layers, model.n_envs, lstm.hidden_size),
-        model.device,
-        gamma=model.gamma,
-        gae_lambda=model.gae_lambda,
-        n_envs=model.n_envs,
-        n_critics=model.n_critics,
-    )
+    with _memory_for(f"a rollout of n_steps={model.n_steps} in n_envs={model.n_envs} environments", "n_steps"):
+        return buffer_class(model.observation_space)(
+            model.n_steps,
+            model.observation_space,
+            model.action_space,
+            (model.n_steps, lstm.num_layers, model.n_envs, lstm.hidden_size),
+            model.device,
+            gamma=model.gamma,
+            gae_lambda=model.gae_lambda,
+            n_envs=model.n_envs,
+            n_critics=model.n_critics,
+        )
 
 
 def initial_lstm_states(model: DistributionalPPO) -> RNNStates:

@@ -64,6 +64,14 @@ def _require_same_envs(content: Mapping[str, Any], expected: DistributionalPPO) 
             f"environments; {_REMEDY}",
         )
     assert expected.env is not None, "a model that is to train has environments"
+    for name in ("observation_space", "action_space"):
+        trained_in, asked_space = codec.decode(content[name], name, {}), getattr(expected, name)
+        if trained_in != asked_space:
+            raise SettingError(
+                "environment.id",
+                f"the environment has the {name} {asked_space}, and what is to go on was trained in one of "
+                f"{trained_in}; {_REMEDY}",
+            )
     before = content["state"].get("normalizer_state") is not None
     asked = env_state.capture_normalizer(expected.env) is not None
     if before != asked:

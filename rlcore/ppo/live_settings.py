@@ -132,7 +132,8 @@ def _placed(
     hyperparams: Mapping[str, Any], known_options: Collection[str], present_options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The changes by top-level setting: options of the optimizer belong in ``optimizer_kwargs``."""
-    reject_unknown(hyperparams, "DistributionalPPO", {"DistributionalPPO": [*PPOSettings.model_fields, *known_options]})
+    unknown = [name for name in hyperparams if name not in PPOSettings.model_fields]
+    reject_unknown(unknown, "DistributionalPPO", {"DistributionalPPO": [*LIVE, *known_options]})
     options = {name: value for name, value in hyperparams.items() if name not in PPOSettings.model_fields}
     changes = {name: value for name, value in hyperparams.items() if name not in options}
     if changes.get("ent_coef_initial") is not None:

@@ -7,8 +7,9 @@ import warnings
 from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from gymnasium import spaces
@@ -65,6 +66,7 @@ class ModelFile(BaseAlgorithm):
         :param exclude: must be empty, like ``include``: the registry says what belongs to a model
         :raises CheckpointError: if the file cannot be written
         """
+        require_place(path, "write")
         if exclude or include:
             raise SettingError(
                 "exclude",
@@ -341,6 +343,15 @@ def _make_folder(folder: Path) -> None:
         raise CheckpointError(folder, f"cannot be made a folder to save in: {error.strerror}") from error
 
 
+def require_place(path: object, method: Literal["read", "write"]) -> None:
+    """
+    :param method: what a file object must have
+    :raises SettingError: for anything but a path or such a file object
+    """
+    if not isinstance(path, str | PathLike) and not hasattr(path, method):
+        raise SettingError("path", f"path={path!r:.80} is neither a path nor a binary file object; give one")
+
+
 def with_ending(path: Any) -> Any:
     """``.zip`` for a path without ending, as in Stable-Baselines3."""
     if not isinstance(path, str | Path):
@@ -349,5 +360,9 @@ def with_ending(path: Any) -> Any:
 
 
 def existing(path: Any) -> Any:
-    """The path as it is given, or with ``.zip`` where only that is a file."""
+    """The path as it is given, or with ``.zip`` where only that is a file.
+
+    :raises SettingError: if it is neither a path nor a binary file object
+    """
+    require_place(path, "read")
     return with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path

@@ -42,13 +42,16 @@ without it; the factor itself is all there is to tell.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from stable_baselines3.common.utils import explained_variance
 
+from rlcore.errors import SettingError
 from rlcore.optim.noise import noise_to_signal
 from rlcore.ppo.buffer import TwinCriticBuffer
 from rlcore.ppo.update_log import UpdateLog
@@ -57,6 +60,28 @@ if TYPE_CHECKING:
     from rlcore.ppo.algorithm import DistributionalPPO
 
 Measures = Iterator[tuple[str, float]]
+
+
+def require_log_folder(folder: str | None) -> None:
+    """Make the folder of TensorBoard's files where it is missing.
+
+    :raises SettingError: if it cannot be made or written in
+    """
+    if folder is None:
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise _unusable_log_folder(folder, str(error.strerror)) from error
+    if not writable:
+        raise _unusable_log_folder(folder, "Permission denied")
+
+
+def _unusable_log_folder(folder: str, reason: str) -> SettingError:
+    return SettingError(
+        "tensorboard_log", f"tensorboard_log={folder!r} is no folder to write in ({reason}); give another, or None"
+    )
 
 
 def explained_variance_of(buffer: TwinCriticBuffer) -> float:

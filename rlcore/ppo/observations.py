@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.values import DTYPES
-from rlcore.errors import CheckpointError, StateError
+from rlcore.errors import CheckpointError, NonFiniteObservationError, StateError
 from rlcore.state_fields import describe
 from rlcore.types import StateValue
 
@@ -68,6 +68,8 @@ def _check(name: str, value: Any, space: spaces.Space[Any], n_envs: int) -> None
     shape = (n_envs, *(space.shape or ()))
     if not isinstance(value, np.ndarray) or value.shape != shape:
         raise StateError(f"{name} is {_shown(value)}, the model's has shape {shape}; the state is of another model")
+    if not is_finite(value):
+        raise StateError(f"{name} holds NaN or infinity, from which no run goes on; the state is damaged")
 
 
 def check_number(name: str, state: Any, n_envs: int) -> None:
@@ -79,6 +81,40 @@ def check_number(name: str, state: Any, n_envs: int) -> None:
     for value in observations.values() if isinstance(observations, dict) else [observations]:
         if not isinstance(value, np.ndarray) or value.shape[:1] != (n_envs,):
             raise StateError(f"{name} is {_shown(value)}, not one an environment")
+
+
+def require_finite(observations: Observations, raw: Callable[[], Observations]) -> None:
+    """Refuse what no action could follow from.
+
+    :param observations: what the policy reads, shape (n_envs, *shape), or a dict of such
+    :param raw: gives what the environments returned, before VecNormalize made every one NaN because of one
+    :raises NonFiniteObservationError: for NaN or infinity, naming the environments that returned it
+    """
+    if is_finite(observations):
+        return
+    found = _non_finite_rows(raw()) or _non_finite_rows(observations)
+    several = len(found) > 1
+    raise NonFiniteObservationError(
+        found,
+        f"the observation{'s' * several} of environment{'s' * several} {', '.join(map(str, found))} "
+        f"{'hold' if several else 'holds'} NaN or infinity, so no action would follow; look at what reset() and step() "
+        "return there (VecCheckNan finds the step). Nothing that was learnt has changed, and learn() would start from "
+        "a reset of the environments.",
+    )
+
+
+def is_finite(observations: Observations) -> bool:
+    """Whether there is neither NaN nor infinity in any part."""
+    return all(np.isfinite(part).all() for part in _parts(observations))
+
+
+def _non_finite_rows(observations: Observations) -> tuple[int, ...]:
+    rows = {int(row) for part in _parts(observations) for row in np.argwhere(~np.isfinite(part))[:, 0]}
+    return tuple(sorted(rows))
+
+
+def _parts(observations: Observations) -> Collection[NDArray[Any]]:
+    return observations.values() if isinstance(observations, dict) else [observations]
 
 
 def _shown(value: object) -> str:

@@ -238,7 +238,8 @@ def require_finite(returns: NDArray[Any]) -> None:
     if not finite.all():
         raise NonFiniteReturnError(
             f"{int((~finite).sum())} of {returns.size} returns of the rollout are NaN or infinite, so nothing could be "
-            "learnt from it; look at the environment's rewards (VecCheckNan finds the step). Nothing was changed."
+            "learnt from it; look at the environment's rewards, and at the observations with which a time limit ends "
+            "episodes (VecCheckNan finds the step). Nothing was changed."
         )
 
 

@@ -65,6 +65,11 @@ def _require_observation(space: spaces.Space[Any], subject: str) -> None:
 
 def _unusable_observation(space: spaces.Space[Any]) -> str | None:
     """Why no feature extractor takes the space, and what to do about it."""
+    shape = space.shape
+    if shape is not None and 0 in shape:
+        return "which is empty, so nothing could be learnt from it; leave it out, or give at least one number"
+    if shape == () and not isinstance(space, spaces.Discrete):
+        return "which has no dimension; give it one, shape (1,) (gymnasium.wrappers.ReshapeObservation does, of a Box)"
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return "and a policy takes one level of a Dict; name every part in one Dict (FlattenObservation makes one Box)"
     if isinstance(space, spaces.Box):
@@ -87,6 +92,8 @@ def _require_action(space: spaces.Space[Any]) -> None:
 
 def _unusable_action(space: spaces.Space[Any]) -> str | None:
     """Why no action distribution fits the space, and what to do about it."""
+    if 0 in (space.shape or ()):
+        return "which is empty, so there is nothing to choose; give at least one action"
     if isinstance(space, spaces.Box):
         if np.dtype(space.dtype).kind != "f":
             return "and a policy draws real numbers; take MultiDiscrete for whole numbers, or a Box of float32"

@@ -18,6 +18,8 @@ OTHER_NAMES = {
     "vgs_cap": "vgs_max_normalized_variance",
     "entropy_coef": "ent_coef",
     "value_coef": "vf_coef",
+    "env": "the section environment, or env=... where the model is made",
+    "device": "--device of the command, or device=... where the model is made",
     "total_timesteps": "learn(total_timesteps=...)",
 }
 

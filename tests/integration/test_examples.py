@@ -129,6 +129,24 @@ MISUSES = {
         "metric_name='x' only names",
     ),
     "a device": (SMALL_RUN, ["--device", "gpu"], "device='gpu' is no device"),
+    "a folder of TensorBoard": (
+        SMALL_RUN.replace("n_steps", "tensorboard_log: /dev/null/log, n_steps"),
+        [],
+        r"tensorboard_log='/dev/null/log' is no folder to write in \(Not a directory\)",
+    ),
+    "a rollout beyond memory": (
+        SMALL_RUN.replace("n_steps: 16", f"n_steps: {10**15}"),
+        [],
+        f"n_steps={10**15} in n_envs=2 environments needs more memory",
+    ),
+    "a rollout beyond arrays": (SMALL_RUN.replace("n_steps: 16", f"n_steps: {10**18}"), [], "needs more memory"),
+    "a network beyond memory": (
+        SMALL_RUN.replace(
+            "lstm_hidden_size: 8, net_arch: [8]", "lstm_hidden_size: 4000000, net_arch: [], ortho_init: false"
+        ),
+        [],
+        "network of .*'lstm_hidden_size': 4000000.* needs more memory",
+    ),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
     "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "is no folder to write in"),
 }
@@ -217,3 +235,26 @@ def test_ctrl_c_saves_what_was_trained_and_resume_ends_with_the_same_bits(
     expected = build_model(load_config(small), device="cpu").learn(64)
     for name, tensor in expected.policy.state_dict().items():
         assert torch.equal(loaded.policy.state_dict()[name], tensor), name
+
+
+def test_a_file_that_appears_during_the_training_stays_and_the_model_is_saved_beside_it(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [tmp_path / "folder" / name for name in ("model.zip", "model-2.zip")]
+
+    def another_comes_first(_: ProgressBar) -> bool:
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        for other in others:
+            other.write_text("precious")
+        return True
+
+    monkeypatch.setattr(ProgressBar, "_on_step", another_comes_first)
+    done = run(small, "--output", others[0], "--device", "cpu")
+    assert (done.exit_code, done.stdout) == (2, "")
+    saved = tmp_path / "folder" / "model-3.zip"
+    assert re.fullmatch(rf"error: {others[0]}: appeared .* the model of 64 steps is saved in {saved}\n", done.stderr)
+    assert [other.read_text() for other in others] == ["precious"] * 2
+    assert sorted((tmp_path / "folder").iterdir()) == sorted([*others, saved])
+    monkeypatch.undo()
+    again = run(small, "--output", saved, "--device", "cpu", "--resume")
+    assert (again.exit_code, again.stdout) == (0, f"trained 64 steps; saved {saved}\n")

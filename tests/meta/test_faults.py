@@ -199,6 +199,8 @@ def test_a_probe_is_named_once(toylab: Laboratory) -> None:
 def test_a_target_must_name_a_module_and_a_member() -> None:
     with pytest.raises(FaultError, match="must read package"):
         faults.fault("no-member", target="toylab.target", pins="")
+    with pytest.raises(FaultError, match="target 5 must read package"):
+        faults.fault("no-text", target=5, pins="")  # type: ignore[arg-type]
 
 
 def test_an_unknown_name_is_told(toylab: Laboratory) -> None:

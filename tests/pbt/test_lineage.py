@@ -27,6 +27,7 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     file.append([copied(1, 5, 0)])
     assert read_lineage(file.path) == [start(0), start(1), copied(1, 5, 0)]
     assert file.size == file.path.stat().st_size
+    assert read_lineage(tmp_path) == read_lineage(file.path), "the folder will do"
 
 
 def test_what_was_not_committed_is_cut_off_by_the_next_append(tmp_path: Path) -> None:

@@ -26,6 +26,19 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "text for a number": ({"population_size": "4"}, "population_size='4' cannot be used"),
     "a number for a bool": ({"explore_without_exploit": 1}, "explore_without_exploit=1 cannot be used"),
     "a fraction of a step": ({"perturbation_interval": 2.5}, "perturbation_interval=2.5 cannot be used"),
+    "no member": ({"population_size": 0}, "population_size=0 .* greater than or equal to 2"),
+    "a range from NaN": (
+        {"hyperparams": [{"name": "x", "min_value": float("nan"), "max_value": 1}]},
+        "min_value=nan cannot be used: input should be a finite number",
+    ),
+    "a range to infinity": (
+        {"hyperparams": [{"name": "x", "min_value": 0, "max_value": float("inf")}]},
+        "max_value=inf cannot be used: input should be a finite number",
+    ),
+    "a range to a text": (
+        {"hyperparams": [{"name": "x", "min_value": 0, "max_value": "big"}]},
+        "max_value='big' cannot be used: input should be a valid number",
+    ),
     "no folder": ({"checkpoint_dir": ""}, "checkpoint_dir='' cannot be used"),
     "no list": ({"hyperparams": {"name": "x"}}, "hyperparams={'name': 'x'} cannot be used"),
     "no hyperparameter": ({"hyperparams": ["x"]}, r"hyperparams=\['x'\] cannot be used"),

@@ -62,6 +62,23 @@ class TestRefusals:
         with pytest.raises(SettingError, match=r"kl_penalty_coef=0\.01 does not lie between kl_penalty_min_coef=0\.05"):
             Population(make, config, folder=tmp_path, initial_hyperparams=start)
 
+    def test_another_environment_than_the_folder_was_begun_with(self, tmp_path: Path) -> None:
+        build(tmp_path).train(1)
+        with pytest.raises(SettingError, match=r"observation_space Box.*\(3,\).* trained in one of .*\(4,\)") as caught:
+            Population(
+                lambda _, seed: make_model(make_envs("Pendulum-v1", 2), seed=seed), PBTConfig(**CONFIG), folder=tmp_path
+            )
+        assert caught.value.setting == "environment.id"
+        assert "copy" not in str(caught.value)
+
+    def test_what_is_known_to_be_explored_can_be(self, tmp_path: Path) -> None:
+        config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("zzz", min_value=0.1, max_value=1.0)])
+        with pytest.raises(UnknownSettingError, match="known here: ") as caught:
+            Population(lambda _, seed: make_model(seed=seed), config, folder=tmp_path)
+        known = str(caught.value).partition("known here: ")[2].split(", ")
+        assert {"learning_rate", "gamma", "sigma", "vgs_alpha"} <= set(known)
+        assert {"optimizer_class", "n_steps", "seed", "policy_kwargs", "verbose"}.isdisjoint(known)
+
     def test_what_would_do_nothing_is_not_explored(self, tmp_path: Path) -> None:
         config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("vgs_alpha", min_value=0.1, max_value=1.0)])
         with pytest.raises(SettingError, match=r"vgs_alpha is explored, .* under variance_gradient_scaling=False"):

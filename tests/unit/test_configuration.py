@@ -74,6 +74,8 @@ UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
     "of the algorithm": ({"algorithm": {"use_twin_critics": True}}, "use n_critics=2"),
     "of the algorithm in the environment": ({"environment": {"gamma": 0.9}}, "'gamma' belongs in algorithm"),
     "of the optimizer": ({"algorithm": {"optimizer_kwargs": {"sgima": 1.0}}}, "did you mean 'sigma'"),
+    "of the command": ({"algorithm": {"device": "cuda"}}, "knows no setting 'device'.*use --device of the command"),
+    "the environment's place": ({"algorithm": {"env": "CartPole-v1"}}, "no setting 'env'.*use the section environment"),
     "of a population": ({"pbt": {"population": 4}}, "PBTConfig knows no setting 'population'.*'population_size'"),
     "of a population at the top": ({"population_size": 4}, "'population_size' belongs in pbt"),
     "of the LSTM": ({"algorithm": {"policy_kwargs": {"lstm_kwargs": {"dropuot": 0.0}}}}, "did you mean 'dropout'"),

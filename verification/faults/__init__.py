@@ -82,7 +82,7 @@ def fault(
     :param area: where left out, the name of the module that defines the fault
     :param claimed: whether the catalogue must have a claim about it
     """
-    module, _, path = target.partition(":")
+    module, _, path = str(target).partition(":")
     *classes, member = path.split(".")
     if not module or not member:
         raise FaultError(f"{name}: target {target!r} must read package.module:function or package.module:Class.member")

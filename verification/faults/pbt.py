@@ -94,7 +94,7 @@ def files_never_removed(folder: Path, member: PopulationMember) -> None:
 
 
 @fault(
-    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="48cc651955d5fb3e"
+    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="7cd9ae3240ab1c63"
 )
 def file_written_in_place(target: Path, content: bytes) -> None:
     """The new bytes go over the old file, so that a write that fails halfway leaves neither."""

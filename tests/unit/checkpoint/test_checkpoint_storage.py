@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import os
+import re
 import resource
+import secrets
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from rlcore.checkpoint import load_container, save_container, write_atomic
+from rlcore.checkpoint import load_container, save_container, sibling, write_atomic
+from rlcore.checkpoint.storage import write_new
 from rlcore.errors import CheckpointError
 
 KILL_ROUNDS = 20
@@ -39,11 +44,11 @@ for _ in range(rounds):
     os.waitpid(writer, 0)
     if target.read_bytes() not in contents:
         sys.exit("the file is damaged")
-if sorted(path.name for path in target.parent.iterdir()) not in ([".x.tmp", "x"], ["x"]):
+if len(list(target.parent.iterdir())) > 2:
     sys.exit("more than one file was left behind")
 write_atomic(target, b"end")
 if [path.name for path in target.parent.iterdir()] != ["x"]:
-    sys.exit("the file that was left behind was not used again")
+    sys.exit("the file that was left behind was not removed")
 """
 
 
@@ -76,7 +81,11 @@ def test_the_system_calls_come_in_the_order_that_survives_a_power_cut(
     monkeypatch.setattr(os, "fsync", record_fsync)
     monkeypatch.setattr(os, "replace", record_replace)
     write_atomic(tmp_path / "x", b"content")
-    assert calls == ["fsync 7 bytes", "replace x by .x.tmp", "fsync folder"]
+    assert [re.sub("[0-9a-f]{16}", "<16>", str(call)) for call in calls] == [
+        "fsync 7 bytes",
+        "replace x by .x.<16>.tmp",
+        "fsync folder",
+    ]
 
 
 def test_the_new_content_replaces_the_old_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -86,10 +95,82 @@ def test_the_new_content_replaces_the_old_and_leaves_nothing_behind(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-def test_what_an_interrupted_write_left_is_reused(tmp_path: Path) -> None:
-    (tmp_path / ".x.tmp").write_bytes(b"a long remainder of an interrupted write")
+def test_several_write_one_file_and_none_fails(tmp_path: Path) -> None:
+    contents = [letter * 10_000 for letter in (b"a", b"b", b"c")]
+
+    def write_often(content: bytes) -> None:
+        for _ in range(50):
+            write_atomic(tmp_path / "x", content)
+            assert (tmp_path / "x").read_bytes() in contents
+
+    with ThreadPoolExecutor(len(contents)) as writers:
+        list(writers.map(write_often, contents))
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_another_writes_is_not(tmp_path: Path) -> None:
+    with sibling.synced(tmp_path / "x", b"of another") as other:
+        abandoned = tmp_path / ".x.0123456789abcdef.tmp"
+        strangers = [tmp_path / name for name in (".x.tmp", ".x.y.0123456789abcdef.tmp", ".y.0123456789abcdef.tmp")]
+        for path in (abandoned, *strangers):
+            path.write_bytes(b"remainder")
+        write_atomic(tmp_path / "x", b"new")
+        assert other.read_bytes() == b"of another"
+        assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "x", other, *strangers])
+
+
+def test_a_writer_whose_file_is_taken_for_abandoned_begins_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+    removed: list[Path] = []
+
+    def remove_first(descriptor: int, operation: int) -> None:
+        if not removed:
+            removed.extend(tmp_path.glob(".x.*.tmp"))
+            removed[0].unlink()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
     write_atomic(tmp_path / "x", b"new")
+    assert len(removed) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_bytes() == b"new"
+
+
+def test_a_system_without_locks_writes_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    (tmp_path / ".x.0123456789abcdef.tmp").write_bytes(b"abandoned, or not")
+    write_atomic(tmp_path / "x", b"new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".x.0123456789abcdef.tmp", "x"]
+
+
+def test_a_new_file_takes_no_name_that_is_taken(tmp_path: Path) -> None:
+    assert write_new(tmp_path / "x", b"first")
+    assert not write_new(tmp_path / "x", b"second")
+    assert (tmp_path / "x").read_bytes() == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_new_file_takes_no_taken_name_where_no_file_can_have_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    def replace_is_late(source: Path, target: Path) -> None:
+        assert target.read_bytes() == b""
+        rename(source, target)
+
+    rename = os.replace
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "replace", replace_is_late)
+    assert write_new(tmp_path / "x", b"first")
+    assert not write_new(tmp_path / "x", b"second")
+    assert (tmp_path / "x").read_bytes() == b"first"
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
@@ -131,9 +212,12 @@ def test_a_link_is_followed_on_writing_and_reading(tmp_path: Path) -> None:
     assert load_container(tmp_path / "link") == load_container(tmp_path / "store" / "x") == {"n": 1}
 
 
-def test_a_link_planted_under_the_temporary_name_is_not_written_through(tmp_path: Path) -> None:
+def test_a_link_planted_under_the_temporary_name_is_not_written_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "a guess")
     (tmp_path / "precious").write_bytes(b"precious")
-    (tmp_path / ".x.tmp").symlink_to(tmp_path / "precious")
+    (tmp_path / ".x.a guess.tmp").symlink_to(tmp_path / "precious")
     with pytest.raises(CheckpointError, match="cannot be written"):
         write_atomic(tmp_path / "x", b"new")
     assert (tmp_path / "precious").read_bytes() == b"precious"
@@ -210,7 +294,7 @@ def test_a_file_is_not_read_beyond_the_limit(as_file_object: bool, tmp_path: Pat
     save_container(tmp_path / "x", {"n": 1})
     content = (tmp_path / "x").read_bytes()
     source = io.BytesIO(content) if as_file_object else tmp_path / "x"
-    with pytest.raises(CheckpointError, match=f"larger than {len(content) - 1} bytes"):
+    with pytest.raises(CheckpointError, match=rf"larger than {len(content) - 1} bytes, .*\(max_bytes\)$"):
         load_container(source, max_bytes=len(content) - 1)
     if isinstance(source, io.BytesIO):
         source.seek(0)

@@ -34,6 +34,15 @@ from rlcore.env_state import capture_normalizer
 from tests.support.training import differing, make_envs, make_model
 
 
+@pytest.mark.parametrize("place", [5, None])
+def test_what_is_no_place_is_refused_by_every_way_in_and_out(place: Any) -> None:
+    model = make_model()
+    for use in (DistributionalPPO.load, model.save, model.set_parameters):
+        with pytest.raises(SettingError, match=f"path={place} is neither a path nor a binary file object") as caught:
+            use(place)
+        assert caught.value.setting == "path"
+
+
 def halved(remaining: float) -> float:
     return 1e-3 * remaining
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 
-from rlcore import DistributionalPPO
+from rlcore import DistributionalPPO, SettingError
 from rlcore.ppo import monitoring
 from tests.support.training import make_envs, make_model
 
@@ -142,3 +144,15 @@ def test_every_key_is_explained() -> None:
         explained = f"``{name}``" in documented or f"``{brief}``" in documented
         elsewhere = key.startswith(("rollout/", "time/")) or key in {f"train/{loss}" for loss in losses}
         assert explained or elsewhere or key == "train/learning_rate", key
+
+
+def test_a_folder_of_tensorboard_that_is_not_for_this_user_is_refused_before_anything_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(tensorboard_log=str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(SettingError, match=r"tensorboard_log='.*' is no folder to write in \(Permission denied\)"):
+        model.learn(48)
+    assert list(tmp_path.iterdir()) == []
+    model.set_logger(Logger(None, []))
+    assert model.learn(48).num_timesteps == 48, "another logger needs no such folder"

@@ -6,6 +6,7 @@ import inspect
 import pydoc
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -109,6 +110,13 @@ def test_an_unknown_policy_is_named() -> None:
 def test_without_an_environment_one_error_says_what_to_do() -> None:
     with pytest.raises(SettingError, match="env=None"):
         DistributionalPPO("MlpLstmPolicy", None)
+
+
+@pytest.mark.parametrize("env", [5, ["CartPole-v1"], gym.make])
+def test_what_is_no_environment_is_refused_with_what_is_one(env: Any) -> None:
+    with pytest.raises(SettingError, match="not a Gymnasium environment; give one, its id, or a VecEnv") as caught:
+        DistributionalPPO("MlpLstmPolicy", env)
+    assert caught.value.setting == "env"
 
 
 def test_numpy_numbers_count_as_numbers() -> None:

@@ -31,6 +31,16 @@ OBSERVATIONS: dict[str, tuple[spaces.Space[Any], str, str]] = {
     "numbers from 1": (spaces.Discrete(3, start=1), "MlpLstmPolicy", "start at 0.*subtract"),
     "several numbers from 1": (spaces.MultiDiscrete([3, 2], start=[0, 1]), "MlpLstmPolicy", "start at 0.*subtract"),
     "numbers that torch lacks": (spaces.Box(0, 1, (2,), np.longdouble), "MlpLstmPolicy", "float32 or float64"),
+    "one number without a dimension": (spaces.Box(-1, 1, ()), "MlpLstmPolicy", r"no dimension.*shape \(1,\)"),
+    "a switch without a dimension": (spaces.MultiBinary(()), "MlpLstmPolicy", "no dimension.*ReshapeObservation"),
+    "no numbers": (spaces.Box(-1, 1, (0,)), "MlpLstmPolicy", "is empty.*at least one"),
+    "rows of no numbers": (spaces.Box(-1, 1, (2, 0)), "MlpLstmPolicy", "is empty.*at least one"),
+    "no choices": (spaces.MultiDiscrete([]), "MlpLstmPolicy", "is empty.*at least one"),
+    "no numbers in a Dict": (
+        spaces.Dict({"x": BOX, "none": spaces.Box(-1, 1, (0,))}),
+        "MultiInputLstmPolicy",
+        "part 'none' .*is empty",
+    ),
     "a Dict for vectors": (spaces.Dict({"b": BOX, "a": TWO}), "MlpLstmPolicy", r"\['a', 'b'\].*MultiInputLstmPolicy"),
     "a Dict for images": (spaces.Dict({"view": IMAGE}), "CnnLstmPolicy", "'MultiInputLstmPolicy'"),
     "a vector for a Dict": (BOX, "MultiInputLstmPolicy", r"Box\(.*no Dict.*'MlpLstmPolicy'"),
@@ -48,6 +58,8 @@ ACTIONS: dict[str, tuple[spaces.Space[Any], str]] = {
     "a table of switches": (spaces.MultiBinary((2, 2)), "flatten it"),
     "a row of switches": (spaces.MultiBinary([3]), "flatten it"),
     "forces without bounds": (spaces.Box(-np.inf, 1, (2,)), "finite bounds"),
+    "no forces": (spaces.Box(-1, 1, (0,)), "is empty.*at least one action"),
+    "no choices": (spaces.MultiDiscrete([]), "is empty.*at least one action"),
     "whole numbers in a box": (spaces.Box(0, 5, (2,), np.int64), "MultiDiscrete for whole numbers"),
 }
 

@@ -149,7 +149,7 @@ TRANSIENT = {
     },
     "holds restored parts until training goes on": {"pending_state"},
     "is what the part lstm_state holds": {
-        *("_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states"),
+        *("_checked_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states"),
     },
     "is what the part progress_state holds": {
         *("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_current_progress_remaining"),
