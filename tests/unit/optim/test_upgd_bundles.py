@@ -1,4 +1,4 @@
-"""All tensors of a group as one vector: the numbers of one tensor at a time, and the state that everybody sees."""
+"""Tensors as one vector, or in stretches: the numbers of one tensor at a time, and the state that everybody sees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rlcore.optim import upgd_updates
 from rlcore.optim.upgd import UtilityGatedOptimizer
-from rlcore.optim.upgd_updates import Bundle, Update
+from rlcore.optim.upgd_updates import Bundle, Stretch, Update
 from tests.unit.optim.upgd_steps import BOTH, assert_same, parameters_of, snapshot
 
 SHAPES = [(5, 3), (7,), (2, 3, 4), (1,), (40, 30)]
@@ -58,13 +58,16 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> list[list[Update]]:
 
 
 @BOTH
+@pytest.mark.parametrize("stretch", [2**17, 100, 6], ids=["vectors", "vectors and stretches", "stretches"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("absent", [frozenset(), THIRDS], ids=["all", "two of three"])
 def test_the_numbers_are_those_of_one_tensor_at_a_time(
-    optimizer_class: Any, dtype: torch.dtype, absent: Places, monkeypatch: pytest.MonkeyPatch
+    optimizer_class: Any, dtype: torch.dtype, absent: Places, stretch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(upgd_updates, "STRETCH", stretch)
     together = make(optimizer_class, dtype)
     steps(together, 0, 30, absent)
+    monkeypatch.setattr(upgd_updates, "STRETCH", 2**17)
     monkeypatch.setattr(upgd_updates, "can_be_bundled", lambda *_: False)
     apart = make(optimizer_class, dtype)
     steps(apart, 0, 30, absent)
@@ -81,6 +84,50 @@ def test_a_group_is_one_vector_where_it_can_be(optimizer_class: Any, changed: li
     steps(make(optimizer_class), 0, 1)
     assert [[len(each.members) for each in updates] for updates in changed] == [[3, 2]]
     assert all(isinstance(update, Bundle) for update in changed[0])
+
+
+@BOTH
+def test_a_large_tensor_is_changed_in_stretches_between_vectors(
+    optimizer_class: Any, changed: list[list[Update]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes 15, 7, 24 and 1, 1200: in stretches of 20 the third is cut into 2, the fifth into 60."""
+    monkeypatch.setattr(upgd_updates, "STRETCH", 20)
+    optimizer = make(optimizer_class)
+    steps(optimizer, 0, 1)
+    kinds = [type(update) for update in changed[0]]
+    assert kinds == [Bundle, Stretch, Stretch, Update, *[Stretch] * 60]
+    states = [value for state in optimizer.state.values() for value in state.values()]
+    assert {value for value in states if isinstance(value, int)} == {1}
+
+
+@BOTH
+@pytest.mark.parametrize("case", ["adaptive noise", "16 bits", "a transposed parameter", "a transposed gradient"])
+def test_what_makes_no_stretches_is_changed_as_a_whole(
+    optimizer_class: Any, case: str, changed: list[list[Update]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgd_updates, "STRETCH", 20)
+    parameter = nn.Parameter(torch.randn(8, 5, dtype=torch.bfloat16 if case == "16 bits" else torch.float32))
+    if case == "a transposed parameter":
+        parameter.data = parameter.detach().T.contiguous().T
+    parameter.grad = torch.ones_like(parameter)
+    if case == "a transposed gradient":
+        parameter.grad = torch.ones(5, 8).T
+    optimizer_class([parameter], lr=0.01, sigma=0.1, adaptive_noise=case == "adaptive noise").step()
+    assert [type(update) for update in changed[0]] == [Update]
+
+
+@BOTH
+def test_a_gradient_beyond_the_limit_is_limited_where_it_is_read_and_stays_as_it_was(
+    optimizer_class: Any, changed: list[list[Update]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgd_updates, "STRETCH", 20)
+    parameter = nn.Parameter(torch.zeros(40))
+    parameter.grad = torch.full((40,), 3e38)
+    optimizer_class([parameter], lr=1e-30, sigma=0.0).step()
+    assert [type(update) for update in changed[0]] == [Update]
+    assert float(changed[0][0].gradient.amax()) < 1e38
+    assert float(parameter.grad.amin()) > 2e38
+    assert bool(parameter.detach().isfinite().all())
 
 
 @BOTH
