@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 from tests.benchmarks.side_by_side import table
 
-RLVERIFY = [sys.executable, "-m", "verification.entry"]
+RLVERIFY = [str(Path(sys.executable).with_name("rlverify"))]
 COMMANDS = {
     "rlverify list": ([*RLVERIFY, "list"], 10, "0.5 s"),
     "rlverify gate": ([*RLVERIFY, "gate"], 3, "90 s"),
