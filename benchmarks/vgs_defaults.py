@@ -23,7 +23,7 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import DistributionalPPO, ResumableEnv, VarianceGradientScaler
 from rlcore.optim.estimators import ESTIMATORS
-from rlcore.optim.scaler_settings import NORMALIZATIONS
+from rlcore.optim.scaler_settings import NORMALIZATIONS, ScalerSettings
 
 Series = NDArray[np.float64]
 
@@ -149,6 +149,20 @@ def describe(run: Run, rules: Sequence[Factor]) -> Iterator[str]:
     yield from table(["normalization", "estimator", "nv", *of_rules], rows)
 
 
+def shipped(runs: Sequence[Run], default: ScalerSettings) -> str:
+    """Which rule a user gets who sets nothing, and how often it answers to nothing."""
+    rule = Factor(default.alpha, default.min_scaling_factor, default.max_normalized_variance)
+    position = RULES.index((default.estimator, default.normalization))
+    shares = (
+        f"{run.env_id}, {run.batch_size}: {np.mean(rule(run.values[:, position]) == rule.least):.0%}" for run in runs
+    )
+    return (
+        f"Shipped: `{default.normalization}` of `{default.estimator}`, {rule}, the published rule with a larger "
+        f"cap. `least` of it is {'; '.join(shares)}. The other estimators under `squared_mean` stand at the floor, and "
+        "`second_moment` gives a factor near 1."
+    )
+
+
 def compare_batch_sizes(runs: Sequence[Run]) -> Iterator[str]:
     """Whether the variance falls when minibatches grow, as that of noise does."""
     yield "\n## Response to the size of the minibatch\n"
@@ -176,6 +190,8 @@ def report(runs: Sequence[Run], rules: Sequence[Factor], command: str) -> str:
         "brackets. `nv` is the normalized variance, uncapped; `factor` what a rule makes of it. `least` is the share",
         "of steps in which the factor is as small as floor and cap allow, and answers to nothing. `time` is the",
         "correlation time of the factor in optimizer steps; 0 means that it never changed.",
+        "",
+        shipped(runs, VarianceGradientScaler([torch.nn.Parameter(torch.zeros(1))]).settings),
     ]
     for run in runs:
         lines.extend(describe(run, rules))

@@ -37,6 +37,14 @@ def test_the_report_shows_the_share_at_the_least_factor() -> None:
     assert (cells[7].split()[0], cells[8]) == ("0.5", "0%")
 
 
+def test_the_report_says_which_rule_is_shipped_and_how_often_it_answers_to_nothing() -> None:
+    values = np.ones((4, len(RULES)))
+    values[:, RULES.index(("mean", "squared_mean"))] = [10.0, 10.0, 100.0, 700.0]
+    text = report([Run("Some-v0", 64, values), Run("Some-v0", 512, values / 100)], [Factor(0.1, 0.1, 50.0)], "command")
+    assert "`squared_mean` of `mean`, alpha 0.1, floor 0.1, cap 100" in text
+    assert "`least` of it is Some-v0, 64: 50%; Some-v0, 512: 0%." in text
+
+
 def test_the_panel_sees_every_step_and_changes_no_gradient() -> None:
     watched = make_model()
     panel = Panel(watched)
