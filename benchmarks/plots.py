@@ -44,7 +44,7 @@ def _ratios(figures: Mapping[str, Mapping[str, Any]]) -> Figure:
             axes.scatter([each["floor"]], [place], color="tab:orange", marker="|", s=90, zorder=2, label=_once(place))
     axes.set_yticks(range(len(figures)), [name.removeprefix("bench_") for name in figures])
     axes.invert_yaxis()
-    axes.set_xscale("log")
+    axes.set_xlim(left=0.0)
     axes.set_xlabel("ours / reference: " + " or ".join(sorted({_meaning(each) for each in figures.values()})))
     axes.legend(loc="upper right", fontsize=7)
     return made
@@ -66,11 +66,10 @@ def _series(plot: Mapping[str, Any]) -> Figure:
         axes.plot(plot["positions"], values, marker="o", markersize=3)
         axes.set_xlabel(plot["axis"])
         axes.set_ylabel(name)
+        axes.set_ylim(bottom=0.0)
         if plot["logarithmic"]:
             axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=0.0)
+            axes.set_xticks(plot["positions"], [f"{position:g}" for position in plot["positions"]])
     return made
 
 

@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from rlcore.checkpoint import load_container, save_container
-from tests.benchmarks.side_by_side import Target, compare, table
+from tests.benchmarks.side_by_side import Target, compare, profile, table
 from tests.benchmarks.tensors import SIZES
 
 ROUNDS = dict(zip(SIZES, (60, 40, 15), strict=True))
@@ -67,6 +68,12 @@ def bench_save_and_load(benchmark: Any, size: str, tmp_path: Path) -> None:
         rounds=ROUNDS[size],
         floor=floor,
     )
+
+
+def bench_profile(benchmark: Any, tmp_path: Path) -> None:
+    contents = {size: payload(size) for size in SIZES}
+    actions = {size: partial(save_and_load, tmp_path / "checkpoint", each) for size, each in contents.items()}
+    profile(benchmark, actions, repetitions=5)
 
 
 def bench_peak_memory(benchmark: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rlcore import UPGD, AdaptiveUPGD
-from tests.benchmarks.side_by_side import Target, compare
+from tests.benchmarks.side_by_side import Target, compare, profile
 from tests.benchmarks.tensors import SIZES, parameters
 
 TARGETS = dict(zip(SIZES, (1.0, 1.6, 1.5), strict=True))
@@ -29,3 +29,8 @@ def bench_step(benchmark: Any, optimizer_class: type[torch.optim.Optimizer], siz
 
     limits = Target(TARGETS[size], limited_by="torch's normal_() of one number a weight, and Adam(fused=True)")
     compare(benchmark, ours.step, adam.step, limits, rounds=ROUNDS[size], floor=floor)
+
+
+def bench_profile(benchmark: Any) -> None:
+    steps = {size: AdaptiveUPGD(parameters(SIZES[size]), lr=1e-4).step for size in SIZES}
+    profile(benchmark, steps, repetitions=20)

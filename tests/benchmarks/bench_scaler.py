@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from rlcore import VarianceGradientScaler
-from tests.benchmarks.side_by_side import Target, compare
+from tests.benchmarks.side_by_side import Target, compare, profile
 from tests.benchmarks.tensors import SIZES, parameters
 
 TARGETS = {"mean": 1.5, "total": 1.5, "sketch": 1.5, "element": 4.0}
@@ -29,10 +30,6 @@ def bench_scale_and_step(benchmark: Any, estimator: Any, size: str) -> None:
         for parameter, gradient in [*zip(ours, raw, strict=True), *zip(clipped, raw, strict=True)]:
             torch.mul(gradient, factor, out=parameter.grad)
 
-    def scale() -> None:
-        scaler.scale_gradients()
-        scaler.step()
-
     def clip() -> None:
         torch.nn.utils.clip_grad_norm_(clipped, 0.5)
 
@@ -43,5 +40,19 @@ def bench_scale_and_step(benchmark: Any, estimator: Any, size: str) -> None:
         torch._foreach_mul_(gradients, 0.5)
 
     limits = Target(TARGETS[estimator], limited_by="a norm, a sum and one multiplication of every tensor")
-    compare(benchmark, scale, clip, limits, rounds=ROUNDS[size], floor=floor, before=other_gradients)
+    compare(benchmark, partial(_step, scaler), clip, limits, rounds=ROUNDS[size], floor=floor, before=other_gradients)
     assert scaler.get_scaling_factor() < 1.0
+
+
+def bench_profile(benchmark: Any) -> None:
+    actions = {}
+    for estimator in ("mean", "element"):
+        for size in SIZES:
+            scaler = VarianceGradientScaler(parameters(SIZES[size]), estimator=estimator)  # type: ignore[arg-type]
+            actions[f"{estimator}, {size}"] = partial(_step, scaler)
+    profile(benchmark, actions, repetitions=20, top=5)
+
+
+def _step(scaler: VarianceGradientScaler) -> None:
+    scaler.scale_gradients()
+    scaler.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import DistributionalPPO
-from tests.benchmarks.side_by_side import Target, compare
+from tests.benchmarks.side_by_side import Target, compare, profile
 
 TARGETS = {"CartPole-v1": 2.5, "Pendulum-v1": 3.0}
 SETTINGS: dict[str, Any] = {"n_steps": 128, "batch_size": 256, "n_epochs": 10, "seed": 0, "device": "cpu"}
@@ -76,3 +77,8 @@ def bench_rollout(benchmark: Any, env_id: str) -> None:
 
     target = Target(1.0, "at least", "the environments' own steps, under random actions")
     compare(benchmark, lambda: collect(0), lambda: collect(1), target, rounds=20, floor=floor)
+
+
+def bench_profile(benchmark: Any) -> None:
+    models = {env_id: pair(env_id)[0] for env_id in TARGETS}
+    profile(benchmark, {env_id: partial(update, model) for env_id, model in models.items()}, repetitions=2, top=12)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, Literal
@@ -102,10 +106,51 @@ def table(benchmark: Any, columns: list[str], rows: list[list[str]]) -> None:
 def series(
     benchmark: Any, axis: str, positions: list[float], lines: dict[str, list[float]], *, logarithmic: bool = False
 ) -> None:
-    """Leave what is to be drawn: one panel a line, over the same positions."""
+    """Leave what is to be drawn: one panel a line, over the same positions, which may stand on a logarithmic axis."""
     benchmark.extra_info["plot"] = {
         "axis": axis,
         "positions": positions,
         "lines": lines,
         "logarithmic": logarithmic,
     }
+
+
+def profile(benchmark: Any, actions: dict[str, Action], *, repetitions: int, top: int = 8) -> None:
+    """Leave where the time of each action goes: the functions that take most of it themselves.
+
+    The profiler slows Python code and not what is computed by one call, so that shares of the former are too large.
+    """
+    rows: list[list[str]] = []
+    for name, action in actions.items():
+        action()
+        profiler = cProfile.Profile()
+        profiler.enable()
+        for _ in range(repetitions):
+            action()
+        profiler.disable()
+        # (calls, calls that are no recursion, own time, time with callees) of each function
+        own = {function: figures[2] for function, figures in _figures_of(profiler).items()}
+        whole = sum(own.values())
+        for function in sorted(own, key=lambda each: own[each], reverse=True)[:top]:
+            milliseconds = 1e3 * own[function] / repetitions
+            rows.append([name, f"`{_label(function)}`", f"{milliseconds:.3g}", f"{own[function] / whole:.0%}"])
+    benchmark.pedantic(lambda: None)
+    table(benchmark, ["of", "function", "ms", "share"], rows)
+
+
+def _figures_of(profiler: cProfile.Profile) -> dict[tuple[str, int, str], Any]:
+    figures: dict[tuple[str, int, str], Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
+    return figures
+
+
+def _label(function: tuple[str, int, str]) -> str:
+    """``file.function``, or for what is no Python ``Type.method``."""
+    file, _, name = function
+    if file != "~":
+        return f"{Path(file).stem}.{name}"
+    of_type = re.search(r"method '(\w+)' of '([\w.]+)' objects", name)
+    return (
+        f"{of_type[2].rpartition('.')[2]}.{of_type[1]}"
+        if of_type
+        else name.strip("<>").removeprefix("built-in method ")
+    )
