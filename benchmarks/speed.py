@@ -66,6 +66,8 @@ def report(figures: Mapping[str, Figures]) -> str:
         for name, each in own.items():
             if "rows" in each:
                 parts += [f"### {name.removeprefix('bench_')}", "", *_table(each["columns"], each["rows"]), ""]
+            if each.get("note"):
+                parts += [each["note"], ""]
             if "plot" in each:
                 parts += [f"![{name.removeprefix('bench_')}]({plots.file_name(file, name)})", ""]
     return "\n".join(parts)

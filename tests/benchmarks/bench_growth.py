@@ -46,7 +46,12 @@ def bench_updates(benchmark: Any) -> None:
         [f"{w.start + 1} to {w.stop}", f"{t:.2f}", f"{m:.1f}"]
         for w, t, m in zip(windows, milliseconds, memory, strict=True)
     ]
-    table(benchmark, ["updates", "median ms an update", "median resident MiB"], rows)
+    note = (
+        f"From the second window to the last: {milliseconds[-1] / milliseconds[1] - 1:+.1%} time, "
+        f"{memory[-1] - memory[1]:+.1f} MiB ({memory[-1] / memory[1] - 1:+.2%}), in which Stable-Baselines3's Monitor "
+        "keeps three numbers of every episode."
+    )
+    table(benchmark, ["updates", "median ms an update", "median resident MiB"], rows, note)
     updates = [float(window.stop) for window in windows]
     series(benchmark, "update", updates, {"ms an update": milliseconds, "resident MiB": memory})
 
@@ -69,9 +74,22 @@ def bench_exploits(benchmark: Any, tmp_path: Path) -> None:
         deciding.append(1e3 * decide_s)
     benchmark.pedantic(lambda: None)
     rows = [[str(size), f"{r:.3f}", f"{d:.3f}"] for size, r, d in zip(POPULATIONS, reporting, deciding, strict=True)]
-    table(benchmark, ["members", "ms to report and save, a member", "ms to exploit and explore, a member"], rows)
+    columns = ["members", "ms to report and save, a member", "ms to exploit and explore, a member"]
+    table(benchmark, columns, rows, _on_paper(reporting, deciding))
     sizes = [float(size) for size in POPULATIONS]
     series(benchmark, "members", sizes, {"report, ms": reporting, "exploit, ms": deciding}, logarithmic=True)
+
+
+def _on_paper(reporting: list[float], deciding: list[float], size: int = 10_000) -> str:
+    """What the two largest populations say of one of ``size`` members."""
+    growth = (deciding[-1] - deciding[-2]) / (POPULATIONS[-1] - POPULATIONS[-2])
+    decision = deciding[-1] + growth * (size - POPULATIONS[-1])
+    return (
+        f"A decision reads one file and sorts the whole population, so that it grows by {1e3 * growth:.2f} microseconds "
+        f"a member. On paper, {size:,} members: {decision:.1f} ms a decision, {decision * size / 1e3:.0f} s a round of "
+        f"all, beside {reporting[-1] * size / 1e3:.0f} s to save them one after the other; sorting once a round instead "
+        "of once a member would then be what pays."
+    )
 
 
 def _round(size: int, parameters: dict[str, Any], folder: Path) -> tuple[float, float]:

@@ -98,9 +98,9 @@ def _timed(action: Action, before: Action | None) -> float:
     return perf_counter() - start
 
 
-def table(benchmark: Any, columns: list[str], rows: list[list[str]]) -> None:
-    """Leave figures that are no ratio for the report."""
-    benchmark.extra_info |= {"columns": columns, "rows": rows}
+def table(benchmark: Any, columns: list[str], rows: list[list[str]], note: str = "") -> None:
+    """Leave figures that are no ratio for the report, and what is to be said of them."""
+    benchmark.extra_info |= {"columns": columns, "rows": rows, "note": note}
 
 
 def series(

@@ -105,7 +105,7 @@ def figures() -> dict[str, Any]:
     ratio = {"least": 1.0, "most": 3.0, "floor": 0.5, "ours_s": 1.0, "reference_s": 1.0, "rounds": 3}
     target = {"bound": 2.0, "side": "at most", "limited_by": "the rest"}
     other = Rounds()
-    table(other, ["members", "ms"], [["4", "0.1"], ["64", "0.7"]])
+    table(other, ["members", "ms"], [["4", "0.1"], ["64", "0.7"]], "It grows.")
     series(other, "members", [4.0, 64.0], {"ms": [0.1, 0.7]}, logarithmic=True)
     return {
         "bench_x.py::bench_step[a]": {**ratio, "ratio": 1.5, "target": target},
@@ -115,7 +115,7 @@ def figures() -> dict[str, Any]:
 
 def test_tables_stand_under_the_name_of_their_benchmark(figures: dict[str, Any]) -> None:
     page = speed.report(figures)
-    assert "### exploits\n\n| members | ms |\n| --- | --- |\n| 4 | 0.1 |\n| 64 | 0.7 |\n" in page
+    assert "### exploits\n\n| members | ms |\n| --- | --- |\n| 4 | 0.1 |\n| 64 | 0.7 |\n\nIt grows.\n" in page
 
 
 def test_every_plot_of_the_page_is_drawn_and_is_the_same_bytes_each_time(
