@@ -85,10 +85,10 @@ def _on_paper(reporting: list[float], deciding: list[float], size: int = 10_000)
     growth = (deciding[-1] - deciding[-2]) / (POPULATIONS[-1] - POPULATIONS[-2])
     decision = deciding[-1] + growth * (size - POPULATIONS[-1])
     return (
-        f"A decision reads one file and sorts the whole population, so that it grows by {1e3 * growth:.2f} microseconds "
-        f"a member. On paper, {size:,} members: {decision:.1f} ms a decision, {decision * size / 1e3:.0f} s a round of "
-        f"all, beside {reporting[-1] * size / 1e3:.0f} s to save them one after the other; sorting once a round instead "
-        "of once a member would then be what pays."
+        f"A decision reads one file and sorts the whole population, so that it grows by {1e3 * growth:.2f} "
+        f"microseconds a member. On paper, {size:,} members: {decision:.1f} ms a decision, {decision * size / 1e3:.0f} s a round of "
+        f"all, beside {reporting[-1] * size / 1e3:.0f} s to save them one after the other; sorting once a round "
+        "instead of once a member would then be what pays."
     )
 
 
