@@ -16,7 +16,7 @@ from tests.benchmarks.side_by_side import series, table
 
 UPDATES, WINDOW = 1000, 100
 POPULATIONS = (4, 8, 16, 32, 64, 1024)
-ROUNDS = 5
+ROUNDS = 3
 
 
 def bench_updates(benchmark: Any) -> None:
@@ -86,9 +86,9 @@ def _on_paper(reporting: list[float], deciding: list[float], size: int = 10_000)
     decision = deciding[-1] + growth * (size - POPULATIONS[-1])
     return (
         f"A decision reads one file and sorts the whole population, so that it grows by {1e3 * growth:.2f} "
-        f"microseconds a member. On paper, {size:,} members: {decision:.1f} ms a decision, {decision * size / 1e3:.0f} s a round of "
-        f"all, beside {reporting[-1] * size / 1e3:.0f} s to save them one after the other; sorting once a round "
-        "instead of once a member would then be what pays."
+        f"microseconds a member. On paper, {size:,} members: {decision:.1f} ms a decision, "
+        f"{decision * size / 1e3:.0f} s a round of all, beside {reporting[-1] * size / 1e3:.0f} s to save them one "
+        "after the other; sorting once a round instead of once a member would then be what pays."
     )
 
 
