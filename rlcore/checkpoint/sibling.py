@@ -15,12 +15,14 @@ if sys.platform != "win32":
     import fcntl
 
 _WRITE_MODE = 0o666
+_NAME = 40
+"""Characters of the name that are kept, so that with four bytes each the new name is no longer than names may be."""
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 @contextlib.contextmanager
 def synced(target: Path, content: bytes) -> Iterator[Path]:
-    """``content`` in the new file ``.<name>.<16 hex digits>.tmp`` beside ``target``, which the disk has.
+    """``content`` in the new file ``.<start of the name>.<16 hex digits>.tmp`` beside ``target``, which the disk has.
 
     It is removed afterwards, unless it was renamed. It is locked meanwhile, so that what a killed writer left is told
     from what another one is writing: the next writer of the same name removes the former.
@@ -43,7 +45,7 @@ def synced(target: Path, content: bytes) -> Iterator[Path]:
 def _created(target: Path) -> tuple[Path, int]:
     """A new file and its descriptor. A link planted under its name is not followed."""
     while True:
-        path = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        path = target.with_name(f".{target.name[:_NAME]}.{secrets.token_hex(8)}.tmp")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, _WRITE_MODE)
         _lock(descriptor, wait=True)
         if path.exists():
@@ -53,7 +55,7 @@ def _created(target: Path) -> tuple[Path, int]:
 
 def _remove_abandoned(target: Path) -> None:
     """Remove what writers of ``target`` left that were killed, where the system can tell."""
-    ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.tmp")
+    ours = re.compile(rf"\.{re.escape(target.name[:_NAME])}\.[0-9a-f]{{16}}\.tmp")
     for path in target.parent.iterdir():
         if ours.fullmatch(path.name):
             with contextlib.suppress(OSError):  # renamed meanwhile, or another user's: the write does not need it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
@@ -20,6 +21,8 @@ DEFAULT_MAX_BYTES = 2**31
 DIGEST_MARK = b"rlcore-sha256:"
 END_RECORD = struct.Struct("<4s4H2LH")
 END_SIGNATURE = b"PK\x05\x06"
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
+"""What a file system answers on which a file has one name only."""
 _COMMENT_LENGTH = len(DIGEST_MARK) + 2 * hashlib.sha256().digest_size
 
 
@@ -66,11 +69,15 @@ def _take_name(new: Path, target: Path) -> None:
     """
     try:
         os.link(new, target)
-    except FileExistsError:
-        raise
-    except OSError:
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        os.replace(new, target)  # noqa: PTH105
+        try:
+            os.replace(new, target)  # noqa: PTH105
+        except OSError:
+            target.unlink()
+            raise
 
 
 @contextlib.contextmanager

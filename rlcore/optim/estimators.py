@@ -226,6 +226,13 @@ class ElementEstimator:
         # Kept from step to step, as fresh memory costs more than the arithmetic in it.
         self._deltas = [torch.zeros_like(mean) for mean in self._means]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is of no use after the step."""
+        return {**self.__dict__, "_deltas": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _deltas=[torch.zeros_like(mean) for mean in state["_means"]])
+
     def measure(self, positions: Integers, gradients: Gradients) -> list[Tensor]:
         """Deviations from the means so far, until the next measurement."""
         largest_norm = gradients.moments.largest_norm

@@ -63,7 +63,7 @@ class VarianceGradientScaler:
     :param estimator: which variance of a tensor's gradient g, over its elements (mean_s, Var_s) and over steps (E_t,
         Var_t). ``"mean"``: M = Var_t[mean_s g]; ``"element"``: E = mean_s Var_t[g]; ``"sketch"``: E estimated from 64
         elements; ``"spatial"``: S = E_t[Var_s g], which is no noise; ``"total"``: T = M + S. All take O(1) memory per
-        tensor, ``"element"`` two numbers per element
+        tensor, ``"element"`` three numbers per element
     :param normalization: denominator ``"squared_mean"``: (E_t[mean_s g])^2, the published rule, whatever the estimator;
         ``"second_moment"``: E_t[mean_s g^2], which makes a scale-free fraction
     :param min_scaling_factor: smallest factor, in [0, 1]

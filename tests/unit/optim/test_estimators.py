@@ -131,6 +131,20 @@ def test_a_loaded_sketch_goes_on_with_the_elements_of_the_state_through_relinks(
     assert relinked.variance().tolist() == [0.5 * (0.75 * 4 - 0.25), 0.0]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_sketch_watches_its_own_tensors_where_another_has_no_gradient(dtype: torch.dtype) -> None:
+    """Of three tensors the second and the third are seen, one constant and one that alternates between 10 and 30."""
+    subject = SketchEstimator([TensorLayout((size,), dtype, CPU) for size in (2, 4, 4)])
+    for value in (10.0, 30.0):
+        seen, gradients = (
+            np.array([1, 2]),
+            Gradients.measure([torch.ones(4, dtype=dtype), torch.full((4,), value, dtype=dtype)]),
+        )
+        subject.commit(seen, gradients.moments, subject.measure(seen, gradients), np.array([0.5, 0.5]))
+    (_, second, third) = subject.state_dict()["means"]  # type: ignore[misc]
+    assert (second.tolist(), third.tolist()) == ([0.75] * 4, [17.5] * 4)  # type: ignore[union-attr]
+
+
 def with_coordinates(*values: object) -> Callable[[dict[Any, Any]], None]:
     return lambda state: state.__setitem__("coordinates", list(values))
 

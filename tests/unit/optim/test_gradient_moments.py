@@ -91,6 +91,25 @@ def test_scaling_multiplies_every_element_in_place(dtype: torch.dtype) -> None:
     assert all(torch.equal(scaled, wanted) for scaled, wanted in zip(tensors, expected, strict=True))
 
 
+def test_the_spatial_variance_of_a_large_tensor_beside_a_mean_as_large() -> None:
+    """The float32 norm of ten million elements is wrong by 3e-4, which is a hundredth of this variance."""
+    tensor = torch.rand(10_000_000, generator=torch.Generator().manual_seed(0)) * 0.9 + 1.0
+    assert Gradients.measure([tensor]).spatial_variances() == pytest.approx(
+        [tensor.numpy().var(dtype=np.float64)], rel=1e-3
+    )
+
+
+@pytest.mark.usefixtures("way")
+def test_autograd_hears_of_the_scaling() -> None:
+    """As of any change in place: it must not compute with values that it has not saved."""
+    weight = torch.tensor([1.0, 2.0], requires_grad=True)
+    (gradient,) = torch.autograd.grad((weight**3).sum(), weight, create_graph=True)
+    penalty = (gradient**2).sum()
+    Gradients.measure([gradient.detach()]).scale(0.5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(penalty, weight)
+
+
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_elements_are_read_by_their_place_in_row_major_order(dtype: torch.dtype) -> None:

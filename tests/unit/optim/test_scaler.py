@@ -388,6 +388,19 @@ def test_a_sparse_gradient_is_refused() -> None:
     assert scaler.step_count == 0
 
 
+def test_gradients_of_gradients_are_measured_and_scaled() -> None:
+    (parameter,) = parameters_of((2,))
+    scaler = VarianceGradientScaler([parameter], warmup_steps=0, alpha=1e6)
+    for sign in (1.0, -1.0, 1.0):
+        loss = (sign * (parameter + 1.0) ** 2).sum()
+        (parameter.grad,) = torch.autograd.grad(loss, parameter, create_graph=True)
+        factor = scaler.scale_gradients()
+        scaler.step()
+    assert factor == 0.1
+    assert parameter.grad is not None
+    torch.testing.assert_close(parameter.grad.detach(), torch.tensor([0.2, 0.2]))
+
+
 def test_reset_forgets_statistics_and_what_is_pending() -> None:
     scaler = observed_scaler([torch.tensor([1.0]), torch.tensor([-1.0])])
     scaler.scale_gradients()

@@ -101,7 +101,9 @@ def test_a_large_tensor_is_changed_in_stretches_between_vectors(
 
 
 @BOTH
-@pytest.mark.parametrize("case", ["adaptive noise", "16 bits", "a transposed parameter", "a transposed gradient"])
+@pytest.mark.parametrize(
+    "case", ["adaptive noise", "16 bits", "a transposed parameter", "a transposed gradient", "a transposed average"]
+)
 def test_what_makes_no_stretches_is_changed_as_a_whole(
     optimizer_class: Any, case: str, changed: list[list[Update]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,8 +114,12 @@ def test_what_makes_no_stretches_is_changed_as_a_whole(
     parameter.grad = torch.ones_like(parameter)
     if case == "a transposed gradient":
         parameter.grad = torch.ones(5, 8).T
-    optimizer_class([parameter], lr=0.01, sigma=0.1, adaptive_noise=case == "adaptive noise").step()
-    assert [type(update) for update in changed[0]] == [Update]
+    optimizer = optimizer_class([parameter], lr=0.01, sigma=0.1, adaptive_noise=case == "adaptive noise")
+    optimizer.step()
+    if case == "a transposed average":
+        optimizer.state[parameter]["utility"] = torch.zeros(5, 8).T
+        optimizer.step()
+    assert [type(update) for update in changed[-1]] == [Update]
 
 
 @BOTH
