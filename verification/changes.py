@@ -6,18 +6,22 @@ catalogue file affects the claims that name it, and what no measurement reads af
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import subprocess
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from verification.fingerprint import module_digests
 from verification.laboratory import Laboratory
 from verification.model import Claim
 
-READ_BY_NO_MEASUREMENT: Final = ("*.md", "tests/*", "benchmarks/*", "examples/*", "reports/*", ".gitignore", "LICENSE")
+READ_BY_NO_MEASUREMENT: Final = ("tests", "benchmarks", "examples", "reports", "LICENSE", ".gitignore")
+"""First parts of paths; a Markdown file beside them is none either."""
+
+SHARED: Final = (["__init__"], ["make"])
+"""What every probe or fault is loaded or made by."""
 
 
 @dataclass(frozen=True)
@@ -35,57 +39,102 @@ class Selection:
 def select(laboratory: Laboratory, repository: Path, revision: str) -> Selection:
     """The claims that the difference between ``revision`` and the working tree can affect.
 
-    :param repository: a folder of the Git checkout to which the paths in the rules are relative
+    :param repository: the folder to which the paths in the rules are relative, in a Git checkout
+    :param revision: names one commit
     """
     everything = frozenset(claim.id for claim in laboratory.claims)
     try:
-        changed = changed_files(repository, revision)
+        top = Path(_git(repository, "rev-parse", "--show-toplevel")[0].removesuffix("\n"))
+        unseen = _unseen(laboratory, top)
+        changed = () if unseen else changed_files(top, revision)
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", None) or str(error)
         return Selection(everything, f"Git cannot tell what changed since {revision}: {said.strip().splitlines()[0]}")
+    if unseen:
+        return Selection(everything, f"Git does not see {_shown(unseen)}")
     selected: set[str] = set()
     for path in changed:
-        affected = _affected(laboratory, repository, path)
+        affected = _affected(laboratory, repository.resolve(), top / path)
         if affected is None:
-            return Selection(everything, f"{path} changed since {revision}")
+            return Selection(everything, f"{_shown(path)} changed since {revision}")
         selected |= affected
     return Selection(frozenset(selected), f"the only ones that changes since {revision} can affect")
 
 
-def changed_files(repository: Path, revision: str) -> tuple[str, ...]:
-    """Files that differ from ``revision``, deleted and untracked ones included, relative to the folder; sorted.
+def changed_files(top: Path, revision: str) -> tuple[str, ...]:
+    """Files of a checkout that differ from a commit, deleted and untracked ones included; sorted.
 
-    :raises subprocess.CalledProcessError: if this is no checkout or the revision is unknown
-    :raises OSError: if there is no Git
+    :param top: the folder of the checkout, to which they are relative
+    :raises subprocess.CalledProcessError: if the revision names no single commit
     """
-    difference = ["diff", "--name-only", "--no-renames", "--relative", "-z", "--end-of-options", revision, "--"]
-    untracked = ["ls-files", "--others", "--exclude-standard", "-z"]
-    return tuple(sorted({path for command in (difference, untracked) for path in _git(repository, command)}))
+    commit = _git(top, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")[0].strip()
+    difference = _git(top, "diff", "--name-only", "--no-renames", "-z", commit, "--")
+    untracked = _git(top, "ls-files", "--others", "--exclude-standard", "-z")
+    return tuple(sorted({*difference, *untracked}))
 
 
-def _git(repository: Path, arguments: Sequence[str]) -> list[str]:
-    command = ["git", "-C", str(repository), *arguments]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8").stdout
-    return [path for path in output.split("\0") if path]
+def _unseen(laboratory: Laboratory, top: Path) -> str:
+    """A file of the code under test whose changes Git would not tell of: the first found, or nothing.
+
+    That is one outside the checkout, one that is ignored, a link, and one whose changes Git was told to ignore.
+    """
+    names = {name.partition(".")[0] for claim in laboratory.claims for name in claim.modules}
+    packages = {laboratory.folder, *map(_folder_of, names)}
+    for package in sorted(packages):
+        if not package.resolve().is_relative_to(top):
+            return str(package)
+        ignored = _git(package, "ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+        tracked = _git(package, "ls-files", "-v", "-s", "-z")
+        told = [line.partition("\t")[2] for line in tracked if not line.startswith("H 100")]
+        for path in (*(each for each in ignored if "__pycache__" not in each), *told):
+            return str(package / path)
+    return ""
 
 
-def _affected(laboratory: Laboratory, repository: Path, path: str) -> set[str] | None:
+def _folder_of(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise LookupError(package)
+    folders = spec.submodule_search_locations
+    return Path(folders[0]) if folders else Path(str(spec.origin)).parent
+
+
+def _git(folder: Path, *arguments: str) -> list[str]:
+    """What a command says, in parts; without the variables by which another repository is named."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        check=True,
+        capture_output=True,
+        env=environment,
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
+    return [part for part in done.stdout.split("\0") if part]
+
+
+def _shown(path: str) -> str:
+    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def _affected(laboratory: Laboratory, repository: Path, full: Path) -> set[str] | None:
     """Ids of the claims that a changed file can affect; None for all."""
-    full = repository / path
-    if full.is_relative_to(laboratory.folder):
-        return _affected_within(laboratory, full)
-    if PurePosixPath(path).match("reports/evidence/*.json"):
+    if full.is_relative_to(laboratory.folder.resolve()):
+        return _affected_within(laboratory, full.relative_to(laboratory.folder.resolve()))
+    parts = full.relative_to(repository).parts if full.is_relative_to(repository) else ()
+    if len(parts) == 3 and parts[:2] == ("reports", "evidence"):
         return {claim.id for claim in laboratory.claims} & {full.stem}
-    return set() if any(fnmatchcase(path, rule) for rule in READ_BY_NO_MEASUREMENT) else None
+    is_text = len(parts) == 1 and full.suffix == ".md"
+    return set() if is_text or (parts and parts[0] in READ_BY_NO_MEASUREMENT) else None
 
 
-def _affected_within(laboratory: Laboratory, full: Path) -> set[str] | None:
-    kind, *rest = full.relative_to(laboratory.folder).with_suffix("").parts
-    if kind == "catalogue" and full.suffix == ".toml" and full.is_file():
-        return {claim.id for claim in laboratory.claims if claim.document == full.stem}
-    if kind in ("probes", "faults") and full.suffix == ".py" and full.is_file() and rest[-1:] != ["__init__"]:
+def _affected_within(laboratory: Laboratory, path: Path) -> set[str] | None:
+    full, (kind, *rest) = laboratory.folder / path, path.with_suffix("").parts
+    if kind == "catalogue" and path.suffix == ".toml" and full.is_file():
+        return {claim.id for claim in laboratory.claims if claim.document == path.stem}
+    if kind in ("probes", "faults") and path.suffix == ".py" and full.is_file() and rest[-1:] not in SHARED:
         module = ".".join((laboratory.package, kind, *rest))
-        return _ids(claim for claim in laboratory.claims if module in _experiment(laboratory, claim))
+        return {claim.id for claim in laboratory.claims if module in _experiment(laboratory, claim)}
     return None
 
 
@@ -95,7 +144,3 @@ def _experiment(laboratory: Laboratory, claim: Claim) -> set[str]:
     sources = [laboratory.probe(claim.probe).__module__, *(laboratory.fault(name).defined_in for name in names)]
     within = tuple(f"{laboratory.package}.{kind}" for kind in ("probes", "faults"))
     return {name for name, _ in module_digests(sources, within=within)}
-
-
-def _ids(claims: Iterable[Claim]) -> set[str]:
-    return {claim.id for claim in claims}

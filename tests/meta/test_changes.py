@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,9 @@ def test_what_no_measurement_reads_affects_nothing(checkout: Path, name: str) ->
     assert (code, "measured 0 of 6: the only ones that changes since HEAD can affect" in said) == (0, True)
 
 
-@pytest.mark.parametrize("name", ["constraints.txt", "setup.cfg", "toylab/new.py", "toylab/faults/__init__.py"])
+@pytest.mark.parametrize(
+    "name", ["constraints.txt", "setup.cfg", "toylab/new.py", "toylab/faults/__init__.py", "toylab/faults/make.py"]
+)
 def test_what_might_affect_anything_affects_everything(checkout: Path, name: str) -> None:
     (checkout / name).write_text("# changed\n")
     _, said = gate(checkout)
@@ -117,6 +120,86 @@ def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toylab: L
     with_faults = sum(claim.fault is not None for claim in toylab.claims)
     assert 0 < with_faults < len(toylab.claims)
     assert (code, f"measured {with_faults} of 6: the only ones" in said) == (0, True)
+
+
+@pytest.mark.parametrize("revision", ["HEAD..HEAD", "HEAD...HEAD", "HEAD^!", "HEAD:toylab", "--cached"])
+def test_what_names_no_single_commit_measures_everything(checkout: Path, revision: str) -> None:
+    """Git would compare two commits, and leave the working tree out."""
+    _, said = gate(checkout, *(["--"] if revision.startswith("-") else []), revision)
+    assert f"measured 6 of 6: Git cannot tell what changed since {revision}" in said
+
+
+def test_a_file_that_moved_to_where_nothing_is_read_is_missed_where_it_was(checkout: Path) -> None:
+    (checkout / "toylab/extra.py").write_text("value = 1\n" * 20)
+    git(checkout, "add", ".")
+    git(checkout, "commit", "--quiet", "-m", "extra")
+    (checkout / "tests").mkdir()
+    git(checkout, "mv", "toylab/extra.py", "tests/extra.py")
+    _, said = gate(checkout)
+    assert "measured 6 of 6: toylab/extra.py changed" in said
+
+
+def told_to_look_away(checkout: Path) -> None:
+    git(checkout, "update-index", "--assume-unchanged", "toylab/target.py")
+
+
+def told_to_skip(checkout: Path) -> None:
+    git(checkout, "update-index", "--skip-worktree", "toylab/target.py")
+
+
+def ignored(checkout: Path) -> None:
+    with (checkout / ".gitignore").open("a") as file:
+        file.write("build\n")
+    (checkout / "toylab/probes/build").mkdir()
+    (checkout / "toylab/probes/build/__init__.py").write_text("")
+
+
+def link(checkout: Path) -> None:
+    (checkout / "tests").mkdir()
+    shutil.move(checkout / "toylab/target.py", checkout / "tests/target.py")
+    (checkout / "toylab/target.py").symlink_to("../tests/target.py")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "--quiet", "-m", "link")
+
+
+@pytest.mark.parametrize("hide", [told_to_look_away, told_to_skip, ignored, link])
+def test_code_whose_changes_git_would_not_tell_of_is_measured(checkout: Path, hide: Callable[[Path], None]) -> None:
+    hide(checkout)
+    _, said = gate(checkout)
+    assert "measured 6 of 6: Git does not see" in said
+
+
+@pytest.mark.parametrize("name", ["toylab/data.md", "toylab/reports/evidence/TOY-01.json", "lib/tests/x.py"])
+def test_a_path_that_only_ends_like_what_is_not_read_affects_everything(checkout: Path, name: str) -> None:
+    path = checkout / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("changed\n")
+    _, said = gate(checkout)
+    assert f"measured 6 of 6: {name} changed since HEAD" in said
+
+
+def test_a_name_that_is_no_text_is_told_with_its_bytes(checkout: Path) -> None:
+    (Path(os.fsdecode(os.fsencode(checkout) + b"/\xff.py"))).write_text("")
+    code, said = gate(checkout)
+    assert (code, "measured 6 of 6: \\xff.py changed" in said.replace("\\udcff", "\\xff")) == (0, True)
+
+
+def test_a_change_beside_the_folder_in_a_larger_checkout_affects_everything(checkout: Path) -> None:
+    nested = checkout / "nested"
+    nested.mkdir()
+    for name in ("toylab", "reports"):
+        git(checkout, "mv", name, f"nested/{name}")
+    git(checkout, "commit", "--quiet", "-m", "nested")
+    assert "measured 0 of 6" in gate(nested)[1]
+    (checkout / "README.md").write_text("changed\n")
+    assert "measured 6 of 6: README.md changed" in gate(nested)[1]
+
+
+def test_another_repository_in_the_environment_is_not_asked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(ROOT))
+    replace(checkout / "toylab/target.py", "limit = 10", "limit = 11")
+    assert "measured 6 of 6: toylab/target.py changed since HEAD" in gate(checkout)[1]
 
 
 def test_deleted_evidence_is_measured_anew(checkout: Path) -> None:
