@@ -67,7 +67,7 @@ def changed_files(top: Path, revision: str) -> tuple[str, ...]:
     :param top: the folder of the checkout, to which they are relative
     :raises subprocess.CalledProcessError: if the revision names no single commit
     """
-    commit = _git(top, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")[0].strip()
+    commit = _git(top, "rev-parse", "--verify", f"{revision}^{{commit}}")[0].strip()
     difference = _git(top, "diff", "--name-only", "--no-renames", "-z", commit, "--")
     untracked = _git(top, "ls-files", "--others", "--exclude-standard", "-z")
     return tuple(sorted({*difference, *untracked}))
@@ -122,7 +122,7 @@ def _affected(laboratory: Laboratory, repository: Path, full: Path) -> set[str] 
     if full.is_relative_to(laboratory.folder.resolve()):
         return _affected_within(laboratory, full.relative_to(laboratory.folder.resolve()))
     parts = full.relative_to(repository).parts if full.is_relative_to(repository) else ()
-    if len(parts) == 3 and parts[:2] == ("reports", "evidence"):
+    if parts[:2] == ("reports", "evidence"):
         return {claim.id for claim in laboratory.claims} & {full.stem}
     is_text = len(parts) == 1 and full.suffix == ".md"
     return set() if is_text or (parts and parts[0] in READ_BY_NO_MEASUREMENT) else None

@@ -101,6 +101,20 @@ def test_state_dict_of_adam_comes_back_and_continues_identically() -> None:
     torch.optim.Adam(network.parameters()).load_state_dict(result)
 
 
+def test_tensors_that_share_their_memory_are_saved_each_for_itself() -> None:
+    """One of them is the whole storage, so that it needs no copy, and so is its twin."""
+    shared = torch.arange(6.0)
+    result = loaded(saved({"whole": shared, "twin": shared.view(2, 3), "negated": negated()}))
+    result["whole"].fill_(7.0)
+    assert result["twin"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert result["negated"].tolist() == [-1.0, 2.0]
+
+
+def negated() -> torch.Tensor:
+    """Numbers that lie in memory with the other sign."""
+    return torch._neg_view(torch.tensor([1.0, -2.0]))
+
+
 def test_a_view_is_saved_without_the_storage_behind_it() -> None:
     content = saved({"x": torch.zeros(1_000_000)[:10], "row": torch.arange(12.0).reshape(3, 4).t()})
     assert len(content) < 5_000
