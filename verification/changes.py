@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from verification.fingerprint import module_digests
-from verification.laboratory import Laboratory
+from verification.laboratory import UNDER_TEST, Laboratory
 from verification.model import Claim
 
 READ_BY_NO_MEASUREMENT: Final = ("tests", "benchmarks", "examples", "reports", "LICENSE", ".gitignore")
@@ -78,9 +78,7 @@ def _unseen(laboratory: Laboratory, top: Path) -> str:
 
     That is one outside the checkout, one that is ignored, a link, and one whose changes Git was told to ignore.
     """
-    names = {name.partition(".")[0] for claim in laboratory.claims for name in claim.modules}
-    packages = {laboratory.folder, *map(_folder_of, names)}
-    for package in sorted(packages):
+    for package in packages_under_test(laboratory):
         if not package.resolve().is_relative_to(top):
             return str(package)
         ignored = _git(package, "ls-files", "--others", "--ignored", "--exclude-standard", "-z")
@@ -89,6 +87,12 @@ def _unseen(laboratory: Laboratory, top: Path) -> str:
         for path in (*(each for each in ignored if "__pycache__" not in each), *told):
             return str(package / path)
     return ""
+
+
+def packages_under_test(laboratory: Laboratory) -> list[Path]:
+    """The folders of the laboratory and of the code that its claims are about, without what is installed beside it."""
+    named = {name.partition(".")[0] for claim in laboratory.claims for name in claim.modules}
+    return sorted({laboratory.folder, *map(_folder_of, named & {laboratory.package, *UNDER_TEST})})
 
 
 def _folder_of(package: str) -> Path:

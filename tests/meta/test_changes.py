@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from verification.changes import packages_under_test
 from verification.laboratory import Laboratory
 
 LAB = Path(__file__).parent / "lab"
@@ -193,6 +194,14 @@ def test_a_change_beside_the_folder_in_a_larger_checkout_affects_everything(chec
     assert "measured 0 of 6" in gate(nested)[1]
     (checkout / "README.md").write_text("changed\n")
     assert "measured 6 of 6: README.md changed" in gate(nested)[1]
+
+
+def test_the_code_under_test_is_what_claims_are_about_and_nothing_that_is_installed(toylab: Laboratory) -> None:
+    """Claims of ours are about a module of Stable-Baselines3 too, which the pinned versions stand for."""
+    ours = Laboratory()
+    assert any(name.startswith("stable_baselines3.") for claim in ours.claims for name in claim.modules)
+    assert packages_under_test(ours) == [ROOT / "rlcore", ROOT / "verification"]
+    assert [folder.name for folder in packages_under_test(toylab)] == ["toylab"]
 
 
 def test_another_repository_in_the_environment_is_not_asked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
