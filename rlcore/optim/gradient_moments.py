@@ -73,12 +73,12 @@ class Gradients:
         """
         sizes = [tensor.numel() for tensor in tensors]
         size = np.array(sizes, dtype=np.float64)
-        simple = all(each.dtype == torch.float32 and each.is_cpu for each in tensors)
+        simple = size.size > 0 and all(each.dtype == torch.float32 and each.is_cpu for each in tensors)
         arrays = [tensor.numpy() for tensor in tensors] if simple else []
         few = arrays and sum(sizes) <= GATHERED
         gathered = np.concatenate([array.reshape(-1) for array in arrays]) if few else None
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = _sums_one_by_one(tensors) if gathered is None else _sums_of_gathered(gathered, size)
+            sums = _sums_one_by_one(tensors, simple) if gathered is None else _sums_of_gathered(gathered, size)
             mean, mean_square = _exact_where_extreme(tensors, size, *sums)
         largest = _maximum(tensors if gathered is None else [torch.from_numpy(gathered)]) if maximum else None
         return cls(tensors, arrays, gathered, Moments(size, mean, mean_square, largest))
@@ -130,11 +130,15 @@ def _sums_of_gathered(gathered: NDArray[np.float32], size: Floats) -> tuple[Floa
     return sums[0].astype(np.float64), sums[1].astype(np.float64)
 
 
-def _sums_one_by_one(tensors: Sequence[Tensor]) -> tuple[Floats, Floats]:
-    """Sum and sum of squares of each tensor, which is in the cache for the second where it fits there."""
-    wide = [tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float() for tensor in tensors]
-    measured = [number for each in wide for number in (each.sum(), torch.linalg.vector_norm(each))]
-    total, norm = on_host(measured).reshape(-1, 2).T
+def _sums_one_by_one(tensors: Sequence[Tensor], simple: bool) -> tuple[Floats, Floats]:
+    """Sum and sum of squares of each tensor, which is in the cache for the second where it fits there.
+
+    :param simple: whether all are float32 on the CPU
+    """
+    if not simple:
+        tensors = [tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float() for tensor in tensors]
+    measured = [number for each in tensors for number in (each.sum(), torch.linalg.vector_norm(each))]
+    total, norm = (on_host(measured) if not simple else _joined(measured)).reshape(-1, 2).T
     return total, np.square(norm)
 
 
@@ -177,5 +181,9 @@ def on_host(values: Sequence[Tensor]) -> Floats:
     device, dtype = values[0].device, values[0].dtype
     if any(value.device != device or value.dtype != dtype for value in values):
         values = [value.to(device, torch.float64) for value in values]
+    return _joined(values)
+
+
+def _joined(values: Sequence[Tensor]) -> Floats:
     joined: Floats = torch.stack(list(values)).to("cpu", torch.float64).numpy()
     return joined
