@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
 from rlcore.optim import estimators
-from rlcore.optim.estimators import TensorLayout, VarianceEstimator, carry_over, snapshot
+from rlcore.optim.estimators import VarianceEstimator
 from rlcore.optim.gradient_moments import LARGEST, Floats, Gradients, Integers, Moments
 from rlcore.optim.scaler_settings import (
     Estimator,
@@ -28,6 +28,7 @@ from rlcore.optim.scaler_settings import (
     checked_parameters,
 )
 from rlcore.optim.scaler_state import GLOBAL_AVERAGES, STATE_VERSION, LoadedState
+from rlcore.optim.tensor_statistics import TensorLayout, carry_over, snapshot
 from rlcore.types import StateDict, StateValue
 
 PERCENTILE: Final = 0.9

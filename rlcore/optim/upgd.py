@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import Any, ClassVar, Final, overload
 
 import torch
@@ -19,9 +18,9 @@ from rlcore.errors import NonFiniteGradientError, SettingError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim import upgd_settings as settings
-from rlcore.optim import upgd_state, upgd_updates
+from rlcore.optim import upgd_state
 from rlcore.optim.upgd_state import bias_correction
-from rlcore.optim.upgd_updates import Bundle, Group, Rooms, Stretch, Update, Vectors
+from rlcore.optim.upgd_updates import Group, Update, Workspace
 
 # No gradient below this is limited by the state's dtype, so that it can be read where it is.
 LARGEST_UNBOUNDED: Final = torch.finfo(torch.float32).max / 4
@@ -56,8 +55,7 @@ class UtilityGatedOptimizer(Optimizer):
     def __init__(self, params: ParamsT, **values: object) -> None:
         for name, value in values.items():
             settings.check(name, name, value)
-        self._vectors: dict[tuple[int, int], Vectors] = {}
-        self._rooms = Rooms()
+        self._workspace = Workspace()
         super().__init__(params, {name: settings.plain(value) for name, value in values.items()})
 
     def add_param_group(self, param_group: Group) -> None:
@@ -76,7 +74,7 @@ class UtilityGatedOptimizer(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore; settings that the saved groups or defaults do not know yet take their defaults."""
         super().__setstate__(state)
-        self._vectors, self._rooms = {}, Rooms()
+        self._workspace = Workspace()
         for name in self._settings:
             self.defaults.setdefault(name, settings.RULES[name].default)
             for group in self.param_groups:
@@ -139,7 +137,7 @@ class UtilityGatedOptimizer(Optimizer):
         """Check all of them before any is prepared or changed."""
         if updates:
             self._check(updates)
-            blocks = self._blocks(updates)
+            blocks = self._workspace.blocks(updates, self._averages)
             if self._largest_gradient(blocks) > LARGEST_UNBOUNDED:
                 blocks = list(updates)
             for update in updates:
@@ -166,26 +164,6 @@ class UtilityGatedOptimizer(Optimizer):
                     f"the gradient of {update.label} is sparse: the utility needs every element. "
                     "Build the layer with sparse=False.",
                 )
-
-    def _blocks(self, updates: Sequence[Update]) -> list[Update]:
-        """Large parameters in stretches, neighbours in a group as one vector, where they allow it; the order stays."""
-        blocks: list[Update] = []
-        kinds = [(update.position[0], upgd_updates.can_be_stretched(update)) for update in updates]
-        for (_, large), run in groupby(zip(kinds, updates, strict=True), key=lambda pair: pair[0]):
-            parts = [update for _, update in run]
-            if large:
-                blocks += [stretch for part in parts for stretch in Stretch.all_of(part, self._rooms)]
-            elif upgd_updates.can_be_bundled(parts, self._averages):
-                blocks.append(Bundle.of(parts, self._vectors_of(parts)))
-            else:
-                blocks += parts
-        return blocks
-
-    def _vectors_of(self, parts: Sequence[Update]) -> Vectors:
-        gradients, first = [part.gradient for part in parts], parts[0].position
-        if first not in self._vectors or not self._vectors[first].fit(gradients):
-            self._vectors[first] = Vectors(gradients)
-        return self._vectors[first]
 
     def _largest_gradient(self, updates: Sequence[Update]) -> float:
         """Largest magnitude of an element.
@@ -266,7 +244,7 @@ class UtilityGatedOptimizer(Optimizer):
         noise: list[Tensor | None] = [None] * len(updates)
         for positions in kinds.values():
             sizes = [updates[position].gradient.numel() for position in positions]
-            room = self._rooms.of("noise", updates[positions[0]].gradient, sum(sizes))
+            room = self._workspace.rooms.of("noise", updates[positions[0]].gradient, sum(sizes))
             draws = torch.split(room.normal_(), sizes)
             for position, draw in zip(positions, draws, strict=True):
                 noise[position] = draw.view(updates[position].gradient.shape)

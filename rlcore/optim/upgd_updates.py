@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -268,3 +269,31 @@ class Vectors:
     def _stretches(self, vector: Tensor) -> list[Tensor]:
         """What belongs to each parameter, in its shape."""
         return [part.view(shape) for part, shape in zip(torch.split(vector, self._sizes), self._shapes, strict=True)]
+
+
+class Workspace:
+    """What an optimizer keeps from step to step beside its state; a copy of the optimizer begins with an empty one."""
+
+    def __init__(self) -> None:
+        self.rooms = Rooms()
+        self._vectors: dict[tuple[int, int], Vectors] = {}
+
+    def blocks(self, updates: Sequence[Update], averages: Averages) -> list[Update]:
+        """Large parameters in stretches, neighbours in a group as one vector, where they allow it; the order stays."""
+        blocks: list[Update] = []
+        kinds = [(update.position[0], can_be_stretched(update)) for update in updates]
+        for (_, large), run in groupby(zip(kinds, updates, strict=True), key=lambda pair: pair[0]):
+            parts = [update for _, update in run]
+            if large:
+                blocks += [stretch for part in parts for stretch in Stretch.all_of(part, self.rooms)]
+            elif can_be_bundled(parts, averages):
+                blocks.append(Bundle.of(parts, self._vectors_of(parts)))
+            else:
+                blocks += parts
+        return blocks
+
+    def _vectors_of(self, parts: Sequence[Update]) -> Vectors:
+        gradients, first = [part.gradient for part in parts], parts[0].position
+        if first not in self._vectors or not self._vectors[first].fit(gradients):
+            self._vectors[first] = Vectors(gradients)
+        return self._vectors[first]

@@ -34,13 +34,17 @@ def save_and_load(path: Path, content: dict[str, Any]) -> None:
 
 def save_and_load_with_torch(path: Path, content: dict[str, Any]) -> None:
     """Written, synced, hashed and loaded, and nothing else."""
+    _written_and_hashed(path, content)
+    torch.load(path, weights_only=True)
+
+
+def _written_and_hashed(path: Path, content: dict[str, Any]) -> None:
     with path.open("wb") as file:
         torch.save(content, file)
         file.flush()
         os.fsync(file.fileno())
     with path.open("rb") as file:
         hashlib.file_digest(file, "sha256")
-    torch.load(path, weights_only=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -50,12 +54,7 @@ def bench_save_and_load(benchmark: Any, size: str, tmp_path: Path) -> None:
     def floor() -> None:
         """A digest when writing, and another of the very bytes that are then loaded."""
         written = tmp_path / "floor"
-        with written.open("wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        with written.open("rb") as file:
-            hashlib.file_digest(file, "sha256")
+        _written_and_hashed(written, content)
         read = written.read_bytes()
         hashlib.sha256(read)
         torch.load(io.BytesIO(read), weights_only=True)

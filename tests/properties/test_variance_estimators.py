@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rlcore.optim import estimators
-from rlcore.optim.estimators import ESTIMATORS, TensorLayout, VarianceEstimator
+from rlcore.optim.estimators import ESTIMATORS, VarianceEstimator
 from rlcore.optim.gradient_moments import Gradients
 from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.optim.sketch import SketchEstimator
+from rlcore.optim.tensor_statistics import TensorLayout
 from tests.reference import variance_reference as reference
 
 betas = st.sampled_from([0.0, 0.5, 0.9, 0.99])
@@ -178,7 +179,7 @@ def test_the_mean_over_all_single_elements_that_a_sketch_could_watch_is_the_elem
     largest = max(history.sizes)
     expected, totals = variances("element", history, beta), torch.zeros(len(history.sizes), dtype=torch.float64)
     for watched in range(largest):
-        sketch = estimators.SketchEstimator(layouts_of(history.sizes))
+        sketch = SketchEstimator(layouts_of(history.sizes))
         zeros = [torch.zeros(1, dtype=torch.float64) for _ in history.sizes]
         coordinates = [torch.tensor([min(watched, size - 1)]) for size in history.sizes]
         sketch.load_state_dict({"coordinates": coordinates, "means": zeros, "variances": zeros})

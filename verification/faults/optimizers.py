@@ -68,7 +68,7 @@ def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> Uti
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
-    pins="ce63e4b1d8db4412",
+    pins="b60ebb7866fadb0c",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """The published rule as it stands: no gradient refused, nothing limited, u divided by max u as it comes."""

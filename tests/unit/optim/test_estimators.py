@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from rlcore.errors import StateError
-from rlcore.optim.estimators import ESTIMATORS, SKETCH_SIZE, SketchEstimator, TensorLayout
+from rlcore.optim.estimators import ESTIMATORS
 from rlcore.optim.gradient_moments import Gradients
+from rlcore.optim.sketch import SKETCH_SIZE, SketchEstimator
+from rlcore.optim.tensor_statistics import TensorLayout
 
 CPU = torch.device("cpu")
 PATTERN = torch.tensor([0.5, -0.5, 0.5, -0.5], dtype=torch.float64)

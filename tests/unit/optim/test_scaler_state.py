@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, ResumeWarning, SettingError, StateError
 from rlcore.optim.estimators import ESTIMATORS as ESTIMATOR_CLASSES
-from rlcore.optim.estimators import TensorLayout
 from rlcore.optim.gradient_moments import Gradients
 from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.optim.tensor_statistics import TensorLayout
 
 SHAPES = ((3, 2), (4,), (1,))
 ESTIMATORS = list(ESTIMATOR_CLASSES)
