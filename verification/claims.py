@@ -1,29 +1,55 @@
 """Loads the catalogue: one TOML file per source document, each claim checked before any of them is used.
 
 A file reads ``document = "<its own name without .toml>"``, then one ``[[claim]]`` table per claim with the fields of
-`verification.model.Claim` (all but ``document``).
+`verification.model.Claim` (all but ``document``), one ``[[aside]]`` per stretch of a document that states nothing that
+could be tested, and one ``[[contradiction]]`` per pair of statements of which one must be wrong.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from verification.citations import Citation
 from verification.errors import CatalogueError
-from verification.model import Claim, FixGrade, Kind, Verdict
+from verification.model import Aside, Claim, Contradiction, FixGrade, Kind, Problem, Quotation, Verdict
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
+
+def _citation(text: str) -> str:
+    Citation.parse(text)
+    return text
+
+
+Cite = Annotated[str, AfterValidator(_citation)]
+
 EXPECTED_WITH_FAULT = (Verdict.CONFIRMED, Verdict.NOT_REPRODUCED)
 EXPECTED_WITHOUT_FAULT = (Verdict.CONFIRMED, Verdict.REFUTED)
+
+
+class ProblemEntry(BaseModel):
+    """The ``[claim.problem]`` table of a claim."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    category: str = ""
+    components: tuple[Text, ...] = ()
+    scenario: tuple[Text, ...] = ()
+    impact: str = ""
+    recommendation: str = ""
+    priority: str = ""
+    probability: str = ""
+    effort: str = ""
 
 
 class ClaimEntry(BaseModel):
@@ -52,6 +78,9 @@ class ClaimEntry(BaseModel):
     root_cause: Text | None = None
     severity: Text | None = None
     killed_by: tuple[Text, ...] = ()
+    cites: tuple[Cite, ...] = ()
+    part_of: Identifier | None = None
+    problem: ProblemEntry | None = None
 
     @model_validator(mode="after")
     def _fields_agree(self) -> ClaimEntry:
@@ -86,10 +115,73 @@ class ClaimEntry(BaseModel):
         return self
 
 
+class AsideEntry(BaseModel):
+    """One ``[[aside]]`` table as it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cites: Annotated[tuple[Cite, ...], Field(min_length=1)]
+    why: Text
+
+
+class QuotationEntry(BaseModel):
+    """One of the ``quotes`` of a contradiction."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cite: Cite
+    text: Text
+
+    @model_validator(mode="after")
+    def _is_there(self) -> QuotationEntry:
+        if self.text not in Citation.parse(self.cite).text:
+            raise ValueError(f"{self.text!r} does not stand in {self.cite}")
+        return self
+
+
+class ContradictionEntry(BaseModel):
+    """One ``[[contradiction]]`` table as it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Identifier
+    statement: Text
+    quotes: Annotated[tuple[QuotationEntry, ...], Field(min_length=2)]
+    measured: Text
+    settled_by: tuple[Identifier, ...] = ()
+
+
+TABLES: Mapping[str, type[BaseModel]] = {"claim": ClaimEntry, "aside": AsideEntry, "contradiction": ContradictionEntry}
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All that the files of a folder say, in the order of the file names and of the entries."""
+
+    claims: tuple[Claim, ...]
+    asides: tuple[Aside, ...]
+    contradictions: tuple[Contradiction, ...]
+
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """Every citation in it."""
+        quoted = [quote.cite for each in self.contradictions for quote in each.quotes]
+        claimed = [cite for claim in self.claims for cite in claim.cites]
+        return (*quoted, *claimed, *(cite for aside in self.asides for cite in aside.cites))
+
+
 def load_catalogue(folder: Path) -> tuple[Claim, ...]:
-    """Every claim of a folder of TOML files, in the order of the file names and of the entries.
+    """Every claim of a folder of TOML files; what else they hold is checked as well.
 
     :raises CatalogueError: naming file, claim and field of the first broken entry
+    """
+    return load(folder).claims
+
+
+def load(folder: Path) -> Catalogue:
+    """All that a folder of TOML files says.
+
+    :raises CatalogueError: naming file, entry and field of the first broken entry
     """
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
@@ -97,50 +189,83 @@ def load_catalogue(folder: Path) -> tuple[Claim, ...]:
         raise CatalogueError(str(folder), "", "", f"cannot be read: {error.strerror}") from error
     if not files:
         raise CatalogueError(str(folder), "", "", "holds no .toml file, so there is nothing to verify")
-    claims: dict[str, Claim] = {}
-    for path in files:
-        for claim in _load_file(path):
-            if claim.id in claims:
-                raise CatalogueError(path.name, claim.id, "id", f"already used in {claims[claim.id].document}.toml")
-            claims[claim.id] = claim
-    return tuple(claims.values())
+    entries = [(path, entry) for path in files for entry in _load_file(path)]
+    _check_ids(entries)
+    claims = tuple(_claim(path, entry) for path, entry in entries if isinstance(entry, ClaimEntry))
+    asides = tuple(Aside(entry.cites, entry.why) for _, entry in entries if isinstance(entry, AsideEntry))
+    contradictions = tuple(_contradiction(entry) for _, entry in entries if isinstance(entry, ContradictionEntry))
+    return Catalogue(claims, asides, contradictions)
 
 
-def _load_file(path: Path) -> Sequence[Claim]:
+def _check_ids(entries: Sequence[tuple[Path, BaseModel]]) -> None:
+    """Every id once, and none named that does not exist."""
+    first: dict[str, Path] = {}
+    for path, entry in entries:
+        if isinstance(entry, (ClaimEntry, ContradictionEntry)):
+            if entry.id in first:
+                raise CatalogueError(path.name, entry.id, "id", f"already used in {first[entry.id].name}")
+            first[entry.id] = path
+    for path, entry in entries:
+        named: tuple[str, ...] = ()
+        if isinstance(entry, ClaimEntry) and entry.part_of is not None:
+            field, named, own = "part_of", (entry.part_of,), entry.id
+        elif isinstance(entry, ContradictionEntry):
+            field, named, own = "settled_by", entry.settled_by, entry.id
+        for name in named:
+            if name not in first or name == own:
+                raise CatalogueError(path.name, own, field, f"there is no other entry {name!r}")
+
+
+def _claim(path: Path, entry: ClaimEntry) -> Claim:
+    given = {name: value for name, value in entry.model_dump().items() if value is not None}
+    if entry.problem is not None:
+        given["problem"] = Problem(**entry.problem.model_dump())
+    return Claim(document=path.stem, **given)
+
+
+def _contradiction(entry: ContradictionEntry) -> Contradiction:
+    quotes = tuple(Quotation(quote.cite, quote.text) for quote in entry.quotes)
+    return Contradiction(entry.id, entry.statement, quotes, entry.measured, entry.settled_by)
+
+
+def _load_file(path: Path) -> Sequence[BaseModel]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CatalogueError(path.name, "", "", f"cannot be read: {error}") from error
     if content.get("document") != path.stem:
         raise CatalogueError(path.name, "", "document", f"must be {path.stem!r}, the name of the file")
-    if set(content) - {"document", "claim"}:
-        raise CatalogueError(
-            path.name, "", sorted(set(content) - {"document", "claim"})[0], "stands outside every [[claim]]"
-        )
-    entries = content.get("claim")
-    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+    if unknown := sorted(set(content) - {"document", *TABLES}):
+        raise CatalogueError(path.name, "", unknown[0], "stands outside every [[claim]]")
+    tables = {name: content[name] for name in TABLES if name in content}
+    for name, entries in tables.items():
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise CatalogueError(path.name, "", name, f"must be one or more [[{name}]] tables")
+    if not any(tables.values()):
         raise CatalogueError(path.name, "", "claim", "must be one or more [[claim]] tables")
-    return [_load_entry(path, number, entry) for number, entry in enumerate(entries, start=1)]
+    return [
+        _load_entry(path, kind, number, entry)
+        for kind, entries in tables.items()
+        for number, entry in enumerate(entries, start=1)
+    ]
 
 
-def _load_entry(path: Path, number: int, table: Mapping[str, Any]) -> Claim:
+def _load_entry(path: Path, kind: str, number: int, table: Mapping[str, Any]) -> BaseModel:
     try:
-        entry = ClaimEntry.model_validate(table)
+        return TABLES[kind].model_validate(table)
     except ValidationError as error:
-        claim = str(table.get("id", f"entry {number}"))
-        field, reason = _explain(cast("dict[str, Any]", error.errors(include_url=False)[0]))
+        name = str(table.get("id", f"entry {number}" if kind == "claim" else f"{kind} {number}"))
+        field, reason = _explain(cast("dict[str, Any]", error.errors(include_url=False)[0]), TABLES[kind])
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise CatalogueError(path.name, claim, field, reason + more) from error
-    given = {name: value for name, value in entry.model_dump().items() if value is not None}
-    return Claim(document=path.stem, **given)
+        raise CatalogueError(path.name, name, field, reason + more) from error
 
 
-def _explain(problem: Mapping[str, Any]) -> tuple[str, str]:
+def _explain(problem: Mapping[str, Any], kind: type[BaseModel]) -> tuple[str, str]:
     field = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "value_error":
-        field, _, reason = str(problem["ctx"]["error"]).partition(": ")
-        return field, reason
+        said = str(problem["ctx"]["error"])
+        return (field, said) if field else (said.partition(": ")[0], said.partition(": ")[2])
     if problem["type"] == "extra_forbidden":
-        close = get_close_matches(field, ClaimEntry.model_fields, n=1)
+        close = get_close_matches(field, kind.model_fields, n=1)
         return field, "no such field" + (f"; did you mean {close[0]!r}?" if close else "")
     return field, f"{problem['msg']}, got {problem['input']!r}" if problem["type"] != "missing" else "is missing"

@@ -78,6 +78,30 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Problem:
+    """What a document says of a problem beside that it exists, in our own words; empty where it says nothing.
+
+    :param category: the kind of risk
+    :param components: the parts of the system that it touches
+    :param scenario: how it comes about, step by step
+    :param impact: what it costs
+    :param recommendation: what is to be done
+    :param priority: its place in the document's own order, P0 first
+    :param probability: how likely it is said to be
+    :param effort: how much work its fix is said to be
+    """
+
+    category: str = ""
+    components: tuple[str, ...] = ()
+    scenario: tuple[str, ...] = ()
+    impact: str = ""
+    recommendation: str = ""
+    priority: str = ""
+    probability: str = ""
+    effort: str = ""
+
+
+@dataclass(frozen=True)
 class Claim:
     """One statement of a document, with the experiment that tests it.
 
@@ -93,6 +117,9 @@ class Claim:
     :param fix_statement: what that fix does, in our own words
     :param modules: dotted names of the modules under test; a change in one makes the evidence stale
     :param killed_by: ids of the tests of the suite that fail when the fault is planted
+    :param cites: the lines of the documents that state it, as `verification.citations` reads them: ``000:44-60``
+    :param part_of: id of the problem that this is an effect, an option or an assurance of; empty where it is its own
+    :param problem: what the document says of it beside that it exists, or None
     """
 
     id: str
@@ -117,12 +144,53 @@ class Claim:
     root_cause: str = ""
     severity: str = ""
     killed_by: tuple[str, ...] = ()
+    cites: tuple[str, ...] = ()
+    part_of: str = ""
+    problem: Problem | None = None
 
     @property
     def variants(self) -> tuple[Variant, ...]:
         """The variants that this claim is measured in."""
         planted = {"healthy": "", "faulty": self.fault, "documented_fix": self.documented_fix}
         return tuple(variant for variant in VARIANTS if planted[variant] is not None)
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Lines of a document that state nothing that could be tested, or nothing beside what other lines state.
+
+    :param cites: as in `Claim`
+    """
+
+    cites: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Quotation:
+    """Words as a document has them.
+
+    :param cite: the lines in which they stand
+    """
+
+    cite: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Statements of the documents that cannot all be true.
+
+    :param statement: what they disagree about, in our own words
+    :param measured: what this project can say about it
+    :param settled_by: ids of the claims whose verdict decides between them
+    """
+
+    id: str
+    statement: str
+    quotes: tuple[Quotation, ...]
+    measured: str
+    settled_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,116 @@
+"""What the catalogue cites stands in the documents, which nobody has touched."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from verification.citations import FOLDER, Citation, documents, uncited
+from verification.claims import load
+from verification.errors import CatalogueError
+
+DIGESTS = {
+    "000_923fc3d3e588f5b4": "fca4e15efb75b04ef16ab486cc2761f9d471a31b244c052e6f8f039cae14b37a",
+    "001_98911a0f87a1dff4": "4622413657570b807b699c4802f127db6a286a9e18b449754d49216dd1e2b214",
+    "002_aa7ab8580308805a": "2ca3f2e04953260a0a7bd3b05e47e0d2ef5ff0342c28c21b901c58d154cb8aca",
+    "003_38991937a7fc0376": "b6c6cfdf08877cacd404c8273e913493043117ecef16b99c31fd21a543b0a66e",
+    "004_2d6fc5efa1dace83": "29fd2e146de152d939bd2ee51a43f7697d5392d5552ccdc781d9dc657e01e655",
+}
+CLAIM = """
+[[claim]]
+id = "TOY-01"
+title = "a title"
+kind = "assurance"
+area = "state"
+section = "Bug 1"
+statement = "a statement"
+if_true = "a symptom"
+documented_status = "fixed"
+expected_verdict = "CONFIRMED"
+probe = "restore"
+modules = ["toylab.target"]
+seeds = [0, 1]
+"""
+CONTRADICTION = """
+[[contradiction]]
+id = "CON-01"
+statement = "how many tests pass"
+measured = "all of ours"
+quotes = [{cite = "001:21", text = "22/24 теста проходят"}, {cite = "002:14", text = "**24/24**"}]
+"""
+
+
+def _load_text(folder: Path, text: str) -> None:
+    (folder / "toy.toml").write_text('document = "toy"\n' + text, encoding="utf-8")
+    load(folder)
+
+
+def test_the_documents_are_as_they_were_written() -> None:
+    found = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in FOLDER.glob("*.md")}
+    assert found == DIGESTS
+
+
+def test_a_citation_is_the_lines_of_its_document() -> None:
+    citation = Citation.parse("001:20-21")
+    assert citation.text.splitlines()[1].startswith("| **Основная интеграция**")
+    assert list(citation.numbers) == [20, 21]
+    assert Citation.parse("001:21") == Citation("001", 21, 21)
+    assert citation.path.name == "001_98911a0f87a1dff4.md"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("001", "is no citation; write document:first-last"),
+        ("001:0-3", "is no citation"),
+        ("007:1", "there is no document 007, only 000, 001"),
+        ("001:9-3", "has the lines 1 to 468"),
+        ("001:469", "has the lines 1 to 468"),
+    ],
+)
+def test_what_no_document_holds_cannot_be_cited(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Citation.parse(text)
+
+
+def test_lines_that_nothing_cites_are_told_without_empty_ones_and_rules() -> None:
+    last = len(documents()["001"])
+    assert uncited(["001:1-7", f"001:10-{last}"])["001"] == [9]
+    assert uncited([f"001:9-{last}"])["001"] == [1, 3, 4, 5]
+    assert len(uncited([])["003"]) > 100
+
+
+def test_a_contradiction_keeps_its_words(tmp_path: Path) -> None:
+    (tmp_path / "toy.toml").write_text('document = "toy"\n' + CONTRADICTION, encoding="utf-8")
+    (found,) = load(tmp_path).contradictions
+    assert [quote.text for quote in found.quotes] == ["22/24 теста проходят", "**24/24**"]
+    assert load(tmp_path).cites == ("001:21", "002:14")
+
+
+def test_claims_and_asides_are_told_with_what_they_cite(tmp_path: Path) -> None:
+    text = CLAIM + 'cites = ["000:3-4"]\n\n[[aside]]\ncites = ["000:1"]\nwhy = "a title"\n'
+    (tmp_path / "toy.toml").write_text('document = "toy"\n' + text, encoding="utf-8")
+    catalogue = load(tmp_path)
+    assert catalogue.cites == ("000:3-4", "000:1")
+    assert catalogue.asides[0].why == "a title"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "reason"),
+    [
+        (CLAIM + 'cites = ["001:900"]', "cites.0", "has the lines 1 to 468"),
+        (CLAIM + 'part_of = "TOY-02"', "part_of", "no other entry 'TOY-02'"),
+        (CLAIM + 'part_of = "TOY-01"', "part_of", "no other entry 'TOY-01'"),
+        (CONTRADICTION.replace("22/24", "23/24"), "quotes", "'23/24 теста проходят' does not stand in 001:21"),
+        (CONTRADICTION + 'settled_by = ["TOY-09"]', "settled_by", "no other entry 'TOY-09'"),
+        (CLAIM + CONTRADICTION.replace("CON-01", "TOY-01"), "id", "already used in toy.toml"),
+        ('[[aside]]\ncites = ["000:1"]\n', "why", "is missing"),
+        ('[[aside]]\ncites = ["000:1"]\nwhi = "x"\nwhy = "y"\n', "whi", "did you mean 'why'"),
+    ],
+)
+def test_a_broken_entry_is_told_with_its_field(tmp_path: Path, text: str, field: str, reason: str) -> None:
+    with pytest.raises(CatalogueError, match=reason) as caught:
+        _load_text(tmp_path, text)
+    assert caught.value.field.startswith(field)
