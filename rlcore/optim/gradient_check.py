@@ -76,11 +76,13 @@ class _Step:
 
     :param places: group and position of every parameter with a gradient
     :param before: each of these parameters -> what its state held before the step, None where it had none
+    :param admitted: whether the device takes it, 0-dimensional; false from the first step on that is not finite
     :param finite: for each of them, whether its gradient is finite; on the host, to be read after ``arrival``
     """
 
     places: Sequence[tuple[Group, Position]]
     before: dict[Tensor, State | None]
+    admitted: Tensor
     finite: Tensor
     arrival: Mark
 
@@ -110,7 +112,6 @@ class DeferredCheck:
     def __init__(self, states: MutableMapping[Tensor, State]) -> None:
         self._states = states
         self._steps: deque[_Step] = deque()
-        self._admitted: Tensor | None = None
 
     def admit(self, updates: Sequence[Update]) -> Tensor:
         """Note a step that is about to be taken, without waiting.
@@ -120,17 +121,18 @@ class DeferredCheck:
         :raises NonFiniteGradientError: as :meth:`read`, where earlier steps were taken on another device
         """
         device = updates[0].gradient.device
-        if self._admitted is not None and self._admitted.device != device:
+        if self._steps and self._steps[-1].admitted.device != device:
             self.read(0)
         finite = torch.stack(torch._foreach_norm([update.gradient for update in updates], math.inf)).isfinite()
         admitted = finite.all()
-        self._admitted = admitted if self._admitted is None else self._admitted & admitted
+        if self._steps:
+            admitted &= self._steps[-1].admitted
         # The host's side of a copy that does not block is pinned by torch itself.
         flags = finite.to("cpu", non_blocking=True)
         places = [(update.group, update.position) for update in updates]
         before = {update.parameter: self._entries(update.parameter) for update in updates}
-        self._steps.append(_Step(places, before, flags, mark(device)))
-        return self._admitted
+        self._steps.append(_Step(places, before, admitted, flags, mark(device)))
+        return admitted
 
     def _entries(self, parameter: Tensor) -> State | None:
         return dict(self._states[parameter]) if parameter in self._states else None
@@ -150,14 +152,12 @@ class DeferredCheck:
             if (label := first.refused()) is not None:
                 self._refuse(label)
             self._steps.popleft()
-        self._admitted = None
 
     def _refuse(self, label: str) -> None:
         """:raises NonFiniteGradientError: after undoing all steps that are noted"""
         skipped = len(self._steps)
         while self._steps:
             self._steps.pop().undo(self._states)
-        self._admitted = None
         raise NonFiniteGradientError(
             label,
             f"the gradient of {label} held NaN or infinity in an earlier step, which only now is known because steps "
