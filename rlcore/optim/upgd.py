@@ -6,24 +6,21 @@ ICLR 2024 (global, first-order utility).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, overload
+from typing import Any, ClassVar, overload
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
-from rlcore.errors import NonFiniteGradientError, SettingError
+from rlcore.errors import SettingError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
+from rlcore.optim import gradient_check, upgd_state
 from rlcore.optim import upgd_settings as settings
-from rlcore.optim import upgd_state
+from rlcore.optim.gradient_check import LARGEST_UNBOUNDED, DeferredCheck, largest_gradient
 from rlcore.optim.upgd_state import bias_correction
 from rlcore.optim.upgd_updates import Group, Update, Workspace
-
-# No gradient below this is limited by the state's dtype, so that it can be read where it is.
-LARGEST_UNBOUNDED: Final = torch.finfo(torch.float32).max / 4
 
 
 class UtilityGatedOptimizer(Optimizer):
@@ -45,8 +42,12 @@ class UtilityGatedOptimizer(Optimizer):
 
     State is float32, or float64 for float64 parameters. It is finite for every finite input (magnitudes above a
     quarter of the dtype's range are taken as that); a parameter overflows only where its new value leaves its dtype.
-    Parameters without a gradient, or without elements, are left alone. The check for non-finite gradients waits for
-    the device once a step.
+    Parameters without a gradient, or without elements, are left alone.
+
+    Where all gradients lie on one CUDA device, a step does not wait for it unless 65 are under way. The device then
+    skips a step with a non-finite gradient and all after it, and the error comes with a later call: a step that finds
+    it known, or ``state_dict``, ``load_state_dict``, a copy or a pickle, which wait. Parameters and state are as they
+    were before the skipped steps, though their noise stays drawn; training may go on.
     """
 
     _settings: ClassVar[tuple[str, ...]] = settings.SHARED
@@ -55,8 +56,8 @@ class UtilityGatedOptimizer(Optimizer):
     def __init__(self, params: ParamsT, **values: object) -> None:
         for name, value in values.items():
             settings.check(name, name, value)
-        self._workspace = Workspace()
         super().__init__(params, {name: settings.plain(value) for name, value in values.items()})
+        self._forget_steps()
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; settings that it leaves out take the constructor's values, keys of other kinds are kept.
@@ -71,14 +72,36 @@ class UtilityGatedOptimizer(Optimizer):
         settings.check_parameters([parameters] if isinstance(parameters, Tensor) else parameters, where)
         super().add_param_group(group)
 
+    def _forget_steps(self) -> None:
+        """Begin anew with what is kept from step to step beside the state."""
+        self._workspace = Workspace()
+        self._deferred = DeferredCheck(self.state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle takes; waits for the device.
+
+        :raises NonFiniteGradientError: as :meth:`state_dict`
+        """
+        self._deferred.read(0)
+        return super().__getstate__()
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore; settings that the saved groups or defaults do not know yet take their defaults."""
         super().__setstate__(state)
-        self._workspace = Workspace()
+        self._forget_steps()
         for name in self._settings:
             self.defaults.setdefault(name, settings.RULES[name].default)
             for group in self.param_groups:
                 group.setdefault(name, self.defaults[name])
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state after the last step; waits for the device.
+
+        :raises NonFiniteGradientError: an earlier gradient held NaN or infinity; the next call returns the state from
+            before its step
+        """
+        self._deferred.read(0)
+        return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore a copy of a saved state, in the precision of the state instead of the parameter's.
@@ -87,7 +110,9 @@ class UtilityGatedOptimizer(Optimizer):
 
         :raises StateError: the state does not fit the parameters; nothing was changed
         :raises SettingError: a group holds an unusable setting; nothing was changed
+        :raises NonFiniteGradientError: an earlier gradient held NaN or infinity; nothing was loaded
         """
+        self._deferred.read(0)
         saved: dict[str, Any] = {}
 
         def examine(_: Optimizer, final: dict[str, Any]) -> dict[str, Any]:
@@ -122,9 +147,11 @@ class UtilityGatedOptimizer(Optimizer):
 
         :param closure: evaluates the model again and returns the loss
         :return: the closure's loss, or None
-        :raises NonFiniteGradientError: a gradient holds NaN or infinity; nothing was changed and nothing drawn
+        :raises NonFiniteGradientError: a gradient holds NaN or infinity; nothing was changed and nothing drawn. Or one
+            held it in an earlier step: all steps from that one on were skipped, and this one was not begun
         :raises SettingError: a gradient is sparse or a group holds an unusable setting; nothing was changed
         """
+        self._deferred.read()
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -137,14 +164,20 @@ class UtilityGatedOptimizer(Optimizer):
         """Check all of them before any is prepared or changed."""
         if updates:
             self._check(updates)
-            blocks = self._workspace.blocks(updates, self._averages)
-            if self._largest_gradient(blocks) > LARGEST_UNBOUNDED:
-                blocks = list(updates)
+            blocks = self._blocks(updates)
             for update in updates:
                 self._complete(update)
             for block in blocks:
                 block.fill(self._averages)
             self._change(blocks)
+
+    def _blocks(self, updates: Sequence[Update]) -> list[Update]:
+        """What the step works on: its gradients are finite, or the device leaves it out."""
+        if gradient_check.is_deferred(updates):
+            return self._workspace.blocks(updates, self._averages, self._deferred.admit(updates))
+        self._deferred.read(0)
+        blocks = self._workspace.blocks(updates, self._averages)
+        return list(updates) if largest_gradient(blocks) > LARGEST_UNBOUNDED else blocks
 
     def _collect(self) -> list[Update]:
         return [
@@ -164,22 +197,6 @@ class UtilityGatedOptimizer(Optimizer):
                     f"the gradient of {update.label} is sparse: the utility needs every element. "
                     "Build the layer with sparse=False.",
                 )
-
-    def _largest_gradient(self, updates: Sequence[Update]) -> float:
-        """Largest magnitude of an element.
-
-        :raises NonFiniteGradientError: if it is none
-        """
-        extremes = [extreme for update in updates for extreme in torch.aminmax(update.gradient)]
-        largest = float(functional.gather(extremes).abs().amax())
-        if not math.isfinite(largest):
-            label = next(part.label for update in updates for part in update.members if not _is_finite(part.gradient))
-            raise NonFiniteGradientError(
-                label,
-                f"the gradient of {label} holds NaN or infinity: through the global maximum of the utility it would "
-                "reach every parameter. Nothing was changed; look at the loss and the inputs of this batch.",
-            )
-        return largest
 
     def _complete(self, update: Update) -> None:
         """Start those averages fresh that the state of a parameter lacks."""
@@ -213,7 +230,7 @@ class UtilityGatedOptimizer(Optimizer):
         parameter = update.parameter.to(update.gradient.dtype)
         update.advance("step")
         utility = functional.weight_utility(update.gradient, parameter, out=update.workspace("gate"))
-        _average(update.state["utility"], utility, update.group["beta_utility"])
+        update.average("utility", utility, update.group["beta_utility"])
 
     def _utility(self, update: Update) -> Tensor:
         """Bias-corrected utility, in the update's workspace."""
@@ -256,7 +273,7 @@ class UtilityGatedOptimizer(Optimizer):
             return float(group["sigma"])
         state = update.state
         update.advance("noise_step")
-        _average(state["direction_rms"], self._noise_reference(update, direction), group["noise_beta"])
+        update.average("direction_rms", self._noise_reference(update, direction), group["noise_beta"])
         rms: Tensor = state["direction_rms"] / bias_correction(group["noise_beta"], state["noise_step"])
         return functional.bounded((rms * group["sigma"]).clamp(min=group["min_noise_std"]))
 
@@ -272,8 +289,7 @@ class UtilityGatedOptimizer(Optimizer):
 
     def _apply(self, update: Update, direction: Tensor, protection: Tensor) -> None:
         lr, weight_decay = update.group["lr"], update.group["weight_decay"]
-        # The parameter itself, or a wider copy of it where it has low precision.
-        working = update.parameter.to(direction.dtype)
+        working = update.working(direction.dtype)
         working.mul_(1 - lr * weight_decay).addcmul_(direction, protection.sub_(1), value=lr)
         update.write(working)
 
@@ -369,19 +385,10 @@ class AdaptiveUPGD(UtilityGatedOptimizer):
         state, gradient = update.state, update.gradient
         first_beta, second_beta = update.group["betas"]
         update.advance("moment_step")
-        _average(state["first_moment"], gradient, first_beta)
+        update.average("first_moment", gradient, first_beta)
         room = update.workspace("direction")
-        _average(state["second_moment"], functional.bounded_(torch.mul(gradient, gradient, out=room)), second_beta)
+        update.average("second_moment", functional.bounded_(torch.mul(gradient, gradient, out=room)), second_beta)
         root = torch.sqrt(state["second_moment"], out=room)
         root.mul_(bias_correction(second_beta, state["moment_step"]) ** -0.5).add_(update.group["eps"])
         direction = torch.div(state["first_moment"], root, out=room)
         return functional.bounded_(direction.mul_(1.0 / bias_correction(first_beta, state["moment_step"])))
-
-
-def _is_finite(values: Tensor) -> bool:
-    return bool(values.isfinite().all())
-
-
-def _average(average: Tensor, value: Tensor, beta: float) -> None:
-    """Move an exponential moving average one step, in place; both are bounded, so their difference is finite."""
-    average.lerp_(value, 1 - beta)

@@ -8,7 +8,7 @@ the next; a stretch of it stays there from the first to the last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
@@ -20,9 +20,18 @@ from rlcore.optim.upgd_state import Averages, state_dtype
 
 Group: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, Any]
+Position: TypeAlias = tuple[int, int]
 
 # Elements of a stretch. With a quarter of it the calls cost more than the cache saves, on the machine that measured.
 STRETCH: Final = 2**17
+
+
+def label_of(group: Group, position: Position) -> str:
+    """The name of a parameter, or where it stands."""
+    group_index, index = position
+    if names := group.get("param_names"):
+        return str(names[index])
+    return f"parameter {index} of group {group_index}, shape {tuple(group['params'][index].shape)}"
 
 
 @dataclass(slots=True)
@@ -32,21 +41,20 @@ class Update:
     :param gradient: as found until it is checked; then in the dtype of the state and bounded
     :param position: index of the group, index in the group
     :param state: its averages and their counters, complete once it is prepared
+    :param admitted: whether the step may change anything, 0-dimensional, where only the device knows; None if it may
     """
 
     parameter: Tensor
     gradient: Tensor
     group: Group
-    position: tuple[int, int]
+    position: Position
     state: State
+    admitted: Tensor | None = field(default=None, kw_only=True)
 
     @property
     def label(self) -> str:
         """The parameter's name, or where it stands."""
-        group_index, index = self.position
-        if names := self.group.get("param_names"):
-            return str(names[index])
-        return f"parameter {index} of group {group_index}, shape {tuple(self.parameter.shape)}"
+        return label_of(self.group, self.position)
 
     @property
     def members(self) -> Sequence[Update]:
@@ -64,9 +72,24 @@ class Update:
         """
         self.gradient = functional.bounded(self.gradient.to(state_dtype(self.parameter)))
 
+    def average(self, name: str, value: Tensor, beta: float) -> None:
+        """Move an exponential moving average one step, in place; both are bounded, so their difference is finite."""
+        average = self.state[name]
+        if self.admitted is None:
+            average.lerp_(value, 1 - beta)
+        else:
+            torch.where(self.admitted, average.lerp(value, 1 - beta), average, out=average)
+
+    def working(self, dtype: torch.dtype) -> Tensor:
+        """The parameter's values, which may be changed: its own memory, or a copy where that is needed."""
+        return self.parameter.to(dtype, copy=self.admitted is not None)
+
     def write(self, values: Tensor) -> None:
         """Give the parameter its new values, in its own dtype."""
-        self.parameter.copy_(values)
+        self.parameter.copy_(self._if_admitted(values))
+
+    def _if_admitted(self, values: Tensor) -> Tensor:
+        return values if self.admitted is None else torch.where(self.admitted, values, self.parameter)
 
     def workspace(self, name: str) -> Tensor:  # noqa: ARG002
         """Memory for a temporary result in the shape of the parameter; what it holds is left from before."""
@@ -91,6 +114,8 @@ class Bundle(Update):
 
     def fill(self, averages: Averages) -> None:
         first = self.parts[0].state
+        if self.admitted is not None:
+            functional.bounded_(self.gradient)
         self.parameter = self.vectors.gathered("parameter", [part.parameter for part in self.parts])
         self.state = self.vectors.averages([part.state for part in self.parts], averages)
         self.state.update((counter, first[counter]) for counter in averages)
@@ -105,7 +130,7 @@ class Bundle(Update):
             part.state[counter] = self.state[counter]
 
     def write(self, values: Tensor) -> None:
-        self.vectors.scattered("parameter", values, [part.parameter for part in self.parts])
+        self.vectors.scattered("parameter", self._if_admitted(values), [part.parameter for part in self.parts])
 
     def workspace(self, name: str) -> Tensor:
         return self.vectors.room(name)
@@ -276,12 +301,15 @@ class Workspace:
 
     def __init__(self) -> None:
         self.rooms = Rooms()
-        self._vectors: dict[tuple[int, int], Vectors] = {}
+        self._vectors: dict[Position, Vectors] = {}
 
-    def blocks(self, updates: Sequence[Update], averages: Averages) -> list[Update]:
-        """Large parameters in stretches, neighbours in a group as one vector, where they allow it; the order stays."""
+    def blocks(self, updates: Sequence[Update], averages: Averages, admitted: Tensor | None = None) -> list[Update]:
+        """Large parameters in stretches, neighbours in a group as one vector, where they allow it; the order stays.
+
+        :param admitted: that of every block; where it is given there are no stretches, which serve the cache of a CPU
+        """
         blocks: list[Update] = []
-        kinds = [(update.position[0], can_be_stretched(update)) for update in updates]
+        kinds = [(update.position[0], admitted is None and can_be_stretched(update)) for update in updates]
         for (_, large), run in groupby(zip(kinds, updates, strict=True), key=lambda pair: pair[0]):
             parts = [update for _, update in run]
             if large:
@@ -290,6 +318,8 @@ class Workspace:
                 blocks.append(Bundle.of(parts, self._vectors_of(parts)))
             else:
                 blocks += parts
+        for block in blocks:
+            block.admitted = admitted
         return blocks
 
     def _vectors_of(self, parts: Sequence[Update]) -> Vectors:

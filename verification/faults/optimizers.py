@@ -68,7 +68,7 @@ def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> Uti
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
-    pins="b60ebb7866fadb0c",
+    pins="d08826abfb35db30",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """The published rule as it stands: no gradient refused, nothing limited, u divided by max u as it comes."""
@@ -148,7 +148,7 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
 @unclaimed(
     "noise-adaptive-unasked",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
-    pins="e9edc2505b1c8fbf",
+    pins="807dbb0d9322f3d5",
 )
 def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tensor | float:
     """Noise follows the step whatever was asked for, down to nothing."""
@@ -172,7 +172,7 @@ def noise_follows_the_gradient(self: Any, update: Update, direction: Tensor) -> 
 @unclaimed(
     "direction-of-the-mean-alone",
     target="rlcore.optim.upgd:AdaptiveUPGD._direction",
-    pins="1a238c454a6c5466",
+    pins="986c8f44dbfebe76",
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
     """The average of the gradient is not divided by the root of its power."""
