@@ -88,6 +88,28 @@ def every_loss_of_statistics_is_told(make: Make, seed: int) -> Sequence[Observat
     return [Observation("warnings of three losses", "3", str(lost), holds=lost == 3)]
 
 
+@probe("what-raises-leaves-no-trace-where-warnings-are-errors")
+def what_raises_leaves_no_trace_where_warnings_are_errors(make: Make, seed: int) -> Sequence[Observation]:
+    """Exploit a policy alone in a program that turns warnings into errors; what has changed when it raises?"""
+    parameters = _trained(make, seed).get_parameters()
+    target = _trained(make, seed + 1)
+    weights = [each.clone() for each in target.policy.parameters()]
+    steps, raised = scaler_of(target).step_count, False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResumeWarning)
+        try:
+            apply_exploit(target, {"policy": parameters["policy"]}, {"learning_rate": 1e-3})
+        except ResumeWarning:
+            raised = True
+    kept = sum(torch.equal(old, new) for old, new in zip(weights, target.policy.parameters(), strict=True))
+    total, counted = len(weights), scaler_of(target).step_count
+    return [
+        Observation("an exploit that warns", "raises", "raises" if raised else "does not", holds=raised),
+        Observation("parameters as before", f"{total}/{total}", f"{kept}/{total}", holds=kept == total),
+        Observation("step_count as before", str(steps), str(counted), holds=counted == steps),
+    ]
+
+
 @probe("an-older-file-lacks-the-statistics-and-nothing-else")
 def an_older_file_lacks_the_statistics_and_nothing_else(make: Make, seed: int) -> Sequence[Observation]:
     """Exploit a policy alone behind VecNormalize: does the member then value raw observations as the source does?"""
