@@ -58,7 +58,7 @@ def critics_at_the_rate_of_the_actor(
         group["lr"] = self.policy.optimizer.param_groups[0]["lr"]
 
 
-@unclaimed(
+@fault(
     "rate-multiplied-by-the-factor",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
     pins="3ac75aa985f3090a",

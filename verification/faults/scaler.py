@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rlcore.optim.gradient_moments import Floats, Integers, Moments
 from rlcore.optim.scaler import Pending
+from rlcore.ppo import construction
 from verification.faults import fault, healthy, unclaimed
 
 
@@ -24,6 +25,27 @@ def scaler_linked_to_copies(self: Any) -> None:
     """After a restore the scaler holds copies of the parameters, as one that travelled in a pickle does."""
     if self.variance_gradient_scaler is not None:
         self.variance_gradient_scaler.update_parameters(copy.deepcopy(list(self.policy.parameters())))
+
+
+@fault(
+    "bug-09-fix-parameters-given-anew",
+    target="rlcore.ppo.algorithm:DistributionalPPO._relink_scaler",
+    pins="371e0a30d498e201",
+)
+def parameters_given_anew(self: Any) -> None:
+    """update_parameters() is called after a load, with the parameters that the policy has now."""
+    if self.variance_gradient_scaler is not None:
+        self.variance_gradient_scaler.update_parameters(self.policy.parameters())
+
+
+@fault(
+    "fnd-50-scaler-made-anew",
+    target="rlcore.ppo.algorithm:DistributionalPPO._relink_scaler",
+    pins="371e0a30d498e201",
+)
+def scaler_made_anew(self: Any) -> None:
+    """After a restore the scaler is built again, over the parameters that the policy has now."""
+    self.variance_gradient_scaler = construction.make_scaler(self)
 
 
 @fault(
@@ -101,6 +123,33 @@ def difference_of_float32_averages(
         variance.copy_(square - mean.square())
 
 
+@fault(
+    "asr-21-published-rule-without-floor",
+    target="rlcore.optim.scaler:VarianceGradientScaler.get_scaling_factor",
+    pins="353974f55cb858c0",
+)
+def published_rule_without_floor(self: Any) -> float:
+    """1 / (1 + alpha nv), where neither nv has a cap nor the factor a floor."""
+    if not self._settings.enabled or self.is_warming_up:
+        return 1.0
+    ratios = self._estimator.variance() / (self._denominators() + self._settings.eps)
+    return float(1.0 / (1.0 + self._settings.alpha * np.percentile(ratios[self._observations > 0], 90)))
+
+
+@fault(
+    "asr-26-ratio-in-float32",
+    target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
+    pins="88ce4bc7c8337a35",
+)
+def ratio_in_float32(self: Any) -> Floats:
+    """Variance over squared mean in the precision of the gradients, where both are infinite beyond 1e19."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        variances, means = self._estimator.variance().astype(np.float32), self._mean.astype(np.float32)
+        ratio = variances / (np.square(means) + np.float32(self._settings.eps))
+    limited: Floats = np.minimum(ratio, self._settings.max_normalized_variance).astype(np.float64)
+    return limited
+
+
 @unclaimed(
     "factor-never-applied",
     target="rlcore.optim.scaler:VarianceGradientScaler._apply",
@@ -144,7 +193,7 @@ def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
     healthy("scaler-keeps-every-measurement")(self, pending)
 
 
-@unclaimed(
+@fault(
     "nothing-added-to-the-power",
     target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
     pins="88ce4bc7c8337a35",
@@ -157,7 +206,7 @@ def nothing_added_to_the_power(self: Any) -> Floats:
     return limited
 
 
-@unclaimed(
+@fault(
     "factor-falls-with-every-step",
     target="rlcore.optim.scaler:VarianceGradientScaler.get_scaling_factor",
     pins="353974f55cb858c0",
@@ -177,7 +226,7 @@ def nothing_committed(self: Any, pending: Pending) -> None:
     """What was measured in a step is dropped."""
 
 
-@unclaimed(
+@fault(
     "clipped-before-scaled",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
     pins="1f7822f764f0fb32",
@@ -195,7 +244,7 @@ def clipped_before_scaled(self: Any, loss: Tensor) -> float:
     return factor
 
 
-@unclaimed(
+@fault(
     "scaler-steps-before-the-optimizer",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
     pins="1f7822f764f0fb32",

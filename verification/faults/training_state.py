@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from rlcore import ResumeWarning
 from rlcore.checkpoint import FORMAT_V1, Checkpoint
+from rlcore.checkpoint.refusal import PathOrFile
 from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.ppo import components
 from rlcore.ppo.algorithm import DistributionalPPO
@@ -35,6 +38,65 @@ def state_among_the_parameters(self: Any) -> list[StatePart]:
     scaler = components.ScalerState(self)
     taken = StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore)
     return [taken if part.key == "vgs_state" else part for part in parts]
+
+
+@fault(
+    "bug-10-fix-errors-are-logged",
+    target="rlcore.ppo.components:ScalerState.restore",
+    pins="3a952ee6adfa363f",
+)
+def errors_are_logged(self: Any, state: StateDict) -> None:
+    """The state travels, and whatever goes wrong with it becomes a warning: the rest is restored without it."""
+    try:
+        healthy("bug-10-fix-errors-are-logged")(self, state)
+    except Exception as error:  # noqa: BLE001  # as the document has it
+        warnings.warn(f"Failed to restore VGS state: {error}", ResumeWarning, stacklevel=2)
+
+
+@fault(
+    "bug-10-state-not-in-the-archive",
+    target="rlcore.ppo.model_file:save_container",
+    pins="1c4741938ab6b7e0",
+)
+def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> None:
+    """A pickle has the scaler's statistics, the file of save() has not."""
+    state: Any = payload["state"]
+    healthy("bug-10-state-not-in-the-archive")(path_or_file, {**payload, "state": {**state, "vgs_state": None}})
+
+
+@fault(
+    "asr-32-kl-penalty-not-saved",
+    target="rlcore.ppo.algorithm:DistributionalPPO._state_parts",
+    pins="7cf117ba7bf25a52",
+)
+def kl_penalty_not_saved(self: Any) -> list[StatePart]:
+    """The penalty's coefficient has no name in what is saved and restored."""
+    parts: list[StatePart] = healthy("asr-32-kl-penalty-not-saved")(self)
+    return [part for part in parts if part.key != "kl_penalty_state"]
+
+
+@fault(
+    "asr-36-a-list-of-its-own",
+    target="rlcore.ppo.algorithm:DistributionalPPO.get_parameters",
+    pins="ce71668f62d8476e",
+)
+def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, Any]:
+    """get_parameters() names the parts that there were when it was written, as the documented pattern has it."""
+    named = {"policy", "policy.optimizer", "vgs_state", "kl_penalty_state", "entropy_state", "return_scale_state"}
+    parameters: dict[str, Any] = healthy("asr-36-a-list-of-its-own")(self, include_optimizer)
+    return {key: state for key, state in parameters.items() if key in {*named, "normalizer_state"}}
+
+
+@fault(
+    "mon-21-lost-without-a-word",
+    target="rlcore.checkpoint.training_state:TrainingState._start_fresh",
+    pins="f44d1fac2fc4473b",
+)
+def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
+    """What is left out of a restored state starts fresh, and nobody says so."""
+    for part in parts:
+        if part.capture() is not None:
+            part.reset()
 
 
 @unclaimed(

@@ -56,7 +56,7 @@ def critic_begun_by_its_hidden_size(lstm: nn.LSTM) -> None:
     """The weights that PyTorch has drawn stay."""
 
 
-@unclaimed(
+@fault(
     "second-critic-detached",
     target="rlcore.ppo.policy:Critics.forward",
     pins="380111daee26c79e",

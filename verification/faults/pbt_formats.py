@@ -1,0 +1,62 @@
+"""Known bugs of the files and the results by which a population hands over what was learnt."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+from rlcore.checkpoint import Checkpoint, storage
+from rlcore.checkpoint.refusal import PathOrFile
+from rlcore.pbt.member import PopulationMember
+from rlcore.types import StateDict
+from verification.faults import fault, healthy
+
+
+@fault(
+    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="e112c273fcbbe942", area="pbt"
+)
+def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: int, performance: float) -> None:
+    """A member's file holds everything but what its scaler has measured."""
+    kept: StateDict = {**parameters, "vgs_state": None}
+    healthy("fix-02-file-without-statistics")(path, kept, step=step, performance=performance)
+
+
+@fault("fix-03-older-files-refused", target="rlcore.checkpoint.v1:is_v1", pins="19265468b558ffe5", area="pbt")
+def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
+    """A bare policy state dict is no known format."""
+    return False
+
+
+@fault(
+    "fix-04-older-files-read-without-a-word",
+    target="rlcore.pbt.member_files:load_checkpoint",
+    pins="d3609f21045cdb3d",
+    area="pbt",
+)
+def older_files_read_without_a_word(
+    path: PathOrFile,
+    *,
+    map_location: str | torch.device = "cpu",
+    require_digest: bool = False,
+    max_bytes: int = storage.DEFAULT_MAX_BYTES,
+) -> Checkpoint:
+    """Nobody says that a file holds the policy alone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        checkpoint: Checkpoint = healthy("fix-04-older-files-read-without-a-word")(
+            path, map_location=map_location, require_digest=require_digest, max_bytes=max_bytes
+        )
+    return checkpoint
+
+
+@fault(
+    "fix-05-two-results",
+    target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
+    pins="56c30f65f839fbd8",
+    area="pbt",
+)
+def two_results(self: Any, member: PopulationMember) -> Any:
+    """As before the fix: parameters and hyperparameters, without the format that they came in."""
+    return healthy("fix-05-two-results")(self, member)[:2]

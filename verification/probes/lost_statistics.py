@@ -1,0 +1,189 @@
+"""Whether somebody says so where gradient statistics are lost, damaged or not what they seem."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from stable_baselines3.common.vec_env import VecNormalize
+from torch import nn
+
+from rlcore import (
+    DistributionalPPO,
+    NonFiniteGradientError,
+    ResumeWarning,
+    StateError,
+    apply_exploit,
+)
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+from verification.probes.models import scaler_of
+
+ROLLOUT = 24
+
+
+@probe("a-loss-of-statistics-is-told")
+def a_loss_of_statistics_is_told(make: Make, seed: int) -> Sequence[Observation]:
+    """Lose the statistics in each way that there is; count the warnings that say so."""
+    parameters = _trained(make, seed).get_parameters()
+    policy = {key: parameters[key] for key in ("policy", "policy.optimizer")}
+    file = _file(_trained(make, seed))
+
+    def reload(**settings: Any) -> None:
+        file.seek(0)
+        DistributionalPPO.load(file, env=make.envs(seed), device="cpu", **settings)
+
+    ways: dict[str, Callable[[], object]] = {
+        "set_parameters() without them": lambda: _trained(make, seed).set_parameters(policy),
+        "an exploit without them": lambda: apply_exploit(_trained(make, seed), policy, {}),
+        "loading without scaling": lambda: reload(variance_gradient_scaling=False),
+        "loading with another estimator": lambda: reload(vgs_estimator="total"),
+        "reset_statistics()": lambda: scaler_of(_trained(make, seed)).reset_statistics(),
+        "linking to other parameters": lambda: scaler_of(_trained(make, seed)).update_parameters(_others()),
+    }
+    return [_told(f"warning, {way}", lose) for way, lose in ways.items()]
+
+
+@probe("what-is-restored-is-checked")
+def what_is_restored_is_checked(make: Make, seed: int) -> Sequence[Observation]:
+    """Restore statistics with one thing wrong each; are they refused, and are the model's own ones still there?"""
+    parameters = _trained(make, seed).get_parameters()
+    right = parameters["vgs_state"]
+    wrong = {
+        "a negative count": {**right, "step_count": -1},
+        "another version": {**right, "version": 0},
+        "an average that is no number": {**right, "grad_norm_ema": float("nan")},
+        "too few tensors": {**right, "shapes": right["shapes"][:-1]},
+        "a field left out": {name: value for name, value in right.items() if name != "mean"},
+    }
+    observations = []
+    for name, state in wrong.items():
+        model = _trained(make, seed + 1)
+        outcome = "taken"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResumeWarning)
+                model.set_parameters({**parameters, "vgs_state": state})
+        except StateError:
+            outcome = "refused"
+        observations.append(Observation(f"statistics with {name}", "refused", outcome, holds=outcome == "refused"))
+    return observations
+
+
+@probe("every-loss-of-statistics-is-told")
+def every_loss_of_statistics_is_told(make: Make, seed: int) -> Sequence[Observation]:
+    """Three members lose their statistics in one loop, under the filters that Python starts with."""
+    parameters = _trained(make, seed).get_parameters()
+    policy = {key: parameters[key] for key in ("policy", "policy.optimizer")}
+    members = [make.model(seed + number, n_steps=8, batch_size=24, n_epochs=1) for number in range(3)]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        for member in members:
+            apply_exploit(member, policy, {})
+    lost = sum("vgs_state" in str(each.message) for each in told)
+    return [Observation("warnings of three losses", "3", str(lost), holds=lost == 3)]
+
+
+@probe("what-raises-leaves-no-trace-where-warnings-are-errors")
+def what_raises_leaves_no_trace_where_warnings_are_errors(make: Make, seed: int) -> Sequence[Observation]:
+    """Exploit a policy alone in a program that turns warnings into errors; what has changed when it raises?"""
+    parameters = _trained(make, seed).get_parameters()
+    target = _trained(make, seed + 1)
+    weights = [each.clone() for each in target.policy.parameters()]
+    steps, raised = scaler_of(target).step_count, False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResumeWarning)
+        try:
+            apply_exploit(target, {"policy": parameters["policy"]}, {"learning_rate": 1e-3})
+        except ResumeWarning:
+            raised = True
+    kept = sum(torch.equal(old, new) for old, new in zip(weights, target.policy.parameters(), strict=True))
+    total, counted = len(weights), scaler_of(target).step_count
+    return [
+        Observation("an exploit that warns", "raises", "raises" if raised else "does not", holds=raised),
+        Observation("parameters as before", f"{total}/{total}", f"{kept}/{total}", holds=kept == total),
+        Observation("step_count as before", str(steps), str(counted), holds=counted == steps),
+    ]
+
+
+@probe("an-older-file-lacks-the-statistics-and-nothing-else")
+def an_older_file_lacks_the_statistics_and_nothing_else(make: Make, seed: int) -> Sequence[Observation]:
+    """Exploit a policy alone behind VecNormalize: does the member then value raw observations as the source does?"""
+    source, target = (_trained(make, seed + number, normalize=True) for number in range(2))
+    policy = {"policy": source.get_parameters()["policy"]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        apply_exploit(target, policy, {})
+    same = bool(torch.equal(_values(source), _values(target)))
+    told = " ".join(str(each.message) for each in caught if issubclass(each.category, ResumeWarning))
+    return [
+        Observation("values of raw observations", "the source's", "the source's" if same else "others", holds=same),
+        *(_named(part, told) for part in ("vgs_state", "normalizer_state", "return_scale_state")),
+    ]
+
+
+@probe("a-norm-beyond-float32-is-refused")
+def a_norm_beyond_float32_is_refused(make: Make, seed: int) -> Sequence[Observation]:
+    """Finite gradients of 1e30, whose norm float32 cannot hold, with and without gradient scaling."""
+    observations = []
+    for name, scaled in (("without scaling", False), ("with scaling", True)):
+        model = make.model(seed, variance_gradient_scaling=scaled)
+        loss = torch.stack([each.sum() for each in model.policy.parameters()]).sum() * 1e30
+        try:
+            model._optimize(loss)
+        except NonFiniteGradientError:
+            outcome = "refused"
+        else:
+            largest = max(float(each.grad.abs().max()) for each in model.policy.parameters() if each.grad is not None)
+            outcome = "a step from gradients of 0" if largest == 0.0 else "a step"
+        symptom = f"gradients of 1e30, {name}"
+        observations.append(Observation(symptom, "refused", outcome, holds=outcome == "refused"))
+    return observations
+
+
+def _trained(make: Make, seed: int, *, normalize: bool = False) -> DistributionalPPO:
+    envs = make.envs(seed)
+    model = make.model(seed, VecNormalize(envs) if normalize else envs, n_steps=8, batch_size=24, n_epochs=1)
+    model.learn(ROLLOUT)
+    return model
+
+
+def _file(model: DistributionalPPO) -> io.BytesIO:
+    file = io.BytesIO()
+    model.save(file)
+    return file
+
+
+def _others() -> list[nn.Parameter]:
+    return [nn.Parameter(torch.zeros(7))]
+
+
+def _told(symptom: str, lose: Callable[[], object]) -> Observation:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lose()
+    words = ("vgs_state", "gradient statistics", "Gradient statistics")
+    told = sum(
+        issubclass(each.category, ResumeWarning) and any(word in str(each.message) for word in words) for each in caught
+    )
+    return Observation(symptom, "1", str(told), holds=told == 1)
+
+
+def _named(part: str, told: str) -> Observation:
+    there = part in told
+    return Observation(f"a warning says that {part} is not the source's", "yes", "yes" if there else "no", holds=there)
+
+
+def _values(model: DistributionalPPO) -> torch.Tensor:
+    """What a model says of observations as the environment gives them, each the start of an episode."""
+    normalizer = model.get_vec_normalize_env()
+    assert normalizer is not None, "the model under test was made behind VecNormalize"
+    raw = torch.linspace(-1.0, 1.0, 32).reshape(8, 4)
+    seen = torch.as_tensor(normalizer.normalize_obs(raw.numpy())).float()
+    hidden = torch.zeros(1, 8, model.policy.lstm_actor.hidden_size)
+    with torch.no_grad():
+        return model.policy.predict_values(seen, (hidden, hidden), torch.ones(8))
