@@ -41,7 +41,7 @@ def load_checkpoint(
     with refusals_name(path):
         checkpoint = from_payload(payload)
     if checkpoint.format_version == FORMAT_V1:
-        message = f"{FORMAT_V1}: the file holds only the policy; everything else starts fresh"
+        message = f"{FORMAT_V1}: the file holds only the policy, no optimizer and no statistics"
         warnings.warn(message, ResumeWarning, stacklevel=2)
     elif not has_digest:
         container.warn_of_missing_digest(path, stacklevel=2)

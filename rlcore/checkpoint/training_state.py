@@ -130,7 +130,8 @@ class TrainingState:
         """Restore every given state, or none of them.
 
         With ``exact_match`` a required part must be given, and a part that is left out starts fresh, which one warning
-        says. Without it, what is left out stays as it is, and what finds no home is passed over.
+        says; where a filter makes that warning an error, nothing is changed. Without it, what is left out stays as it
+        is, and what finds no home is passed over.
 
         :raises StateError: for an unknown key, a required part left out, a state that does not fit
         """
@@ -144,21 +145,22 @@ class TrainingState:
                     f"{', '.join(missing)} missing from {sorted(states)}; give all of it, or exact_match=False to "
                     "restore what is there"
                 )
-        before = {key: self._capture(self.parts[key]) for key in states if self.parts[key].scope is not Scope.RUN}
+        absent = [part for part in learner if exact_match and states.get(part.key) is None]
+        changed = {key: self.parts[key] for key in (*states, *(part.key for part in absent))}
+        before = {key: self._capture(part) for key, part in changed.items() if part.scope is not Scope.RUN}
         waited = dict(self.waiting)
         complete = False
         try:
             for key, state in states.items():
                 if state is not None:
                     self._restore_part(self.parts[key], state, exact_match)
+            self._start_fresh(absent)
             complete = True
         finally:
             if not complete:
                 self._put_back(before)
                 self.waiting.clear()
                 self.waiting.update(waited)
-        if exact_match:
-            self._start_fresh(part for part in learner if states.get(part.key) is None)
 
     def _restore_part(self, part: StatePart, state: StateDict, exact_match: bool) -> None:
         if not isinstance(state, Mapping):

@@ -234,7 +234,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.policy.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         factor = 1.0 if scaler is None else scaler.scale_gradients()
-        gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm, checked=scaler is not None)
+        gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
         self.policy.optimizer.step()
         if scaler is not None:
             scaler.step()

@@ -11,8 +11,7 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-import rlcore.ppo.gradients
-from rlcore import DistributionalPPO, ResumeWarning, VarianceGradientScaler
+from rlcore import DistributionalPPO, VarianceGradientScaler
 from verification.faults import plant
 from verification.laboratory import Laboratory
 from verification.model import Observation
@@ -107,19 +106,3 @@ def test_a_member_with_the_statistics_of_its_source_is_seen_to_value_alike(monke
     trained = lost_statistics._trained
     monkeypatch.setattr(lost_statistics, "_trained", lambda make, _, **options: trained(make, 0, **options))
     assert observe("an-older-file-lacks-the-statistics-and-nothing-else")["values of raw observations"].holds
-
-
-def test_an_exploit_that_raises_before_it_begins_is_seen_to_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise ResumeWarning
-
-    monkeypatch.setattr(lost_statistics, "apply_exploit", refuse)
-    assert all(held("what-raises-leaves-no-trace-where-warnings-are-errors").values())
-
-
-def test_a_norm_that_is_asked_for_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    clip = rlcore.ppo.gradients.clip_norm
-    monkeypatch.setattr(
-        rlcore.ppo.gradients, "clip_norm", lambda parameters, limit, **_: clip(parameters, limit, checked=False)
-    )
-    assert all(held("a-norm-beyond-float32-is-refused").values())

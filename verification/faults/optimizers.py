@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlcore.functional import utility as utility_functions
 from rlcore.functional.utility import UtilityExtremes
@@ -180,3 +180,9 @@ def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
     state = update.state
     mean: Tensor = state["first_moment"] / (1.0 - update.group["betas"][0] ** state["moment_step"])
     return mean.reshape(whole.shape)
+
+
+@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.gradients:clip_norm", pins="dc29293163951096")
+def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
+    """What every gradient holds is known to be finite, so their norm is taken to be."""
+    torch.nn.utils.clip_grad_norm_([parameter for _, parameter in parameters], max_norm)

@@ -32,7 +32,7 @@ def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
 @fault(
     "fix-04-older-files-read-without-a-word",
     target="rlcore.pbt.member_files:load_checkpoint",
-    pins="d3609f21045cdb3d",
+    pins="4026dc25b69bd88f",
     area="pbt",
 )
 def older_files_read_without_a_word(

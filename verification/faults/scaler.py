@@ -229,7 +229,7 @@ def nothing_committed(self: Any, pending: Pending) -> None:
 @fault(
     "clipped-before-scaled",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="1f7822f764f0fb32",
+    pins="a7843ea5aa8f8d6a",
 )
 def clipped_before_scaled(self: Any, loss: Tensor) -> float:
     """The norm is limited first, and what is measured and scaled is what was left."""
@@ -247,7 +247,7 @@ def clipped_before_scaled(self: Any, loss: Tensor) -> float:
 @fault(
     "scaler-steps-before-the-optimizer",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="1f7822f764f0fb32",
+    pins="a7843ea5aa8f8d6a",
 )
 def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
     """Statistics are committed whether or not the optimizer then makes the step."""

@@ -9,7 +9,7 @@ from typing import Any
 from rlcore import ResumeWarning
 from rlcore.checkpoint import FORMAT_V1, Checkpoint
 from rlcore.checkpoint.refusal import PathOrFile
-from rlcore.checkpoint.training_state import Scope, StatePart
+from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart
 from rlcore.ppo import components
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.types import StateDict
@@ -97,6 +97,20 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
     for part in parts:
         if part.capture() is not None:
             part.reset()
+
+
+@fault(
+    "fnd-56-told-when-all-is-changed",
+    target="rlcore.checkpoint.training_state:TrainingState.restore",
+    pins="04c321172bd73f39",
+)
+def told_when_all_is_changed(self: Any, states: Mapping[str, StateDict | None], *, exact_match: bool = True) -> None:
+    """What is missing is told of behind the restoring, where nothing is put back any more."""
+    kept = {part.key: part.capture() for part in self.parts.values() if part.scope in LEARNT and not part.required}
+    given = {**kept, **{key: state for key, state in states.items() if state is not None}}
+    healthy("fnd-56-told-when-all-is-changed")(self, given, exact_match=exact_match)
+    if exact_match:
+        self._start_fresh(self.parts[key] for key in kept if states.get(key) is None)
 
 
 @unclaimed(

@@ -24,10 +24,9 @@ def network(seed: int = 0) -> nn.Module:
 
 
 @pytest.mark.parametrize("max_norm", [0.5, 1e3])
-@pytest.mark.parametrize("checked", [False, True])
-def test_the_gradients_are_those_of_torch_bit_for_bit(max_norm: float, checked: bool) -> None:
+def test_the_gradients_are_those_of_torch_bit_for_bit(max_norm: float) -> None:
     ours, theirs = network(), network()
-    clip_norm(ours.named_parameters(), max_norm, checked=checked)
+    clip_norm(ours.named_parameters(), max_norm)
     torch.nn.utils.clip_grad_norm_(theirs.parameters(), max_norm)
     found, expected = ([p.grad for p in each.parameters() if p.grad is not None] for each in (ours, theirs))
     assert len(found) == 3
@@ -40,7 +39,7 @@ def test_a_gradient_that_is_no_number_is_named_and_none_is_changed(value: float)
     layers[1].weight.grad[0, 2] = value
     before = layers[0].weight.grad.clone()
     with pytest.raises(NonFiniteGradientError, match=r"1\.weight") as caught:
-        clip_norm(layers.named_parameters(), 0.5, checked=False)
+        clip_norm(layers.named_parameters(), 0.5)
     assert caught.value.parameter == "1.weight"
     assert torch.equal(layers[0].weight.grad, before)
 
@@ -49,7 +48,17 @@ def test_a_norm_beyond_all_numbers_is_refused() -> None:
     layers = network()
     layers[1].weight.grad.fill_(3e38)
     with pytest.raises(NonFiniteGradientError, match="whole network has the norm inf"):
-        clip_norm(layers.named_parameters(), 0.5, checked=False)
+        clip_norm(layers.named_parameters(), 0.5)
+
+
+@pytest.mark.parametrize("settings", [PLAIN, {}], ids=["without scaling", "with scaling"])
+def test_a_step_from_finite_gradients_of_infinite_norm_is_refused(settings: dict[str, Any]) -> None:
+    model = make_model(**settings)
+    before = [each.detach().clone() for each in model.policy.parameters()]
+    loss = torch.stack([each.sum() for each in model.policy.parameters()]).sum() * 1e30
+    with pytest.raises(NonFiniteGradientError, match="norm inf"):
+        model._optimize(loss)
+    assert differing(list(model.policy.parameters()), before) == []
 
 
 def test_an_update_without_a_scaler_whose_loss_is_no_number_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
