@@ -77,7 +77,8 @@ def _measured(make: Make, estimator: str, history: Iterable[Tensor]) -> float:
 def _average(values: Tensor) -> Tensor:
     """Over steps, bias-corrected: weights in proportion to BETA^age."""
     weights = BETA ** torch.arange(len(values) - 1, -1, -1, dtype=torch.float64)
-    return torch.tensordot(weights / weights.sum(), values, dims=1)
+    averaged: Tensor = torch.tensordot(weights / weights.sum(), values, dims=1)
+    return averaged
 
 
 def _variance(values: Tensor) -> Tensor:
