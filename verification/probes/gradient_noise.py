@@ -28,14 +28,14 @@ def noise_is_told_from_a_pattern(make: Make, seed: int) -> Sequence[Observation]
     """Histories of which the variance over time of the elements is known: with and without noise."""
     generator = torch.Generator().manual_seed(seed)
     pattern = torch.tensor([0.5, -0.5] * 32)[torch.randperm(64, generator=generator)]
-    signs = [1.0, -1.0] * 200
-    independent = [0.5 * torch.randn(64, generator=generator) for _ in range(400)]
-    beside = [1.0 + 1e-4 * torch.randn(64, generator=generator) for _ in range(400)]
+    signs = [1.0, -1.0] * 100
+    independent = [0.5 * torch.randn(64, generator=generator) for _ in range(200)]
+    beside = [1.0 + 1e-4 * torch.randn(64, generator=generator) for _ in range(200)]
     return [
         _close("variance of noise of opposite signs", "element", make, [sign * pattern for sign in signs], 0.25),
         _close("variance of independent noise", "element", make, independent, 0.25),
         _close("variance of small noise beside a mean of 1", "element", make, beside, 1e-8),
-        _close("variance of a pattern that never changes", "element", make, [pattern] * 400, 0.0),
+        _close("variance of a pattern that never changes", "element", make, [pattern] * 200, 0.0),
     ]
 
 
@@ -200,9 +200,9 @@ def noise_cancels_in_grouped_convolutions(make: Make, seed: int) -> Sequence[Obs
 
 
 def _policy_gradients(model: DistributionalPPO) -> dict[str, list[Tensor]]:
-    """The gradients of every parameter over the minibatches of ten epochs, at the same weights."""
+    """The gradients of every parameter over the minibatches of five epochs, at the same weights."""
     seen: dict[str, list[Tensor]] = {name: [] for name, _ in model.policy.named_parameters()}
-    for _ in range(10):
+    for _ in range(5):
         for samples in model.rollout_buffer.get(12):
             model.policy.optimizer.zero_grad()
             model._minibatch_losses(samples).total.backward()  # type: ignore[no-untyped-call]
