@@ -35,7 +35,7 @@ def expected_kills() -> list[Expected]:
             kills.append(Expected(claim.fault, claim.killed_by))
             if claim.documented_fix is not None and claim.expected_fix_grade is not FixGrade.CURED:
                 kills.append(Expected(claim.documented_fix, claim.killed_by, is_fix=True))
-    return kills
+    return list(dict.fromkeys(kills))
 
 
 def not_failed(tests: Iterable[str], failed: Iterable[str]) -> set[str]:

@@ -11,6 +11,7 @@ from verification.faults import (
     learning_rate,
     losses,
     model_file,
+    monitoring,
     null_fault_of,
     optimizers,
     pbt,
@@ -39,6 +40,7 @@ OF_AREAS = {
     rollout: "fnd-20-values-after-the-step",
     environments: "bug-03-foreign-environment-let-in",
     model_file: "bug-08-closures-saved",
+    monitoring: "ppo-05-nothing-of-the-lstm",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
 

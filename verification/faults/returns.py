@@ -38,3 +38,16 @@ class _SnapshotAfterTraining(SnapshotReturnScale):
 def snapshot_after_training(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
     """Document 004: whatever is asked for, a snapshot that is taken when an update is over."""
     return ReturnScale() if rule is None else _SnapshotAfterTraining(decay, min_std)
+
+
+class _SnapshotBeforeCollecting(SnapshotReturnScale):
+    """One snapshot, when a rollout begins, of the latest statistics that there are."""
+
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:
+        """The snapshot is there."""
+
+
+@fault("ppo-02-fix-snapshot-before-collecting", target="rlcore.ppo.returns:make_return_scale", pins="84d5dc97ce8e47d9")
+def snapshot_before_collecting(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
+    """The alternative of document 004: whatever is asked for, a snapshot at the start of collecting only."""
+    return ReturnScale() if rule is None else _SnapshotBeforeCollecting(decay, min_std)

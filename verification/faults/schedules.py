@@ -14,3 +14,27 @@ def default_floor(self: Any, coefficient: float) -> float:
     """Nobody asked for a floor, and there is one."""
     floored: float = healthy("fnd-23-default-floor")(self, coefficient)
     return max(floored, DEFAULT_FLOOR)
+
+
+@fault("ppo-06-no-floor", target="rlcore.ppo.entropy:EntropySchedule._floored", pins="f61588272d73e192")
+def no_floor(self: Any, coefficient: float) -> float:  # noqa: ARG001
+    """The coefficient decays as far as it may, whatever floor was asked for."""
+    return coefficient
+
+
+@fault(
+    "ppo-06-floor-after-the-boost",
+    target="rlcore.ppo.entropy:EntropySchedule.coefficient",
+    pins="442a056df108be99",
+)
+def floor_after_the_boost(self: Any, remaining: float) -> float:
+    """What is boosted has decayed without a floor; the floor comes last."""
+    floored: float = self._floored(self._decayed(remaining) * self._boost())
+    return floored
+
+
+@fault("ppo-06-floored-twice", target="rlcore.ppo.entropy:EntropySchedule.coefficient", pins="442a056df108be99")
+def floored_twice(self: Any, remaining: float) -> float:
+    """Before the boost and after it, as the document has it."""
+    floored: float = self._floored(healthy("ppo-06-floored-twice")(self, remaining))
+    return floored

@@ -39,3 +39,22 @@ def _trained(make: Make, seed: int, case: str, settings: Mapping[str, Any], aske
 def _coefficient(logged: Mapping[str, Any], vf_coef: float) -> float:
     rest = logged["train/policy_gradient_loss"] + vf_coef * logged["train/value_loss"]
     return float((logged["train/loss"] - rest) / logged["train/entropy_loss"])
+
+
+DECAYED: dict[str, Any] = {"ent_coef_initial": 0.01, "ent_coef_final": 0.0, "ent_coef_min": 0.004}
+BOOSTED: dict[str, Any] = {
+    "ent_coef_boost": 2.0,
+    "ent_coef_plateau_explained_variance": 1.0,
+    "ent_coef_plateau_patience": 1,
+}
+"""Every update counts as a bad one."""
+
+
+@probe("the-entropy-coefficient-is-floored-then-boosted")
+def the_entropy_coefficient_is_floored_then_boosted(make: Make, seed: int) -> Sequence[Observation]:
+    """One update over the whole of the progress, at the end of which the coefficient has decayed below its floor."""
+    return [
+        _trained(make, seed, "decayed below a floor of 0.004", DECAYED, 0.004),
+        _trained(make, seed, "decayed below a floor of 0.004 and boosted twofold", {**DECAYED, **BOOSTED}, 0.008),
+        _trained(make, seed, "0.01 boosted twofold", {"ent_coef": 0.01, **BOOSTED}, 0.02),
+    ]

@@ -1,0 +1,278 @@
+"""What counts as the noise of a gradient: by its elements or by their mean, on made-up histories and in real layers."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlcore import DistributionalPPO
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+HUGE = 1e30
+"""An eps beside which every denominator vanishes, so that the normalized variance times it is the variance."""
+
+BETA = 0.99
+BLIND = 0.1
+"""Anticorrelated, if the mean varies less than this share of what independent elements would leave of their noise."""
+
+
+@probe("noise-is-told-from-a-pattern")
+def noise_is_told_from_a_pattern(make: Make, seed: int) -> Sequence[Observation]:
+    """Histories of which the variance over time of the elements is known: with and without noise."""
+    generator = torch.Generator().manual_seed(seed)
+    pattern = torch.tensor([0.5, -0.5] * 32)[torch.randperm(64, generator=generator)]
+    signs = [1.0, -1.0] * 100
+    independent = [0.5 * torch.randn(64, generator=generator) for _ in range(200)]
+    beside = [1.0 + 1e-4 * torch.randn(64, generator=generator) for _ in range(200)]
+    return [
+        _close("variance of noise of opposite signs", "element", make, [sign * pattern for sign in signs], 0.25),
+        _close("variance of independent noise", "element", make, independent, 0.25),
+        _close("variance of small noise beside a mean of 1", "element", make, beside, 1e-8),
+        _close("variance of a pattern that never changes", "element", make, [pattern] * 200, 0.0),
+    ]
+
+
+@probe("opposite-signs-are-high-variance")
+def opposite_signs_are_high_variance(make: Make, seed: int) -> Sequence[Observation]:
+    """The document's two patterns of opposite signs, the same in every step: is their variance over time that high?"""
+    order = torch.randperm(4, generator=torch.Generator().manual_seed(seed))
+    observations = []
+    for size, said in ((0.1, 0.01), (0.5, 0.25)):
+        pattern = torch.tensor([size, -size, size, -size])[order]
+        symptom = f"variance of the elements +{size} and -{size}, as said"
+        observations.append(_close(symptom, "element", make, [pattern] * 100, said))
+    return observations
+
+
+def _close(symptom: str, estimator: str, make: Make, history: Sequence[Tensor], expected: float) -> Observation:
+    """Within an eighth of the variance expected; of 0, below a fiftieth of the pattern's 0.25."""
+    found = _measured(make, estimator, history)
+    holds = abs(found - expected) <= (expected / 8 if expected else 0.005)
+    text = f"about {expected:g}"
+    after = text if holds else "about 0" if abs(found) < 0.005 < expected else "another"
+    return Observation(symptom, text, after, holds)
+
+
+def _measured(make: Make, estimator: str, history: Iterable[Tensor]) -> float:
+    """The variance of one tensor's gradients, as the scaler measures it."""
+    gradients = list(history)
+    parameter = nn.Parameter(torch.zeros_like(gradients[0]))
+    scaler = make.scaler([parameter], estimator=estimator, eps=HUGE, beta=BETA)  # type: ignore[arg-type]
+    for gradient in gradients:
+        parameter.grad = gradient.clone()
+        scaler.update_statistics()
+    return scaler.get_normalized_variance() * HUGE
+
+
+# -- what is said of each estimator ---------------------------------------------------------------------------------
+
+
+def _average(values: Tensor) -> Tensor:
+    """Over steps, bias-corrected: weights in proportion to BETA^age."""
+    weights = BETA ** torch.arange(len(values) - 1, -1, -1, dtype=torch.float64)
+    averaged: Tensor = torch.tensordot(weights / weights.sum(), values, dims=1)
+    return averaged
+
+
+def _variance(values: Tensor) -> Tensor:
+    return _average((values - _average(values)).square())
+
+
+FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
+    "Var_t[mean_s g]": lambda g: _variance(g.mean(1)),
+    "mean_s Var_t[g]": lambda g: _variance(g).mean(),
+    "E_t[Var_s g]": lambda g: _average(g.var(1, correction=0)),
+    "M + S": lambda g: _variance(g.mean(1)) + _average(g.var(1, correction=0)),
+}
+"""By the words in which the scaler's documentation has them; histories have the shape (steps, elements)."""
+
+
+@probe("each-estimator-measures-what-is-said-of-it")
+def each_estimator_measures_what_is_said_of_it(make: Make, seed: int) -> Sequence[Observation]:
+    """Read the formula of every estimator in the documentation, and work it out beside what is measured."""
+    generator = torch.Generator().manual_seed(seed)
+    history = torch.randn(16, dtype=torch.float64, generator=generator) + torch.randn(
+        60, 16, dtype=torch.float64, generator=generator
+    )
+    said = dict(re.findall(r'``"(\w+)"``: \w = ([^,;.]+)', " ".join((make.scaler.__doc__ or "").split())))
+    observations = []
+    for name in ("mean", "element", "spatial", "total"):
+        formula = FORMULAS.get(said.get(name, ""))
+        expected = float("nan") if formula is None else float(formula(history))
+        same = abs(_measured(make, name, history) - expected) <= 1e-9 * abs(expected)
+        observations.append(
+            Observation(f"variance by {name!r}", "as documented", "as documented" if same else "another", same)
+        )
+    return observations
+
+
+# -- real layers ------------------------------------------------------------------------------------------------------
+
+
+def _share(make: Make, gradients: Sequence[Tensor]) -> float:
+    """What the variance of the mean keeps of the elements' noise, over what it would keep were they independent."""
+    return _measured(make, "mean", gradients) * gradients[0].numel() / _measured(make, "element", gradients)
+
+
+class _Pictures(nn.Module):
+    """A classifier of small pictures: a convolution, one layer to look at, and what brings it to a loss."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.before, self.layer, self.after = nn.Conv2d(3, 8, 3, padding=1), layer, nn.Linear(8, 4)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        hidden = torch.relu(self.layer(torch.relu(self.before(pictures))))
+        return self.after(hidden.mean((2, 3)))  # type: ignore[no-any-return]
+
+
+def _layer_gradients(layer: nn.Module, seed: int) -> dict[str, list[Tensor]]:
+    """The gradients of a layer's parameters over 200 minibatches at the same weights: all that varies is noise."""
+    generator = torch.Generator().manual_seed(seed)
+    pictures, labels = torch.randn(512, 3, 8, 8, generator=generator), torch.randint(4, (512,), generator=generator)
+    network = _Pictures(layer)
+    seen: dict[str, list[Tensor]] = {name: [] for name, _ in layer.named_parameters()}
+    for _ in range(200):
+        drawn = torch.randint(512, (16,), generator=generator)
+        network.zero_grad()
+        functional.cross_entropy(network(pictures[drawn]), labels[drawn]).backward()  # type: ignore[no-untyped-call]
+        for name, parameter in layer.named_parameters():
+            assert parameter.grad is not None
+            seen[name].append(parameter.grad.clone())
+    return seen
+
+
+def _symmetric() -> nn.Module:
+    layer = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_((layer.weight + layer.weight.flip(-1)) / 2)
+    return layer
+
+
+def _antisymmetric() -> nn.Module:
+    layer = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_((layer.weight - layer.weight.flip(-1)) / 2)
+    return layer
+
+
+def _grouped() -> nn.Module:
+    return nn.Conv2d(8, 8, 3, padding=1, groups=4, bias=False)
+
+
+def _of_layers(make: Make, seed: int, layers: dict[str, Callable[[], nn.Module]]) -> list[Observation]:
+    observations = []
+    with torch.random.fork_rng(devices=[]):
+        for name, build in layers.items():
+            torch.manual_seed(seed)
+            for parameter, gradients in _layer_gradients(build(), seed).items():
+                blind = _share(make, gradients) < BLIND
+                found = "cancels" if blind else "does not cancel"
+                observations.append(Observation(f"noise in the {parameter} of {name}", "cancels", found, blind))
+    return observations
+
+
+@probe("noise-cancels-in-batch-normalisation")
+def noise_cancels_in_batch_normalisation(make: Make, seed: int) -> Sequence[Observation]:
+    """The gradient of BatchNorm's own parameters, between a convolution and a loss."""
+    return _of_layers(make, seed, {"BatchNorm": lambda: nn.BatchNorm2d(8)})
+
+
+@probe("noise-cancels-in-symmetric-filters")
+def noise_cancels_in_symmetric_filters(make: Make, seed: int) -> Sequence[Observation]:
+    """The gradient of filters that are symmetric, and of those that have the same weights with opposite signs."""
+    return _of_layers(make, seed, {"symmetric filters": _symmetric, "antisymmetric filters": _antisymmetric})
+
+
+@probe("noise-cancels-in-grouped-convolutions")
+def noise_cancels_in_grouped_convolutions(make: Make, seed: int) -> Sequence[Observation]:
+    """The gradient of a convolution in four groups."""
+    return _of_layers(
+        make, seed, {"a convolution in groups": lambda: nn.Conv2d(8, 8, 3, padding=1, groups=4, bias=False)}
+    )
+
+
+def _policy_gradients(model: DistributionalPPO) -> dict[str, list[Tensor]]:
+    """The gradients of every parameter over the minibatches of five epochs, at the same weights."""
+    seen: dict[str, list[Tensor]] = {name: [] for name, _ in model.policy.named_parameters()}
+    for _ in range(5):
+        for samples in model.rollout_buffer.get(12):
+            model.policy.optimizer.zero_grad()
+            model._minibatch_losses(samples).total.backward()  # type: ignore[no-untyped-call]
+            for name, parameter in model.policy.named_parameters():
+                assert parameter.grad is not None
+                seen[name].append(parameter.grad.clone())
+    return seen
+
+
+@probe("mean-sees-the-noise-of-most-tensors")
+def mean_sees_the_noise_of_most_tensors(make: Make, seed: int) -> Sequence[Observation]:
+    """Of how many tensors of a trained policy the variance of the mean is at least a tenth of that of the elements."""
+    model = make.model(seed)
+    model.learn(96)
+    gradients = _policy_gradients(model).values()
+    seen = [_measured(make, "mean", each) >= 0.1 * _measured(make, "element", each) for each in gradients]
+    most = 2 * sum(seen) > len(seen)
+    symptom = "tensors of which the mean keeps a tenth of the noise"
+    return [Observation(symptom, "most", "most" if most else "fewer than half", most)]
+
+
+@probe("the-noise-of-the-actors-decision-is-seen")
+def the_noise_of_the_actors_decision_is_seen(make: Make, seed: int) -> Sequence[Observation]:
+    """The layer that feeds the softmax over the actions: its gradients over minibatches, at the same weights."""
+    model = make.model(seed)
+    model.learn(96)
+    gradients = _policy_gradients(model)
+    observations = []
+    for name in ("action_net.weight", "action_net.bias"):
+        history = torch.stack(gradients[name]).double()
+        seen = _measured(make, "element", gradients[name]) > 0.5 * float(_variance(history).mean())
+        after = "seen" if seen else "not seen"
+        observations.append(Observation(f"noise of the gradient of {name}", "seen", after, seen))
+    return observations
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _bytes(make: Make, estimator: str, elements: int) -> int:
+    """What a scaler of one tensor holds, in a pickle, which leaves the tensor out."""
+    scaler = make.scaler([nn.Parameter(torch.zeros(elements))], estimator=estimator)  # type: ignore[arg-type]
+    return len(pickle.dumps(scaler))
+
+
+def _constant(make: Make, symptom: str, estimator: str, grows: bool) -> Observation:
+    """Whether the memory grows with the tensor beyond what a sketch of some of its elements takes."""
+    found = _bytes(make, estimator, 100_000) > 2 * _bytes(make, estimator, 1_000)
+    text = {True: "grows", False: "stays"}
+    return Observation(symptom, text[grows], text[found], holds=found == grows)
+
+
+@probe("variance-of-the-mean-takes-the-same-memory-for-any-tensor")
+def variance_of_the_mean_takes_the_same_memory(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
+    """Tensors of a thousand and of a hundred thousand elements."""
+    return [_constant(make, "memory of the statistics, a hundred times the elements", "mean", grows=False)]
+
+
+@probe("seeing-the-noise-of-elements-takes-memory-for-each")
+def seeing_the_noise_of_elements_takes_memory_for_each(make: Make, seed: int) -> Sequence[Observation]:
+    """Whether any estimator that gives the variance of the elements, within a quarter, has memory that stays."""
+    generator = torch.Generator().manual_seed(seed)
+    pattern = 0.5 - torch.randint(2, (4096,), generator=generator).float()
+    size = 1.0 + torch.rand(4096, generator=generator)
+    history = [(1.0 if step % 2 else -1.0) * size * pattern for step in range(200)]
+    truth = float((size * pattern).square().mean())
+    observations = []
+    for estimator in ("element", "sketch"):
+        sees = abs(_measured(make, estimator, history) - truth) < truth / 4
+        assert sees, f"{estimator!r} is to see noise of opposite signs"
+        symptom = f"memory of {estimator!r}, which sees that noise, a hundred times the elements"
+        observations.append(_constant(make, symptom, estimator, grows=True))
+    return observations
