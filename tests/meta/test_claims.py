@@ -59,11 +59,11 @@ def test_claims_come_in_the_order_of_files_and_entries(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "misspelt field": (CLAIM.replace("seeds", "seed"), "TOY-01", "seeds", "is missing"),
+    "misspelt field": (CLAIM.replace("seeds", "seed"), "TOY-01", "seed", "did you mean 'seeds'"),
     "unknown field": (CLAIM + "statment = 1", "TOY-01", "statment", "did you mean 'statement'"),
     "wrong type": (CLAIM.replace("[0, 1]", '["0"]'), "TOY-01", "seeds.0", "valid integer, got '0'"),
     "bool as seed": (CLAIM.replace("[0, 1]", "[true]"), "TOY-01", "seeds.0", "valid integer"),
-    "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "at least 1"),
+    "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "is missing"),
     "a seed twice": (CLAIM.replace("[0, 1]", "[1, 1]"), "TOY-01", "seeds", "each of them once"),
     "a symptom twice": (CLAIM + 'shows = ["a", "a"]', "TOY-01", "shows", "each of them once"),
     "a quiet fault that shows something": (
