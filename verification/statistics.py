@@ -87,7 +87,7 @@ def bootstrap_intervals(
 
     low = samples.mean(axis=1)
     high = low.copy()
-    varied = np.ptp(samples, axis=1) > ROUNDING * np.abs(samples).max(axis=1)
+    varied = np.array([not are_the_same(row) for row in samples])
     if varied.any():
         batch = max(1, 10_000_000 // samples[varied].size)  # keeps what is resampled at once below 100 MB
         found = bootstrap(
@@ -113,9 +113,12 @@ def effect_size(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         raise ValueError(f"{len(values)} values have no standard deviation; there must be at least two")
     found = np.asarray(values, dtype=np.float64)
-    if np.ptp(found) <= ROUNDING * np.abs(found).max():
-        return None
-    return float(found.mean() / found.std(ddof=1))
+    return None if are_the_same(found) else float(found.mean() / found.std(ddof=1))
+
+
+def are_the_same(values: NDArray[np.float64]) -> bool:
+    """Whether values differ by nothing but rounding."""
+    return bool(values.max() - values.min() <= ROUNDING * abs(values).max())
 
 
 def place_of(interval: Interval, claimed: Interval) -> Place:
