@@ -15,7 +15,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from verification.citations import Citation
 from verification.errors import CatalogueError
@@ -69,14 +78,15 @@ class FigureEntry(BaseModel):
     pilot: Text
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
-    @model_validator(mode="after")
-    def _can_be_true_and_false(self) -> FigureEntry:
-        low, high = self.claimed
+    @field_validator("claimed")
+    @classmethod
+    def _can_be_true_and_false(cls, claimed: tuple[float, float]) -> tuple[float, float]:
+        low, high = claimed
         if not low < high:
-            raise ValueError(f"claimed: from {low:g} to {high:g} holds no interval; write the lower end first")
+            raise ValueError(f"from {low:g} to {high:g} holds no interval; write the lower end first")
         if math.isinf(low) and math.isinf(high):
-            raise ValueError("claimed: every number lies between its ends, so that nothing could refute it")
-        return self
+            raise ValueError("every number lies between its ends, so that nothing could refute it")
+        return claimed
 
 
 class ClaimEntry(BaseModel):

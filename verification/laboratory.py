@@ -103,7 +103,7 @@ class Laboratory:
         What measures it are its probe and faults, or its experiment. The digest of a module is that of all that it
         imports from the code under test as well.
         """
-        code = module_digests(self._sources(claim), within=tuple(f"{self.package}.{kind}" for kind in MEASURING))
+        code = module_digests(self.sources(claim), within=self._measuring)
         settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds)]
         settings += claim.shows
         if claim.figure is not None:
@@ -111,13 +111,24 @@ class Laboratory:
         modules = self.module_digests(claim.modules)
         return digest([*settings, *(part for pair in code for part in pair)]), modules
 
+    def run_digest(self, experiment: str) -> str:
+        """Digest of all that the runs of an experiment follow from: its code, and every module that its claims name."""
+        claims = [claim for claim in self.claims if claim.experiment == experiment]
+        code = module_digests([self.experiment(experiment).__module__], within=self._measuring)
+        modules = self.module_digests(name for claim in claims for name in claim.modules)
+        return digest([experiment, *(part for pair in (*code, *modules) for part in pair)])
+
     def module_digests(self, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
         """(name, digest) of modules under test, each with all that it imports from the code under test; sorted."""
         within = (*UNDER_TEST, self.package)
         return tuple((name, digest_with_imports(name, within)) for name in sorted(set(names)))
 
-    def _sources(self, claim: Claim) -> list[str]:
-        """The modules that define what measures a claim."""
+    @property
+    def _measuring(self) -> tuple[str, ...]:
+        return tuple(f"{self.package}.{kind}" for kind in MEASURING)
+
+    def sources(self, claim: Claim) -> list[str]:
+        """Dotted names of the modules that define what measures a claim: its probe and faults, or its experiment."""
         if claim.figure is not None:
             return [self.experiment(claim.experiment).__module__]
         names = [name for name in (claim.fault, claim.documented_fix) if name is not None]

@@ -78,6 +78,26 @@ class Run:
 
 
 @dataclass(frozen=True)
+class PairedRun:
+    """One experiment, run once under one seed.
+
+    :param quantities: name and value of each, in the unit of the claim that names it, finite
+    :param seconds: how long it took on the machine that ran it
+    :param error: one line, where the experiment crashed or its process died
+    :param traceback: the whole of ``error``, for the raw evidence only
+    :param retried: as in `Run`
+    """
+
+    experiment: str
+    seed: int
+    quantities: tuple[tuple[str, float], ...] = ()
+    seconds: float = 0.0
+    error: str | None = None
+    traceback: str | None = None
+    retried: bool = False
+
+
+@dataclass(frozen=True)
 class Problem:
     """What a document says of a problem beside that it exists, in our own words; empty where it says nothing.
 
@@ -267,7 +287,8 @@ class FigureEvidence:
     :param mean: of the quantity over the runs
     :param low: lower end of the 95 % bootstrap interval of the mean
     :param high: upper end of it
-    :param effect_size: Cohen's d_z, the mean over the standard deviation of the runs; None where they are all the same
+    :param effect_size: Cohen's d_z, the mean over the standard deviation of the runs; None where they are all the
+        same to the digits that are kept
     :param claimed: as in the claim
     """
 
