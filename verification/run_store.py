@@ -72,7 +72,7 @@ class RunStore:
         """Those of the runs that are kept; a file that cannot be read counts as none, so that its run is made again."""
         found = ((seed, _read(self._path(seed))) for seed in seeds)
         return [
-            PairedRun(kept.experiment, kept.seed, tuple(kept.quantities.items()), kept.seconds)
+            PairedRun(self.experiment, seed, tuple(kept.quantities.items()), kept.seconds)
             for seed, kept in found
             if kept is not None and (kept.experiment, kept.seed) == (self.experiment, seed)
         ]

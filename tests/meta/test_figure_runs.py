@@ -210,6 +210,14 @@ def test_a_run_whose_process_dies_takes_no_other_with_it(
     assert _executions(log) == _all_once() + Counter({"transfer 4": 1, "same-arms 4": 1})
 
 
+def test_a_run_whose_process_died_once_is_marked(
+    figurelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIGURELAB_DIE_ONCE", str(tmp_path / "died"))
+    runs = run_figures(figurelab, tmp_path, {"same-arms": range(3)}, processes=1, on_progress=lambda *_: None)
+    assert [(run.error, run.retried) for run in runs["same-arms"]] == [(None, True), (None, False), (None, False)]
+
+
 def test_a_run_that_does_not_end_is_an_error(
     figurelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
