@@ -5,30 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from verification.errors import EvidenceError
 from verification.evidence import (
     check_writable,
     compare,
-    from_json,
     is_committable,
+    load_file,
     load_folder,
     misfits,
-    raw_lines,
-    summarise,
     to_json,
     write_files,
 )
 from verification.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
+from verification.figures import FigureProgress
 from verification.laboratory import Laboratory
-from verification.model import Claim, Evidence, Run, Verdict
+from verification.measuring import measure
+from verification.model import Claim, Evidence, Verdict
 from verification.report.interface import Record
 from verification.report.markdown import MarkdownReport
-from verification.runner import Progress, run_claims
+from verification.runner import Progress
 from verification.verdict import NOT_MEASURED, decide_variant
+
+Level: TypeAlias = Literal["quick", "full"]
+"""How much is measured: everything but the figures, which take an hour, or these too."""
 
 SHOWN_DIFFERENCES = 3
 REMEDY = "run `rlverify audit --update`"
+REMEDY_OF_FIGURES = "run `rlverify audit --level full --update`"
+
+UNDECIDED_FIGURES = 2
+"""How many figures may stay undecided, whatever the number of runs; more say that the experiments are too weak."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,11 @@ class Shelf:
     def working(self) -> Path:
         """Folder for what is not committed."""
         return self.reports.parent / ".rlverify"
+
+    @property
+    def runs(self) -> Path:
+        """Folder of the paired runs that have ended."""
+        return self.working / "runs"
 
 
 @dataclass(frozen=True)
@@ -71,11 +84,13 @@ class Audit:
     """The records and all that is wrong with them.
 
     :param measured: how many of the claims were measured, the others standing as committed
+    :param notes: what is worth knowing and wrong with none of them
     """
 
     records: tuple[Record, ...]
     problems: tuple[Problem, ...]
     measured: int
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -96,14 +111,18 @@ def audit(
     processes: int,
     on_progress: Progress,
     affected: frozenset[str] | None = None,
+    level: Level = "quick",
+    on_figures: FigureProgress = lambda _done, _total, _left: None,
+    afresh: bool = False,
 ) -> Audit:
     """Measure all claims; compare with the committed evidence and reports, or replace them.
 
     Fresh evidence, report and raw runs are left in the working folder in either case. Where a claim could not be
-    measured, an update keeps its committed evidence.
+    measured, an update keeps its committed evidence. The quick level takes figures as they are committed.
 
     :param affected: without an update, ids of the claims to measure, where not all of them: the others are taken as
         they are committed, if that evidence fits the code of today, and measured too if it does not
+    :param afresh: make the paired runs again that are kept from an earlier audit
     :raises HarnessError: if the catalogue is broken, or a folder cannot be written; nothing has been changed then
     """
     laboratory.check()
@@ -112,21 +131,40 @@ def audit(
         check_writable(shelf.evidence)
     committed = {} if update else load_folder(shelf.evidence)
     standing = {} if affected is None else _standing(laboratory, committed, affected)
-    measured = [claim for claim in laboratory.claims if claim.id not in standing]
-    runs = run_claims(laboratory, measured, processes=processes, on_progress=on_progress)
-    fresh = {
-        claim.id: Record(claim, summarise(claim, runs[claim.id], *laboratory.digests(claim))) for claim in measured
-    }
-    records = tuple({**standing, **fresh}[claim.id] for claim in laboratory.claims)
-    raw = "".join(raw_lines(claim, runs[claim.id]) for claim in measured)
-    _write(shelf.working, records, {"raw.jsonl": raw})
-    problems = [problem for record in records for problem in problems_of(record)]
-    problems += [problem for claim in measured for problem in _deaths(claim, runs[claim.id])]
+    if level == "quick":
+        standing |= _figures_as_committed(laboratory, shelf)
+    chosen = [claim for claim in laboratory.claims if claim.id not in standing]
+    fresh = measure(
+        laboratory,
+        chosen,
+        shelf.runs,
+        processes=processes,
+        on_progress=on_progress,
+        on_figures=on_figures,
+        afresh=afresh,
+    )
+    records = tuple(standing.get(claim.id) or Record(claim, fresh.evidence[claim.id]) for claim in laboratory.claims)
+    _write(shelf.working, records, {"raw.jsonl": fresh.raw})
+    problems = problems_of_all(records)
+    problems += [Problem(subject, HARNESS_FAILED, sentence) for subject, sentence in fresh.deaths]
     if update:
         _replace_committed(laboratory, shelf, records)
     else:
         problems += _compare_all(laboratory, shelf, records, committed)
-    return Audit(records, tuple(problems), len(measured))
+    return Audit(records, tuple(problems), len(chosen), tuple(notes_of(records)))
+
+
+def _figures_as_committed(laboratory: Laboratory, shelf: Shelf) -> dict[str, Record]:
+    """The records of all figures, measured or not.
+
+    :raises EvidenceError: if a file of them is broken, which only measuring mends
+    """
+    found = {}
+    for claim in laboratory.claims:
+        if claim.figure is not None:
+            path = shelf.evidence / f"{claim.id}.json"
+            found[claim.id] = _record(laboratory, claim, load_file(path) if path.is_file() else None)
+    return found
 
 
 def _standing(laboratory: Laboratory, committed: Mapping[str, Evidence], affected: frozenset[str]) -> dict[str, Record]:
@@ -139,17 +177,46 @@ def _standing(laboratory: Laboratory, committed: Mapping[str, Evidence], affecte
     }
 
 
-def _deaths(claim: Claim, runs: Sequence[Run]) -> list[Problem]:
-    retried = [f"{run.variant}, seed {run.seed}" for run in runs if run.retried]
-    sentence = f"{'; '.join(retried)}: a process died that ran this or what ran beside it, and not when run again"
-    return [Problem(claim.id, HARNESS_FAILED, sentence)] * bool(retried)
+def problems_of_all(records: Sequence[Record]) -> list[Problem]:
+    """Where fresh or committed records are not what the catalogue expects, each of them and taken together."""
+    problems = [problem for record in records for problem in problems_of(record)]
+    undecided = _undecided_figures(records)
+    if len(undecided) > UNDECIDED_FIGURES:
+        sentence = (
+            f"{len(undecided)} figures are UNDECIDED, of which at most {UNDECIDED_FIGURES} may be; give them runs"
+        )
+        problems.append(Problem(", ".join(undecided), HARNESS_FAILED, sentence))
+    return problems
+
+
+def notes_of(records: Sequence[Record]) -> list[str]:
+    """What is to be told of figures that makes no audit fail, a line each."""
+    stale = [record.claim.id for record in records if record.claim.figure is not None and record.misfits]
+    undecided = _undecided_figures(records)
+    notes = []
+    if stale:
+        notes.append(f"{', '.join(stale)}: STALE, measured of another experiment or other code; {REMEDY_OF_FIGURES}")
+    if 0 < len(undecided) <= UNDECIDED_FIGURES:
+        notes.append(f"{', '.join(undecided)}: UNDECIDED, as at most {UNDECIDED_FIGURES} figures may be")
+    return notes
+
+
+def _undecided_figures(records: Sequence[Record]) -> list[str]:
+    return [each.claim.id for each in records if each.claim.figure is not None and each.verdict is Verdict.UNDECIDED]
 
 
 def problems_of(record: Record) -> list[Problem]:
-    """Where a fresh record is not what the catalogue expects."""
+    """Where a record is not what the catalogue expects.
+
+    Of a figure, stale evidence and an interval that decides nothing are none: measuring them all takes an hour, and
+    some may stay undecided (see `notes_of` and `problems_of_all`).
+    """
     claim, verdict, grade = record.claim, record.verdict, record.fix_grade
     if record.evidence is None or verdict is None:
-        return [Problem(claim.id, CLAIM_FELL, f"has no evidence; {REMEDY}")]
+        remedy = REMEDY if claim.figure is None else REMEDY_OF_FIGURES
+        return [Problem(claim.id, CLAIM_FELL, f"has no evidence; {remedy}")]
+    if claim.figure is not None and verdict in (Verdict.STALE, Verdict.UNDECIDED):
+        return []
     if record.misfits:
         return [Problem(claim.id, CLAIM_FELL, f"{verdict.value}, {'; '.join(record.misfits)}; {REMEDY}")]
     if verdict in NOT_MEASURED:
@@ -164,6 +231,8 @@ def problems_of(record: Record) -> list[Problem]:
 
 
 def _reason(evidence: Evidence, verdict: Verdict) -> str:
+    if evidence.figure is not None and evidence.figure.errors:
+        return f", {evidence.figure.errors[0]}"
     for variant in evidence.variants:
         if verdict is Verdict.ERROR and variant.errors:
             return f", {variant.variant}, {variant.errors[0]}"
@@ -196,7 +265,7 @@ def _compare_all(
         if claim.id not in committed:
             problems.append(Problem(claim.id, CLAIM_FELL, f"has no committed evidence; {REMEDY}"))
         else:
-            differences = compare(committed[claim.id], fresh)
+            differences = compare(committed[claim.id], fresh, claim.figure.tolerance if claim.figure else 0.0)
             problems += [
                 Problem(claim.id, CLAIM_FELL, f"differs from the committed evidence: {_and_remedy(differences)}")
             ] * bool(differences)
@@ -269,6 +338,6 @@ def _committable(laboratory: Laboratory, shelf: Shelf, record: Record) -> Record
 def _kept(path: Path) -> Evidence | None:
     """Committed evidence that an update keeps; a file that cannot be believed is none."""
     try:
-        return from_json(path.read_text(encoding="utf-8"), path)
-    except (EvidenceError, OSError, UnicodeDecodeError):
+        return load_file(path)
+    except EvidenceError:
         return None

@@ -1,7 +1,7 @@
 """Which claims a change in the working tree can affect: all of them, unless it is certain that it cannot.
 
-Every probe is made of the code under test, so that a change there affects every claim. A change of one probe, fault or
-catalogue file affects the claims that name it, and what no measurement reads affects none.
+Every probe is made of the code under test, so that a change there affects every claim. A change of one probe, fault,
+experiment or catalogue file affects the claims that name it, and what no measurement reads affects none.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from verification.fingerprint import module_digests
-from verification.laboratory import UNDER_TEST, Laboratory
+from verification.laboratory import MEASURING, UNDER_TEST, Laboratory
 from verification.model import Claim
 
 READ_BY_NO_MEASUREMENT: Final = ("tests", "benchmarks", "examples", "reports", "LICENSE", ".gitignore")
 """First parts of paths; a Markdown file beside them is none either."""
 
 SHARED: Final = (["__init__"], ["make"])
-"""What every probe or fault is loaded or made by."""
+"""What every probe, fault or experiment is loaded or made by."""
 
 
 @dataclass(frozen=True)
@@ -136,15 +136,13 @@ def _affected_within(laboratory: Laboratory, path: Path) -> set[str] | None:
     full, (kind, *rest) = laboratory.folder / path, path.with_suffix("").parts
     if kind == "catalogue" and path.suffix == ".toml" and full.is_file():
         return {claim.id for claim in laboratory.claims if claim.document == path.stem}
-    if kind in ("probes", "faults") and path.suffix == ".py" and full.is_file() and rest[-1:] not in SHARED:
+    if kind in MEASURING and path.suffix == ".py" and full.is_file() and rest[-1:] not in SHARED:
         module = ".".join((laboratory.package, kind, *rest))
         return {claim.id for claim in laboratory.claims if module in _experiment(laboratory, claim)}
     return None
 
 
 def _experiment(laboratory: Laboratory, claim: Claim) -> set[str]:
-    """The modules of a claim's probe and faults, and what they import of probes and faults."""
-    names = [name for name in (claim.fault, claim.documented_fix) if name is not None]
-    sources = [laboratory.probe(claim.probe).__module__, *(laboratory.fault(name).defined_in for name in names)]
-    within = tuple(f"{laboratory.package}.{kind}" for kind in ("probes", "faults"))
-    return {name for name, _ in module_digests(sources, within=within)}
+    """The modules that measure a claim, and what they import of modules that measure."""
+    within = tuple(f"{laboratory.package}.{kind}" for kind in MEASURING)
+    return {name for name, _ in module_digests(laboratory.sources(claim), within=within)}

@@ -7,6 +7,7 @@ could be tested, and one ``[[contradiction]]`` per pair of statements of which o
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +15,28 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from verification.citations import Citation
 from verification.errors import CatalogueError
-from verification.model import Aside, Claim, Contradiction, FixGrade, Kind, Problem, Quotation, Verdict
+from verification.model import Aside, Claim, Contradiction, Figure, FixGrade, Kind, Problem, Quotation, Verdict
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
+
+MINIMUM_RUNS = 5
+"""Paired runs of a figure; resampling fewer gives too few different means for an interval."""
 
 
 def _citation(text: str) -> str:
@@ -52,6 +65,30 @@ class ProblemEntry(BaseModel):
     effort: str = ""
 
 
+class FigureEntry(BaseModel):
+    """The ``[claim.figure]`` table of a claim."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    quantity: Text
+    unit: Text
+    claimed: tuple[float, float]
+    runs: Annotated[int, Field(strict=True, ge=MINIMUM_RUNS)]
+    power: Annotated[float, Field(ge=0.8, le=1)]
+    pilot: Text
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+    @field_validator("claimed")
+    @classmethod
+    def _can_be_true_and_false(cls, claimed: tuple[float, float]) -> tuple[float, float]:
+        low, high = claimed
+        if not low < high:
+            raise ValueError(f"from {low:g} to {high:g} holds no interval; write the lower end first")
+        if math.isinf(low) and math.isinf(high):
+            raise ValueError("every number lies between its ends, so that nothing could refute it")
+        return claimed
+
+
 class ClaimEntry(BaseModel):
     """One ``[[claim]]`` table as it is written."""
 
@@ -66,9 +103,9 @@ class ClaimEntry(BaseModel):
     if_true: Text
     documented_status: Text
     expected_verdict: Verdict
-    probe: Name
+    probe: Name | None = None
     modules: Annotated[tuple[Text, ...], Field(min_length=1)]
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
+    seeds: tuple[Seed, ...] = ()
     fault: Name | None = None
     shows: tuple[Text, ...] = ()
     against_document: Annotated[bool, Field(strict=True)] = False
@@ -81,6 +118,22 @@ class ClaimEntry(BaseModel):
     cites: tuple[Cite, ...] = ()
     part_of: Identifier | None = None
     problem: ProblemEntry | None = None
+    experiment: Name | None = None
+    figure: FigureEntry | None = None
+
+    @model_validator(mode="after")
+    def _is_measured_in_one_way(self) -> ClaimEntry:
+        is_figure = self.kind == "figure"
+        by_probe, by_experiment = ("probe", "seeds", "fault", "documented_fix"), ("experiment", "figure")
+        needed, unused = (by_experiment, by_probe) if is_figure else (by_probe[:2], by_experiment)
+        told = f"a {self.kind} is measured by its {needed[0]}"
+        for field in needed:
+            if not getattr(self, field):
+                raise ValueError(f"{field}: is missing; {told}")
+        for field in unused:
+            if getattr(self, field):
+                raise ValueError(f"{field}: {told}; leave this out")
+        return self
 
     @model_validator(mode="after")
     def _fields_agree(self) -> ClaimEntry:
@@ -220,6 +273,8 @@ def _claim(path: Path, entry: ClaimEntry) -> Claim:
     given = {name: value for name, value in entry.model_dump().items() if value is not None}
     if entry.problem is not None:
         given["problem"] = Problem(**entry.problem.model_dump())
+    if entry.figure is not None:
+        given |= {"probe": "", "figure": Figure(**entry.figure.model_dump()), "seeds": tuple(range(entry.figure.runs))}
     return Claim(document=path.stem, **given)
 
 

@@ -1,4 +1,4 @@
-"""The command line: the only place that prints and exits.
+"""The command line; nothing but it, its console and the commands about figures prints or exits.
 
 Exit codes: 0 as expected; 1 a claim fell, or the committed evidence or reports are out of date; 2 the harness failed
 (a claim could not be measured, the catalogue is broken, a folder cannot be written); 130 interrupted.
@@ -6,42 +6,53 @@ Exit codes: 0 as expected; 1 a claim fell, or the committed evidence or reports 
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from verification import tables
+from verification import figure_tables, tables
 from verification.audit import (
     Audit,
+    Level,
     Problem,
     Shelf,
     audit,
     check_report,
     committed_records,
     exit_code_of,
+    notes_of,
     problems_of,
+    problems_of_all,
     write_report,
 )
 from verification.changes import select
+from verification.console import complain, progress_bars, show, write
 from verification.errors import HarnessError
-from verification.evidence import canonical_json, load_folder, summarise
+from verification.evidence import load_folder, summarise
 from verification.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
+from verification.figure_commands import pilot, reproduce_all, reproduce_one
 from verification.laboratory import Laboratory
 from verification.model import Claim
+from verification.options import (
+    Afresh,
+    AsJson,
+    Changed,
+    ClaimId,
+    Jobs,
+    LevelOption,
+    Reports,
+    Revision,
+    shelf_of,
+    usable_cores,
+)
 from verification.report.interface import Record
 from verification.report.json import JsonReport, as_object
 from verification.runner import Crash, attempt, run_here
-
-PLAIN_WIDTH = 100
 
 app = typer.Typer(
     help="Put every documented bug back, and see whether its check catches it.",
@@ -51,15 +62,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     no_args_is_help=True,
 )
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
-Reports = Annotated[Path | None, typer.Option(help="Folder of the reports. [default: reports, beside the package]")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes to measure with. [default: one per usable core]")]
-Changed = Annotated[
-    bool, typer.Option("--changed", help="Measure only what changes since REV can affect; all if that is not certain.")
-]
-Revision = Annotated[str | None, typer.Argument(metavar="[REV]", help="A Git revision. [default: HEAD]")]
-ClaimId = Annotated[str, typer.Argument(metavar="ID", help="A claim's id, as `rlverify list` shows it.")]
 
 
 @app.callback()
@@ -75,17 +77,17 @@ def choose_laboratory(
 def list_claims(context: typer.Context, as_json: AsJson = False) -> None:
     """List all claims."""
     claims = context.obj.claims
-    _show([asdict(claim) for claim in claims] if as_json else tables.claims_table(claims))
+    show([asdict(claim) for claim in claims] if as_json else tables.claims_table(claims))
 
 
-@app.command()
-def show(context: typer.Context, claim_id: ClaimId, as_json: AsJson = False) -> None:
+@app.command("show")
+def show_claim(context: typer.Context, claim_id: ClaimId, as_json: AsJson = False) -> None:
     """Show one claim: what is said, where, and how it is tested."""
     claim = context.obj.claim(claim_id)
     if as_json:
-        _show(asdict(claim))
+        show(asdict(claim))
     else:
-        _show(Text(f"{claim.id}: {claim.title}\n"), tables.claim_table(claim))
+        show(Text(f"{claim.id}: {claim.title}\n"), tables.claim_table(claim))
 
 
 @app.command()
@@ -93,38 +95,62 @@ def reproduce(
     context: typer.Context,
     claim_id: ClaimId,
     seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="[default: the claim's first seed]")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Of a figure: all paired runs; kept, so that it resumes.")
+    ] = False,
+    reports: Reports = None,
+    jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure one claim here and now, with one seed, and show what was observed."""
     laboratory: Laboratory = context.obj
     claim = laboratory.claim(claim_id)
-    chosen = claim.seeds[0] if seed is None else seed
-    runs = run_here(laboratory, claim, [chosen])
+    if claim.figure is not None:
+        shelf = shelf_of(laboratory, reports)
+        if every:
+            raise typer.Exit(reproduce_all(laboratory, claim, shelf, jobs, as_json))
+        raise typer.Exit(reproduce_one(laboratory, claim, shelf, seed or 0, as_json))
+    if every:
+        raise typer.BadParameter(f"--all is for figures, and {claim.id} is a {claim.kind}; give --seed instead")
+    _reproduce_with_probe(laboratory, claim, claim.seeds[0] if seed is None else seed, as_json)
+
+
+def _reproduce_with_probe(laboratory: Laboratory, claim: Claim, seed: int, as_json: bool) -> None:
+    runs = run_here(laboratory, claim, [seed])
     record = Record(claim, summarise(claim, runs, *laboratory.digests(claim)))
     problems = problems_of(record)
     if as_json:
-        _show({**as_object(record), "runs": [asdict(run) for run in runs], **_outcome(problems)})
+        show({**as_object(record), "runs": [asdict(run) for run in runs], **_outcome(problems)})
     else:
-        _show(Text(f"{claim.id}: {claim.title} (seed {chosen})\n"), tables.runs_table(runs))
-        _show(Text("\n") + _verdict_line(record), *(Text(str(problem)) for problem in problems))
+        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), tables.runs_table(runs))
+        show(Text("\n") + _verdict_line(record), *(Text(str(problem)) for problem in problems))
     raise typer.Exit(exit_code_of(problems))
+
+
+app.command()(pilot)
 
 
 @app.command("audit")
 def audit_command(
     context: typer.Context,
     update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
+    level: LevelOption = "quick",
+    afresh: Afresh = False,
     reports: Reports = None,
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure all claims afresh; compare with what is expected and with what is committed."""
-    result = _run_audit(context.obj, _shelf(context.obj, reports), update, jobs)
+    shelf = shelf_of(context.obj, reports)
+    result = _run_audit(context, shelf, jobs, level, update=update, afresh=afresh)
     if as_json:
-        _show({"claims": [as_object(record) for record in result.records], **_outcome(result.problems)})
+        content = {"claims": [as_object(record) for record in result.records], "notes": list(result.notes)}
+        show({**content, **_outcome(result.problems)})
     else:
-        _show(tables.audit_table(result), Text(""), *(Text(str(problem)) for problem in result.problems))
-        _show(_summary(result))
+        show(tables.audit_table(result), Text(""))
+        if any(record.claim.figure is not None for record in result.records):
+            show(figure_tables.figures_table(result.records), Text(""))
+        show(*_sentences(result), _summary(result))
     raise typer.Exit(result.exit_code)
 
 
@@ -133,6 +159,7 @@ def gate(
     context: typer.Context,
     revision: Revision = None,
     changed: Changed = False,
+    level: LevelOption = "quick",
     reports: Reports = None,
     jobs: Jobs = None,
     as_json: AsJson = False,
@@ -143,12 +170,13 @@ def gate(
         raise typer.BadParameter(f"{revision!r} is the revision for --changed: gate --changed {revision}")
     selection = select(laboratory, laboratory.folder.parent, revision or "HEAD") if changed else None
     affected = None if selection is None else selection.claim_ids
-    result = _run_audit(laboratory, _shelf(laboratory, reports), False, jobs, affected)
+    result = _run_audit(context, shelf_of(laboratory, reports), jobs, level, affected=affected)
     chosen = None if selection is None else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
     if as_json:
-        _show({**_outcome(result.problems), **({} if chosen is None else {"selection": chosen})})
+        content = {"notes": list(result.notes), **_outcome(result.problems)}
+        show({**content, **({} if chosen is None else {"selection": chosen})})
     else:
-        _show(*(Text(str(problem)) for problem in result.problems), *filter(None, (chosen, _summary(result))))
+        show(*_sentences(result), *filter(None, (chosen, _summary(result))))
     raise typer.Exit(result.exit_code)
 
 
@@ -160,45 +188,44 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
-    shelf = _shelf(context.obj, reports)
+    shelf = shelf_of(context.obj, reports)
     context.obj.check()
     committed = load_folder(shelf.evidence)
     records = committed_records(context.obj, committed)
-    problems = [problem for record in records for problem in problems_of(record)]
+    problems = problems_of_all(records)
     if check:
         problems = problems or check_report(shelf, records, committed)
     elif not as_json:
         write_report(shelf, records)
     if as_json:
-        _write(JsonReport().format(records))
-    for problem in problems:
-        _complain(str(problem))
+        write(JsonReport().format(records))
+    for line in (*map(str, problems), *notes_of(records)):
+        complain(line)
     raise typer.Exit(exit_code_of(problems))
 
 
-def _shelf(laboratory: Laboratory, reports: Path | None) -> Shelf:
-    return Shelf((reports or laboratory.folder.parent / "reports").absolute())
-
-
 def _run_audit(
-    laboratory: Laboratory, shelf: Shelf, update: bool, jobs: int | None, affected: frozenset[str] | None = None
+    context: typer.Context,
+    shelf: Shelf,
+    jobs: int | None,
+    level: Level,
+    *,
+    update: bool = False,
+    affected: frozenset[str] | None = None,
+    afresh: bool = False,
 ) -> Audit:
-    processes = jobs or _usable_cores()
-    with _progress_bar() as advance:
-        return audit(laboratory, shelf, update=update, processes=processes, on_progress=advance, affected=affected)
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[int, int], None]]:
-    console = Console(stderr=True)
-    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("measuring", total=None)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)
+    with progress_bars() as bars:
+        return audit(
+            context.obj,
+            shelf,
+            update=update,
+            processes=jobs or usable_cores(),
+            on_progress=bars.probes,
+            affected=affected,
+            level=level,
+            on_figures=bars.figures,
+            afresh=afresh,
+        )
 
 
 def _outcome(problems: Sequence[Problem]) -> dict[str, Any]:
@@ -215,40 +242,16 @@ def _verdict_line(record: Record) -> Text:
     return line
 
 
+def _sentences(result: Audit) -> list[Text]:
+    return [Text(line) for line in (*map(str, result.problems), *result.notes)]
+
+
 def _summary(result: Audit) -> str:
     expected = sum(record.as_expected for record in result.records)
     fell = "a claim fell" if expected < len(result.records) else "the committed evidence or reports are out of date"
+    quiet = "no other has failed" if expected < len(result.records) else "nothing to report"
     words = {CLAIM_FELL: fell, HARNESS_FAILED: "the harness failed"}
-    return f"{expected} of {len(result.records)} claims as expected; {words.get(result.exit_code, 'nothing to report')}"
-
-
-def _show(*parts: Any) -> None:
-    for part in parts:
-        if isinstance(part, (dict, list)):
-            _write(canonical_json(part))
-        else:
-            _print(part)
-
-
-def _print(part: Any) -> None:
-    """Sentences stay on one line; tables are as wide as the terminal, or as `PLAIN_WIDTH` where there is none."""
-    terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else PLAIN_WIDTH, markup=False, highlight=False, emoji=False)
-    with console.capture() as capture:
-        console.print(part, soft_wrap=isinstance(part, (str, Text)))
-    _write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
-
-
-def _write(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has what it wanted; the verdict stands
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _complain(line: str) -> None:
-    sys.stderr.write(f"rlverify: {line}\n")
+    return f"{expected} of {len(result.records)} claims as expected; {words.get(result.exit_code, quiet)}"
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -258,7 +261,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     outcome = attempt(lambda: _invoke(arguments))
     if isinstance(outcome, Crash):
-        _complain(f"the harness failed: {outcome.line}")
+        complain(f"the harness failed: {outcome.line}")
         return HARNESS_FAILED
     return outcome
 
@@ -270,10 +273,10 @@ def _invoke(arguments: Sequence[str] | None) -> int:
     except SystemExit as exit_:
         code = exit_.code
     except (HarnessError, OSError) as error:
-        _complain(str(error))
+        complain(str(error))
         return HARNESS_FAILED
     except KeyboardInterrupt:
         pass
     if code == INTERRUPTED:
-        _complain("interrupted before the end; run it again")
+        complain("interrupted before the end; run it again")
     return code if isinstance(code, int) else HARNESS_FAILED

@@ -7,6 +7,7 @@ lines, to a working folder outside version control.
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from verification import interrupts
 from verification.errors import EvidenceError
+from verification.figure_evidence import (
+    FigureFile,
+    as_figure_object,
+    compare_figures,
+    figure_misfits,
+    figure_of,
+    impossible_in_figure,
+)
 from verification.model import (
     Claim,
     Evidence,
+    FigureEvidence,
     FixGrade,
     Observation,
     Run,
@@ -100,6 +110,12 @@ class _Variant(BaseModel):
     symptoms: Annotated[tuple[_Symptom, ...], Field(min_length=1)]
 
 
+class _Peek(BaseModel):
+    """What tells the two kinds of files apart."""
+
+    figure: object = None
+
+
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -121,7 +137,10 @@ def is_committable(evidence: Evidence) -> bool:
 
 def to_json(evidence: Evidence) -> str:
     """Canonical JSON: sorted keys, two spaces, UTF-8, a final newline; verdict and grade are there for readers."""
+    if evidence.figure is not None:
+        return canonical_json(_content_of_figure(evidence, evidence.figure))
     content = asdict(evidence)
+    del content["figure"]
     for variant in content["variants"]:
         del variant["errors"], variant["stale"]
     content["module_digests"] = dict(evidence.module_digests)
@@ -129,9 +148,31 @@ def to_json(evidence: Evidence) -> str:
     return canonical_json(content)
 
 
+def _content_of_figure(evidence: Evidence, figure: FigureEvidence) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "claim_id": evidence.claim_id,
+        "experiment_digest": evidence.experiment_digest,
+        "module_digests": dict(evidence.module_digests),
+        "figure": as_figure_object(figure),
+        "verdict": judge(evidence),
+    }
+
+
 def canonical_json(content: object) -> str:
-    """JSON that is the same bytes for the same content."""
-    return json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
+    """JSON that is the same bytes for the same content; an infinite number is the text ``inf`` or ``-inf``.
+
+    :raises ValueError: for what is not a number
+    """
+    return json.dumps(_without_infinity(content), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _without_infinity(content: object) -> object:
+    if isinstance(content, dict):
+        return {name: _without_infinity(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_without_infinity(value) for value in content]
+    return str(content) if isinstance(content, float) and math.isinf(content) else content
 
 
 def from_json(text: str, path: Path) -> Evidence:
@@ -140,12 +181,23 @@ def from_json(text: str, path: Path) -> Evidence:
     :param path: where it stands, for the error; its name is the id of the claim
     :raises EvidenceError: if a field is missing, unknown or mistyped, or the verdict does not follow from the counts
     """
+    content = _parse(text, path)
+    evidence = figure_of(content) if isinstance(content, FigureFile) else _evidence_of(content)
+    _check(evidence, content, path)
+    return evidence
+
+
+def _parse(text: str, path: Path) -> _File | FigureFile:
     try:
-        content = _File.model_validate_json(text)
+        kind = _Peek.model_validate_json(text)
+        return (_File if kind.figure is None else FigureFile).model_validate_json(text)
     except ValidationError as error:
         first: Mapping[str, Any] = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         raise EvidenceError(path, f"{field + ': ' if field else ''}{first['msg']}; measure it again") from error
+
+
+def _evidence_of(content: _File) -> Evidence:
     variants = tuple(
         VariantEvidence(
             each.variant,
@@ -157,25 +209,26 @@ def from_json(text: str, path: Path) -> Evidence:
         for each in content.variants
     )
     modules = tuple(sorted(content.module_digests.items()))
-    evidence = Evidence(content.claim_id, content.experiment_digest, modules, content.seeds, variants, content.shows)
-    _check_counts(evidence, content, path)
-    return evidence
+    return Evidence(content.claim_id, content.experiment_digest, modules, content.seeds, variants, content.shows)
 
 
-def _check_counts(evidence: Evidence, content: _File, path: Path) -> None:
+def _check(evidence: Evidence, content: _File | FigureFile, path: Path) -> None:
     if evidence.claim_id != path.stem:
         raise EvidenceError(path, f"is about {evidence.claim_id}, not about {path.stem}")
     for impossible in _impossible_counts(evidence):
         raise EvidenceError(path, f"{impossible}; measure it again")
     verdict, grade = judge(evidence), grade_fix(evidence)
-    if (content.verdict, content.fix_grade) != (verdict, grade):
-        told = f"{content.verdict.value}, fix {content.fix_grade and content.fix_grade.value}"
+    said = content.fix_grade if isinstance(content, _File) else None
+    if (content.verdict, said) != (verdict, grade):
+        told = f"{content.verdict.value}, fix {said and said.value}"
         follows = f"{verdict.value}, fix {grade and grade.value}"
         raise EvidenceError(path, f"says {told}, but its counts give {follows}; measure it again")
 
 
 def _impossible_counts(evidence: Evidence) -> Iterator[str]:
     """What no measurement can have given."""
+    if evidence.figure is not None:
+        yield from impossible_in_figure(evidence.figure)
     if len(set(evidence.seeds)) != len(evidence.seeds):
         yield f"names a seed twice ({_listed(evidence.seeds)})"
     names = [each.variant for each in evidence.variants]
@@ -210,11 +263,19 @@ def load_folder(folder: Path) -> dict[str, Evidence]:
         if place.exists() and not place.is_dir():
             raise EvidenceError(place, "is no folder, so no evidence can be read from it")
     for path in sorted(folder.glob("*.json")):
-        try:
-            found[path.stem] = from_json(path.read_text(encoding="utf-8"), path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise EvidenceError(path, f"cannot be read: {error}") from error
+        found[path.stem] = load_file(path)
     return found
+
+
+def load_file(path: Path) -> Evidence:
+    """The evidence of one file.
+
+    :raises EvidenceError: if it is broken
+    """
+    try:
+        return from_json(path.read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise EvidenceError(path, f"cannot be read: {error}") from error
 
 
 def check_writable(folder: Path) -> None:
@@ -261,9 +322,15 @@ def raw_lines(claim: Claim, runs: Sequence[Run]) -> str:
     return "".join(json.dumps({"claim": claim.id, **asdict(run)}, sort_keys=True) + "\n" for run in runs)
 
 
-def compare(committed: Evidence, fresh: Evidence) -> list[str]:
-    """Where fresh evidence differs from what is committed, as sentences; empty where they agree."""
+def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0) -> list[str]:
+    """Where fresh evidence differs from what is committed, as sentences; empty where they agree.
+
+    :param tolerance: of a figure, as in `verification.model.Figure`
+    """
     differences = _compare_outcomes(committed, fresh)
+    if committed.figure is not None and fresh.figure is not None:
+        differences += compare_figures(committed.figure, fresh.figure, tolerance)
+        return differences + _compare_digests(committed, fresh.experiment_digest, fresh.module_digests)
     if committed.seeds != fresh.seeds:
         differences.append(f"seeds {_listed(fresh.seeds)} instead of {_listed(committed.seeds)}")
     for variant in fresh.variants:
@@ -280,6 +347,8 @@ def misfits(evidence: Evidence, claim: Claim, experiment: str, modules: tuple[tu
     :param experiment: digest of the experiment as it is now
     :param modules: (dotted name, digest) of each module under test as it is now
     """
+    if evidence.figure is not None or claim.figure is not None:
+        return figure_misfits(evidence, claim) + _compare_digests(evidence, experiment, modules)
     found = []
     if evidence.seeds != claim.seeds:
         found.append(f"measured with seeds {_listed(evidence.seeds)}, the claim asks for {_listed(claim.seeds)}")

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 from verification.claims import load_catalogue
 from verification.errors import CatalogueError, UnknownNameError
+from verification.experiments import Experiment
+from verification.experiments import load_all as load_experiments
 from verification.faults import Fault
 from verification.faults import load_all as load_faults
 from verification.fingerprint import digest, digest_with_imports, module_digests, module_path
@@ -25,6 +27,9 @@ from verification.probes import load_all as load_probes
 
 Entry = TypeVar("Entry")
 
+MEASURING = ("probes", "faults", "experiments")
+"""The subpackages of a laboratory that measure; imports among them are followed for the digest of an experiment."""
+
 UNDER_TEST = ("rlcore",)
 """The packages in which imports are followed for the digest of a module, beside the laboratory's own."""
 
@@ -33,7 +38,8 @@ UNDER_TEST = ("rlcore",)
 class Laboratory:
     """Where the claims, faults and probes come from; small enough to be sent to a worker process.
 
-    :param package: dotted name of the package that has ``faults``, ``probes`` and, unless told otherwise, ``catalogue``
+    :param package: dotted name of the package that has ``faults``, ``probes``, ``experiments`` if any, and, unless
+        told otherwise, ``catalogue``
     :param catalogue: folder of TOML files, where it is not the package's own
     """
 
@@ -66,6 +72,11 @@ class Laboratory:
         """Every probe by name; imports what is under test."""
         return load_probes(f"{self.package}.probes")
 
+    @cached_property
+    def experiments(self) -> Mapping[str, Experiment]:
+        """Every experiment by name; imports what is under test."""
+        return load_experiments(f"{self.package}.experiments")
+
     def claim(self, claim_id: str) -> Claim:
         """The claim of that id; an unknown one raises UnknownNameError with a suggestion."""
         return _look_up("claim", claim_id, {claim.id: claim for claim in self.claims})
@@ -78,39 +89,69 @@ class Laboratory:
         """The probe of that name; an unknown one raises UnknownNameError with a suggestion."""
         return _look_up("probe", name, self.probes)
 
+    def experiment(self, name: str) -> Experiment:
+        """The experiment of that name; an unknown one raises UnknownNameError with a suggestion."""
+        return _look_up("experiment", name, self.experiments)
+
     def make(self) -> Any:
-        """A fresh set of the component factories that probes are given."""
+        """A fresh set of the component factories that probes and experiments are given."""
         return importlib.import_module(f"{self.package}.probes.make").Make()
 
     def digests(self, claim: Claim) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Digest of the claim's experiment (settings, probe, faults), and (name, digest) of the modules it is about.
+        """Digest of what measures the claim, with its settings, and (name, digest) of the modules it is about.
 
-        The digest of a module is that of all that it imports from the code under test as well.
+        What measures it are its probe and faults, or its experiment. The digest of a module is that of all that it
+        imports from the code under test as well.
         """
-        names = [name for name in (claim.fault, claim.documented_fix) if name is not None]
-        sources = [self.probe(claim.probe).__module__, *(self.fault(name).defined_in for name in names)]
-        code = module_digests(sources, within=(f"{self.package}.probes", f"{self.package}.faults"))
+        code = module_digests(self.sources(claim), within=self._measuring)
         settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds)]
         settings += claim.shows
-        within = (*UNDER_TEST, self.package)
-        modules = tuple((name, digest_with_imports(name, within)) for name in sorted(claim.modules))
+        if claim.figure is not None:
+            settings += [claim.experiment, claim.figure.quantity, str(claim.figure.claimed)]
+        modules = self.module_digests(claim.modules)
         return digest([*settings, *(part for pair in code for part in pair)]), modules
+
+    def run_digest(self, experiment: str) -> str:
+        """Digest of all that the runs of an experiment follow from: its code, and every module that its claims name."""
+        claims = [claim for claim in self.claims if claim.experiment == experiment]
+        code = module_digests([self.experiment(experiment).__module__], within=self._measuring)
+        modules = self.module_digests(name for claim in claims for name in claim.modules)
+        return digest([experiment, *(part for pair in (*code, *modules) for part in pair)])
+
+    def module_digests(self, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """(name, digest) of modules under test, each with all that it imports from the code under test; sorted."""
+        within = (*UNDER_TEST, self.package)
+        return tuple((name, digest_with_imports(name, within)) for name in sorted(set(names)))
+
+    @property
+    def _measuring(self) -> tuple[str, ...]:
+        return tuple(f"{self.package}.{kind}" for kind in MEASURING)
+
+    def sources(self, claim: Claim) -> list[str]:
+        """Dotted names of the modules that define what measures a claim: its probe and faults, or its experiment."""
+        if claim.figure is not None:
+            return [self.experiment(claim.experiment).__module__]
+        names = [name for name in (claim.fault, claim.documented_fix) if name is not None]
+        return [self.probe(claim.probe).__module__, *(self.fault(name).defined_in for name in names)]
 
     def check(self) -> None:
         """Compare catalogue and code in both directions.
 
-        :raises CatalogueError: if a claim names a probe, fault or module that does not exist, or leaves out the module
-            in which its fault is planted, or if a probe, or a fault that is to be claimed, exists that no claim names
+        :raises CatalogueError: if a claim names a probe, experiment, fault or module that does not exist, or leaves
+            out the module in which its fault is planted, or if a probe, an experiment, or a fault that is to be
+            claimed, exists that no claim names
         """
         for claim in self.claims:
             self._check_claim(claim)
         claimed = {name for name, fault in self.faults.items() if fault.claimed}
         _check_all_used("fault", claimed, {n for c in self.claims for n in (c.fault, c.documented_fix)})
         _check_all_used("probe", self.probes, {claim.probe for claim in self.claims})
+        _check_all_used("experiment", self.experiments, {claim.experiment for claim in self.claims})
 
     def _check_claim(self, claim: Claim) -> None:
         named: list[tuple[str, str | None, Mapping[str, Any]]] = [
-            ("probe", claim.probe, self.probes),
+            ("probe", claim.probe or None, self.probes),
+            ("experiment", claim.experiment or None, self.experiments),
             ("fault", claim.fault, self.faults),
             ("documented_fix", claim.documented_fix, self.faults),
         ]

@@ -78,6 +78,26 @@ class Run:
 
 
 @dataclass(frozen=True)
+class PairedRun:
+    """One experiment, run once under one seed.
+
+    :param quantities: name and value of each, in the unit of the claim that names it, finite
+    :param seconds: how long it took on the machine that ran it
+    :param error: one line, where the experiment crashed or its process died
+    :param traceback: the whole of ``error``, for the raw evidence only
+    :param retried: as in `Run`
+    """
+
+    experiment: str
+    seed: int
+    quantities: tuple[tuple[str, float], ...] = ()
+    seconds: float = 0.0
+    error: str | None = None
+    traceback: str | None = None
+    retried: bool = False
+
+
+@dataclass(frozen=True)
 class Problem:
     """What a document says of a problem beside that it exists, in our own words; empty where it says nothing.
 
@@ -102,6 +122,30 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """What a statement puts a figure on, and the rule by which measuring decides; written before it is measured.
+
+    :param quantity: the key of what the experiment returns
+    :param unit: in which the quantity and every number here is given
+    :param claimed: the ends of what the document states; one of them infinite where it states one end only, and then
+        the other is no part of what is claimed: no change is no improvement
+    :param runs: how many paired runs are made, with the seeds 0 to ``runs - 1``
+    :param power: the probability of CONFIRMED if the statement is true, as the pilot gives it, in [0.8, 1]
+    :param pilot: the runs, made with other seeds, from which ``runs`` and ``power`` were computed, in words
+    :param tolerance: a fresh measurement agrees with the committed one if their intervals have a value in common or
+        their means differ by at most this; 0 leaves the intervals alone to decide
+    """
+
+    quantity: str
+    unit: str
+    claimed: tuple[float, float]
+    runs: int
+    power: float
+    pilot: str
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True)
 class Claim:
     """One statement of a document, with the experiment that tests it.
 
@@ -115,11 +159,15 @@ class Claim:
     :param against_document: whether CONFIRMED speaks against a document, which recommends what is put back
     :param documented_fix: name of the replacement that applies the document's fix to the faulty code
     :param fix_statement: what that fix does, in our own words
+    :param probe: name of the probe that looks for the symptoms; empty where a figure is claimed
     :param modules: dotted names of the modules under test; a change in one makes the evidence stale
+    :param seeds: one run of the probe, or one paired run of the experiment, for each
     :param killed_by: ids of the tests of the suite that fail when the fault is planted
     :param cites: the lines of the documents that state it, as `verification.citations` reads them: ``000:44-60``
     :param part_of: id of the problem that this is an effect, an option or an assurance of; empty where it is its own
     :param problem: what the document says of it beside that it exists, or None
+    :param experiment: name of the experiment that measures the figure; empty where none is claimed
+    :param figure: the figure that is claimed, or None
     """
 
     id: str
@@ -147,10 +195,14 @@ class Claim:
     cites: tuple[str, ...] = ()
     part_of: str = ""
     problem: Problem | None = None
+    experiment: str = ""
+    figure: Figure | None = None
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The variants that this claim is measured in."""
+        """The variants that this claim is measured in; none where an experiment measures a figure."""
+        if self.figure is not None:
+            return ()
         planted = {"healthy": "", "faulty": self.fault, "documented_fix": self.documented_fix}
         return tuple(variant for variant in VARIANTS if planted[variant] is not None)
 
@@ -228,12 +280,36 @@ class VariantEvidence:
 
 
 @dataclass(frozen=True)
+class FigureEvidence:
+    """A figure over all its paired runs, in the unit of the claim and rounded to what repeats.
+
+    :param runs: how many ended; those that crashed are in ``errors``
+    :param mean: of the quantity over the runs
+    :param low: lower end of the 95 % bootstrap interval of the mean
+    :param high: upper end of it
+    :param effect_size: Cohen's d_z, the mean over the standard deviation of the runs; None where they are all the
+        same to the digits that are kept
+    :param claimed: as in the claim
+    """
+
+    runs: int
+    mean: float
+    low: float
+    high: float
+    effect_size: float | None
+    claimed: tuple[float, float]
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All that is known about one claim; the verdict is computed from it and from nothing else.
 
-    :param experiment_digest: digest of the claim's settings, its probe and its faults
+    :param experiment_digest: digest of the claim's settings, its probe and its faults, or its experiment
     :param module_digests: (dotted name, digest) of each module under test, with all that it imports of its package
+    :param variants: what a probe observed; empty where a figure was measured
     :param shows: as in the claim
+    :param figure: what an experiment measured, or None
     """
 
     claim_id: str
@@ -242,6 +318,7 @@ class Evidence:
     seeds: tuple[int, ...]
     variants: tuple[VariantEvidence, ...]
     shows: tuple[str, ...] = ()
+    figure: FigureEvidence | None = None
 
     def variant(self, name: Variant) -> VariantEvidence | None:
         """The evidence of one variant, or None where the claim was not measured in it."""

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TypeVar
 
-from verification import interrupts
 from verification.errors import FaultError, ProbeError, StaleFaultError
 from verification.faults import plant
 from verification.laboratory import Laboratory
 from verification.model import Claim, Observation, Run, Variant
+from verification.pool import Ended, pin_threads, run_each
 from verification.probes import Probe
 from verification.time_limit import PATIENCE, TIME_LIMIT, time_limit
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
-
-THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-DIED = "the process of this run died before it ended"
 
 
 @dataclass(frozen=True)
@@ -108,14 +101,6 @@ def _observe(task: Task, measure: Probe) -> tuple[Observation, ...]:
     return tuple(observations)
 
 
-def pin_threads() -> None:
-    """One thread for each process: sums in another order give other bits, and the pool fills the cores already."""
-    for name in THREAD_LIMITS:
-        os.environ[name] = "1"
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)
-
-
 def run_claims(
     laboratory: Laboratory,
     claims: Sequence[Claim],
@@ -126,9 +111,8 @@ def run_claims(
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
-    A worker process that dies takes all pending runs with it. Those that can have run then are made once more, each in
-    a process of its own, so that only the culprit is an ERROR, and the others in a pool again. Where none of them dies
-    again, all are marked as retried.
+    Where a process dies, only the run that killed it is an ERROR; where that cannot be told, because none dies when run
+    again, all that can have run then are marked as retried.
 
     :param limit: seconds that one run of a probe may take
     :param on_progress: called with the number of runs done and the number of all runs
@@ -137,17 +121,11 @@ def run_claims(
     tasks = [task for claim in claims for task in _tasks(laboratory, claim, claim.seeds, limit)]
     ended: dict[Task, Run] = {}
 
-    def note(task: Task, run: Run) -> None:
-        ended[task] = run
+    def note(task: Task, outcome: Ended[Run]) -> None:
+        ended[task] = _run_of(task, outcome)
         on_progress(len(ended), len(tasks))
 
-    pending = tasks
-    while pending:
-        _run_in_pool(pending, processes, note)
-        pending = [task for task in tasks if task not in ended]
-        suspects, pending = pending[:processes], pending[processes:]
-        for task, run in _run_alone(suspects).items():
-            note(task, run)
+    run_each(run_task, tasks, processes=processes, note=note)
     return {claim.id: tuple(ended[task] for task in tasks if task.claim is claim) for claim in claims}
 
 
@@ -165,44 +143,12 @@ def _tasks(laboratory: Laboratory, claim: Claim, seeds: Sequence[int], limit: fl
     return [Task(laboratory, claim, variant, seed, limit) for variant in claim.variants for seed in seeds]
 
 
-def _run_in_pool(tasks: Sequence[Task], processes: int, note: Callable[[Task, Run], None]) -> None:
-    """Notes every run that ends; those of a worker that died, and those behind it, are not noted."""
-    others = set(active_children())
-    executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=pin_threads)
-    try:
-        with interrupts.raised():
-            with interrupts.held_back():
-                futures = _submit(executor, tasks)
-            for future in as_completed(futures):
-                if not isinstance(future.exception(), BrokenProcessPool):
-                    note(futures[future], future.result())
-    except KeyboardInterrupt:
-        for child in set(active_children()) - others:
-            child.terminate()
-        raise
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+def _run_of(task: Task, ended: Ended[Run]) -> Run:
+    if ended.result is None:
+        return Run(task.variant, task.seed, error=died(task.limit))
+    return replace(ended.result, retried=ended.retried)
 
 
-def _run_alone(suspects: Sequence[Task]) -> dict[Task, Run]:
-    """Those that a dead worker may have run, each in a process of its own."""
-    ended: dict[Task, Run] = {}
-    for task in suspects:
-        _run_in_pool([task], 1, ended.__setitem__)
-    if len(ended) == len(suspects):
-        return {task: replace(run, retried=True) for task, run in ended.items()}
-    return {task: ended.get(task) or _dead(task) for task in suspects}
-
-
-def _dead(task: Task) -> Run:
-    return Run(task.variant, task.seed, error=f"{DIED} or took {PATIENCE * task.limit:g} seconds")
-
-
-def _submit(executor: ProcessPoolExecutor, tasks: Sequence[Task]) -> dict[Future[Run], Task]:
-    futures: dict[Future[Run], Task] = {}
-    for task in tasks:
-        try:
-            futures[executor.submit(run_task, task)] = task
-        except BrokenProcessPool:
-            break
-    return futures
+def died(limit: float) -> str:
+    """What is told of a run whose process died, where ``limit`` is the number of seconds that it was given."""
+    return f"the process of this run died before it ended or took {PATIENCE * limit:g} seconds"

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from verification.audit import Audit
-from verification.model import Claim, FixGrade, Observation, Run, Variant, Verdict
+from verification.model import Claim, Figure, FixGrade, Observation, Run, Variant, Verdict
+from verification.report.figure import claimed_in_words
 from verification.report.interface import Record
 
 STYLES = {
@@ -27,7 +28,11 @@ def word(text: str) -> Text:
     return Text(text, style=STYLES.get(text, ""))
 
 
-def _table(*headings: str, wrapped: Sequence[str]) -> Table:
+def plain_table(*headings: str, wrapped: Sequence[str]) -> Table:
+    """An empty table with rules below its headings alone.
+
+    :param wrapped: the headings of those columns whose texts may be broken
+    """
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         table.add_column(heading, overflow="fold", no_wrap=heading not in wrapped)
@@ -36,7 +41,7 @@ def _table(*headings: str, wrapped: Sequence[str]) -> Table:
 
 def claims_table(claims: Sequence[Claim]) -> Table:
     """One line a claim."""
-    table = _table("claim", "kind", "area", "expected", "title", wrapped=["title"])
+    table = plain_table("claim", "kind", "area", "expected", "title", wrapped=["title"])
     for claim in claims:
         table.add_row(claim.id, claim.kind, claim.area, claim.expected_verdict.value, Text(claim.title))
     return table
@@ -60,20 +65,36 @@ def claim_table(claim: Claim) -> Table:
         "severity",
     )
     rows = [(name, str(getattr(claim, name))) for name in names if getattr(claim, name)]
-    rows += [
+    rows += _probe_rows(claim) if claim.figure is None else _figure_rows(claim, claim.figure)
+    rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]
+    if claim.figure is None:
+        rows += [
+            ("seeds", ", ".join(str(seed) for seed in claim.seeds)),
+            ("killed by", "\n".join(claim.killed_by) or "none"),
+        ]
+    for name, value in rows:
+        table.add_row(name.replace("_", " "), Text(value))
+    return table
+
+
+def _probe_rows(claim: Claim) -> list[tuple[str, str]]:
+    return [
         ("probe", claim.probe),
         ("fault", claim.fault or "none"),
         ("shows", "\n".join(claim.shows) or ("any symptom of the probe" if claim.fault else "none")),
         ("fix", claim.documented_fix or "none"),
     ]
-    rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]
-    rows += [
-        ("seeds", ", ".join(str(seed) for seed in claim.seeds)),
-        ("killed by", "\n".join(claim.killed_by) or "none"),
+
+
+def _figure_rows(claim: Claim, figure: Figure) -> list[tuple[str, str]]:
+    return [
+        ("experiment", claim.experiment),
+        ("quantity", figure.quantity),
+        ("claimed", claimed_in_words(figure)),
+        ("runs", f"{figure.runs}, each of two or more arms that share a seed"),
+        ("power", f"{figure.power:g}, by a pilot of {figure.pilot}"),
+        ("tolerance", f"{figure.tolerance:g} {figure.unit}"),
     ]
-    for name, value in rows:
-        table.add_row(name.replace("_", " "), Text(value))
-    return table
 
 
 def expected_words(claim: Claim) -> str:
@@ -85,7 +106,7 @@ def expected_words(claim: Claim) -> str:
 def runs_table(runs: Sequence[Run]) -> Table:
     """Each symptom, before and after, in every variant of one seed."""
     headings = ["symptom", *(HEADINGS[run.variant] for run in runs)]
-    table = _table(*headings, wrapped=headings)
+    table = plain_table(*headings, wrapped=headings)
     symptoms = dict.fromkeys(each.symptom for run in runs for each in run.observations)
     for symptom in symptoms:
         found = [next((each for each in run.observations if each.symptom == symptom), None) for run in runs]
@@ -102,7 +123,7 @@ def _measured(observation: Observation | None) -> Text:
 
 def audit_table(audit: Audit) -> Table:
     """One line a claim: measured beside expected."""
-    table = _table("claim", "measured", "expected", "fix", "expected", "title", wrapped=["title"])
+    table = plain_table("claim", "measured", "expected", "fix", "expected", "title", wrapped=["title"])
     for record in audit.records:
         claim = record.claim
         grades = [grade.value if grade else "-" for grade in (record.fix_grade, claim.expected_fix_grade)]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from verification.model import Evidence, FixGrade, VariantEvidence, Verdict
-from verification.statistics import Decision, Outcome, decide
+from verification.model import Evidence, FigureEvidence, FixGrade, VariantEvidence, Verdict
+from verification.statistics import Decision, Outcome, Place, decide, place_of
 
 # Verdicts that say that the harness failed, or that it cannot tell; none of them counts as passed.
 NOT_MEASURED = (Verdict.ERROR, Verdict.STALE, Verdict.UNREACHED, Verdict.UNDECIDED)
+
+VERDICT_OF_PLACE: dict[Place, Verdict] = {
+    "within": Verdict.CONFIRMED,
+    "apart": Verdict.REFUTED,
+    "across": Verdict.UNDECIDED,
+}
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -14,8 +20,11 @@ def judge(evidence: Evidence) -> Verdict:
 
     With a fault: CONFIRMED if healthy holds and faulty is violated, NOT REPRODUCED if both hold. Where the claim says
     what its fault shows, faulty is violated if that and nothing else is, and held if none of it is. Without a fault:
-    CONFIRMED if healthy holds, REFUTED if it is violated.
+    CONFIRMED if healthy holds, REFUTED if it is violated. A figure: CONFIRMED if its interval lies within what is
+    claimed, REFUTED if it has nothing in common with it.
     """
+    if evidence.figure is not None:
+        return _judge_figure(evidence.figure)
     variants = evidence.variants
     if not variants or any(variant.errors or (variant.runs == 0 and variant.stale is None) for variant in variants):
         return Verdict.ERROR
@@ -24,6 +33,12 @@ def judge(evidence: Evidence) -> Verdict:
     if any(variant.reached is False for variant in variants):
         return Verdict.UNREACHED
     return _judge_measured(evidence)
+
+
+def _judge_figure(figure: FigureEvidence) -> Verdict:
+    if figure.errors or figure.runs == 0:
+        return Verdict.ERROR
+    return VERDICT_OF_PLACE[place_of((figure.low, figure.high), figure.claimed)]
 
 
 def _judge_measured(evidence: Evidence) -> Verdict:

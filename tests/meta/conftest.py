@@ -41,6 +41,12 @@ def troublelab() -> Laboratory:
 
 
 @pytest.fixture(scope="session")
+def figurelab() -> Laboratory:
+    """Figures that are confirmed, refuted, undecided, and refuted because nothing changes; one claim is no figure."""
+    return Laboratory("figurelab")
+
+
+@pytest.fixture(scope="session")
 def lab_environment() -> dict[str, str]:
     """An environment in which another process finds the laboratories."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(LAB), str(ROOT)]), "OMP_NUM_THREADS": "1"}

@@ -123,6 +123,29 @@ def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toylab: L
     assert (code, f"measured {with_faults} of 6: the only ones" in said) == (0, True)
 
 
+def test_an_experiment_file_affects_the_figures_of_its_experiments(figurelab: Laboratory, tmp_path: Path) -> None:
+    checkout = tmp_path / "figures"
+    shutil.copytree(LAB / "figurelab", checkout / "figurelab", ignore=shutil.ignore_patterns("__pycache__"))
+    git(checkout, "init", "--quiet")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "--quiet", "-m", "figures")
+    with (checkout / "figurelab/experiments/values.py").open("a") as file:
+        file.write("# changed\n")
+    code = (
+        "from verification.changes import select; from verification.laboratory import Laboratory; from pathlib import "
+        "Path; print(*sorted(select(Laboratory('figurelab'), Path('.'), 'HEAD').claim_ids))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == sorted(claim.id for claim in figurelab.claims if claim.figure is not None)
+
+
 @pytest.mark.parametrize("revision", ["HEAD..HEAD", "HEAD...HEAD", "HEAD^!", "HEAD:toylab", "--cached"])
 def test_what_names_no_single_commit_measures_everything(checkout: Path, revision: str) -> None:
     """Git would compare two commits, and leave the working tree out."""

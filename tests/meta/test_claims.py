@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from verification.claims import load_catalogue
 from verification.errors import CatalogueError, UnknownNameError
 from verification.laboratory import Laboratory
-from verification.model import FixGrade, Verdict
+from verification.model import Figure, FixGrade, Verdict
 
 HEAD = 'document = "toy"\n'
 CLAIM = """
@@ -30,6 +31,27 @@ modules = ["toylab.target"]
 seeds = [0, 1]
 fault = "restored-forgets"
 killed_by = ["tests/test_toy.py::test_restore"]
+"""
+FIGURE = """
+[[claim]]
+id = "FIG-01"
+title = "a title"
+kind = "figure"
+area = "state"
+section = "Figure 1"
+statement = "a statement"
+if_true = "a mean"
+documented_status = "asserted"
+expected_verdict = "REFUTED"
+experiment = "transfer"
+modules = ["toylab.target"]
+[claim.figure]
+quantity = "gain"
+unit = "%"
+claimed = [15.0, inf]
+runs = 24
+power = 0.85
+pilot = "8 seeds (1000..1007): mean 1, sd 6"
 """
 FIX = 'documented_fix = "restored-keeps-total"\nfix_statement = "The total is kept."\n'
 SILENT_FIX = 'documented_fix = "restored-keeps-total"\nexpected_fix_grade = "CURED"\n'
@@ -52,6 +74,12 @@ def test_a_claim_keeps_every_field(tmp_path: Path) -> None:
     assert claim.variants == ("healthy", "faulty", "documented_fix")
 
 
+def test_a_figure_keeps_every_field(tmp_path: Path) -> None:
+    (claim,) = load_catalogue(_catalogue(tmp_path, HEAD + FIGURE + "tolerance = 0.5\n"))
+    assert claim.figure == Figure("gain", "%", (15.0, math.inf), 24, 0.85, "8 seeds (1000..1007): mean 1, sd 6", 0.5)
+    assert (claim.experiment, claim.probe, claim.seeds, claim.variants) == ("transfer", "", tuple(range(24)), ())
+
+
 def test_claims_come_in_the_order_of_files_and_entries(tmp_path: Path) -> None:
     _catalogue(tmp_path, 'document = "b"\n' + CLAIM, "b.toml")
     _catalogue(tmp_path, 'document = "a"\n' + CLAIM.replace("-01", "-03") + CLAIM.replace("-01", "-02"), "a.toml")
@@ -59,11 +87,11 @@ def test_claims_come_in_the_order_of_files_and_entries(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "misspelt field": (CLAIM.replace("seeds", "seed"), "TOY-01", "seeds", "is missing"),
+    "misspelt field": (CLAIM.replace("seeds", "seed"), "TOY-01", "seed", "did you mean 'seeds'"),
     "unknown field": (CLAIM + "statment = 1", "TOY-01", "statment", "did you mean 'statement'"),
     "wrong type": (CLAIM.replace("[0, 1]", '["0"]'), "TOY-01", "seeds.0", "valid integer, got '0'"),
     "bool as seed": (CLAIM.replace("[0, 1]", "[true]"), "TOY-01", "seeds.0", "valid integer"),
-    "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "at least 1"),
+    "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "is missing"),
     "a seed twice": (CLAIM.replace("[0, 1]", "[1, 1]"), "TOY-01", "seeds", "each of them once"),
     "a symptom twice": (CLAIM + 'shows = ["a", "a"]', "TOY-01", "shows", "each of them once"),
     "a quiet fault that shows something": (
@@ -84,6 +112,22 @@ BROKEN = {
         CLAIM.replace("CONFIRMED", "NOT REPRODUCED"), "TOY-01", "killed_by", "nothing is expected to notice"),
     "killed by nothing": (CLAIM.replace("killed_by", "#"), "TOY-01", "killed_by", "name the tests"),
     "killed by no test": (CLAIM.replace('"tests/test_toy.py::test_restore"', ""), "TOY-01", "killed_by", "name the"),
+    "experiment of a defect": (CLAIM + 'experiment = "transfer"', "TOY-01", "experiment", "leave this out"),
+    "a figure that is no figure": (
+        CLAIM.replace('"defect"', '"figure"'), "TOY-01", "experiment", "is missing; a figure is measured by"),
+    "figure with a probe": (FIGURE.replace("modules", 'probe = "count"\nmodules'), "FIG-01", "probe", "leave this out"),
+    "figure with seeds": (FIGURE.replace("modules", "seeds = [0]\nmodules"), "FIG-01", "seeds", "leave this out"),
+    "figure with a fault": (FIGURE.replace("modules", 'fault = "f"\nmodules'), "FIG-01", "fault", "leave this out"),
+    "figure of nothing": (FIGURE.partition("[claim.figure]")[0], "FIG-01", "figure", "is missing"),
+    "undecided on purpose": (FIGURE.replace("REFUTED", "UNDECIDED"), "FIG-01", "expected_verdict", "CONFIRMED or"),
+    "ends in the wrong order": (FIGURE.replace("[15.0, inf]", "[25, 15]"), "FIG-01", "figure.claimed", "lower end"),
+    "no interval": (FIGURE.replace("[15.0, inf]", "[15, 15]"), "FIG-01", "figure.claimed", "holds no interval"),
+    "no number": (FIGURE.replace("[15.0, inf]", "[nan, 15]"), "FIG-01", "figure.claimed", "holds no interval"),
+    "nothing is claimed": (FIGURE.replace("15.0", "-inf"), "FIG-01", "figure.claimed", "nothing could refute it"),
+    "too few runs": (FIGURE.replace("runs = 24", "runs = 4"), "FIG-01", "figure.runs", "greater than or equal to 5"),
+    "too little power": (FIGURE.replace("0.85", "0.7"), "FIG-01", "figure.power", "greater than or equal to 0.8"),
+    "figure without pilot": (FIGURE.replace("pilot", "#"), "FIG-01", "figure.pilot", "is missing"),
+    "endless tolerance": (FIGURE + "tolerance = inf", "FIG-01", "figure.tolerance", "finite"),
     "no id": (CLAIM.replace("id =", "#"), "entry 1", "id", "is missing"),
     "stray field": ('title = "x"\n' + CLAIM, "", "title", "outside every"),
     "no claims": ("", "", "claim", "one or more"),
@@ -198,6 +242,40 @@ def test_a_fault_that_is_not_to_be_claimed_needs_no_claim(tmp_path: Path, toylab
     unclaimed = {name: replace(fault, claimed=not name.startswith("null-")) for name, fault in toylab.faults.items()}
     laboratory.__dict__["faults"] = unclaimed
     laboratory.check()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"same-arms"', '"same-harms"', r"FIG-BETTER, experiment: there is no 'same-harms'; did you mean 'same-arms'"),
+        ('"same-arms"', '"transfer"', "experiment: no claim names same-arms"),
+    ],
+)
+def test_experiments_and_claims_name_each_other(
+    old: str, new: str, words: str, figurelab: Laboratory, tmp_path: Path
+) -> None:
+    figurelab.check()
+    for path in (figurelab.folder / "catalogue").iterdir():
+        _catalogue(tmp_path, path.read_text(encoding="utf-8").replace(old, new), path.name)
+    with pytest.raises(CatalogueError, match=words):
+        Laboratory("figurelab", tmp_path).check()
+
+
+def test_every_part_of_a_figure_is_in_its_digest_and_none_of_the_plan(figurelab: Laboratory, tmp_path: Path) -> None:
+    source = (figurelab.folder / "catalogue" / "figures.toml").read_text(encoding="utf-8")
+    experiment, _ = figurelab.digests(figurelab.claim("FIG-GAIN"))
+    runs = figurelab.run_digest("transfer")
+
+    def changed(old: str, new: str) -> tuple[bool, bool]:
+        assert old in source
+        other = Laboratory("figurelab", _catalogue(tmp_path, source.replace(old, new), "figures.toml"))
+        return other.digests(other.claim("FIG-GAIN"))[0] != experiment, other.run_digest("transfer") != runs
+
+    assert changed('"gain"', '"drift"') == (True, False)
+    assert changed("runs = 8", "runs = 9") == (True, False)
+    assert changed("[15.0, 25.0]", "[15.0, 26.0]") == (True, False)
+    assert changed("power = 0.8", "power = 0.9") == (False, False)
+    assert changed("figurelab.target", "figurelab.probes.make") == (False, True)
 
 
 def test_an_unknown_package_is_named() -> None:

@@ -318,7 +318,7 @@ def test_report_prints_json(toy: Command, audited: Path) -> None:
 
 def test_gate_prints_json(toy: Command, audited: Path) -> None:
     code, output, _ = toy("gate", "--json", "--jobs", "1", "--reports", audited)
-    assert (code, json.loads(output)) == (0, {"exit_code": 0, "problems": []})
+    assert (code, json.loads(output)) == (0, {"exit_code": 0, "notes": [], "problems": []})
 
 
 def test_help_tells_the_exit_codes(rlverify: Invoke) -> None:

@@ -30,7 +30,9 @@ def test_every_area_has_a_null_fault() -> None:
     assert {claim.area for claim in NULLS} == {claim.area for claim in LABORATORY.claims}
 
 
-@pytest.mark.parametrize("claim", LABORATORY.claims, ids=lambda claim: claim.id)
+@pytest.mark.parametrize(
+    "claim", [each for each in LABORATORY.claims if each.figure is None], ids=lambda claim: claim.id
+)
 def test_another_seed_gives_the_same_verdict_and_grade(claim: Claim) -> None:
     assert OTHER_SEED not in claim.seeds
     runs = run_here(LABORATORY, claim, [OTHER_SEED])

@@ -131,7 +131,7 @@ def test_a_run_that_was_retried_is_told(toylab: Laboratory, tmp_path: Path, monk
         runs = {claim.id: run_here(laboratory, claim, claim.seeds) for claim in claims}
         return {**runs, "TOY-05": tuple(replace(run, retried=True) for run in runs["TOY-05"])}
 
-    monkeypatch.setattr("verification.audit.run_claims", run_with_a_death)
+    monkeypatch.setattr("verification.measuring.run_claims", run_with_a_death)
     result = audit(toylab, Shelf(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
     assert [str(problem) for problem in result.problems] == [
         "TOY-05: healthy, seed 7; faulty, seed 7: a process died that ran this or what ran beside it, and not when run "
@@ -146,7 +146,7 @@ def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
     shelf = Shelf(tmp_path / "reports")
     write_files(shelf.evidence, {"CRASH.json": "{"})
     monkeypatch.setattr(
-        "verification.audit.run_claims",
+        "verification.measuring.run_claims",
         lambda _, claims, **__: {each.id: (Run("healthy", 0, error="boom"),) for each in claims},
     )
     result = audit(troublelab, shelf, update=True, processes=1, on_progress=lambda *_: None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from verification.model import Evidence, FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
+from verification.model import Evidence, FigureEvidence, FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
 from verification.verdict import grade_fix, judge
 
 RUNS = 4
@@ -75,6 +75,12 @@ def test_no_runs_are_an_error_and_not_a_pass() -> None:
     assert judge(_evidence(_variant("faulty", 0))) is Verdict.ERROR
     stale = _variant("faulty", 0, runs=0, stale="changed")
     assert judge(_evidence(_variant("healthy", 4), stale)) is Verdict.STALE
+
+
+def test_a_figure_without_runs_is_an_error_and_not_a_pass() -> None:
+    figure = FigureEvidence(8, 20.0, 19.0, 21.0, 9.0, (15.0, 25.0))
+    assert judge(replace(_evidence(), figure=figure)) is Verdict.CONFIRMED
+    assert judge(replace(_evidence(), figure=replace(figure, runs=0))) is Verdict.ERROR
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""No faults: figures have none."""

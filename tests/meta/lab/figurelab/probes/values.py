@@ -1,0 +1,18 @@
+"""The probe of the one claim that is no figure."""
+
+# ruff: noqa: ARG001 - a probe takes what its caller gives
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from figurelab.probes.make import Make
+
+from verification.model import Observation
+from verification.probes import probe
+
+
+@probe("middle")
+def middle(make: Make, seed: int) -> Sequence[Observation]:
+    found = make.middle(0, 2)
+    return [Observation("middle of 0 and 2", "1", f"{found:g}", found == 1)]

@@ -1,0 +1,210 @@
+"""Evidence of figures: rounded outwards, judged by its numbers, compared with room for what machines do to sums."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verification.errors import EvidenceError
+from verification.evidence import compare, from_json, is_committable, misfits, to_json
+from verification.figure_evidence import rounded, summarise_figure
+from verification.laboratory import Laboratory
+from verification.model import Claim, Evidence, FigureEvidence, PairedRun, Verdict
+from verification.report.interface import Record
+from verification.verdict import judge
+
+MODULES = (("figurelab.target", "00ff"),)
+PATH = Path("FIG-GAIN.json")
+VALUES = (16.0, 18.0, 19.0, 20.0, 20.0, 21.0, 22.0, 24.0)
+
+
+@pytest.fixture
+def claim(figurelab: Laboratory) -> Claim:
+    return figurelab.claim("FIG-GAIN")
+
+
+def _runs(values: tuple[float, ...] = VALUES) -> list[PairedRun]:
+    return [PairedRun("transfer", seed, (("gain", value), ("other", 0.0))) for seed, value in enumerate(values)]
+
+
+def _evidence(claim: Claim, values: tuple[float, ...] = VALUES) -> Evidence:
+    return summarise_figure(claim, _runs(values), "abc", MODULES)
+
+
+def _figure(evidence: Evidence) -> FigureEvidence:
+    assert evidence.figure is not None
+    return evidence.figure
+
+
+def _claiming(claim: Claim, **fields: Any) -> Claim:
+    assert claim.figure is not None
+    return replace(claim, figure=replace(claim.figure, **fields))
+
+
+def test_runs_become_a_mean_with_its_interval(claim: Claim) -> None:
+    figure = _figure(_evidence(claim))
+    assert (figure.runs, figure.mean, figure.errors, figure.claimed) == (8, 20.0, (), (15.0, 25.0))
+    assert 18.0 < figure.low < 19.0
+    assert 21.0 < figure.high < 22.0
+    assert figure.effect_size == pytest.approx(20 / math.sqrt(42 / 7), rel=0.05)
+    assert judge(_evidence(claim)) is Verdict.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    ("shift", "verdict"),
+    [(0, Verdict.CONFIRMED), (-20, Verdict.REFUTED), (20, Verdict.REFUTED), (4, Verdict.UNDECIDED)],
+)
+def test_the_interval_decides(claim: Claim, shift: float, verdict: Verdict) -> None:
+    evidence = _evidence(claim, tuple(value + shift for value in VALUES))
+    assert judge(evidence) is verdict
+    assert Record(claim, evidence).contradicts_document is (verdict is Verdict.REFUTED)
+
+
+def test_runs_of_other_seeds_do_not_count(claim: Claim) -> None:
+    assert _evidence(claim, (*VALUES, 1e6)) == _evidence(claim)
+
+
+def test_a_crashed_run_is_an_error_and_no_evidence(claim: Claim) -> None:
+    runs = [*_runs()[:-1], PairedRun("transfer", 7, error="boom")]
+    evidence = summarise_figure(claim, runs, "abc", MODULES)
+    assert (_figure(evidence).runs, _figure(evidence).errors) == (7, ("seed 7: boom",))
+    assert judge(evidence) is Verdict.ERROR
+    assert not is_committable(evidence)
+
+
+def test_all_runs_crashed_is_an_error(claim: Claim) -> None:
+    evidence = summarise_figure(claim, [PairedRun("transfer", seed, error="boom") for seed in range(8)], "", ())
+    assert judge(evidence) is Verdict.ERROR
+
+
+def test_a_quantity_that_is_not_measured_is_an_error(claim: Claim) -> None:
+    evidence = summarise_figure(claim, [PairedRun("transfer", seed, (("gian", 1.0),)) for seed in range(8)], "", ())
+    assert _figure(evidence).errors[0] == "seed 0: gives no quantity 'gain', but 'gian'"
+    assert judge(evidence) is Verdict.ERROR
+
+
+@pytest.mark.parametrize(
+    ("exact", "kept"),
+    [
+        ((20.049, 18.01, 22.09), (20.0, 18.0, 22.1)),
+        ((0.02, 0.014996, 0.025004), (0.02, 0.0149, 0.0251)),
+        ((-5.0, -123.4, 0.2), (-5.0, -124.0, 1.0)),
+        ((1234.5, 1200.1, 1269.9), (1230.0, 1200.0, 1270.0)),
+        ((10.0, 10.0 - 1e-12, 10.0 + 1e-12), (10.0, 10.0, 10.0)),
+        ((1e-17, -3e-17, 4e-17), (0.0, 0.0, 0.0)),
+        ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
+    ],
+)
+def test_the_interval_is_rounded_outwards(exact: tuple[float, float, float], kept: tuple[float, float, float]) -> None:
+    assert rounded(*exact) == kept
+    assert not any(math.copysign(1.0, each) < 0 for each in rounded(*exact) if each == 0)
+
+
+def test_rounding_can_leave_undecided_but_not_decide(claim: Claim) -> None:
+    """The exact interval lies within what is claimed by less than the digits that are kept."""
+    evidence = _evidence(claim, (15.0001, 15.0002, 15.0003) * 3)
+    assert judge(evidence) is Verdict.CONFIRMED
+    barely = _claiming(claim, claimed=(15.00011, 25.0))
+    assert judge(summarise_figure(barely, _runs((15.00019, 15.0002, 15.00021) * 3), "", ())) is Verdict.UNDECIDED
+
+
+def test_what_equal_arms_leave_by_rounding_is_no_effect(claim: Claim) -> None:
+    better = _claiming(claim, claimed=(0.0, math.inf))
+    evidence = summarise_figure(better, _runs(tuple(seed * 1e-17 for seed in range(1, 9))), "", ())
+    assert _figure(evidence).effect_size is None
+    assert judge(evidence) is Verdict.REFUTED
+
+
+@pytest.mark.parametrize("claimed", [(15.0, 25.0), (0.0, math.inf), (-math.inf, 30.0)])
+def test_evidence_reads_back_as_it_was_written(claim: Claim, claimed: tuple[float, float]) -> None:
+    evidence = _evidence(_claiming(claim, claimed=claimed))
+    text = to_json(evidence)
+    assert from_json(text, PATH) == evidence
+    assert json.loads(text, parse_constant=pytest.fail)["verdict"] == "CONFIRMED"
+    assert sorted(json.loads(text)) == [
+        "claim_id", "experiment_digest", "figure", "module_digests", "schema_version", "verdict",
+    ]  # fmt: skip
+
+
+Content = dict[str, Any]
+BROKEN: dict[str, tuple[Callable[[Content], None], str]] = {
+    "a verdict that does not follow": (
+        lambda c: c.update(verdict="REFUTED"), "says REFUTED, fix None, but its counts give CONFIRMED"),
+    "an interval that was moved": (
+        lambda c: c["figure"].update(low=12.0, mean=13.0, high=14.0), "says CONFIRMED, fix None, but its counts give"),
+    "a mean outside": (lambda c: c["figure"].update(mean=24.0), "the mean 24 lies outside its interval, "),
+    "ends exchanged": (lambda c: c["figure"].update(low=24.0, high=16.0), "the mean 20 lies outside its interval, 24 "),
+    "an effect on the other side": (lambda c: c["figure"].update(effect_size=-8.2), "an effect size of -8.2 with a"),
+    "an effect of what does not vary": (
+        lambda c: c["figure"].update(low=20.0, high=20.0), "an effect size of 8.2 of runs that are all 20"),
+    "wider than its spread": (lambda c: c["figure"].update(low=10.0), "the interval 10 to 21.5 is wider than an eff"),
+    "nothing claimed": (lambda c: c["figure"].update(claimed=[25, 15]), "claims the empty interval from 25 to 15"),
+    "one run": (lambda c: c["figure"].update(runs=1), "figure.runs: Input should be greater"),
+    "no number": (lambda c: c["figure"].update(mean="inf"), "figure.mean: Input should be a finite number"),
+    "another word": (lambda c: c["figure"].update(claimed=[0, "much"]), "figure.claimed.1: Input should be a valid"),
+    "an unknown field": (lambda c: c["figure"].update(sd=1.0), "figure.sd: Extra inputs"),
+    "variants": (lambda c: c.update(variants=[]), "variants: Extra inputs"),
+    "another claim": (lambda c: c.update(claim_id="FIG-SPIKE"), "is about FIG-SPIKE, not about FIG-GAIN"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_numbers_that_cannot_be_are_refused(case: str, claim: Claim) -> None:
+    change, reason = BROKEN[case]
+    content = json.loads(to_json(_evidence(claim)))
+    change(content)
+    with pytest.raises(EvidenceError) as caught:
+        from_json(json.dumps(content), PATH)
+    assert str(caught.value).startswith(f"evidence FIG-GAIN.json: {reason}")
+
+
+def _with(evidence: Evidence, **numbers: Any) -> Evidence:
+    return replace(evidence, figure=replace(_figure(evidence), **numbers))
+
+
+def test_a_fresh_measurement_agrees_where_the_intervals_meet(claim: Claim) -> None:
+    evidence = _evidence(claim)
+    beside = _with(evidence, low=_figure(evidence).high, mean=23.0, high=24.5)
+    assert compare(evidence, beside) == compare(beside, evidence) == []
+    apart = _with(beside, low=22.0)
+    assert compare(evidence, apart) == [
+        f"a mean of 23 (22 to 24.5) instead of 20 ({_figure(evidence).low:g} to {_figure(evidence).high:g})"
+    ]
+    assert compare(evidence, apart, tolerance=3.0) == []
+    assert len(compare(evidence, apart, tolerance=2.9)) == 1
+
+
+def test_every_other_difference_is_told_whatever_the_tolerance(claim: Claim) -> None:
+    evidence = _evidence(claim)
+    undecided = _with(evidence, high=25.5)
+    assert compare(evidence, undecided, tolerance=9) == ["UNDECIDED instead of CONFIRMED"]
+    assert compare(evidence, _with(evidence, runs=9), tolerance=9) == ["9 runs instead of 8"]
+    other = replace(_with(evidence, claimed=(10.0, 25.0)), experiment_digest="def")
+    assert compare(evidence, other, tolerance=9) == [
+        "10 to 25 is claimed instead of 15 to 25",
+        "the experiment (claim, probe or fault) has changed since",
+    ]
+
+
+def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, toylab: Laboratory) -> None:
+    evidence = _evidence(claim)
+    assert misfits(evidence, claim, "abc", MODULES) == []
+    other = _claiming(claim, runs=9, claimed=(10.0, 25.0))
+    assert misfits(evidence, other, "def", ()) == [
+        "measured in 8 runs, the claim asks for 9",
+        "measured against 15 to 25, the claim says 10 to 25",
+        "the experiment (claim, probe or fault) has changed since",
+        "figurelab.target changed since",
+    ]
+    assert misfits(evidence, toylab.claim("TOY-01"), "abc", MODULES) == [
+        "measured as a figure, the claim is now a defect"
+    ]
+    assert misfits(replace(evidence, figure=None), claim, "abc", MODULES) == [
+        "measured by a probe, the claim is now a figure"
+    ]

@@ -1,0 +1,291 @@
+"""Paired runs are made once, whatever interrupts them, and what goes wrong in one is an error of its claims alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from verification import figures
+from verification.audit import Shelf, audit
+from verification.errors import HarnessError
+from verification.evidence import load_folder
+from verification.figures import PairedTask, longest_first, run_figure_here, run_figures, seeds_of, time_left
+from verification.laboratory import Laboratory
+from verification.model import PairedRun, Verdict
+from verification.run_store import RunStore
+
+RUNS = {"transfer": 8, "same-arms": 5}
+SECONDS = 60.0
+"""After which a test gives up waiting for another process."""
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which every execution is a line."""
+    path = tmp_path / "log"
+    path.touch()
+    monkeypatch.setenv("FIGURELAB_LOG", str(path))
+    return path
+
+
+def _executions(log: Path) -> Counter[str]:
+    return Counter(line.rpartition(" ")[0] for line in log.read_text().splitlines())
+
+
+def _all_once() -> Counter[str]:
+    return Counter(f"{name} {seed}" for name, runs in RUNS.items() for seed in range(runs))
+
+
+def _run(laboratory: Laboratory, root: Path, **settings: object) -> dict[str, tuple[PairedRun, ...]]:
+    claims = [claim for claim in laboratory.claims if claim.figure is not None]
+    given = {"processes": 1, "on_progress": lambda *_: None, **settings}
+    return run_figures(laboratory, root, seeds_of(claims), **given)  # type: ignore[arg-type]
+
+
+def test_claims_that_share_an_experiment_share_its_runs(figurelab: Laboratory, tmp_path: Path, log: Path) -> None:
+    runs = _run(figurelab, tmp_path / "runs")
+    assert {name: [run.seed for run in found] for name, found in runs.items()} == {
+        name: list(range(count)) for name, count in RUNS.items()
+    }
+    assert {name for name, _ in runs["transfer"][0].quantities} == {"gain", "spike", "drift"}
+    assert _executions(log) == _all_once()
+
+
+def test_finished_runs_are_not_made_again(figurelab: Laboratory, tmp_path: Path, log: Path) -> None:
+    first = _run(figurelab, tmp_path / "runs")
+    assert _run(figurelab, tmp_path / "runs") == first
+    assert _executions(log) == _all_once()
+
+
+def test_afresh_makes_them_again(figurelab: Laboratory, tmp_path: Path, log: Path) -> None:
+    _run(figurelab, tmp_path / "runs")
+    _run(figurelab, tmp_path / "runs", afresh=True)
+    assert set(_executions(log).values()) == {2}
+
+
+def test_runs_of_other_code_or_libraries_are_not_taken(
+    figurelab: Laboratory, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = {"same-arms": (0,)}
+    settings = {"processes": 1, "on_progress": lambda *_: None}
+    run_figures(figurelab, tmp_path, seeds, **settings)
+    monkeypatch.setattr(Laboratory, "run_digest", lambda *_: "other code")
+    run_figures(figurelab, tmp_path, seeds, **settings)
+    monkeypatch.setattr(figures.metadata, "version", lambda _: "other version")
+    run_figures(figurelab, tmp_path, seeds, **settings)
+    assert _executions(log) == Counter({"same-arms 0": 3})
+
+
+def test_code_that_changes_while_it_runs_is_told(
+    figurelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests = iter(["before", "after"])
+    monkeypatch.setattr(Laboratory, "run_digest", lambda *_: next(digests))
+    with pytest.raises(HarnessError, match="'same-arms', or code that it measures, was changed while it ran"):
+        run_figures(figurelab, tmp_path, {"same-arms": (0,)}, processes=1, on_progress=lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        '{"schema_version": 1, "experi',
+        '{"schema_version": 1, "experiment": "same-arms", "seed": 1, "seconds": 1.0, "quantities": {"improvement": 5}}',
+        '{"schema_version": 1, "experiment": "transfer", "seed": 0, "seconds": 1.0, "quantities": {"improvement": 5}}',
+        '{"schema_version": 1, "experiment": "same-arms", "seed": 0, "seconds": 1.0, "quantities": {}}',
+        '{"schema_version": 1, "experiment": "same-arms", "seed": 0, "seconds": 1.0, "quantities": {"a": NaN}}',
+    ],
+)
+def test_a_kept_run_that_cannot_be_believed_is_made_again(
+    content: str, figurelab: Laboratory, tmp_path: Path, log: Path
+) -> None:
+    settings = {"processes": 1, "on_progress": lambda *_: None}
+    (first,) = run_figures(figurelab, tmp_path, {"same-arms": (0,)}, **settings)["same-arms"]
+    (path,) = (tmp_path / "same-arms").glob("*/0.json")
+    path.write_text(content)
+    (again,) = run_figures(figurelab, tmp_path, {"same-arms": (0,)}, **settings)["same-arms"]
+    assert (again.quantities, _executions(log)) == (first.quantities, Counter({"same-arms 0": 2}))
+
+
+def test_a_run_is_written_beside_its_place_synced_and_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    sync, move = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (calls.append("sync"), sync(descriptor))[1])
+    monkeypatch.setattr(
+        Path, "replace", lambda self, to: (calls.append(f"{self.name} to {to.name}"), move(self, to))[1]
+    )
+    store = RunStore(tmp_path, "transfer", "abc")
+    store.save(PairedRun("transfer", 3, (("gain", 1.5),), 2.25))
+    assert calls == ["sync", "3.pending to 3.json", "sync"]
+    assert store.load([2, 3]) == [PairedRun("transfer", 3, (("gain", 1.5),), 2.25)]
+    assert RunStore(tmp_path, "transfer", "def").load([3]) == []
+    assert RunStore(tmp_path, "transfer", "def").seconds() == [2.25]
+
+
+def _start(laboratory_path: dict[str, str], reports: Path, **settings: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "verification.entry", "--package", "figurelab", "audit", "--level", "full"]
+    command += ["--update", "--jobs", "1", "--reports", str(reports)]
+    return subprocess.Popen(
+        command, env={**os.environ, **laboratory_path, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, "the other process did not get there"
+        time.sleep(0.02)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_killed_audit_resumes_without_repeating_a_finished_run(
+    lab_environment: dict[str, str], tmp_path: Path, log: Path
+) -> None:
+    hold, reports = tmp_path / "hold", tmp_path / "reports"
+    hold.touch()
+    settings = {"FIGURELAB_LOG": str(log), "FIGURELAB_HOLD": str(hold), "FIGURELAB_HOLD_FROM": "3"}
+    started = _start(lab_environment, reports, **settings)
+    _wait_until(lambda: any(line.split()[1] == "3" for line in log.read_text().splitlines()))
+    started.send_signal(signal.SIGKILL)
+    started.wait()
+    *before, (name, seed, pid) = (line.split() for line in log.read_text().splitlines())
+    _wait_until(lambda: not _is_alive(int(pid)))
+    hold.unlink()
+    assert {int(each[1]) for each in before} == {0, 1, 2}
+    assert load_folder(reports / "evidence") == {}
+    assert _start(lab_environment, reports, **settings).wait(SECONDS) == 0
+    assert _executions(log) == _all_once() + Counter({f"{name} {seed}": 1})
+    assert load_folder(reports / "evidence").keys() >= {"FIG-GAIN", "FIG-SPIKE", "FIG-DRIFT", "FIG-BETTER"}
+
+
+def test_a_crash_is_an_error_of_the_claims_that_need_the_run(
+    figurelab: Laboratory, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIGURELAB_CRASH", "6")
+    shelf = Shelf(tmp_path / "reports")
+    settings = {"update": True, "processes": 1, "on_progress": lambda *_: None, "level": "full"}
+    result = audit(figurelab, shelf, **settings)  # type: ignore[arg-type]
+    assert {record.claim.id: record.verdict for record in result.records} == {
+        "FIG-GAIN": Verdict.ERROR,
+        "FIG-SPIKE": Verdict.REFUTED,
+        "FIG-DRIFT": Verdict.ERROR,
+        "FIG-BETTER": Verdict.REFUTED,
+        "LAB-01": Verdict.CONFIRMED,
+    }
+    assert [problem.subject for problem in result.problems] == ["FIG-GAIN", "FIG-DRIFT"]
+    assert result.exit_code == 2
+    assert "seed 6: ZeroDivisionError: on purpose (experiments/values.py:" in result.problems[0].sentence
+    assert load_folder(shelf.evidence).keys() == {"FIG-SPIKE", "FIG-BETTER", "LAB-01"}
+    monkeypatch.delenv("FIGURELAB_CRASH")
+    again = audit(figurelab, shelf, **settings)  # type: ignore[arg-type]
+    assert again.problems == ()
+    assert _executions(log) == _all_once() + Counter({"transfer 6": 1})
+
+
+def test_a_run_whose_process_dies_takes_no_other_with_it(
+    figurelab: Laboratory, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIGURELAB_DIE", "4")
+    runs = _run(figurelab, tmp_path)
+    errors = {(run.experiment, run.seed): run.error for found in runs.values() for run in found if run.error}
+    assert errors.keys() == {("transfer", 4), ("same-arms", 4)}
+    assert set(errors.values()) == {"the process of this run died before it ended or took 1800 seconds"}
+    assert _executions(log) == _all_once() + Counter({"transfer 4": 1, "same-arms 4": 1})
+
+
+def test_a_run_whose_process_died_once_is_marked(
+    figurelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIGURELAB_DIE_ONCE", str(tmp_path / "died"))
+    runs = run_figures(figurelab, tmp_path, {"same-arms": range(3)}, processes=1, on_progress=lambda *_: None)
+    assert [(run.error, run.retried) for run in runs["same-arms"]] == [(None, True), (None, False), (None, False)]
+
+
+def test_a_run_that_does_not_end_is_an_error(
+    figurelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIGURELAB_HOLD", str(tmp_path))
+    run = run_figure_here(figurelab, "same-arms", 0, limit=0.2)
+    assert str(run.error).startswith("TimeLimitError: did not end within 0.2 seconds")
+
+
+@pytest.mark.parametrize(
+    ("quantities", "words"),
+    [({}, "measured nothing"), ({"a": float("nan")}, "measured nan as 'a'"), ({"a": float("inf")}, "measured inf")],
+)
+def test_what_has_no_mean_is_an_error(quantities: dict[str, float], words: str) -> None:
+    laboratory = Laboratory("figurelab")
+    laboratory.__dict__["experiments"] = {"broken": lambda _make, _seed: quantities}
+    run = run_figure_here(laboratory, "broken", 0)
+    assert words in str(run.error)
+    assert run.quantities == ()
+
+
+def test_what_an_experiment_prints_stays_out_of_the_output(
+    figurelab: Laboratory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_figure_here(figurelab, "transfer", 0)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "an experiment may print\n")
+
+
+def test_the_longest_are_started_first_and_the_unknown_before_them(figurelab: Laboratory) -> None:
+    tasks = [PairedTask(figurelab, name, seed, None) for name in ("short", "new", "long", "newer") for seed in (0, 1)]
+    known = {"short": [1.0, 3.0], "long": [9.0], "new": [], "newer": []}
+    assert [(task.experiment, task.seed) for task in longest_first(tasks, known)] == [
+        ("new", 0), ("newer", 0), ("new", 1), ("newer", 1), ("long", 0), ("long", 1), ("short", 0), ("short", 1),
+    ]  # fmt: skip
+
+
+def test_time_left_is_the_mean_of_each_experiment_over_the_processes() -> None:
+    known = {"short": [1.0, 3.0], "long": [10.0], "new": []}
+    assert time_left(["short", "long", "long"], known, 2) == 11.0
+    assert time_left(["long"], known, 2) == 10.0
+    assert time_left(["new"], known, 2) == 6.0
+    assert time_left(["new"], {"new": []}, 2) is None
+    assert time_left([], {"new": []}, 2) == 0.0
+
+
+def test_progress_counts_kept_runs_as_done(figurelab: Laboratory, tmp_path: Path) -> None:
+    def steps(seeds: range) -> list[tuple[int, int, bool]]:
+        told: list[tuple[int, int, bool]] = []
+        run_figures(
+            figurelab,
+            tmp_path,
+            {"same-arms": seeds},
+            processes=1,
+            on_progress=lambda done, total, left: told.append((done, total, left is None)),
+        )
+        return told
+
+    assert steps(range(2)) == [(0, 2, True), (1, 2, False), (2, 2, False)]
+    assert steps(range(3)) == [(2, 3, False), (3, 3, False)]
+
+
+def test_a_retried_run_is_told(figurelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_with_a_death(*arguments: object, **settings: object) -> dict[str, tuple[PairedRun, ...]]:
+        runs = run_figures(*arguments, **settings)  # type: ignore[arg-type]
+        return {**runs, "same-arms": tuple(replace(run, retried=run.seed == 1) for run in runs["same-arms"])}
+
+    monkeypatch.setattr("verification.measuring.run_figures", run_with_a_death)
+    result = audit(figurelab, Shelf(tmp_path), update=True, processes=1, on_progress=lambda *_: None, level="full")
+    assert [str(problem) for problem in result.problems] == [
+        "FIG-BETTER: same-arms, seed 1: a process died that ran this or what ran beside it, and not when run again"
+    ]

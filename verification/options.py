@@ -1,0 +1,35 @@
+"""What several commands take, and what they make of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verification.audit import Level, Shelf
+from verification.laboratory import Laboratory
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
+Reports = Annotated[Path | None, typer.Option(help="Folder of the reports. [default: reports, beside the package]")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes to measure with. [default: one per usable core]")]
+Changed = Annotated[
+    bool, typer.Option("--changed", help="Measure only what changes since REV can affect; all if that is not certain.")
+]
+LevelOption = Annotated[
+    Level, typer.Option("--level", help="full: the figures too, which takes up to an hour and resumes where it ended.")
+]
+Afresh = Annotated[bool, typer.Option("--afresh", help="Make paired runs again that are kept from an earlier time.")]
+Revision = Annotated[str | None, typer.Argument(metavar="[REV]", help="A Git revision. [default: HEAD]")]
+ClaimId = Annotated[str, typer.Argument(metavar="ID", help="A claim's id, as `rlverify list` shows it.")]
+
+
+def shelf_of(laboratory: Laboratory, reports: Path | None) -> Shelf:
+    """The folders of evidence and reports: those that were given, or those beside the package."""
+    return Shelf((reports or laboratory.folder.parent / "reports").absolute())
+
+
+def usable_cores() -> int:
+    """How many processes run at once without sharing a core."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
