@@ -194,9 +194,9 @@ def report(
     records = committed_records(context.obj, committed)
     problems = problems_of_all(records)
     if check:
-        problems = problems or check_report(shelf, records, committed)
+        problems = problems or check_report(context.obj, shelf, records, committed)
     elif not as_json:
-        write_report(shelf, records)
+        write_report(context.obj, shelf, records)
     if as_json:
         write(JsonReport().format(records))
     for line in (*map(str, problems), *notes_of(records)):
