@@ -173,11 +173,7 @@ def _turned(x: float, y: float, text: str) -> str:
 
 
 def _label(number: float) -> str:
-    return (
-        f"{number:.10g}"
-        if 1e-3 <= abs(number) < 1e5 or number == 0.0
-        else f"{number:.0e}".replace("e-0", "e-").replace("e+0", "e")
-    )
+    return f"{number:.6g}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def _n(number: float) -> str:
