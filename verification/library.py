@@ -8,6 +8,7 @@ from pathlib import Path
 
 from verification.citations import FOLDER, documents, uncited
 from verification.laboratory import Laboratory
+from verification.named_tests import load_named_tests
 from verification.plot_files import load_plots
 from verification.readiness import load_checklists
 from verification.report.book import Book
@@ -26,6 +27,7 @@ def gather(laboratory: Laboratory, reports: Path, records: Sequence[Record]) -> 
         files={path.name[:3]: path.name for path in FOLDER.glob("*.md")},
         uncited=_unanswered(laboratory),
         checklists=load_checklists(laboratory.folder),
+        tests=load_named_tests(reports),
         plots={name: points.plot for name, points in load_plots(reports).items()},
     )
 

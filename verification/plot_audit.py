@@ -8,7 +8,7 @@ from verification.errors import EvidenceError
 from verification.evidence import write_files
 from verification.laboratory import Laboratory
 from verification.plot_files import FOLDER, Points, load_plots, to_json
-from verification.runner import pin_threads
+from verification.pool import pin_threads
 
 
 def plot_problems(laboratory: Laboratory, reports: Path) -> list[tuple[str, str]]:

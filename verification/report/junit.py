@@ -23,10 +23,10 @@ class JUnitReport:
 
     def format(self, records: Sequence[Record]) -> str:
         """The whole file, with the counts that readers of it expect."""
-        root = Element("testsuites", name="rlverify", **_counts(records))
+        root = Element("testsuites", {"name": "rlverify", **_counts(records)})
         for document, found in groupby(records, key=lambda record: record.claim.document):
             group = list(found)
-            suite = SubElement(root, "testsuite", name=document, **_counts(group))
+            suite = SubElement(root, "testsuite", {"name": document, **_counts(group)})
             for record in group:
                 _add_case(suite, record)
         indent(root)
