@@ -98,6 +98,10 @@ def test_a_finding_is_not_called_a_document_s() -> None:
         ),
         (measured(simple(2), healthy=2, faulty=2), "Put back, it breaks nothing that is looked at."),
         (measured(simple(4, fault=None), healthy=0), f"Put to the test, it does not hold: {LOST}."),
+        (
+            measured(simple(4, fault=None, against_document=True), healthy=2),
+            "What is said here against the document was observed: count | all: 320; ema: as it should be.",
+        ),
         (figure(-2.0, 3.0), "Measured: 0.5 % (-2 to 3); said: 15 to 25 %."),
         (figure(17.0, 23.0), ""),
         (measured(simple(2), healthy=2, faulty=0), ""),

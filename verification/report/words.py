@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Final
 
 from verification.model import FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
+from verification.report.figure import claimed_in_words
 from verification.report.interface import Record
 
 SHOWN_SYMPTOMS: Final = 3
@@ -39,6 +40,8 @@ def difference(record: Record) -> str:
         return f"The defect is real. {told}" if record.verdict is Verdict.CONFIRMED else told
     if record.verdict is Verdict.NOT_REPRODUCED:
         return "Put back, it breaks nothing that is looked at."
+    if record.verdict is Verdict.CONFIRMED and record.claim.fault is None:
+        return f"What is said here against the document was observed: {_values(_symptoms(record, 'healthy'))}."
     variant: Variant = "faulty" if record.verdict is Verdict.CONFIRMED else "healthy"
     return f"Put to the test, it does not hold: {_violated(record, variant)}."
 
@@ -53,13 +56,7 @@ def interval(record: Record) -> str:
 
 def claimed(record: Record) -> str:
     """What a document says of a figure, with its unit; empty where the claim is about none."""
-    figure = record.claim.figure
-    if figure is None:
-        return ""
-    low, high = figure.claimed
-    if math.isinf(low) or math.isinf(high):
-        return f"above {low:g} {figure.unit}" if math.isinf(high) else f"below {high:g} {figure.unit}"
-    return f"{low:g} to {high:g} {figure.unit}"
+    return claimed_in_words(record.claim.figure) if record.claim.figure is not None else ""
 
 
 def _violated(record: Record, variant: Variant, *, new: bool = False) -> str:
@@ -68,19 +65,30 @@ def _violated(record: Record, variant: Variant, *, new: bool = False) -> str:
     if new:
         before = {each.symptom for each in _broken(record, "faulty")}
         broken = [each for each in broken if each.symptom not in before]
-    told = [_told(each) for each in broken[:SHOWN_SYMPTOMS]]
-    more = len(broken) - len(told)
-    return "; ".join([*told, *([f"and {more} more"] if more else [])])
+    return _values(broken)
 
 
 def _broken(record: Record, variant: Variant) -> list[SymptomEvidence]:
+    return [each for each in _symptoms(record, variant) if each.held_runs < each.runs]
+
+
+def _symptoms(record: Record, variant: Variant) -> tuple[SymptomEvidence, ...]:
     found = record.evidence.variant(variant) if record.evidence is not None else None
-    return [] if found is None else [each for each in found.symptoms if each.held_runs < each.runs]
+    return () if found is None else found.symptoms
+
+
+def _values(symptoms: Sequence[SymptomEvidence]) -> str:
+    told = [_told(each) for each in symptoms[:SHOWN_SYMPTOMS]]
+    more = len(symptoms) - len(told)
+    return "; ".join([*told, *([f"and {more} more"] if more else [])])
 
 
 def _told(symptom: SymptomEvidence) -> str:
+    held = symptom.held_runs == symptom.runs
     if symptom.before is None or symptom.after is None:
-        return f"{symptom.symptom}: not as it should be"
+        return f"{symptom.symptom}: {'' if held else 'not '}as it should be"
+    if held:
+        return f"{symptom.symptom}: {symptom.after or '(empty)'}"
     return f"{symptom.symptom}: {symptom.after or '(empty)'} instead of {symptom.before or '(empty)'}"
 
 
