@@ -21,10 +21,12 @@ from verification.evidence import (
 from verification.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
 from verification.figures import FigureProgress
 from verification.laboratory import Laboratory
+from verification.library import gather
 from verification.measuring import measure
 from verification.model import Claim, Evidence, Verdict
+from verification.plot_audit import plot_problems, replace_plots
 from verification.report.interface import Record
-from verification.report.markdown import MarkdownReport
+from verification.report.pages import render_all
 from verification.runner import Progress
 from verification.verdict import NOT_MEASURED, decide_variant
 
@@ -144,7 +146,7 @@ def audit(
         afresh=afresh,
     )
     records = tuple(standing.get(claim.id) or Record(claim, fresh.evidence[claim.id]) for claim in laboratory.claims)
-    _write(shelf.working, records, {"raw.jsonl": fresh.raw})
+    _write(laboratory, shelf, shelf.working, records, {"raw.jsonl": fresh.raw})
     problems = problems_of_all(records)
     problems += [Problem(subject, HARNESS_FAILED, sentence) for subject, sentence in fresh.deaths]
     if update:
@@ -269,7 +271,10 @@ def _compare_all(
             problems += [
                 Problem(claim.id, CLAIM_FELL, f"differs from the committed evidence: {_and_remedy(differences)}")
             ] * bool(differences)
-    return problems or check_report(shelf, committed_records(laboratory, committed), committed)
+    problems += [
+        Problem(name, CLAIM_FELL, f"{why}; {REMEDY}") for name, why in plot_problems(laboratory, shelf.reports)
+    ]
+    return problems or check_report(laboratory, shelf, committed_records(laboratory, committed), committed)
 
 
 def _and_remedy(differences: Sequence[str]) -> str:
@@ -279,11 +284,13 @@ def _and_remedy(differences: Sequence[str]) -> str:
     return f"{'; '.join(shown)}; if that is right, {REMEDY}"
 
 
-def check_report(shelf: Shelf, records: Sequence[Record], committed: Mapping[str, Evidence]) -> list[Problem]:
-    """Whether the committed report is, byte for byte, what the committed evidence gives."""
+def check_report(
+    laboratory: Laboratory, shelf: Shelf, records: Sequence[Record], committed: Mapping[str, Evidence]
+) -> list[Problem]:
+    """Whether the committed reports are, byte for byte, what the committed evidence gives."""
     unknown = sorted(committed.keys() - {record.claim.id for record in records})
     problems = [Problem(each, CLAIM_FELL, f"has evidence but stands in no catalogue; {REMEDY}") for each in unknown]
-    for name, text in _render(records).items():
+    for name, text in _render(laboratory, shelf, records).items():
         path = shelf.reports / name
         if not path.is_file() or path.read_bytes() != text.encode():
             problems.append(
@@ -292,12 +299,12 @@ def check_report(shelf: Shelf, records: Sequence[Record], committed: Mapping[str
     return problems
 
 
-def write_report(shelf: Shelf, records: Sequence[Record]) -> None:
+def write_report(laboratory: Laboratory, shelf: Shelf, records: Sequence[Record]) -> None:
     """Render the reports from the records and replace the committed ones.
 
     :raises EvidenceError: if they cannot be written
     """
-    write_files(shelf.reports, _render(records))
+    write_files(shelf.reports, _render(laboratory, shelf, records))
 
 
 def committed_records(laboratory: Laboratory, committed: Mapping[str, Evidence]) -> list[Record]:
@@ -310,19 +317,22 @@ def _record(laboratory: Laboratory, claim: Claim, evidence: Evidence | None) -> 
     return Record(claim, evidence, tuple(found))
 
 
-def _render(records: Sequence[Record]) -> dict[str, str]:
-    return {"bug-report.md": MarkdownReport().format(records)}
+def _render(laboratory: Laboratory, shelf: Shelf, records: Sequence[Record]) -> Mapping[str, str]:
+    return render_all(gather(laboratory, shelf.reports, records))
 
 
-def _write(folder: Path, records: Sequence[Record], more: Mapping[str, str]) -> None:
+def _write(
+    laboratory: Laboratory, shelf: Shelf, folder: Path, records: Sequence[Record], more: Mapping[str, str]
+) -> None:
     measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
     evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
-    write_files(folder, {**evidence, **_render(records), **more})
+    write_files(folder, {**evidence, **_render(laboratory, shelf, records), **more})
 
 
 def _replace_committed(laboratory: Laboratory, shelf: Shelf, records: Sequence[Record]) -> None:
     kept = [_committable(laboratory, shelf, record) for record in records]
-    _write(shelf.reports, kept, {})
+    replace_plots(laboratory, shelf.reports)
+    _write(laboratory, shelf, shelf.reports, kept, {})
     for path in shelf.evidence.glob("*.json"):
         if path.stem not in {record.claim.id for record in kept if record.evidence is not None}:
             path.unlink()

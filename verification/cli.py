@@ -22,18 +22,13 @@ from verification.audit import (
     Problem,
     Shelf,
     audit,
-    check_report,
-    committed_records,
     exit_code_of,
-    notes_of,
     problems_of,
-    problems_of_all,
-    write_report,
 )
 from verification.changes import select
-from verification.console import complain, progress_bars, show, write
+from verification.console import complain, progress_bars, show
 from verification.errors import HarnessError
-from verification.evidence import load_folder, summarise
+from verification.evidence import summarise
 from verification.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 from verification.figure_commands import pilot, reproduce_all, reproduce_one
 from verification.laboratory import Laboratory
@@ -51,7 +46,8 @@ from verification.options import (
     usable_cores,
 )
 from verification.report.interface import Record
-from verification.report.json import JsonReport, as_object
+from verification.report.json import as_object
+from verification.report_command import report
 from verification.runner import Crash, attempt, run_here
 
 app = typer.Typer(
@@ -180,28 +176,7 @@ def gate(
     raise typer.Exit(result.exit_code)
 
 
-@app.command()
-def report(
-    context: typer.Context,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed report.")] = False,
-    reports: Reports = None,
-    as_json: AsJson = False,
-) -> None:
-    """Render the reports from the committed evidence; measures nothing."""
-    shelf = shelf_of(context.obj, reports)
-    context.obj.check()
-    committed = load_folder(shelf.evidence)
-    records = committed_records(context.obj, committed)
-    problems = problems_of_all(records)
-    if check:
-        problems = problems or check_report(shelf, records, committed)
-    elif not as_json:
-        write_report(shelf, records)
-    if as_json:
-        write(JsonReport().format(records))
-    for line in (*map(str, problems), *notes_of(records)):
-        complain(line)
-    raise typer.Exit(exit_code_of(problems))
+app.command()(report)
 
 
 def _run_audit(

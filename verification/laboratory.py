@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from verification.claims import load_catalogue
+from verification.claims import Catalogue, load
 from verification.errors import CatalogueError, UnknownNameError
 from verification.experiments import Experiment
 from verification.experiments import load_all as load_experiments
@@ -22,6 +22,8 @@ from verification.faults import Fault
 from verification.faults import load_all as load_faults
 from verification.fingerprint import digest, digest_with_imports, module_digests, module_path
 from verification.model import Claim
+from verification.plots import Measurement
+from verification.plots import load_all as load_plots
 from verification.probes import Probe
 from verification.probes import load_all as load_probes
 
@@ -58,9 +60,14 @@ class Laboratory:
         return Path(next(iter(spec.submodule_search_locations)))
 
     @cached_property
+    def entries(self) -> Catalogue:
+        """All that the catalogue says; needs no import of what is under test."""
+        return load(self.catalogue or self.folder / "catalogue")
+
+    @property
     def claims(self) -> tuple[Claim, ...]:
-        """Every claim, in the order of the documents; needs no import of what is under test."""
-        return load_catalogue(self.catalogue or self.folder / "catalogue")
+        """Every claim, in the order of the documents."""
+        return self.entries.claims
 
     @cached_property
     def faults(self) -> Mapping[str, Fault]:
@@ -76,6 +83,11 @@ class Laboratory:
     def experiments(self) -> Mapping[str, Experiment]:
         """Every experiment by name; imports what is under test."""
         return load_experiments(f"{self.package}.experiments")
+
+    @cached_property
+    def plots(self) -> Mapping[str, Measurement]:
+        """What measures each plot, by name; imports what is under test."""
+        return load_plots(f"{self.package}.plots")
 
     def claim(self, claim_id: str) -> Claim:
         """The claim of that id; an unknown one raises UnknownNameError with a suggestion."""
@@ -122,6 +134,11 @@ class Laboratory:
         """(name, digest) of modules under test, each with all that it imports from the code under test; sorted."""
         within = (*UNDER_TEST, self.package)
         return tuple((name, digest_with_imports(name, within)) for name in sorted(set(names)))
+
+    def plot_digest(self, name: str) -> str:
+        """Digest of what measures a plot, and of all that it imports of the code under test."""
+        within = (*UNDER_TEST, f"{self.package}.plots", *self._measuring)
+        return digest_with_imports(self.plots[name].__module__, within)
 
     @property
     def _measuring(self) -> tuple[str, ...]:

@@ -16,6 +16,15 @@ import pytest
 
 from verification.cli import run
 
+PAGES = {
+    "bug-report.md",
+    "findings.md",
+    "fix-summary.md",
+    "index.md",
+    "integration-analysis.md",
+    "potential-problems.md",
+    "ppo-verification.md",
+}
 Command = Callable[..., tuple[int, str, str]]
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -179,12 +188,9 @@ def test_audit_agrees_with_what_it_wrote(toy: Command, reports: Path) -> None:
     code, output, errors = toy("audit", "--jobs", "1", "--reports", reports)
     assert (code, errors.replace("a probe may print\n", "")) == (0, "")
     assert output.splitlines()[-1] == "6 of 6 claims as expected; nothing to report"
-    assert {path.name for path in (reports.parent / ".rlverify").iterdir()} == {
-        "bug-report.md",
-        "evidence",
-        "raw.jsonl",
-    }
-    assert {path.name for path in reports.iterdir()} == {"bug-report.md", "evidence"}
+    working = {path.name for path in (reports.parent / ".rlverify").iterdir()}
+    assert working == {*PAGES, "evidence", "plots", "raw.jsonl"}
+    assert {path.name for path in reports.iterdir()} == {*PAGES, "evidence", "plots"}
 
 
 def _edit_evidence(reports: Path, claim: str, old: str, new: str) -> None:
@@ -271,9 +277,10 @@ def test_a_report_has_a_hole_where_evidence_is_missing(toy: Command, reports: Pa
     code, _, errors = toy("report", "--reports", reports)
     assert code == 1
     assert _one_line(errors, "TOY-02: has no evidence; run `rlverify audit --update`")
-    text = (reports / "bug-report.md").read_text(encoding="utf-8")
+    text = (reports / "index.md").read_text(encoding="utf-8")
     assert "**1 without evidence**: TOY-02" in text
-    assert "| NO EVIDENCE | CONFIRMED |" in text
+    assert "| toy | open | NO EVIDENCE | - | `rlverify reproduce TOY-02` |" in text
+    assert "| NO EVIDENCE | CONFIRMED |" in (reports / "findings.md").read_text(encoding="utf-8")
 
 
 def test_report_renders_the_committed_evidence(toy: Command, reports: Path, audited: Path) -> None:
@@ -283,6 +290,14 @@ def test_report_renders_the_committed_evidence(toy: Command, reports: Path, audi
     assert toy("report", "--reports", reports)[0] == 0
     assert (reports / "bug-report.md").read_bytes() == (audited / "bug-report.md").read_bytes()
     assert toy("report", "--check", "--reports", reports) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_every_page_is_compared(name: str, toy: Command, reports: Path) -> None:
+    (reports / name).write_text("edited", encoding="utf-8")
+    code, _, errors = toy("report", "--check", "--reports", reports)
+    assert code == 1
+    assert _one_line(errors, f"{name}: is not what the committed evidence gives")
 
 
 def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: Path, tmp_path: Path) -> None:
@@ -301,7 +316,7 @@ def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: P
     for arguments in (("report", "--check"), ("report",)):
         code, _, errors = toy("--catalogue", catalogue, *arguments, "--reports", reports)
         assert (code, errors.splitlines()) == (1, lines)
-    text = (reports / "bug-report.md").read_text(encoding="utf-8")
+    text = (reports / "findings.md").read_text(encoding="utf-8")
     assert "**2 stale**" in text
     assert "| STALE | CONFIRMED |" in text
     content = json.loads(toy("--catalogue", catalogue, "report", "--json", "--reports", reports)[1])

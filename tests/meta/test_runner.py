@@ -56,9 +56,9 @@ def test_every_kind_of_trouble_gets_its_verdict(troublelab: Laboratory, tmp_path
     assert {path.stem for path in (shelf.working / "evidence").iterdir()} == measured
     assert {path.stem for path in shelf.evidence.iterdir()} == {"CRASH", *measured}
     assert (shelf.evidence / "CRASH.json").read_text(encoding="utf-8") == to_json(KEPT)
-    assert "| CRASH trouble of one kind | - | STALE | CONFIRMED |" in (shelf.reports / "bug-report.md").read_text()
+    assert "trouble of one kind | - | STALE | CONFIRMED |" in (shelf.reports / "findings.md").read_text()
     committed = load_folder(shelf.evidence)
-    assert check_report(shelf, committed_records(troublelab, committed), committed) == []
+    assert check_report(troublelab, shelf, committed_records(troublelab, committed), committed) == []
     again = audit(troublelab, shelf, update=False, processes=2, on_progress=lambda *_: None)
     assert {problem.subject for problem in again.problems} == set(REASONS)
 
@@ -152,7 +152,7 @@ def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
     result = audit(troublelab, shelf, update=True, processes=1, on_progress=lambda *_: None)
     assert {problem.exit_code for problem in result.problems} == {2}
     assert list(shelf.evidence.iterdir()) == []
-    assert "| CRASH trouble of one kind | - | NO EVIDENCE |" in (shelf.reports / "bug-report.md").read_text()
+    assert "trouble of one kind | - | NO EVIDENCE |" in (shelf.reports / "findings.md").read_text()
 
 
 def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toylab: Laboratory, tmp_path: Path) -> None:

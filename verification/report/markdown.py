@@ -1,69 +1,100 @@
-"""The report for readers."""
+"""What every page has in common: templates, table cells, links."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from functools import cache
 from pathlib import Path
+from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from verification.model import Evidence, Variant, VariantEvidence, Verdict
-from verification.report.interface import Record
+from verification.model import Claim, Evidence, Variant
+from verification.report import words
+from verification.report.book import DOCUMENTS, Book, anchor, home, spans
 
-TITLES: dict[Variant, str] = {
+TITLES: Final[dict[Variant, str]] = {
     "healthy": "healthy",
     "faulty": "with the fault",
     "documented_fix": "with the fix",
 }
-NO_ALARM = (None, Verdict.STALE, Verdict.NOT_REPRODUCED)
 
 
-class MarkdownReport:
-    """Summary, one section per claim, and the null faults; claims that contradict their document come first."""
+def render(template: str, book: Book, **context: object) -> str:
+    """A page from its template.
 
-    def format(self, records: Sequence[Record]) -> str:
-        """The whole report as GitHub-flavoured Markdown."""
-        claims = [record for record in records if record.claim.kind != "null"]
-        nulls = [record for record in records if record.claim.kind == "null"]
-        environment = Environment(
-            loader=FileSystemLoader(Path(__file__).parent / "templates"),
-            undefined=StrictUndefined,
-            autoescape=False,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-        )
-        environment.filters["cell"] = cell
-        return environment.get_template("bug-report.md.j2").render(
-            claims=sorted(claims, key=lambda record: not record.contradicts_document),
-            nulls=nulls,
-            holes=[record for record in records if record.evidence is None],
-            stale=[record for record in records if record.misfits],
-            false_alarms=[record for record in nulls if record.verdict not in NO_ALARM],
-            titles=TITLES,
-            symptom_rows=symptom_rows,
-        )
+    :param context: what the template is given beside the book
+    """
+    text = _environment().get_template(template).render(book=book, **context)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters: dict[str, Any] = {
+        "cell": cell,
+        "prose": prose,
+        "anchor": anchor,
+        "address": address,
+        "outcome": words.outcome,
+        "grade": words.grade,
+        "difference": words.difference,
+        "interval": words.interval,
+        "claimed": words.claimed,
+    }
+    environment.filters.update(filters)
+    environment.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited)
+    return environment
+
+
+def address(claim: Claim) -> str:
+    """Where the section of a claim stands, for a link from any page."""
+    return f"{home(claim)}#{anchor(claim.id)}"
+
+
+def cited(book: Book, cites: tuple[str, ...]) -> str:
+    """Links to the cited lines of the documents, separated by commas."""
+    return ", ".join(_cited(book, cite) for cite in cites)
+
+
+def _cited(book: Book, cite: str) -> str:
+    document, first, last = spans(cite)
+    lines = f"L{first}" if first == last else f"L{first}-L{last}"
+    return f"[{cite}]({DOCUMENTS}/{book.files[document]}?plain=1#{lines})"
 
 
 def symptom_rows(evidence: Evidence) -> list[list[str]]:
     """One row a symptom: its name, then for each variant what became of it; the cells of a table."""
     symptoms = dict.fromkeys(each.symptom for variant in evidence.variants for each in variant.symptoms)
-    return [[cell(name), *(_outcome(name, variant) for variant in evidence.variants)] for name in symptoms]
+    return [
+        [cell(name), *(_outcome(words.symptom_outcome(name, each)) for each in evidence.variants)] for name in symptoms
+    ]
 
 
-def _outcome(name: str, variant: VariantEvidence) -> str:
-    found = next((each for each in variant.symptoms if each.symptom == name), None)
-    if found is None:
-        return "not observed"
-    word = "violated" if found.held_runs == 0 else "holds"
-    count = found.runs if found.held_runs == 0 else found.held_runs
-    outcome = f"{word} in {count}/{found.runs}"
-    if found.before is None or found.after is None:
-        return outcome
-    return f"{cell(found.before)} → {cell(found.after)}, {outcome}"
+def _outcome(told: tuple[str, str]) -> str:
+    values, outcome = told
+    return f"{cell(values)}, {outcome}" if values else outcome
+
+
+def prose(text: str) -> str:
+    """A text that Markdown shows as it is written; what stands between backticks is code."""
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(part if number % 2 else _escaped(part) for number, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace("\\", "\\\\").replace("*", "\\*")
+    return re.sub(r"(?<!\w)_+|_+(?!\w)", lambda found: found[0].replace("_", "\\_"), escaped)
 
 
 def cell(text: str) -> str:
-    """A text that stays inside its table cell."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace("\\", "\\\\").replace("|", "\\|")
-    return "<br>".join(escaped.splitlines()) or "(empty)"
+    """A text that Markdown shows as it is written, inside its table cell."""
+    return "<br>".join(prose(text).replace("|", "\\|").splitlines()) or "(empty)"

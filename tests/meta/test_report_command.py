@@ -1,0 +1,78 @@
+"""``rlverify report --format``: one text for another program, from the committed records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from verification.cli import run
+from verification.report.formats import FORMATS
+from verification.report_command import FormatName
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of reports, freshly updated; treat as read-only."""
+    reports = tmp_path_factory.mktemp("formats") / "reports"
+    assert run(["--package", "toylab", "audit", "--update", "--jobs", "1", "--reports", str(reports)]) == 0
+    return reports
+
+
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str], audited: Path) -> Command:
+    """Runs the command on the updated reports: exit code, output, errors."""
+
+    def command(*arguments: str | Path, reports: Path = audited) -> tuple[int, str, str]:
+        code = run(["--package", "toylab", "report", "--reports", str(reports), *map(str, arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+def test_every_format_can_be_typed() -> None:
+    assert {name.value for name in FormatName} == set(FORMATS)
+
+
+def test_a_text_for_a_program_goes_to_stdout_and_nothing_else_does(report: Command) -> None:
+    code, output, errors = report("--format", "junit")
+    assert (code, errors) == (0, "")
+    assert ElementTree.fromstring(output).attrib["tests"] == "6"
+    assert report("--format", "step-summary")[1].startswith("## rlverify\n\n6 claims: 6 passed. ")
+
+
+def test_the_two_ways_to_ask_for_json_give_the_same(report: Command) -> None:
+    text = report("--format", "json")[1]
+    assert len(json.loads(text)) == 6
+    assert report("--json")[1] == text
+
+
+def test_a_text_can_go_to_a_file_and_pages_are_left_alone(report: Command, audited: Path, tmp_path: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in audited.rglob("*")}
+    target = tmp_path / "new" / "summary.md"
+    assert report("--format", "step-summary", "--output", target) == (0, "", "")
+    assert target.read_text(encoding="utf-8") == report("--format", "step-summary")[1]
+    assert {path: path.stat().st_mtime_ns for path in audited.rglob("*")} == before
+
+
+def test_what_is_missing_stands_in_the_text_and_in_the_exit_code(report: Command, tmp_path: Path) -> None:
+    code, output, errors = report("--format", "step-summary", reports=tmp_path / "reports")
+    assert code == 1
+    assert output.count("NO EVIDENCE") == 6
+    assert errors.count("has no evidence") == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(("--output", "x.md"), "say which with --format"), (("--format", "sarif"), "'sarif' is not one of")],
+)
+def test_what_cannot_be_meant_is_refused(report: Command, arguments: tuple[str, ...], told: str) -> None:
+    code, output, errors = report(*arguments)
+    assert (code, output) == (2, "")
+    assert told in " ".join(errors.replace("│", " ").split())

@@ -1,0 +1,84 @@
+"""What the workflow runs exists: every target of make, every command and option of rlverify."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from verification.cli import app
+
+ROOT = Path(__file__).parents[2]
+WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/verification.yml").read_text(encoding="utf-8"))
+JOBS: dict[str, Any] = WORKFLOW["jobs"]
+TRIGGERS = WORKFLOW[True]  # YAML 1.1 reads the key "on" so
+OF_OTHERS = {"mutants"}
+"""Targets that the workflow may name before they are here."""
+
+
+def commands(job: str) -> Iterator[list[str]]:
+    for step in JOBS[job]["steps"]:
+        for line in step.get("run", "").splitlines():
+            yield shlex.split(line.partition(" >> ")[0])
+
+
+def targets() -> set[str]:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return {*re.findall(r"^([\w.]+):", text, re.MULTILINE), ".venv/.ready"}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_target_of_make_exists(job: str) -> None:
+    asked = {word for words in commands(job) if words[0] == "make" for word in words[1:] if "=" not in word}
+    assert asked - targets() <= OF_OTHERS
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_command_of_rlverify_exists_with_its_options(job: str) -> None:
+    known = get_command(app).commands  # type: ignore[attr-defined]
+    for words in commands(job):
+        if words[0] != ".venv/bin/rlverify":
+            assert words[0] == "make"
+            continue
+        context = known[words[1]].make_context(words[1], words[2:], resilient_parsing=False)
+        assert context.args == []
+
+
+def test_an_option_that_does_not_exist_would_be_noticed() -> None:
+    known = get_command(app).commands  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="No such option"):
+        known["audit"].make_context("audit", ["--levels", "full"])
+
+
+def test_every_schedule_belongs_to_one_job_and_every_commit_to_the_gate() -> None:
+    schedules = [each["cron"] for each in TRIGGERS["schedule"]]
+    conditions = {name: job["if"] for name, job in JOBS.items()}
+    assert {"push", "pull_request"} <= set(TRIGGERS)
+    assert conditions["gate"] == "github.event_name != 'schedule'"
+    assert [sum(cron in condition for condition in conditions.values()) for cron in schedules] == [1, 1]
+    weekly = next(cron for cron in schedules if cron in conditions["full"])
+    nightly = next(cron for cron in schedules if cron in conditions["mutants"])
+    assert weekly.split()[2:] == ["*", "*", "0"]
+    assert nightly.split()[2:] == ["*", "*", "*"]
+
+
+@pytest.mark.parametrize("job", ["gate", "full"])
+def test_the_summary_and_the_evidence_are_kept_whatever_fails(job: str) -> None:
+    steps = JOBS[job]["steps"]
+    summary = next(step for step in steps if "GITHUB_STEP_SUMMARY" in step.get("run", ""))
+    artifact = next(step for step in steps if "upload-artifact" in step.get("uses", ""))
+    assert summary["if"] == artifact["if"] == "always()"
+    assert ".rlverify/" in artifact["with"]["path"]
+    assert artifact["with"]["include-hidden-files"] is True
+
+
+def test_nothing_may_write_to_the_repository() -> None:
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    uses = [step for job in JOBS.values() for step in job["steps"] if "checkout" in step.get("uses", "")]
+    assert [step["with"]["persist-credentials"] for step in uses] == [False] * len(JOBS)

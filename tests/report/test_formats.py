@@ -1,0 +1,120 @@
+"""The same records for programs: JSON, JUnit, and the summary of a step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from tests.report.records import NULL, figure, measured, records, simple
+from verification.report.formats import FORMATS
+from verification.report.interface import Record
+from verification.report.junit import JUnitReport
+from verification.report.standing import Standing, standing
+from verification.report.step_summary import LIMIT, StepSummary
+
+STALE_FIGURE = replace(figure(-2.0, 3.0), misfits=("toy changed since",))
+
+
+def test_every_format_ends_its_text_with_a_newline() -> None:
+    assert set(FORMATS) == {"json", "junit", "step-summary"}
+    assert all(each.format(records()).endswith("\n") and each.format([]).endswith("\n") for each in FORMATS.values())
+
+
+@pytest.mark.parametrize("name", ["junit", "step-summary"])
+def test_the_whole_text(name: str, snapshot: SnapshotAssertion) -> None:
+    assert FORMATS[name].format([*records(), STALE_FIGURE]) == snapshot
+
+
+def test_the_json_report_holds_what_the_records_hold() -> None:
+    content = json.loads(FORMATS["json"].format(records()))
+    assert [each["claim"]["id"] for each in content] == [record.claim.id for record in records()]
+    assert [each["verdict"] for each in content] == [
+        "CONFIRMED", "CONFIRMED", None, "REFUTED", "CONFIRMED", "NOT REPRODUCED", "CONFIRMED", "NOT REPRODUCED",
+        "STALE", "REGRESSED", "STALE",
+    ]  # fmt: skip
+    assert [each["as_expected"] for each in content] == [
+        True, False, False, True, True, True, False, True, False, False, False,
+    ]  # fmt: skip
+    assert [each["contradicts_document"] for each in content] == [
+        False, True, False, True, False, False, False, False, False, False, False,
+    ]  # fmt: skip
+    assert content[8]["fix_grade"] is None
+    assert content[8]["misfits"] == ["toy changed since", "the <seeds> too"]
+    assert content[1]["fix_grade"] == "NO EFFECT"
+    assert content[1]["evidence"]["module_digests"] == {"toy": "def"}
+    assert content[2]["evidence"] is None
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (measured(simple(1), healthy=2, faulty=0), Standing.PASSED),
+        (measured(simple(1), healthy=2, faulty=2), Standing.FAILED),
+        (measured(simple(1), healthy=1, faulty=0), Standing.ERROR),
+        (Record(simple(1), None), Standing.ERROR),
+        (replace(measured(simple(1), healthy=2, faulty=0), misfits=("changed",)), Standing.ERROR),
+        (figure(17.0, 23.0), Standing.PASSED),
+        (figure(-2.0, 3.0), Standing.FAILED),
+        (figure(10.0, 20.0), Standing.SET_ASIDE),
+        (STALE_FIGURE, Standing.SET_ASIDE),
+    ],
+)
+def test_what_a_record_counts_as(record: Record, expected: Standing) -> None:
+    assert standing(record) is expected
+
+
+def test_junit_counts_add_up() -> None:
+    root = ElementTree.fromstring(JUnitReport().format([*records(), STALE_FIGURE]))
+    for element in (root, *root.iter("testsuite")):
+        cases = list(element.iter("testcase"))
+        names = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+        found = {count: str(sum(case.find(name) is not None for case in cases)) for count, name in names.items()}
+        assert element.attrib.items() >= {"tests": str(len(cases)), **found}.items()
+    assert root.attrib["failures"] == "3"
+    assert root.attrib["errors"] == "3"
+
+
+def test_junit_can_be_read_whatever_a_claim_says() -> None:
+    odd = measured(simple(1, title="bell \x07, nul \x00, half \ud800", statement="<&>]]>"), healthy=2, faulty=2)
+    text = JUnitReport().format([odd])
+    (case,) = ElementTree.fromstring(text.encode("utf-8")).iter("testcase")
+    assert case.attrib["name"] == "TOY-01 bell \ufffd, nul \ufffd, half \ufffd"
+    assert (case.findtext("failure") or "").startswith("<&>]]>\n")
+
+
+def test_failures_come_first_in_a_step_summary_and_then_what_speaks_against_a_document() -> None:
+    rows = [line.split("|")[1].strip() for line in StepSummary().format(records()).splitlines()[6:]]
+    assert rows[:6] == ["TOY-03", "TOY-06", "NULL-4", "TOY-01", "NULL-2", "TOY-07"]
+    assert rows[6] == "TOY-04"
+
+
+def many(number: int) -> list[Record]:
+    passed = [measured(simple(1, id=f"TOY-{n}", title="ü" * 200), healthy=2, faulty=0) for n in range(number)]
+    return [*passed, measured(simple(2, id="WORST-1"), healthy=2, faulty=2)]
+
+
+def test_a_long_summary_is_cut_within_the_limit_with_a_word() -> None:
+    text = StepSummary().format(many(3000))
+    assert LIMIT - 1000 < len(text.encode()) <= LIMIT
+    assert text.splitlines()[6].startswith("| WORST-1 |")
+    rows = sum(line.startswith(("| TOY", "| WORST")) for line in text.splitlines())
+    assert text.endswith(
+        f"\nTruncated: {3001 - rows} more claims do not fit here; all of them stand in reports/index.md.\n"
+    )
+
+
+def test_a_summary_that_just_fits_is_not_cut() -> None:
+    whole = StepSummary().format(many(3))
+    size = len(whole.encode())
+    assert StepSummary(size).format(many(3)) == whole
+    cut = StepSummary(size - 1).format(many(3))
+    assert "Truncated: " in cut
+    assert len(cut.encode()) < size
+
+
+def test_a_null_fault_is_a_claim_too() -> None:
+    assert "| NULL-1 |" in StepSummary().format([measured(NULL, healthy=2, faulty=2)])

@@ -1,0 +1,165 @@
+"""The pages of a toy book, as text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from tests.report.records import CLAIM, FILES, book, figure, measured, records, simple
+from verification.model import Kind
+from verification.report.book import Book
+from verification.report.interface import Record
+from verification.report.markdown import cell, prose
+from verification.report.pages import render_all
+from verification.report.words import difference
+
+PAGES = (
+    "bug-report.md",
+    "findings.md",
+    "fix-summary.md",
+    "index.md",
+    "integration-analysis.md",
+    "potential-problems.md",
+    "ppo-verification.md",
+)
+
+
+LOST = "count | all: 0 instead of 320"
+
+
+def page(name: str, *found: Record) -> str:
+    return render_all(Book(records=found, files=FILES))[name]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_whole_page(name: str, snapshot: SnapshotAssertion) -> None:
+    assert render_all(book())[name] == snapshot
+
+
+def test_the_pages_are_these_and_the_plots() -> None:
+    assert set(render_all(book())) == {*PAGES, "plots/four-variances.svg"}
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in ("index.md", "findings.md")])
+def test_a_page_without_claims_is_a_hole_that_says_so(name: str) -> None:
+    assert "**A hole: the catalogue holds no claim of document 00" in render_all(Book((), files=FILES))[name]
+
+
+def test_the_index_of_nothing_can_be_read() -> None:
+    text = render_all(Book((), files=FILES))["index.md"]
+    assert "What was wrong: 0 of 0" in text
+    assert text.count("a hole:") + text.count("A hole:") == 2
+
+
+def test_claims_that_contradict_come_first_and_then_holes() -> None:
+    text = render_all(Book(tuple(records()), files=FILES))["index.md"]
+    rows = re.findall(r"^\| \[(TOY-\d+)\]", text.partition("## All claims")[2], re.MULTILINE)
+    assert rows == ["TOY-01", "TOY-04", "TOY-03", "TOY-02", "TOY-05", "TOY-06", "TOY-07"]
+
+
+def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
+    texts = render_all(Book(tuple(records()), files=FILES))
+    assert "**1 without evidence**: TOY-03." in texts["index.md"]
+    assert "**2 stale**, measured of another experiment or of other code: TOY-06, NULL-4." in texts["index.md"]
+    assert "**1 without evidence**: TOY-03." in texts["bug-report.md"]
+    assert "**Stale, so it counts as nothing**: toy changed since; the &lt;seeds> too." in texts["bug-report.md"]
+    assert "## Holes" not in page("index.md", measured(simple(2), healthy=2, faulty=0))
+
+
+@pytest.mark.parametrize(
+    ("against", "kind", "faulty", "contradicts"),
+    [(False, "finding", 0, False), (True, "finding", 0, True), (True, "finding", 2, False), (False, "defect", 2, True)],
+)
+def test_a_finding_speaks_against_a_document_where_its_claim_says_so(
+    against: bool, kind: Kind, faulty: int, contradicts: bool
+) -> None:
+    record = measured(simple(8, kind=kind, against_document=against), healthy=2, faulty=faulty)
+    assert record.contradicts_document is contradicts
+    assert f"## What was wrong: {int(contradicts)} of 1" in page("index.md", record)
+    assert bool(difference(record)) is contradicts
+
+
+def test_a_finding_is_not_called_a_document_s() -> None:
+    finding = measured(simple(8, kind="finding", document="findings", section="seen elsewhere"), healthy=2, faulty=0)
+    text = page("findings.md", finding)
+    assert "- Source: a finding of our own, seen elsewhere; the documents say: fixed" in text
+    assert "document findings" not in text
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            measured(CLAIM, healthy=2, faulty=0, documented_fix=0),
+            f"The defect is real. The fix, put in place, mends nothing: {LOST}.",
+        ),
+        (measured(simple(2), healthy=2, faulty=2), "Put back, it breaks nothing that is looked at."),
+        (measured(simple(4, fault=None), healthy=0), f"Put to the test, it does not hold: {LOST}."),
+        (
+            measured(simple(4, fault=None, against_document=True), healthy=2),
+            "What is said here against the document was observed: count | all: 320; ema: as it should be.",
+        ),
+        (figure(-2.0, 3.0), "Measured: 0.5 % (-2 to 3); said: 15 to 25 %."),
+        (figure(17.0, 23.0), ""),
+        (measured(simple(2), healthy=2, faulty=0), ""),
+        (measured(simple(2), healthy=0, faulty=0), ""),
+    ],
+)
+def test_what_speaks_against_a_document_is_told_with_its_values(found: Record, told: str) -> None:
+    assert difference(found) == told
+
+
+def test_a_harmful_fix_is_told_by_what_it_breaks_anew() -> None:
+    record = measured(CLAIM, healthy=2, faulty=0, documented_fix=0)
+    assert record.evidence is not None
+    healthy, faulty, fixed = record.evidence.variants
+    held, violated = faulty.symptoms[1], replace(fixed.symptoms[1], held_runs=0, before="1", after="nan")
+    variants = (
+        healthy,
+        replace(faulty, symptoms=(faulty.symptoms[0], held)),
+        replace(fixed, symptoms=(fixed.symptoms[0], violated)),
+    )
+    worse = replace(record, evidence=replace(record.evidence, variants=variants))
+    assert difference(worse).endswith("breaks what held without it: ema: nan instead of 1.")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_row_has_the_cells_of_its_heading(name: str) -> None:
+    for block in render_all(book())[name].split("\n\n"):
+        rows = [line.replace("\\|", "") for line in block.splitlines() if line.startswith("|")]
+        assert len({row.count("|") for row in rows}) <= 1, block
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_table_stands_apart_from_the_text_before_it(name: str) -> None:
+    lines = render_all(book())[name].splitlines()
+    starts = [
+        number for number, line in enumerate(lines) if line.startswith("|") and not lines[number - 1].startswith("|")
+    ]
+    assert [lines[number - 1] for number in starts if lines[number - 1]] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a|b", "a\\|b"),
+        ("a\\|b", "a\\\\\\|b"),
+        ("a\nb", "a<br>b"),
+        ("<class 'x'>", "&lt;class 'x'>"),
+        ("&lt;", "&amp;lt;"),
+        ("", "(empty)"),
+        ("2 * 3 * 4", "2 \\* 3 \\* 4"),
+        ("__init__ of vf_coef", "\\_\\_init\\_\\_ of vf_coef"),
+        ("`a*b` * c", "`a*b` \\* c"),
+        ("`a|b`", "`a\\|b`"),
+    ],
+)
+def test_a_text_is_shown_as_it_is_written_inside_its_cell(text: str, shown: str) -> None:
+    assert cell(text) == shown
+
+
+def test_a_text_outside_a_table_keeps_its_bars() -> None:
+    assert prose("a|b <c>") == "a|b &lt;c>"

@@ -1,0 +1,111 @@
+"""Plots as SVG: the same bytes each time, and points where they belong."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from tests.report.records import toy_plot
+from verification.plot_files import load_plots
+from verification.report.plot import BOTTOM, LEFT, RIGHT, STROKES, TOP, Line, Plot, draw
+
+REPORTS = Path(__file__).parents[2] / "reports"
+COMMITTED = load_plots(REPORTS)
+
+
+def points(text: str) -> list[list[tuple[str, float, float]]]:
+    """For each line of a plot: command and place of each of its points."""
+    paths = re.findall(r'<path class="line" stroke="[^"]+"(?: stroke-dasharray="[^"]+")? d="([^"]+)"/>', text)
+    found = [re.findall(r"([ML])([\d.]+) ([\d.]+)", path) for path in paths]
+    return [[(command, float(x), float(y)) for command, x, y in line] for line in found if "h" not in line]
+
+
+def test_the_whole_picture(snapshot: SnapshotAssertion) -> None:
+    assert draw(toy_plot()) == snapshot
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_a_committed_picture_is_what_its_points_give(name: str) -> None:
+    assert (REPORTS / "plots" / f"{name}.svg").read_text(encoding="utf-8") == draw(COMMITTED[name].plot)
+
+
+def test_the_four_plots_of_the_reports_are_there() -> None:
+    assert sorted(COMMITTED) == [
+        "four-variances",
+        "noise-to-signal",
+        "recovery-after-exploit",
+        "snapshot-and-true-scale",
+    ]
+
+
+def test_a_picture_is_xml_that_tells_its_title() -> None:
+    root = ElementTree.fromstring(draw(replace(toy_plot(), title="a < b & c")))
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.findtext(f"{space}title") == "a < b & c"
+    assert root.findtext(f"{space}desc") == "What is seen."
+
+
+def test_points_lie_where_their_values_say() -> None:
+    plot = Plot("t", "x", "y", (0.0, 5.0, 10.0), (Line("l", (0.0, 4.0, 2.0)),), "")
+    (line,) = points(draw(plot))[:1]
+    assert line == [("M", LEFT, BOTTOM), ("L", (LEFT + RIGHT) / 2, TOP), ("L", RIGHT, (TOP + BOTTOM) / 2)]
+
+
+def test_a_logarithmic_axis_gives_every_power_the_same_room() -> None:
+    values = (0.01, 0.1, 1.0, 10.0)
+    plot = Plot("t", "x", "y", values, (Line("l", values),), "", log_x=True, log_y=True)
+    (line,) = points(draw(plot))[:1]
+    steps = {(round(b[1] - a[1], 0), round(b[2] - a[2], 0)) for a, b in pairwise(line)}
+    assert len(steps) == 1
+    assert line[0][1:] == (LEFT, BOTTOM)
+
+
+def test_a_gap_interrupts_the_line() -> None:
+    plot = Plot("t", "x", "y", (0.0, 1.0, 2.0, 3.0), (Line("l", (1.0, None, 2.0, 3.0)),), "")
+    assert [command for command, _, _ in points(draw(plot))[0]] == ["M", "M", "L"]
+
+
+def test_values_below_zero_and_constant_ones_can_be_drawn() -> None:
+    for values in ((-3.0, 2.0), (5.0, 5.0), (0.0, 0.0), (1e-7, 2e-7), (-1e6, 1e6)):
+        (line,) = points(draw(Plot("t", "x", "y", (0.0, 1.0), (Line("l", values),), "")))[:1]
+        assert all(TOP <= y <= BOTTOM for _, _, y in line), values
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ((0.0, 0.3), ["0", "0.05", "0.1", "0.15", "0.2", "0.25", "0.3"]),
+        ((1e-7, 2e-7), ["0", "5e-8", "1e-7", "1.5e-7", "2e-7"]),
+        ((-1e6, 1e6), ["-1e6", "-500000", "0", "500000", "1e6"]),
+    ],
+)
+def test_an_axis_is_labelled_with_round_numbers(values: tuple[float, ...], labels: list[str]) -> None:
+    text = draw(Plot("t", "x", "y", (0.0, 1.0), (Line("l", values),), ""))
+    assert re.findall(r'<text class="end"[^>]*>([^<]+)</text>', text) == labels
+
+
+def test_lines_are_told_apart_without_colour() -> None:
+    assert len({dashes for _, dashes in STROKES}) == len(STROKES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"lines": ()}, "has 0 lines"),
+        ({"lines": (Line("l", (1.0, 2.0, 3.0)),) * 6}, "has 6 lines"),
+        ({"lines": (Line("l", (1.0, 2.0)),)}, "one value or None for each of 3"),
+        ({"lines": (Line("l", (None, None, None)),)}, "one value or None for each of 3"),
+        ({"lines": (Line("l", (1.0, float("nan"), 2.0)),)}, "not finite"),
+        ({"log_x": True}, "not above 0"),
+        ({"log_y": True}, "not above 0"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        replace(toy_plot(), **changes)  # type: ignore[arg-type]

@@ -1,0 +1,72 @@
+"""Loads the rules by which the report draws a document's conclusion again: ``readiness.toml``, beside this file.
+
+One ``[[checklist]]`` per conclusion, and in it one ``[[checklist.item]]`` per criterion with the ids of the claims that
+answer it. An id that no catalogue knows is no error: the criterion then cannot be told, and the report says so.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from verification.claims import Cite, Identifier, Text
+from verification.errors import CatalogueError
+from verification.report.book import Checklist, Item
+
+NAME = "readiness.toml"
+
+
+class _Item(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    item: Text
+    documented: Text
+    met: Annotated[bool, Field(strict=True)]
+    cites: Annotated[tuple[Cite, ...], Field(min_length=1)]
+    claims: tuple[Identifier, ...] = ()
+    tests: Annotated[str, Field(pattern=r"^(\d{3})?$")] = ""
+
+
+class _Checklist(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Identifier
+    title: Text
+    documented: Text
+    word: Text
+    cites: Annotated[tuple[Cite, ...], Field(min_length=1)]
+    item: Annotated[tuple[_Item, ...], Field(min_length=1)]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    checklist: tuple[_Checklist, ...]
+
+
+def load_checklists(folder: Path) -> tuple[Checklist, ...]:
+    """The rules that stand in a laboratory's folder; none where it has no such file.
+
+    :raises CatalogueError: naming the field of the first broken entry
+    """
+    path = folder / NAME
+    if not path.is_file():
+        return ()
+    try:
+        content = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CatalogueError(NAME, "", "", f"cannot be read: {error}") from error
+    except ValidationError as error:
+        first: Any = error.errors(include_url=False)[0]
+        raise CatalogueError(NAME, "", ".".join(str(part) for part in first["loc"]), first["msg"]) from error
+    return tuple(_checklist(each) for each in content.checklist)
+
+
+def _checklist(entry: _Checklist) -> Checklist:
+    items = tuple(
+        Item(each.item, each.documented, each.met, each.cites, each.claims, each.tests) for each in entry.item
+    )
+    return Checklist(entry.id, entry.title, entry.documented, entry.cites, entry.word, items)

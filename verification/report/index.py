@@ -1,0 +1,75 @@
+"""The whole picture at a glance: what was said, what was measured, and where the proof of each stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from verification.report.book import Book, home
+from verification.report.findings import false_alarms
+from verification.report.interface import Record
+from verification.report.markdown import render as render_template
+from verification.report.readiness import results
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that the index leads to.
+
+    :param about: what stands on it, as the end of a line
+    """
+
+    name: str
+    title: str
+    about: str
+    render: Callable[[Book], str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A page's claims in numbers."""
+
+    title: str
+    page: str
+    claims: int
+    stood: int
+    fell: int
+    holes: int
+
+
+def render(book: Book, pages: Sequence[Page], texts: Mapping[str, str]) -> str:
+    """The index as GitHub-flavoured Markdown.
+
+    :param texts: the other pages as they were rendered, by name
+    """
+    return render_template(
+        "index.md.j2",
+        book,
+        rows=_rows(book, pages),
+        results=results(book),
+        false_alarms=false_alarms(book),
+        pages=[(page, _sections(texts[page.name])) for page in pages],
+    )
+
+
+def _rows(book: Book, pages: Sequence[Page]) -> list[Row]:
+    rows = [_row(page.title, page.name, [r for r in book.claims if home(r.claim) == page.name]) for page in pages]
+    return [*rows, _row("All", "#all-claims", book.claims)]
+
+
+def _row(title: str, page: str, records: Sequence[Record]) -> Row:
+    holes = sum(record.evidence is None or bool(record.misfits) for record in records)
+    fell = sum(record.contradicts_document for record in records)
+    return Row(title, page, len(records), len(records) - fell - holes, fell, holes)
+
+
+def _sections(text: str) -> list[tuple[str, str]]:
+    """(title, anchor) of the sections of a page, without those of single claims, which the tables lead to."""
+    titles = re.findall(r"(?<!</a>\n)^## (.+)$", text, re.MULTILINE)
+    return [(title, heading_anchor(title)) for title in titles]
+
+
+def heading_anchor(title: str) -> str:
+    """The anchor that GitHub gives a heading of plain words."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
