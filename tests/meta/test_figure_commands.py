@@ -65,11 +65,13 @@ def changed(tmp_path: Path) -> Path:
     return catalogue
 
 
-def test_the_quick_level_measures_no_figure(lab: Command, audited: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verification.figures.run_paired", lambda _: pytest.fail("a figure was measured"))
+def test_the_quick_level_measures_no_figure(lab: Command, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = reports / "log"
+    monkeypatch.setenv("FIGURELAB_LOG", str(log))
+    shutil.rmtree(reports.parent / ".rlverify")
     for command in ("audit", "gate"):
-        code, output, _ = lab(command, "--jobs", "1", "--reports", audited)
-        assert code == 0
+        code, output, _ = lab(command, "--jobs", "1", "--reports", reports)
+        assert (code, log.exists()) == (0, False)
         assert output.splitlines()[-2:] == [UNDECIDED, "4 of 5 claims as expected; no other has failed"]
 
 
