@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from verification.faults import (
     add,
+    checkpoint_reading,
     environments,
     get,
     learning_rate,
@@ -39,6 +40,7 @@ OF_AREAS = {
     rollout: "fnd-20-values-after-the-step",
     environments: "bug-03-foreign-environment-let-in",
     model_file: "bug-08-closures-saved",
+    checkpoint_reading: "asr-04-v1-not-recognised",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
 
