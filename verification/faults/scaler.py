@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rlcore.optim.gradient_moments import Floats, Integers, Moments
 from rlcore.optim.scaler import Pending
+from rlcore.types import StateDict
 from verification.faults import fault, healthy, unclaimed
 
 
@@ -110,7 +111,7 @@ def factor_never_applied(self: Any, factor: float) -> None:
     """The factor is told and the gradients stay as they were."""
 
 
-@unclaimed(
+@fault(
     "warm-up-ignored",
     target="rlcore.optim.scaler:VarianceGradientScaler.is_warming_up",
     pins="fafa60d2e47b1b82",
@@ -133,7 +134,7 @@ def disabled_scaler_acts(self: Any) -> float:
     return factor
 
 
-@unclaimed(
+@fault(
     "scaler-keeps-every-measurement",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
     pins="cf14294aee8f6e80",
@@ -144,7 +145,7 @@ def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
     healthy("scaler-keeps-every-measurement")(self, pending)
 
 
-@unclaimed(
+@fault(
     "nothing-added-to-the-power",
     target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
     pins="88ce4bc7c8337a35",
@@ -212,3 +213,26 @@ def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
     torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
     self.policy.optimizer.step()
     return factor
+
+
+@fault(
+    "asr-13-averages-not-restored",
+    target="rlcore.optim.scaler:VarianceGradientScaler.load_state_dict",
+    pins="1a52a1cd65ab0355",
+)
+def averages_not_restored(self: Any, state: StateDict) -> None:
+    """Of a state the number of steps is taken over, and nothing that was measured in them."""
+    healthy("asr-13-averages-not-restored")(self, state)
+    steps = self._step_count
+    self._forget()
+    self._step_count = steps
+
+
+@fault(
+    "asr-14-only-the-count-is-reset",
+    target="rlcore.optim.scaler:VarianceGradientScaler.reset_statistics",
+    pins="6e4c47bec466162f",
+)
+def only_the_count_is_reset(self: Any) -> None:
+    """The steps are counted anew, over averages that go on."""
+    self._step_count = 0

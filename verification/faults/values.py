@@ -56,7 +56,7 @@ def critic_begun_by_its_hidden_size(lstm: nn.LSTM) -> None:
     """The weights that PyTorch has drawn stay."""
 
 
-@unclaimed(
+@fault(
     "second-critic-detached",
     target="rlcore.ppo.policy:Critics.forward",
     pins="380111daee26c79e",
@@ -67,7 +67,7 @@ def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
     return torch.stack([first(latent), *(head(latent).detach() for head in others)], dim=1)
 
 
-@unclaimed("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9")
+@fault("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9")
 def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """The critics' differences cancel each other."""
     signed = float(np.diff(model.rollout_buffer.critic_values, axis=-1).mean())
