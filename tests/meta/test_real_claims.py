@@ -16,7 +16,9 @@ from verification.runner import run_here
 LABORATORY = Laboratory()
 OTHER_SEED = 1234
 CONFIRMABLE = [claim for claim in LABORATORY.claims if claim.expected_verdict is Verdict.CONFIRMED and claim.fault]
-SHARED = [(one, other) for one, other in permutations(CONFIRMABLE, 2) if one.probe == other.probe]
+SHARED = [
+    (one, other) for one, other in permutations(CONFIRMABLE, 2) if one.probe == other.probe and one.fault != other.fault
+]
 NULLS = [claim for claim in LABORATORY.claims if claim.kind == "null"]
 
 

@@ -14,10 +14,10 @@ from rlcore.ppo.buffer import TwinCriticBuffer
 from verification.faults import fault, healthy
 
 
-@fault("mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="56c30f65f839fbd8")
-def format_not_told(
-    self: Any, member: PopulationMember
-) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
+@fault(
+    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="56c30f65f839fbd8"
+)
+def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
     """Nobody learns of what format the copied file was."""
     parameters, hyperparams, _ = healthy("mon-01-format-not-told")(self, member)
     return parameters, hyperparams, None
@@ -32,9 +32,7 @@ def attempts_counted(self: Any, member: PopulationMember) -> PopulationMember | 
 
 
 @fault("mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._take_over", pins="8c9e2e877b3ac77d")
-def transfers_not_counted(
-    self: Any, trainee: Any, parameters: Mapping[Any, Any], hyperparams: Hyperparams
-) -> None:
+def transfers_not_counted(self: Any, trainee: Any, parameters: Mapping[Any, Any], hyperparams: Hyperparams) -> None:
     """Gradient statistics are handed over and nobody counts it."""
     before = trainee.vgs_transfers
     healthy("mon-03-transfers-not-counted")(self, trainee, parameters, hyperparams)
@@ -47,13 +45,19 @@ def noise_as_asked(state: dict[str, Any], group: dict[str, Any]) -> float:  # no
     return float(group["sigma"])
 
 
-@fault("mon-05-explained-variance-without-errors", target="rlcore.ppo.monitoring:explained_variance_of", pins="be73967a8fb7f954")
+@fault(
+    "mon-05-explained-variance-without-errors",
+    target="rlcore.ppo.monitoring:explained_variance_of",
+    pins="be73967a8fb7f954",
+)
 def explained_variance_without_errors(buffer: TwinCriticBuffer) -> float:
     """How much values vary beside the returns, right or wrong."""
     return float(np.var(buffer.values) / np.var(buffer.returns))
 
 
-@fault("mon-06-last-factor-for-all", target="rlcore.ppo.update_log:UpdateLog.add_scaling_factor", pins="c76e9b6e1aa61d6b")
+@fault(
+    "mon-06-last-factor-for-all", target="rlcore.ppo.update_log:UpdateLog.add_scaling_factor", pins="c76e9b6e1aa61d6b"
+)
 def last_factor_for_all(self: Any, factor: float) -> None:
     """Of the factors of an update only the last is kept."""
     self._factors[:] = [factor]

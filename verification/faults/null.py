@@ -12,6 +12,7 @@ from verification.faults import (
     learning_rate,
     losses,
     model_file,
+    monitoring,
     null_fault_of,
     optimizers,
     pbt,
@@ -40,6 +41,7 @@ OF_AREAS = {
     rollout: "fnd-20-values-after-the-step",
     environments: "bug-03-foreign-environment-let-in",
     model_file: "bug-08-closures-saved",
+    monitoring: "mon-06-last-factor-for-all",
     checkpoint_reading: "asr-04-v1-not-recognised",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""

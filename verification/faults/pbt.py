@@ -114,7 +114,11 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
         raise SettingError("perturbation_interval", "the warm-up is not over by the rule of document 000")
 
 
-@fault("int-08-two-values-returned", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="56c30f65f839fbd8")
+@fault(
+    "int-08-two-values-returned",
+    target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
+    pins="56c30f65f839fbd8",
+)
 def two_values_returned(self: Any, member: PopulationMember) -> Any:
     """The interface of before: parameters and hyperparameters, and nothing of the format."""
     parameters, hyperparams, _ = healthy("int-08-two-values-returned")(self, member)

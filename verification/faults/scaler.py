@@ -145,7 +145,7 @@ def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
     healthy("scaler-keeps-every-measurement")(self, pending)
 
 
-@fault(
+@unclaimed(
     "nothing-added-to-the-power",
     target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
     pins="88ce4bc7c8337a35",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, model_validator, root_validator
 
+from rlcore.yaml_file import Document
 from verification.faults import fault, healthy
 
 
@@ -49,3 +52,9 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
 
     checked: BaseModel = healthy("int-02-fix-rules-as-model-validator")(Section, given, where)
     return checked
+
+
+@fault("cfg-01-yaml-1-1", target="rlcore.configuration:read_yaml", pins="cf329cb292409aaa")
+def yaml_1_1(path: str | Path) -> Document:
+    """What PyYAML makes of it, by YAML 1.1: 3e-4 is a text there, for want of a point."""
+    return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), {})

@@ -13,7 +13,13 @@ from verification.model import Observation
 from verification.probes import probe
 from verification.probes.make import Make
 
-MODULES = ("rlcore.ppo.config", "rlcore.pbt.table", "rlcore.pbt.hyperparams", "rlcore.pbt.config", "rlcore.configuration")
+MODULES = (
+    "rlcore.ppo.config",
+    "rlcore.pbt.table",
+    "rlcore.pbt.hyperparams",
+    "rlcore.pbt.config",
+    "rlcore.configuration",
+)
 """Those that define tables of settings."""
 RUN = {"environment": {"id": "CartPole-v1"}, "algorithm": {"n_steps": 32, "batch_size": 32}, "total_timesteps": 64}
 

@@ -132,7 +132,10 @@ def scaling_lowers_the_relative_variance(make: Make, seed: int) -> Sequence[Obse
     absolute = _variance(scaled) / _variance(raw)
     return [
         Observation(
-            "variance over squared mean, scaled beside raw", "lower", _compared(relative), _compared(relative) == "lower"
+            "variance over squared mean, scaled beside raw",
+            "lower",
+            _compared(relative),
+            _compared(relative) == "lower",
         ),
         Observation("variance, scaled beside raw", "lower", _compared(absolute), _compared(absolute) == "lower"),
     ]

@@ -6,7 +6,6 @@ import io
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -56,7 +55,9 @@ def a_reported_member_has_its_statistics(make: Make, seed: int) -> Sequence[Obse
     return [
         Observation("format of model_parameters", FORMAT_V2, whole.format_version, whole.format_version == FORMAT_V2),
         Observation("scaler steps in a file of model_parameters", expected, steps, steps == expected),
-        Observation("parts in a file of model_state_dict", "policy", ", ".join(bare.data), list(bare.data) == ["policy"]),
+        Observation(
+            "parts in a file of model_state_dict", "policy", ", ".join(bare.data), list(bare.data) == ["policy"]
+        ),
     ]
 
 

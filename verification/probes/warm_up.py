@@ -92,8 +92,7 @@ def _built(make: Make, seed: int, **settings: Any) -> str:
         try:
             Population(lambda _, own: _model(make, own % 1000, **settings), config, folder=folder, seed=seed)
         except SettingError as error:
-            assert error.setting == "perturbation_interval", "refused for another reason"
-            return "refused"
+            return "refused" if error.setting == "perturbation_interval" else "refused for another reason"
     return "built"
 
 
