@@ -1,4 +1,4 @@
-"""What all parts together do over some updates: memory, numbers, what was learnt before, and whether each plays its part."""
+"""What all parts together do over some updates: memory, numbers, what was learnt before, the part that each plays."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlcore.optim.noise import noise_to_signal
 from verification.model import Observation
 from verification.probes import probe
 from verification.probes.make import Make
@@ -18,6 +20,8 @@ ALPHA = 0.1
 NOISE = {"sigma": 0.5, "adaptive_noise": True, "noise_beta": 0.0, "weight_decay": 0.0}
 OPTIONS: dict[str, dict[str, Any]] = {"UPGD": {}, "AdaptiveUPGD": {"betas": (0.0, 0.5)}}
 """Short memories, so that what a step was scaled by before the warm-up was over is forgotten at its end."""
+DOCUMENTED: dict[str, Any] = {"sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.0, "min_noise_std": 1e-6}
+"""As document 001 configures it, but for the memory of the noise."""
 
 
 @probe("noise-keeps-its-ratio-under-scaling")
@@ -39,6 +43,26 @@ def noise_keeps_its_ratio_under_scaling(make: Make, seed: int) -> Sequence[Obser
             symptom = "length of UPGD's step with scaling, of what it is without"
             observations.append(Observation(symptom, "below 1", f"{share:.2f}", share < 0.9, repeats=False))
     return observations
+
+
+@probe("documented-floor-leaves-the-ratio-alone")
+def documented_floor_leaves_the_ratio_alone(make: Make, seed: int) -> Sequence[Observation]:
+    """UPGD with the documented adaptive noise in a network of the default size, scaled by a tenth and not at all."""
+    observations = []
+    for floor, what in ((DOCUMENTED["min_noise_std"], "the documented floor"), (0.0, "no floor")):
+        scaled, whole = (_told_ratio(make, seed, alpha, floor) for alpha in (1e9, 0.0))
+        found = scaled / whole
+        symptom = f"noise-to-signal of UPGD scaled by a tenth, of what it is without, {what}"
+        observations.append(Observation(symptom, "1", f"{found:.1g}", 0.9 < found < 1.1, repeats=False))
+    return observations
+
+
+def _told_ratio(make: Make, seed: int, alpha: float, floor: float) -> float:
+    options = {**DOCUMENTED, "min_noise_std": floor}
+    short = {"n_steps": 8, "batch_size": 24, "policy_kwargs": {}, "vgs_warmup_steps": 1, "vgs_alpha": alpha}
+    model = make.model(seed, optimizer_class="upgd", optimizer_kwargs=options, **short)
+    model.learn(3 * 24)
+    return noise_to_signal(model.policy.optimizer) or math.nan
 
 
 def _last_change(
