@@ -59,7 +59,13 @@ def documented_floor_leaves_the_ratio_alone(make: Make, seed: int) -> Sequence[O
 
 def _told_ratio(make: Make, seed: int, alpha: float, floor: float) -> float:
     options = {**DOCUMENTED, "min_noise_std": floor}
-    short = {"n_steps": 8, "batch_size": 24, "policy_kwargs": {}, "vgs_warmup_steps": 1, "vgs_alpha": alpha}
+    short: dict[str, Any] = {
+        "n_steps": 8,
+        "batch_size": 24,
+        "policy_kwargs": {},
+        "vgs_warmup_steps": 1,
+        "vgs_alpha": alpha,
+    }
     model = make.model(seed, optimizer_class="upgd", optimizer_kwargs=options, **short)
     model.learn(3 * 24)
     return noise_to_signal(model.policy.optimizer) or math.nan
@@ -75,13 +81,14 @@ def _last_change(
     sigma: float,
 ) -> Tensor:
     """What the last of some steps changes, each from the same weights, over gradients that change their sign often."""
+    scaler: dict[str, Any] = {"vgs_warmup_steps": WARM_UP, "vgs_alpha": ALPHA} if scaling else {}
     model = make.model(
         seed,
         optimizer_class=optimizer_class,
         optimizer_kwargs={**NOISE, **options, "sigma": sigma},
         max_grad_norm=1e9,
         variance_gradient_scaling=scaling,
-        **({"vgs_warmup_steps": WARM_UP, "vgs_alpha": ALPHA} if scaling else {}),
+        **scaler,
     )
     parameters: list[nn.Parameter] = list(model.policy.parameters())
     start = [parameter.detach().clone() for parameter in parameters]

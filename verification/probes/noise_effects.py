@@ -7,7 +7,7 @@ learning rate is the direction with its noise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ class _DocumentedUPGD(_FollowsTheNorm, UPGD):
 
 
 class _DocumentedAdaptiveUPGD(_FollowsTheNorm, AdaptiveUPGD):
-    _settings: ClassVar[tuple[str, ...]] = AdaptiveUPGD._settings
+    pass
 
 
 @probe("scaler-measures-without-noise")

@@ -56,7 +56,10 @@ def a_reported_member_has_its_statistics(make: Make, seed: int) -> Sequence[Obse
         Observation("format of model_parameters", FORMAT_V2, whole.format_version, whole.format_version == FORMAT_V2),
         Observation("scaler steps in a file of model_parameters", expected, steps, steps == expected),
         Observation(
-            "parts in a file of model_state_dict", "policy", ", ".join(bare.data), list(bare.data) == ["policy"]
+            "parts in a file of model_state_dict",
+            "policy",
+            ", ".join(map(str, bare.data)),
+            list(bare.data) == ["policy"],
         ),
     ]
 

@@ -19,7 +19,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "learning_rate 2e-3 -> 4e-4": {"learning_rate": 4e-4},
 }
 """Further than a perturbation by 1.2 goes; drawing anew may lead there."""
-CATEGORICAL = {"value_distribution": "categorical", "num_atoms": 11, "v_min": -10.0, "v_max": 10.0}
+CATEGORICAL: dict[str, Any] = {"value_distribution": "categorical", "num_atoms": 11, "v_min": -10.0, "v_max": 10.0}
 
 
 @probe("twins-diverge-under-mutation")
