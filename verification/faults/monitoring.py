@@ -1,11 +1,74 @@
-"""Known bugs of what an update tells the logger."""
+"""Ways to be told something else than what happened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import numpy as np
+
+from rlcore.pbt.hyperparams import Hyperparams
+from rlcore.pbt.member import PopulationMember
 from rlcore.ppo.algorithm import DistributionalPPO
-from verification.faults import fault
+from rlcore.ppo.buffer import TwinCriticBuffer
+from verification.faults import fault, healthy
+
+
+@fault(
+    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="56c30f65f839fbd8"
+)
+def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
+    """Nobody learns of what format the copied file was."""
+    parameters, hyperparams, _ = healthy("mon-01-format-not-told")(self, member)
+    return parameters, hyperparams, None
+
+
+@fault("mon-02-attempts-counted", target="rlcore.pbt.scheduler:PBTScheduler.choose_source", pins="5904a7044cff7313")
+def attempts_counted(self: Any, member: PopulationMember) -> PopulationMember | None:
+    """Whoever finds somebody to copy is counted, and once more if it then does copy."""
+    source: PopulationMember | None = healthy("mon-02-attempts-counted")(self, member)
+    self.exploitation_count += source is not None
+    return source
+
+
+@fault("mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._take_over", pins="8c9e2e877b3ac77d")
+def transfers_not_counted(self: Any, trainee: Any, parameters: Mapping[Any, Any], hyperparams: Hyperparams) -> None:
+    """Gradient statistics are handed over and nobody counts it."""
+    before = trainee.vgs_transfers
+    healthy("mon-03-transfers-not-counted")(self, trainee, parameters, hyperparams)
+    trainee.vgs_transfers = before
+
+
+@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="a378e379fbc9b918")
+def noise_as_asked(state: dict[str, Any], group: dict[str, Any]) -> float:  # noqa: ARG001
+    """What is told of the noise is sigma, also where the noise follows the step."""
+    return float(group["sigma"])
+
+
+@fault(
+    "mon-05-explained-variance-without-errors",
+    target="rlcore.ppo.monitoring:explained_variance_of",
+    pins="be73967a8fb7f954",
+)
+def explained_variance_without_errors(buffer: TwinCriticBuffer) -> float:
+    """How much values vary beside the returns, right or wrong."""
+    return float(np.var(buffer.values) / np.var(buffer.returns))
+
+
+@fault(
+    "mon-06-last-factor-for-all", target="rlcore.ppo.update_log:UpdateLog.add_scaling_factor", pins="c76e9b6e1aa61d6b"
+)
+def last_factor_for_all(self: Any, factor: float) -> None:
+    """Of the factors of an update only the last is kept."""
+    self._factors[:] = [factor]
+
+
+@fault("mon-10-variance-of-returns", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9")
+def variance_of_returns(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
+    """What is told of the values is how much the returns vary."""
+    returns = float(np.var(model.rollout_buffer.returns, dtype=np.float64))
+    figures = healthy("mon-10-variance-of-returns")(model)
+    return iter([(key, returns if key == "train/value_variance" else value) for key, value in figures])
 
 
 @fault("ppo-05-nothing-of-the-lstm", target="rlcore.ppo.monitoring:_of_lstm", pins="de30cb1f8acb8b39")

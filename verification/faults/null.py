@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from verification.faults import (
     add,
+    checkpoint_reading,
     environments,
     get,
     learning_rate,
@@ -40,7 +41,8 @@ OF_AREAS = {
     rollout: "fnd-20-values-after-the-step",
     environments: "bug-03-foreign-environment-let-in",
     model_file: "bug-08-closures-saved",
-    monitoring: "ppo-05-nothing-of-the-lstm",
+    monitoring: "mon-06-last-factor-for-all",
+    checkpoint_reading: "asr-04-v1-not-recognised",
 }
 """The module of each area's faults, and the fault whose member is replaced by itself."""
 

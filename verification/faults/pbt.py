@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from rlcore.checkpoint import Checkpoint, load_checkpoint
+from rlcore.errors import SettingError
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.member import PopulationMember
 from verification.faults import fault, healthy
@@ -104,3 +105,21 @@ def file_written_in_place(target: Path, content: bytes) -> None:
 @fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.explorable:check_warm_up", pins="bd8d8bbfc6e51d8a")
 def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Nobody counts how many optimizer steps come before the first exploit."""
+
+
+@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.explorable:check_warm_up", pins="bd8d8bbfc6e51d8a")
+def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> None:  # noqa: ARG001
+    """Document 000: perturbation_interval * update_batch_size > vgs.warmup_steps."""
+    if config.perturbation_interval * settings.batch_size <= settings.vgs_warmup_steps:
+        raise SettingError("perturbation_interval", "the warm-up is not over by the rule of document 000")
+
+
+@fault(
+    "int-08-two-values-returned",
+    target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
+    pins="56c30f65f839fbd8",
+)
+def two_values_returned(self: Any, member: PopulationMember) -> Any:
+    """The interface of before: parameters and hyperparameters, and nothing of the format."""
+    parameters, hyperparams, _ = healthy("int-08-two-values-returned")(self, member)
+    return parameters, hyperparams

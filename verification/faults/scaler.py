@@ -13,6 +13,7 @@ from torch import Tensor
 from rlcore.optim.gradient_moments import Floats, Integers, Moments
 from rlcore.optim.scaler import Pending
 from rlcore.ppo import construction
+from rlcore.types import StateDict
 from verification.faults import fault, healthy, unclaimed
 
 
@@ -159,7 +160,7 @@ def factor_never_applied(self: Any, factor: float) -> None:
     """The factor is told and the gradients stay as they were."""
 
 
-@unclaimed(
+@fault(
     "warm-up-ignored",
     target="rlcore.optim.scaler:VarianceGradientScaler.is_warming_up",
     pins="fafa60d2e47b1b82",
@@ -182,7 +183,7 @@ def disabled_scaler_acts(self: Any) -> float:
     return factor
 
 
-@unclaimed(
+@fault(
     "scaler-keeps-every-measurement",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
     pins="cf14294aee8f6e80",
@@ -261,3 +262,26 @@ def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
     torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
     self.policy.optimizer.step()
     return factor
+
+
+@fault(
+    "asr-13-averages-not-restored",
+    target="rlcore.optim.scaler:VarianceGradientScaler.load_state_dict",
+    pins="1a52a1cd65ab0355",
+)
+def averages_not_restored(self: Any, state: StateDict) -> None:
+    """Of a state the number of steps is taken over, and nothing that was measured in them."""
+    healthy("asr-13-averages-not-restored")(self, state)
+    steps = self._step_count
+    self._forget()
+    self._step_count = steps
+
+
+@fault(
+    "asr-14-only-the-count-is-reset",
+    target="rlcore.optim.scaler:VarianceGradientScaler.reset_statistics",
+    pins="6e4c47bec466162f",
+)
+def only_the_count_is_reset(self: Any) -> None:
+    """The steps are counted anew, over averages that go on."""
+    self._step_count = 0

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from verification.faults import fault
+import yaml
+from pydantic import BaseModel, model_validator, root_validator
+
+from rlcore.yaml_file import Document
+from verification.faults import fault, healthy
 
 
 @fault("bug-07-unknown-settings-ignored", target="rlcore.ppo.config:reject_unknown", pins="0f8ffbcf19410fd5")
@@ -19,3 +24,37 @@ def unknown_settings_ignored(given: dict[str, Any], where: str, homes: Mapping[s
 def any_text_is_true(value: object) -> object:
     """A flag is whatever bool() makes of it: "false" and "0" are True."""
     return bool(value)
+
+
+@fault("int-02-rules-as-root-validator", target="rlcore.configuration:_checked", pins="5b3a7d3dc4ea8fbe")
+def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
+    """A section is checked in the manner of pydantic 1."""
+
+    class Section(table):  # type: ignore[misc,valid-type]
+        @root_validator(pre=True)
+        @classmethod
+        def unchanged(cls, values: Any) -> Any:
+            return values
+
+    checked: BaseModel = healthy("int-02-rules-as-root-validator")(Section, given, where)
+    return checked
+
+
+@fault("int-02-fix-rules-as-model-validator", target="rlcore.configuration:_checked", pins="5b3a7d3dc4ea8fbe")
+def rules_as_model_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
+    """Document 000: the same in the manner of pydantic 2."""
+
+    class Section(table):  # type: ignore[misc,valid-type]
+        @model_validator(mode="before")
+        @classmethod
+        def unchanged(cls, values: Any) -> Any:
+            return values
+
+    checked: BaseModel = healthy("int-02-fix-rules-as-model-validator")(Section, given, where)
+    return checked
+
+
+@fault("cfg-01-yaml-1-1", target="rlcore.configuration:read_yaml", pins="cf329cb292409aaa")
+def yaml_1_1(path: str | Path) -> Document:
+    """What PyYAML makes of it, by YAML 1.1: 3e-4 is a text there, for want of a point."""
+    return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), {})

@@ -153,10 +153,10 @@ def settings_of_the_source(
     return dict(state)
 
 
-@unclaimed("third-format-accepted", target="rlcore.checkpoint.loading:from_payload", pins="b6003b118b34374e")
+@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.loading:from_payload", pins="b6003b118b34374e")
 def third_format_accepted(payload: StateDict) -> Checkpoint:
     """The proposed dict is read for the policy that is in it."""
     if "model_state_dict" in payload:
         return Checkpoint(FORMAT_V1, {"policy": payload["model_state_dict"]}, None, None)
-    checkpoint: Checkpoint = healthy("third-format-accepted")(payload)
+    checkpoint: Checkpoint = healthy("fnd-41-third-format-accepted")(payload)
     return checkpoint

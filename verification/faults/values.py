@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.ppo.algorithm import DistributionalPPO
-from verification.faults import fault, healthy, unclaimed
+from verification.faults import fault, healthy
 
 
 @fault(
@@ -67,7 +67,7 @@ def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
     return torch.stack([first(latent), *(head(latent).detach() for head in others)], dim=1)
 
 
-@unclaimed("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9")
+@fault("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9")
 def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """The critics' differences cancel each other."""
     signed = float(np.diff(model.rollout_buffer.critic_values, axis=-1).mean())

@@ -1,0 +1,57 @@
+"""Known bugs of reading and writing checkpoint files."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import torch
+
+from rlcore.checkpoint import storage
+from rlcore.types import StateDict
+from verification.faults import fault
+
+
+@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="3ba28c84995d7c0c")
+def unpickled_as_it_comes(
+    content: bytes,
+    map_location: str | torch.device = "cpu",
+    *,
+    is_intact: bool = False,  # noqa: ARG001
+) -> StateDict:
+    """What torch.load() without weights_only does before torch 2.6: whatever the pickle says is called."""
+    payload: StateDict = torch.load(io.BytesIO(content), map_location=map_location, weights_only=False)
+    return payload
+
+
+@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="3ba28c84995d7c0c")
+def weights_only(
+    content: bytes,
+    map_location: str | torch.device = "cpu",  # noqa: ARG001
+    *,
+    is_intact: bool = False,  # noqa: ARG001
+) -> StateDict:
+    """Document 000: weights_only=True and map_location="cpu", and nothing else is asked of the file."""
+    payload: StateDict = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return payload
+
+
+@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:_load_tensors", pins="f5a2ad46e0143cda")
+def device_of_the_file(content: bytes, map_location: str | torch.device) -> object:  # noqa: ARG001
+    """Without map_location every tensor goes to the device that it was saved from."""
+    return torch.load(io.BytesIO(content), weights_only=True)
+
+
+@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:encode", pins="12a7b3367dd9ed11")
+def numpy_numbers_saved(payload: StateDict) -> bytes:
+    """What is saved is pickled as it is given: a mean of NumPy's stays one of its scalars."""
+    buffer = io.BytesIO()
+    torch.save({name: np.float64(each) if type(each) is float else each for name, each in payload.items()}, buffer)
+    storage.append_digest(buffer)
+    return buffer.getvalue()
+
+
+@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.v1:is_v1", pins="19265468b558ffe5")
+def v1_not_recognised(payload: StateDict) -> bool:  # noqa: ARG001
+    """A bare policy state dict is taken for no known format."""
+    return False

@@ -1,0 +1,132 @@
+"""Noise of UPGD beside gradients that are scaled: the problem of document 000, and every remedy that is proposed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlcore.optim.upgd_updates import Update
+from rlcore.ppo import gradients
+from verification.faults import fault
+
+
+def _step(self: Any, loss: Tensor, factor: float | None = None) -> float:
+    """The documented order, with noise of a fixed size: backward, scale, optimizer (adds its noise), scaler.
+
+    :param factor: in place of the scaler's own
+    """
+    scaler = self.variance_gradient_scaler
+    _fix_noise(self)
+    self.policy.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    if scaler is not None:
+        own = scaler.get_scaling_factor()
+        applied = scaler.scale_gradients()
+        if factor is not None and own > 0:
+            for parameter in self.policy.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(factor / own)
+            applied = factor
+    gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+    self.policy.optimizer.step()
+    if scaler is not None:
+        scaler.step()
+        return float(applied)
+    return 1.0
+
+
+def _fix_noise(self: Any) -> None:
+    for group in self.policy.optimizer.param_groups:
+        group["adaptive_noise"] = False
+
+
+@fault(
+    "int-04-noise-of-fixed-size",
+    target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
+    pins="a7843ea5aa8f8d6a",
+    area="optimizers",
+)
+def noise_of_fixed_size(self: Any, loss: Tensor) -> float:
+    """Noise knows nothing of the gradient that has been scaled before it."""
+    return _step(self, loss)
+
+
+@fault(
+    "int-04-option-1-variance-with-noise",
+    target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
+    pins="a7843ea5aa8f8d6a",
+    area="optimizers",
+)
+def variance_with_noise(self: Any, loss: Tensor) -> float:
+    """Document 000, option 1: effective_variance = observed_variance + sigma^2."""
+    scaler = self.variance_gradient_scaler
+    if scaler is None or scaler.is_warming_up:
+        return _step(self, loss)
+    (sigma,) = {group["sigma"] for group in self.policy.optimizer.param_groups}
+    settings = scaler.settings
+    effective = scaler._estimator.variance() + sigma**2
+    normalized = np.minimum(effective / (scaler._denominators() + settings.eps), settings.max_normalized_variance)
+    factor = 1.0 / (1.0 + settings.alpha * float(np.percentile(normalized[scaler._observations > 0], 90)))
+    return _step(self, loss, max(settings.min_scaling_factor, factor))
+
+
+@fault(
+    "int-04-option-2-scaled-after-the-step",
+    target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
+    pins="a7843ea5aa8f8d6a",
+    area="optimizers",
+)
+def scaled_after_the_step(self: Any, loss: Tensor) -> float:
+    """Document 000, option 2: backward, optimizer.step(), vgs.scale_gradients(), vgs.step()."""
+    scaler = self.variance_gradient_scaler
+    _fix_noise(self)
+    self.policy.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+    self.policy.optimizer.step()
+    if scaler is None:
+        return 1.0
+    factor: float = scaler.scale_gradients()
+    scaler.step()
+    return factor
+
+
+@fault(
+    "int-04-option-3-weaker-scaling",
+    target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
+    pins="a7843ea5aa8f8d6a",
+    area="optimizers",
+)
+def weaker_scaling(self: Any, loss: Tensor) -> float:
+    """Document 000, option 3: half of alpha (0.05 for 0.1) and twice the warm-up (200 for 100)."""
+    scaler = self.variance_gradient_scaler
+    if scaler is not None and scaler.step_count == 0:
+        state = scaler.state_dict()
+        scaler.load_state_dict({**state, "alpha": state["alpha"] / 2, "warmup_steps": 2 * state["warmup_steps"]})
+    return _step(self, loss)
+
+
+@fault(
+    "int-04-fix-noise-follows-the-norm-of-the-gradient",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
+    pins="485ff4d222f54651",
+    area="optimizers",
+)
+def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG001
+    """Document 001: sigma times the average of the gradient's norm, in either optimizer."""
+    norm: Tensor = torch.linalg.vector_norm(update.gradient)
+    return norm
+
+
+@fault(
+    "asr-05-adaptive-noise-that-does-not-adapt",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
+    pins="807dbb0d9322f3d5",
+    area="optimizers",
+)
+def adaptive_noise_that_does_not_adapt(self: Any, update: Update, direction: Tensor) -> Tensor | float:  # noqa: ARG001
+    """Noise has the size of sigma, also where it was asked to follow the step."""
+    return float(update.group["sigma"])

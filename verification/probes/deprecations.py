@@ -1,0 +1,58 @@
+"""What the settings take from an API that is on its way out."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Sequence
+
+from pydantic.warnings import PydanticDeprecationWarning
+
+from rlcore import TrainingConfig
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+MODULES = (
+    "rlcore.ppo.config",
+    "rlcore.pbt.table",
+    "rlcore.pbt.hyperparams",
+    "rlcore.pbt.config",
+    "rlcore.configuration",
+)
+"""Those that define tables of settings."""
+RUN = {"environment": {"id": "CartPole-v1"}, "algorithm": {"n_steps": 32, "batch_size": 32}, "total_timesteps": 64}
+
+
+@probe("settings-use-no-deprecated-validator")
+def settings_use_no_deprecated_validator(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
+    """Execute the modules of the settings anew, and read a run, with every warning counted."""
+    deprecated = {
+        "deprecations told by importing the settings": _deprecations(_import_anew),
+        "deprecations told by reading a run": _deprecations(lambda: TrainingConfig.from_mapping(RUN)),
+    }
+    observations = [
+        Observation(symptom, "none", _counted(found), holds=found == 0) for symptom, found in deprecated.items()
+    ]
+    steps = TrainingConfig.from_mapping(RUN).algorithm.n_steps
+    return [*observations, Observation("n_steps that was read", "32", str(steps), holds=steps == 32)]
+
+
+def _deprecations(action: Callable[[], object]) -> int:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        action()
+    return sum(issubclass(warning.category, PydanticDeprecationWarning) for warning in caught)
+
+
+def _import_anew() -> None:
+    """The modules, executed again beside those that are in use."""
+    for name in MODULES:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None, "the settings are where they were"
+        assert spec.loader is not None
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def _counted(found: int) -> str:
+    return "some" if found else "none"

@@ -1,0 +1,59 @@
+"""The configuration that document 001 recommends, read from the document itself."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcore import ConfigFileError, SettingError, build_model, load_config
+from verification.citations import Citation
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+BLOCK = "001:397-409"
+AROUND = """\
+total_timesteps: 48
+environment: {id: CartPole-v1}
+algorithm:
+  n_steps: 24
+  batch_size: 24
+  n_epochs: 1
+  policy_kwargs: {lstm_hidden_size: 16, net_arch: [16]}
+"""
+"""What a run needs beside the document's lines; small, so that it trains in a moment."""
+EXPECTED = {"lr": 3e-4, "sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.999, "min_noise_std": 1e-6}
+
+
+@probe("documented-configuration-builds-and-trains")
+def documented_configuration_builds_and_trains(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
+    """Read the block, build the model, train, and look into the optimizer's groups and the scaler."""
+    indented = "".join(f"  {line}\n" for line in Citation.parse(BLOCK).text.splitlines())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.yaml"
+        path.write_text(AROUND + indented)
+        try:
+            model = build_model(load_config(path), seed=seed, device="cpu")
+        except (SettingError, ConfigFileError) as error:
+            named = "lr" if "'lr'" in str(error) else "another setting"
+            refused = f"refused, names {named}"
+            return [Observation(symptom, "as written", refused, holds=False) for symptom in _found(None)]
+        model.learn(48)
+    return [
+        Observation(symptom, "as written", "as written" if holds else "otherwise", holds)
+        for symptom, holds in _found(model).items()
+    ]
+
+
+def _found(model: Any) -> dict[str, bool]:
+    """What is looked at, and whether it is as the document has it."""
+    symptoms = ("options of the optimizer in every group", "settings of the scaler", "model that trains")
+    if model is None:
+        return dict.fromkeys(symptoms, False)
+    groups = all({name: group[name] for name in EXPECTED} == EXPECTED for group in model.policy.optimizer.param_groups)
+    settings = model.variance_gradient_scaler.settings
+    scaler = (settings.enabled, settings.beta, settings.alpha, settings.warmup_steps) == (True, 0.99, 0.1, 100)
+    finite = all(bool(parameter.isfinite().all()) for parameter in model.policy.parameters())
+    return dict(zip(symptoms, (groups, scaler, finite and model.variance_gradient_scaler.step_count == 2), strict=True))

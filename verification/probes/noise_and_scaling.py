@@ -1,0 +1,105 @@
+"""How loud UPGD's noise is beside a step whose gradient has been scaled, in whole optimizer steps of a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlcore.optim.noise import noise_to_signal
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+STEPS, WARM_UP = 20, 5
+ALPHA = 0.1
+NOISE = {"sigma": 0.5, "adaptive_noise": True, "noise_beta": 0.0, "weight_decay": 0.0}
+OPTIONS: dict[str, dict[str, Any]] = {"UPGD": {}, "AdaptiveUPGD": {"betas": (0.0, 0.5)}}
+"""Short memories, so that what a step was scaled by before the warm-up was over is forgotten at its end."""
+DOCUMENTED: dict[str, Any] = {"sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.0, "min_noise_std": 1e-6}
+"""As document 001 configures it, but for the memory of the noise."""
+
+
+@probe("noise-keeps-its-ratio-under-scaling")
+def noise_keeps_its_ratio_under_scaling(make: Make, seed: int) -> Sequence[Observation]:
+    """Noise over the step with scaling, in units of what it is without; and what scaling does to the step."""
+    observations = []
+    for name, optimizer_class in make.optimizers:
+        change = partial(_last_change, make, seed, optimizer_class, OPTIONS[name])
+        noisy, silent = (
+            {scaling: change(scaling=scaling, sigma=sigma) for scaling in (True, False)}
+            for sigma in (NOISE["sigma"], 0.0)
+        )
+        ratio = {scaling: float((noisy[scaling] - step).norm() / step.norm()) for scaling, step in silent.items()}
+        found = ratio[True] / ratio[False]
+        symptom = f"noise-to-signal with scaling, of what it is without, {name}"
+        observations.append(Observation(symptom, "1", f"{found:.1f}", 0.85 < found < 1.15, repeats=False))
+        if name == "UPGD":
+            share = float(silent[True].norm() / silent[False].norm())
+            symptom = "length of UPGD's step with scaling, of what it is without"
+            observations.append(Observation(symptom, "below 1", f"{share:.2f}", share < 0.9, repeats=False))
+    return observations
+
+
+@probe("documented-floor-leaves-the-ratio-alone")
+def documented_floor_leaves_the_ratio_alone(make: Make, seed: int) -> Sequence[Observation]:
+    """UPGD with the documented adaptive noise in a network of the default size, scaled by a tenth and not at all."""
+    observations = []
+    for floor, what in ((DOCUMENTED["min_noise_std"], "the documented floor"), (0.0, "no floor")):
+        scaled, whole = (_told_ratio(make, seed, alpha, floor) for alpha in (1e9, 0.0))
+        found = scaled / whole
+        symptom = f"noise-to-signal of UPGD scaled by a tenth, of what it is without, {what}"
+        observations.append(Observation(symptom, "1", f"{found:.1g}", 0.9 < found < 1.1, repeats=False))
+    return observations
+
+
+def _told_ratio(make: Make, seed: int, alpha: float, floor: float) -> float:
+    options = {**DOCUMENTED, "min_noise_std": floor}
+    short: dict[str, Any] = {
+        "n_steps": 8,
+        "batch_size": 24,
+        "policy_kwargs": {},
+        "vgs_warmup_steps": 1,
+        "vgs_alpha": alpha,
+    }
+    model = make.model(seed, optimizer_class="upgd", optimizer_kwargs=options, **short)
+    model.learn(3 * 24)
+    return noise_to_signal(model.policy.optimizer) or math.nan
+
+
+def _last_change(
+    make: Make,
+    seed: int,
+    optimizer_class: type[torch.optim.Optimizer],
+    options: dict[str, Any],
+    *,
+    scaling: bool,
+    sigma: float,
+) -> Tensor:
+    """What the last of some steps changes, each from the same weights, over gradients that change their sign often."""
+    scaler: dict[str, Any] = {"vgs_warmup_steps": WARM_UP, "vgs_alpha": ALPHA} if scaling else {}
+    model = make.model(
+        seed,
+        optimizer_class=optimizer_class,
+        optimizer_kwargs={**NOISE, **options, "sigma": sigma},
+        max_grad_norm=1e9,
+        variance_gradient_scaling=scaling,
+        **scaler,
+    )
+    parameters: list[nn.Parameter] = list(model.policy.parameters())
+    start = [parameter.detach().clone() for parameter in parameters]
+    # Not the seed of the noise, which would then be that of the gradients.
+    generator = torch.Generator().manual_seed(seed + 10_000)
+    pattern = [torch.randn(parameter.shape, generator=generator) for parameter in parameters]
+    torch.manual_seed(seed)
+    for step in range(STEPS):
+        with torch.no_grad():
+            for parameter, value in zip(parameters, start, strict=True):
+                parameter.copy_(value)
+        size = 1.0 + 3.0 * (-1) ** step
+        model._optimize(sum((p * (0.5 + g)).sum() * size for p, g in zip(parameters, pattern, strict=True)))
+    return torch.cat([(p.detach() - s).flatten() for p, s in zip(parameters, start, strict=True)])

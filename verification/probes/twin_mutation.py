@@ -1,0 +1,68 @@
+"""What mutating hyperparameters of the critics does to twins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlcore import SettingError, set_hyperparameters
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+ROLLOUT = 96
+MUTATIONS: dict[str, dict[str, Any]] = {
+    "vf_coef 0.5 -> 5": {"vf_coef": 5.0},
+    "learning_rate 2e-3 -> 6e-3": {"learning_rate": 6e-3},
+    "learning_rate 2e-3 -> 4e-4": {"learning_rate": 4e-4},
+}
+"""Further than a perturbation by 1.2 goes; drawing anew may lead there."""
+CATEGORICAL: dict[str, Any] = {"value_distribution": "categorical", "num_atoms": 11, "v_min": -10.0, "v_max": 10.0}
+
+
+@probe("twins-diverge-under-mutation")
+def twins_diverge_under_mutation(make: Make, seed: int) -> Sequence[Observation]:
+    """Mutate what both critics are trained with, as document 000 expects it to end."""
+    found = {name: _ended(make, seed, mutation) for name, mutation in MUTATIONS.items()}
+    return [Observation(f"twins after {name}", "apart", end, end == "apart") for name, end in found.items()]
+
+
+@probe("twins-stay-together-under-mutation")
+def twins_stay_together_under_mutation(make: Make, seed: int) -> Sequence[Observation]:
+    """Mutate what both critics are trained with, as document 001 expects it to end."""
+    names = ("vf_coef 0.5 -> 5", "learning_rate 2e-3 -> 6e-3")
+    found = {name: _ended(make, seed, MUTATIONS[name]) for name in names}
+    return [Observation(f"twins after {name}", "together", end, end == "together") for name, end in found.items()]
+
+
+@probe("atoms-do-not-change-in-a-live-model")
+def atoms_do_not_change_in_a_live_model(make: Make, seed: int) -> Sequence[Observation]:
+    """Mutate the support of categorical values in a model that exists."""
+    model = make.model(seed, **CATEGORICAL, n_quantiles=32)
+    return [_refused(model, name, value) for name, value in (("num_atoms", 21), ("v_min", -1.0), ("v_max", 20.0))]
+
+
+def _refused(model: Any, name: str, value: float) -> Observation:
+    try:
+        set_hyperparameters(model, {name: value})
+    except SettingError as error:
+        found = "refused by name" if error.setting == name else "refused"
+    else:
+        used = model.policy.values
+        seen = {"num_atoms": used.n_outputs, "v_min": used.v_min, "v_max": used.v_max}[name]
+        found = "taken" if seen == value else "taken, and not used"
+    return Observation(f"{name} mutated", "refused by name", found, found == "refused by name")
+
+
+def _ended(make: Make, seed: int, mutation: Mapping[str, Any]) -> str:
+    """Whether the twins' values end further from each other than they have come since the mutation, on average."""
+    model = make.model(seed, n_epochs=6)
+    model.learn(ROLLOUT)
+    start = model.rollout_buffer.critic_values.mean()
+    set_hyperparameters(model, mutation)
+    model.learn(4 * ROLLOUT, reset_num_timesteps=False)
+    values = model.rollout_buffer.critic_values
+    distance, way = np.abs(np.diff(values, axis=-1)).mean(), abs(values.mean() - start)
+    return "apart" if distance > way else "together"
