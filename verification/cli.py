@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +36,11 @@ from verification.errors import HarnessError
 from verification.evidence import canonical_json, load_folder, summarise
 from verification.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 from verification.laboratory import Laboratory
+from verification.matrix import tables as kill_tables
+from verification.matrix.check import standing
+from verification.matrix.check import write_report as write_kill_report
+from verification.matrix.plan import Bench
+from verification.matrix.run import run_fault, run_matrix
 from verification.model import Claim
 from verification.report.interface import Record
 from verification.report.json import JsonReport, as_object
@@ -143,12 +148,40 @@ def gate(
         raise typer.BadParameter(f"{revision!r} is the revision for --changed: gate --changed {revision}")
     selection = select(laboratory, laboratory.folder.parent, revision or "HEAD") if changed else None
     affected = None if selection is None else selection.claim_ids
-    result = _run_audit(laboratory, _shelf(laboratory, reports), False, jobs, affected)
+    shelf = _shelf(laboratory, reports)
+    result = _run_audit(laboratory, shelf, False, jobs, affected)
+    kills = standing(Bench(laboratory), shelf)
+    result = replace(result, problems=(*result.problems, *kills.problems))
     chosen = None if selection is None else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
     if as_json:
-        _show({**_outcome(result.problems), **({} if chosen is None else {"selection": chosen})})
+        notes = {"notes": list(kills.notes)} if kills.notes else {}
+        _show({**_outcome(result.problems), **notes, **({} if chosen is None else {"selection": chosen})})
     else:
-        _show(*(Text(str(problem)) for problem in result.problems), *filter(None, (chosen, _summary(result))))
+        _show(*(Text(str(problem)) for problem in result.problems), *map(Text, kills.notes))
+        _show(*filter(None, (chosen, _summary(result))))
+    raise typer.Exit(result.exit_code)
+
+
+@app.command()
+def matrix(
+    context: typer.Context,
+    fault: Annotated[str | None, typer.Option(metavar="NAME", help="Plant this fault alone; compare nothing.")] = None,
+    update: Annotated[bool, typer.Option("--update", help="Replace the committed matrix and its report.")] = False,
+    reports: Reports = None,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plant every fault and run the tests that should notice; compare with the committed kill matrix."""
+    if fault is not None and update:
+        raise typer.BadParameter(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
+    bench, processes = Bench(context.obj), jobs or _usable_cores()
+    with _progress_bar() as advance:
+        if fault is None:
+            shelf = _shelf(context.obj, reports)
+            result = run_matrix(bench, shelf, update=update, processes=processes, on_progress=advance)
+        else:
+            result = run_fault(bench, fault, processes=processes, on_progress=advance)
+    _show(*([result.as_object()] if as_json else kill_tables.parts(result)))
     raise typer.Exit(result.exit_code)
 
 
@@ -160,7 +193,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
-    shelf = _shelf(context.obj, reports)
+    shelf, bench = _shelf(context.obj, reports), Bench(context.obj)
     context.obj.check()
     committed = load_folder(shelf.evidence)
     records = committed_records(context.obj, committed)
@@ -169,6 +202,8 @@ def report(
         problems = problems or check_report(shelf, records, committed)
     elif not as_json:
         write_report(shelf, records)
+        write_kill_report(bench, shelf)
+    problems += standing(bench, shelf).problems
     if as_json:
         _write(JsonReport().format(records))
     for problem in problems:
