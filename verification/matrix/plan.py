@@ -15,7 +15,7 @@ from verification.matrix.records import Kind, Plan, Suite, WeakTest
 from verification.model import Claim, FixGrade, Verdict
 
 NAMED_TESTS = "tests/meta/named_tests.toml"
-ABOUT_THE_HARNESS = ("meta", "report")
+ABOUT_THE_HARNESS = ("meta", "mutation", "report")
 """Folders of tests that stand on the harness instead of the code under test."""
 
 
@@ -165,6 +165,9 @@ def _roles(claims: Iterable[Claim]) -> Iterator[tuple[str, Kind, Claim]]:
             yield claim.fault, "null", claim
         elif claim.expected_verdict is Verdict.NOT_REPRODUCED:
             yield claim.fault, "never a bug", claim
+            if claim.documented_fix is not None:
+                harms = claim.expected_fix_grade is FixGrade.HARMFUL
+                yield claim.documented_fix, "fix" if harms else "never a bug", claim
         elif claim.expected_verdict is Verdict.CONFIRMED:
             yield claim.fault, "defect", claim
             if claim.documented_fix is not None and claim.expected_fix_grade is not FixGrade.CURED:

@@ -61,7 +61,7 @@ def kill_matrix(matrix: Matrix, claims: Sequence[Claim]) -> str:
         must_survive=must_survive,
         false_alarms=[row for row in must_survive if not row.as_expected],
         missed=[each for each in matrix.history if each.missed],
-        unnoticed={each.weak.fault for each in matrix.history if not matrix.killers_of(each.weak.fault)},
+        unnoticed=sorted({each.weak.fault for each in matrix.history if not matrix.killers_of(each.weak.fault)}),
         passed=lambda suite: sum(matrix.tests[test] == "passed" for test in suite.tests),
         titles={claim.id: claim.title for claim in claims},
         roles=ROLES,
