@@ -60,6 +60,7 @@ def test_wrong():
     assert clip(-5, 0, 3) == 1
 """
 FILE = "tests/test_toy.py"
+STRICT = "[pytest]\nfilterwarnings = error\n"
 
 Measure = Callable[..., Measurement]
 
@@ -67,7 +68,7 @@ Measure = Callable[..., Measurement]
 @pytest.fixture
 def bench(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Toy faults and tests of the toy code, in an environment where they run."""
-    for name, text in {FILE: TESTS, "weak.py": WEAK, "script.py": "x = 1\n", "pytest.ini": "[pytest]\n"}.items():
+    for name, text in {FILE: TESTS, "weak.py": WEAK, "script.py": "x = 1\n", "pytest.ini": STRICT}.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
