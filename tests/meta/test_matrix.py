@@ -100,6 +100,15 @@ def test_a_bug_that_never_was_is_not_asked_of_the_tests_that_see_it_elsewhere() 
     assert not set(never.tests) & set(defect.checks)
 
 
+def test_where_an_area_has_no_tests_those_of_all_areas_may_cry_wolf(toylab: Laboratory, tmp_path: Path) -> None:
+    for path in (toylab.folder / "catalogue").iterdir():
+        before, null, after = path.read_text(encoding="utf-8").partition('id = "NULL-TOY"')
+        text = before + null + after.replace('"arithmetic"', '"elsewhere"', 1) if null else before
+        (tmp_path / path.name).write_text(text, encoding="utf-8")
+    plan = planned(Bench(replace(toylab, catalogue=tmp_path)))["null-add-twice", "null"]
+    assert (plan.area, plan.tests) == ("elsewhere", ("tests/test_toy.py", "tests/test_toy.py::test_restore"))
+
+
 def test_every_fault_of_the_real_laboratory_is_planned() -> None:
     """But for documented fixes that cure, which must be noticed by nobody and fail no test."""
     cures = {claim.documented_fix for claim in REAL.laboratory.claims if claim.expected_fix_grade == "CURED"}

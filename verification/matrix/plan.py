@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -87,14 +87,15 @@ class Bench:
     def _tests_for(self, fault: str, kind: Kind, claim: Claim) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What is expected to notice, and all that is run.
 
-        A fault that was never a bug in the case of one claim may be one in the case of another, whose tests see it.
+        A fault that was never a bug in the case of one claim may be one in the case of another, whose tests see it. Where
+        no test of the area is there to cry wolf, those of all areas are.
         """
         area = self._of_area(claim.area)
         if kind == "null":
-            return (), area
+            return (), area or self._of_any_area
         if kind == "never a bug":
             elsewhere = {*self._named_for(fault), *self._killers_elsewhere(fault, claim)}
-            return (), tuple(test for test in area if test not in elsewhere)
+            return (), _without(area, elsewhere) or _without(self._of_any_area, elsewhere)
         checks = _all(claim.killed_by, self._named_for(fault))
         return checks, _all(checks, area)
 
@@ -104,6 +105,10 @@ class Bench:
 
     def _of_area(self, area: str) -> tuple[str, ...]:
         return _all(*(claim.killed_by for claim in self.laboratory.claims if claim.area == area))
+
+    @cached_property
+    def _of_any_area(self) -> tuple[str, ...]:
+        return _all(*(claim.killed_by for claim in self.laboratory.claims))
 
     def _named_for(self, fault: str) -> tuple[str, ...]:
         return _all(*([test for test, names in faults.items() if fault in names] for _, faults in self.named))
@@ -176,6 +181,10 @@ def _roles(claims: Iterable[Claim]) -> Iterator[tuple[str, Kind, Claim]]:
 
 def _all(*parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({each for part in parts for each in part}))
+
+
+def _without(tests: Iterable[str], others: Container[str]) -> tuple[str, ...]:
+    return tuple(test for test in tests if test not in others)
 
 
 def _read(path: Path) -> dict[str, Any]:
