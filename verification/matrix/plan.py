@@ -87,8 +87,8 @@ class Bench:
     def _tests_for(self, fault: str, kind: Kind, claim: Claim) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What is expected to notice, and all that is run.
 
-        A fault that was never a bug in the case of one claim may be one in the case of another, whose tests see it. Where
-        no test of the area is there to cry wolf, those of all areas are.
+        A fault that was never a bug in the case of one claim may be one in the case of another, whose tests see it.
+        Where no test of the area is there to cry wolf, those of all areas are.
         """
         area = self._of_area(claim.area)
         if kind == "null":
