@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
 
-.PHONY: audit test gate bench lint types format clean
+.PHONY: audit test gate matrix mutants bench lint types format clean
 
 audit: $(VENV)/.ready
 	$(VENV)/bin/rlverify audit
@@ -18,6 +18,16 @@ test: $(VENV)/.ready
 
 gate: $(VENV)/.ready
 	$(VENV)/bin/rlverify gate
+
+matrix: $(VENV)/.ready
+	$(VENV)/bin/rlverify matrix
+
+# Hours for all; ONLY='rlcore.functional.clipping*' takes minutes. Interrupted, it goes on where it stood.
+ONLY ?= *
+mutants: $(VENV)/.ready
+	$(RUN) pip install --quiet --editable '.[dev,mutation]'
+	$(RUN) mutmut run '$(ONLY)'
+	$(RUN) tests.mutation.compare '$(ONLY)'
 
 bench: $(VENV)/.ready
 	$(RUN) benchmarks.speed run
@@ -41,4 +51,4 @@ $(VENV)/.ready: constraints.txt pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .rlverify .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .rlverify .mypy_cache .ruff_cache .pytest_cache mutants

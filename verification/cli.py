@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +32,9 @@ from verification.evidence import summarise
 from verification.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 from verification.figure_commands import pilot, reproduce_all, reproduce_one
 from verification.laboratory import Laboratory
+from verification.matrix.check import standing
+from verification.matrix.command import matrix
+from verification.matrix.plan import Bench
 from verification.model import Claim
 from verification.options import (
     Afresh,
@@ -166,7 +169,11 @@ def gate(
         raise typer.BadParameter(f"{revision!r} is the revision for --changed: gate --changed {revision}")
     selection = select(laboratory, laboratory.folder.parent, revision or "HEAD") if changed else None
     affected = None if selection is None else selection.claim_ids
-    result = _run_audit(context, shelf_of(laboratory, reports), jobs, level, affected=affected)
+    shelf = shelf_of(laboratory, reports)
+    result = _run_audit(context, shelf, jobs, level, affected=affected)
+    kills = standing(Bench(laboratory), shelf)
+    problems, notes = (*result.problems, *kills.problems), (*result.notes, *kills.notes)
+    result = replace(result, problems=problems, notes=notes)
     chosen = None if selection is None else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
     if as_json:
         content = {"notes": list(result.notes), **_outcome(result.problems)}
@@ -176,6 +183,7 @@ def gate(
     raise typer.Exit(result.exit_code)
 
 
+app.command()(matrix)
 app.command()(report)
 
 

@@ -55,3 +55,14 @@ class EvidenceError(HarnessError, ValueError):
     def __init__(self, path: str | PathLike[str], reason: str) -> None:
         super().__init__(f"evidence {path}: {reason}")
         self.path = path
+
+
+class MatrixError(HarnessError, ValueError):
+    """The kill matrix, or what it is made from, is missing, broken or says something else than its own rows.
+
+    :param subject: the file, fault or test
+    :param reason: what is wrong with it
+    """
+
+    def __init__(self, subject: str | PathLike[str], reason: str) -> None:
+        super().__init__(f"kill matrix, {subject}: {reason}")

@@ -15,6 +15,7 @@ from verification.sessions import SessionTimeoutError, run_session
 Fate: TypeAlias = Literal["killed", "survived", "unreached", "error"]
 
 PASSED, FAILED = 0, 1
+STOPPED = -9
 # What would make the inner session answer for the outer one: its options, its plugins, its coverage threshold.
 OF_THE_OUTER_SESSION = (
     *("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST", "PYTEST_CURRENT_TEST", "PYTEST_VERSION"),
@@ -22,6 +23,22 @@ OF_THE_OUTER_SESSION = (
 )
 
 SESSION_LIMIT = 600.0
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """What became of a test session.
+
+    :param exit_code: pytest's, or negative for a signal
+    :param outcome: what became of its tests; None if it did not get as far as to tell
+    :param output: all that it printed
+    """
+
+    __test__ = False  # in a test module that imports it
+
+    exit_code: int
+    outcome: Outcome | None
+    output: str
 
 
 @dataclass(frozen=True)
@@ -63,29 +80,42 @@ def run_under_faults(
     """
     option = "--plant-null" if null else "--plant"
     planted = [part for fault in faults for part in (option, fault)]
+    return _judge(run_tests([*planted, *tests], root=root, package=package, limit=limit))
+
+
+def run_tests(
+    arguments: Sequence[str], *, root: Path, package: str = "verification", limit: float = SESSION_LIMIT
+) -> TestRun:
+    """Run tests in a process of their own, with nothing planted but what the arguments ask for.
+
+    :param arguments: of pytest, the ids or files last, relative to ``root``
+    """
     # What a stopped session has started may still write while its folder is removed.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         outcome = Path(folder) / "outcome.json"
-        arguments = ["-p", "verification.pytest_plugin", *planted]
-        arguments += ["--plant-from", package, "--plant-outcome", str(outcome), f"--basetemp={folder}/tests"]
-        arguments += ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-rfE", "--tb=short", "--color=no", *tests]
+        options = ["-p", "verification.pytest_plugin", "--plant-from", package, "--plant-outcome", str(outcome)]
+        options += [f"--basetemp={folder}/tests", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        options += ["-q", "-rfE", "--tb=short", "--color=no"]
         try:
-            session = run_session(arguments, package=package, root=root, environment=_environment(), limit=limit)
+            session = run_session(
+                [*options, *arguments], package=package, root=root, environment=_environment(), limit=limit
+            )
         except SessionTimeoutError:
-            return Kill("error", 0, (), (), f"the session was stopped after {limit:g} s")
+            return TestRun(STOPPED, None, f"the session was stopped after {limit:g} s")
         found = read_outcome(outcome) if outcome.is_file() else None
-    return _judge(session.exit_code, found, session.output)
+    return TestRun(session.exit_code, found, session.output)
 
 
 def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(OF_THE_OUTER_SESSION)}
 
 
-def _judge(code: int, outcome: Outcome | None, output: str) -> Kill:
+def _judge(run: TestRun) -> Kill:
+    outcome = run.outcome
     if outcome is None:
-        return Kill("error", 0, (), (), output)
+        return Kill("error", 0, (), (), run.output)
     failed, errors = tuple(outcome.failed), (*outcome.errors, *outcome.mistakes)
-    return Kill(_fate(code, outcome), sum(outcome.executions.values()), failed, errors, output)
+    return Kill(_fate(run.exit_code, outcome), sum(outcome.executions.values()), failed, errors, run.output)
 
 
 def _fate(code: int, outcome: Outcome) -> Fate:

@@ -28,12 +28,16 @@ SUMMARY = "planted {name}: executed {executions} times"
 class Outcome:
     """What became of the tests and of the faults.
 
+    :param passed: ids of the tests that ran to their end; one that is torn down with an error is in ``errors`` as well
+    :param skipped: ids of the tests that were skipped, or failed as they were expected to
     :param failed: ids of the tests that failed themselves
     :param errors: ids of the tests and files that could not be set up, torn down or collected
     :param mistakes: ids of the tests in which a fault's own code went wrong, whatever became of the test
     :param executions: how often each fault ran
     """
 
+    passed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
@@ -56,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Plant what was asked for, before any test module is imported."""
-    if config.getoption("--plant") or config.getoption("--plant-null"):
+    if any(config.getoption(option) for option in ("--plant", "--plant-null", "--plant-outcome")):
         config.pluginmanager.register(PlantedSession(config), "planted-session")
 
 
@@ -96,11 +100,15 @@ class PlantedSession:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what failed, and whether it was the test itself."""
+        """Note what became of a test, and where it failed, whether it was the test itself."""
         if (MISTAKE, True) in report.user_properties:
             self.outcome.mistakes.append(report.nodeid)
         elif report.failed:
             (self.outcome.failed if report.when == "call" else self.outcome.errors).append(report.nodeid)
+        elif report.skipped:
+            self.outcome.skipped.append(report.nodeid)
+        elif report.when == "call":
+            self.outcome.passed.append(report.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what could not be collected."""

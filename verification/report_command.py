@@ -18,6 +18,9 @@ from verification.audit import (
 )
 from verification.console import complain, write
 from verification.evidence import load_folder, write_files
+from verification.matrix.check import standing
+from verification.matrix.check import write_report as write_kill_report
+from verification.matrix.plan import Bench
 from verification.options import AsJson, Reports, shelf_of
 from verification.report.formats import FORMATS
 
@@ -50,7 +53,7 @@ def report(
     if output is not None and chosen is None:
         names = ", ".join(FORMATS)
         raise typer.BadParameter(f"--output {output} is for one text; say which with --format ({names})")
-    shelf = shelf_of(context.obj, reports)
+    shelf, bench = shelf_of(context.obj, reports), Bench(context.obj)
     context.obj.check()
     committed = load_folder(shelf.evidence)
     records = committed_records(context.obj, committed)
@@ -59,6 +62,8 @@ def report(
         problems = problems or check_report(context.obj, shelf, records, committed)
     elif chosen is None:
         write_report(context.obj, shelf, records)
+        write_kill_report(bench, shelf)
+    problems = [*problems, *standing(bench, shelf).problems]
     if chosen is not None:
         _hand_over(FORMATS[chosen].format(records), output)
     for line in (*map(str, problems), *notes_of(records)):

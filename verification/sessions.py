@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,8 @@ def run_session(
 ) -> Session:
     """Run pytest in a process of its own.
 
-    The first session of a setting imports everything, those after it are forked. Another setting starts anew.
+    The first session of a setting imports everything, those after it are forked. Another setting starts anew. Every
+    thread has a process of its own that forks, so that sessions of several threads run beside each other.
 
     :param limit: seconds after which the session is stopped, together with all that it started
     :raises SessionTimeoutError: when they are over
@@ -137,22 +139,25 @@ class Zygote:
                 stream.close()
 
 
-_zygotes: list[Zygote] = []
-"""The one of the latest setting, if any."""
+_zygotes: dict[int, Zygote] = {}
+"""The one of the latest setting, by thread."""
 
 
 def _zygote_for(setting: Setting) -> Zygote:
-    if _zygotes and (_zygotes[0].setting != setting or not _zygotes[0].is_alive):
-        close()
-    if not _zygotes:
-        _zygotes.append(Zygote(setting))
-    return _zygotes[0]
+    thread = threading.get_ident()
+    latest = _zygotes.get(thread)
+    if latest is not None and latest.setting == setting and latest.is_alive:
+        return latest
+    if latest is not None:
+        latest.close()
+    _zygotes[thread] = Zygote(setting)
+    return _zygotes[thread]
 
 
 def close() -> None:
-    """End the process that forks sessions; the next session starts another."""
+    """End the processes that fork sessions; the next session starts another."""
     while _zygotes:
-        _zygotes.pop().close()
+        _zygotes.popitem()[1].close()
 
 
 atexit.register(close)

@@ -15,7 +15,7 @@ from verification.model import Claim, FixGrade, Verdict
 
 ROOT = Path(__file__).parents[2]
 LABORATORY = Laboratory()
-ABOUT_THE_HARNESS = ("meta", "report")
+ABOUT_THE_HARNESS = ("meta", "mutation", "report")
 
 
 @dataclass(frozen=True)

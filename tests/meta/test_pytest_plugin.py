@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verification.kill import Kill, run_under_faults
+from verification.kill import Kill, run_tests, run_under_faults
 
 TESTS = """
 import pytest
@@ -195,3 +195,23 @@ def test_a_session_that_does_not_end_is_an_error(suite: Path) -> None:
     kill = run_under_faults(["clip-one-sided"], ["test_endless.py"], root=suite, package="toylab", limit=1.5)
     assert kill.fate == "error"
     assert "stopped after 1.5 s" in kill.output
+
+
+def test_without_a_fault_every_outcome_is_told(suite: Path) -> None:
+    more = "\n\n@pytest.mark.skip\ndef test_skipped():\n    pass\n"
+    more += "\n\n@pytest.mark.xfail\ndef test_known():\n    assert False\n"
+    (suite / "test_toy.py").write_text(TESTS + more, encoding="utf-8")
+    run = run_tests(["test_toy.py"], root=suite, package="toylab")
+    assert run.outcome is not None
+    assert [name.partition("::")[2] for name in run.outcome.passed] == [
+        "test_with_fixture", "test_ends[to o low]", "test_ends[too high]", "test_low", "test_high", "test_elsewhere",
+    ]  # fmt: skip
+    assert run.outcome.failed == ["test_toy.py::test_wrong"]
+    assert run.outcome.skipped == ["test_toy.py::test_skipped", "test_toy.py::test_known"]
+    assert (run.exit_code, run.outcome.executions) == (1, {})
+
+
+def test_a_session_that_is_stopped_has_no_outcome(suite: Path) -> None:
+    (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
+    run = run_tests(["test_endless.py"], root=suite, package="toylab", limit=1.5)
+    assert (run.outcome, run.output) == (None, "the session was stopped after 1.5 s")

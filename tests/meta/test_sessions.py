@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,25 @@ def test_a_package_that_cannot_be_imported_leaves_it_to_the_session_to_say_so(ru
     session = run(PROCESSES, package="no_such_laboratory")
     assert session.exit_code == 0
     assert processes(session)[0] == str(os.getpid())
+
+
+def test_sessions_of_two_threads_run_beside_each_other(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Each waits for the other; one after the other they would wait until their time is up."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    for own, other in (("a", "b"), ("b", "a")):
+        (tmp_path / f"test_{own}.py").write_text(
+            "import time\nfrom pathlib import Path\n\ndef test_meet():\n"
+            f"    Path('{own}').touch()\n    while not Path('{other}').exists():\n        time.sleep(0.01)\n",
+            encoding="utf-8",
+        )
+
+    def meet(name: str) -> int:
+        arguments = ["-q", "-p", "no:cacheprovider", f"test_{name}.py"]
+        return sessions.run_session(
+            arguments, package="toylab", root=tmp_path, environment=environment, limit=60.0
+        ).exit_code
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(meet, "ab")] == [0, 0]
+    sessions.close()
+    assert sessions._zygotes == {}

@@ -123,14 +123,14 @@ def null_fault_of(fault: Fault) -> Fault:
     """The fault that replaces the same member by itself: whatever notices it cries wolf."""
 
     def unchanged(*args: Any, **kwargs: Any) -> Any:
-        return _healthy_member(fault.owner, fault.member)(*args, **kwargs)
+        return healthy_member(fault.owner, fault.member)(*args, **kwargs)
 
     return replace(fault, name=f"null-{fault.name}", replacement=unchanged)
 
 
 def healthy(name: str) -> Callable[..., Any]:
     """The member that the fault ``name`` replaces, as it is without the fault."""
-    return _healthy_member(get(name).owner, get(name).member)
+    return healthy_member(get(name).owner, get(name).member)
 
 
 def load_all(package: str = __name__) -> Mapping[str, Fault]:
@@ -170,7 +170,11 @@ def plant(fault: Fault) -> Iterator[Planted]:
         del _in_place[key]
 
 
-def _healthy_member(owner: str, member: str) -> Callable[..., Any]:
+def healthy_member(owner: str, member: str) -> Callable[..., Any]:
+    """The plain function of a member, as it is without any fault.
+
+    :param owner: as in `Fault`
+    """
     if (owner, member) in _in_place:
         return _in_place[owner, member]
     return _function_of(inspect.getattr_static(_import_owner(owner), member))

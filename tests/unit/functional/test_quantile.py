@@ -58,3 +58,16 @@ def test_gradient_flows_to_the_quantiles_and_stays_bounded_by_the_level() -> Non
     quantile_huber_loss(quantiles, torch.tensor([1e6]), 1.0).sum().backward()
     assert quantiles.grad is not None
     assert torch.allclose(quantiles.grad, -quantile_midpoints(2).unsqueeze(0) / 2)
+
+
+def test_the_quadratic_part_ends_at_one_unless_told_otherwise() -> None:
+    quantiles, targets = torch.tensor([[-4.0, 0.5]]), torch.tensor([0.0])
+    assert torch.equal(quantile_huber_loss(quantiles, targets), quantile_huber_loss(quantiles, targets, kappa=1.0))
+    assert not torch.equal(quantile_huber_loss(quantiles, targets), quantile_huber_loss(quantiles, targets, kappa=2.0))
+
+
+def test_levels_and_loss_stay_on_the_device_that_is_given() -> None:
+    """On the device ``meta``, which is there on every machine and mixes with no other."""
+    assert quantile_midpoints(3, device="meta").device.type == "meta"
+    loss = quantile_huber_loss(torch.zeros(2, 3, device="meta"), torch.zeros(2, device="meta"))
+    assert (loss.device.type, loss.shape) == ("meta", (2,))

@@ -8,7 +8,7 @@ from typing import Any
 
 from toylab.target import Average
 
-from verification.faults import add, fault, get, healthy, null_fault_of
+from verification.faults import add, fault, get, healthy, null_fault_of, unclaimed
 
 
 @fault("restored-forgets", target="toylab.target:Average.restored", pins="541b32191600d6d9", area="state")
@@ -37,6 +37,11 @@ def clip_other_order(value: float, low: float, high: float) -> float:
 def add_twice(self: Average, value: float) -> None:
     healthy("add-twice")(self, value)
     healthy("add-twice")(self, value)
+
+
+@unclaimed("mean-of-nothing", target="toylab.target:Average.mean", pins="279d89700f67e69e")
+def mean_of_nothing(self: Average) -> float:
+    return 0.0
 
 
 add(null_fault_of(get("add-twice")))

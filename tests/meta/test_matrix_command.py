@@ -1,0 +1,260 @@
+"""What a user meets of the kill matrix, on a copy of the toy laboratory with tests of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LAB = Path(__file__).parent / "lab"
+ROOT = Path(__file__).parents[2]
+TESTS = """
+from toylab.target import Average, clip
+
+def test_restore():
+    restored = Average.restored({"count": 2, "total": 3.0})
+    assert (restored.count, restored.total) == (2, 3.0)
+
+def test_low():
+    assert clip(-5, 0, 3) == 0
+
+def test_count():
+    average = Average()
+    average.add(1.0)
+    assert average.count == 1
+
+def test_mean():
+    average = Average()
+    average.add(2.0)
+    assert average.mean == 2.0
+"""
+NAMED = '[[suite]]\ndocument = "002"\nfile = "tests/test_toy.py"\n[suite.tests]\n"test_mean" = ["mean-of-nothing"]\n'
+WEAK = "from toylab.target import clip\n\ndef test_high():\n    assert clip(5, 0, 3) == 3\n"
+HISTORY = (
+    '[[weak_test]]\ntest = "toylab/weak_tests/clipping.py::test_high"\nfault = "clip-one-sided"\n'
+    'told_by = "document 002"\nweakness = "It looks at the other end."\n'
+)
+FILES = {
+    "tests/test_toy.py": TESTS,
+    "tests/conftest.py": "",
+    "tests/meta/named_tests.toml": NAMED,
+    "toylab/weak_tests/clipping.py": WEAK,
+    "toylab/weak_tests/history.toml": HISTORY,
+    "pytest.ini": "[pytest]\n",
+}
+
+
+def rlverify(checkout: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    paths = {"PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "verification.entry", "--package", "toylab", *map(str, arguments)]
+    environment = {**kept, **paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def gate(checkout: Path) -> tuple[int, list[str]]:
+    done = rlverify(checkout, "gate", "--changed", "--jobs", "1")
+    return done.returncode, (done.stdout + done.stderr).splitlines()
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the toy laboratory with its evidence and its matrix; treat as read-only."""
+    checkout = tmp_path_factory.mktemp("committed")
+    shutil.copytree(LAB / "toylab", checkout / "toylab", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in FILES.items():
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text(text, encoding="utf-8")
+    (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n", encoding="utf-8")
+    for command in ("audit", "matrix"):
+        done = rlverify(checkout, command, "--update", "--jobs", "1")
+        assert done.returncode == 0, done.stdout + done.stderr
+    identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
+    for arguments in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "-m", "toy"]):
+        subprocess.run(["git", "-C", str(checkout), *arguments], check=True, capture_output=True)
+    return checkout
+
+
+@pytest.fixture
+def checkout(committed: Path, tmp_path: Path) -> Path:
+    """A copy of it to be changed."""
+    return shutil.copytree(committed, tmp_path / "checkout")
+
+
+def test_what_was_committed_is_measured_again(committed: Path) -> None:
+    before = {path.name: path.read_bytes() for path in (committed / "reports").glob("*matrix*")}
+    assert set(before) == {"matrix.json", "kill-matrix.md"}
+    done = rlverify(committed, "matrix")
+    assert (done.returncode, done.stderr) == (0, "")
+    summary = "killed 5 of 5 faults (100.0 %), false alarms 0 of 2 (0.0 %); nothing to report"
+    assert done.stdout.splitlines()[-1] == summary
+    assert {path.name: path.read_bytes() for path in (committed / "reports").glob("*matrix*")} == before
+    assert (committed / ".rlverify" / "matrix.json").read_bytes() == before["matrix.json"]
+    assert (committed / ".rlverify" / "kill-matrix.md").read_bytes() == before["kill-matrix.md"]
+
+
+def test_the_committed_matrix_holds_every_role_and_the_history(committed: Path) -> None:
+    content = json.loads((committed / "reports" / "matrix.json").read_text(encoding="utf-8"))
+    fates = {(row["plan"]["fault"], row["plan"]["kind"]): (row["fate"], row["killers"]) for row in content["rows"]}
+    assert fates == {
+        ("restored-forgets", "defect"): ("killed", ["tests/test_toy.py::test_restore"]),
+        ("restored-keeps-total", "fix"): ("killed", ["tests/test_toy.py::test_restore"]),
+        ("clip-one-sided", "defect"): ("killed", ["tests/test_toy.py::test_low"]),
+        ("clip-other-order", "never a bug"): ("survived", []),
+        ("add-twice", "defect"): ("killed", ["tests/test_toy.py::test_count"]),
+        ("null-add-twice", "null"): ("survived", []),
+        ("mean-of-nothing", "named"): ("killed", ["tests/test_toy.py::test_mean"]),
+    }
+    (told,) = content["history"]
+    assert (told["faulty"], told["reached"]) == ("passed", True)
+    assert set(content["digests"]["tests"]) == {
+        "tests/conftest.py", "tests/test_toy.py", "toylab/weak_tests/clipping.py",
+    }  # fmt: skip
+
+
+def test_the_gate_believes_the_committed_matrix(committed: Path) -> None:
+    code, lines = gate(committed)
+    assert (code, lines[-1]) == (0, "6 of 6 claims as expected; nothing to report")
+
+
+def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> None:
+    (checkout / "reports" / "matrix.json").unlink()
+    code, lines = gate(checkout)
+    assert code == 1
+    assert lines[0] == "matrix.json: which tests notice which faults was never measured; run `rlverify matrix --update`"
+    done = rlverify(checkout, "matrix")
+    assert done.returncode == 1
+    assert "matrix.json: is not there to compare with; run `rlverify matrix --update`" in done.stdout
+    shutil.rmtree(checkout / "tests")
+    assert gate(checkout)[0] == 0
+    assert rlverify(checkout, "matrix").stderr.startswith("rlverify: kill matrix, ")
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "words"),
+    [
+        ("tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) <= 0", "tests/test_toy.py has changed"),
+        ("tests/conftest.py", "", "import os\n", "tests/conftest.py has changed"),
+        ("toylab/weak_tests/clipping.py", "== 3", ">= 3", "toylab/weak_tests/clipping.py has changed"),
+        ("toylab/weak_tests/history.toml", "other end", "upper end", "the weak tests have changed"),
+        (
+            "tests/meta/named_tests.toml",
+            '["mean-of-nothing"]',
+            '["mean-of-nothing", "add-twice"]',
+            "add-twice (defect)",
+        ),
+        ("toylab/faults/arithmetic.py", "return 0.0", "return 1.0", "toylab.faults.arithmetic has changed"),
+    ],
+)
+def test_the_gate_does_not_believe_a_matrix_of_other_faults_or_tests(
+    checkout: Path, path: str, old: str, new: str, words: str
+) -> None:
+    if old:
+        edit(checkout / path, old, new)
+    else:
+        (checkout / path).write_text(new, encoding="utf-8")
+    code, lines = gate(checkout)
+    assert code == 1
+    (line,) = (line for line in lines if line.startswith("matrix.json: "))
+    assert line.startswith("matrix.json: measured of other faults or tests: ")
+    assert words in line
+
+
+def test_a_comment_in_a_test_leaves_the_matrix_as_it_is(checkout: Path) -> None:
+    edit(checkout / "tests/test_toy.py", "def test_low():", "# the lower end\ndef test_low():")
+    assert gate(checkout)[0] == 0
+
+
+def test_another_core_is_told_and_does_not_spoil_the_matrix(checkout: Path) -> None:
+    edit(checkout / "toylab/target.py", "limit = 10", "limit = 11")
+    done = rlverify(checkout, "gate", "--json", "--jobs", "1")
+    content = json.loads(done.stdout)
+    assert {problem["subject"] for problem in content["problems"]} & {"matrix.json", "kill-matrix.md"} == set()
+    (note,) = content["notes"]
+    assert note.startswith("matrix.json was measured of another core")
+
+
+def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path) -> None:
+    edit(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) <= 0")
+    done = rlverify(checkout, "matrix", "--update", "--jobs", "2")
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    survived = lines.index("clip-one-sided (defect): SURVIVED")
+    assert survived < lines.index("+++ clip-one-sided") < lines.index("+    return min(value, high)")
+    assert lines.index("expected to notice, and did not: tests/test_toy.py") < len(lines) - 4
+    sentence = "clip-one-sided: (defect) SURVIVED: tests/test_toy.py should have noticed"
+    assert sentence in lines
+    code, lines = gate(checkout)
+    assert code == 1
+    assert sentence in lines
+    assert "### clip-one-sided" in (checkout / "reports" / "kill-matrix.md").read_text(encoding="utf-8")
+
+
+def test_a_false_alarm_fails_the_matrix(checkout: Path) -> None:
+    edit(
+        checkout / "tests/test_toy.py",
+        "def test_mean():",
+        'def test_wolf():\n    assert Average.add.__code__.co_name == "add"\n\ndef test_mean():',
+    )
+    done = rlverify(checkout, "matrix", "--fault", "null-add-twice")
+    assert done.returncode == 1
+    assert "null-add-twice: (null) a false alarm: tests/test_toy.py::test_wolf failed" in done.stdout
+
+
+def test_a_failing_test_disqualifies_itself_and_nothing_is_replaced(checkout: Path) -> None:
+    before = (checkout / "reports" / "matrix.json").read_bytes()
+    edit(checkout / "tests/test_toy.py", "average.mean == 2.0", "average.mean == 3.0")
+    done = rlverify(checkout, "matrix", "--update")
+    assert done.returncode == 2
+    assert "tests/test_toy.py: failed on healthy code, so that it can prove nothing" in done.stdout
+    assert (checkout / "reports" / "matrix.json").read_bytes() == before
+
+
+def test_one_fault_is_shown_with_its_killers_and_its_difference(committed: Path) -> None:
+    done = rlverify(committed, "matrix", "--fault", "clip-one-sided")
+    assert (done.returncode, done.stderr) == (0, "")
+    for line in ("clip-one-sided (defect): KILLED", "killed by tests/test_toy.py::test_low", "+++ clip-one-sided"):
+        assert line in done.stdout.splitlines()
+    content = json.loads(rlverify(committed, "matrix", "--fault", "clip-one-sided", "--json").stdout)
+    assert (content["exit_code"], len(content["matrix"]["rows"])) == (0, 1)
+
+
+def test_a_fault_that_cannot_be_measured_is_one_line(committed: Path) -> None:
+    done = rlverify(committed, "matrix", "--fault", "clip-one-side")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "rlverify: no fault named 'clip-one-side'; did you mean 'clip-one-sided'?\n"
+    assert rlverify(committed, "matrix", "--fault", "clip-one-sided", "--update").returncode == 2
+
+
+def test_a_broken_matrix_is_one_line(checkout: Path) -> None:
+    edit(checkout / "reports" / "matrix.json", '"fate": "killed"', '"fate": "survived"')
+    for command in (["gate", "--changed"], ["report"], ["matrix"]):
+        done = rlverify(checkout, *command)
+        assert done.returncode == 2
+        assert done.stderr.startswith("rlverify: kill matrix, ")
+        assert done.stderr.count("\n") == 1
+    assert rlverify(checkout, "matrix", "--update").returncode == 0
+    assert gate(checkout)[0] == 0
+
+
+def test_the_report_is_rendered_from_the_committed_matrix(checkout: Path, committed: Path) -> None:
+    page = checkout / "reports" / "kill-matrix.md"
+    page.write_text("edited", encoding="utf-8")
+    line = "kill-matrix.md: is not what the committed matrix gives; run `rlverify report`"
+    code, lines = gate(checkout)
+    assert (code, lines[0]) == (1, line)
+    done = rlverify(checkout, "report", "--check")
+    assert (done.returncode, done.stderr) == (1, f"rlverify: {line}\n")
+    assert rlverify(checkout, "report").returncode == 0
+    assert page.read_bytes() == (committed / "reports" / "kill-matrix.md").read_bytes()

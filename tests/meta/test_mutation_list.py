@@ -1,0 +1,80 @@
+"""Survivors of mutation must be explained one by one, and explanations must not outlive them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.compare import LIST, Explained, problems, read_list, read_results
+
+RESULTS = """
+    rlcore.a.x_f__mutmut_1: killed
+    rlcore.a.x_f__mutmut_2: survived
+    rlcore.a.x_f__mutmut_3: timeout
+    rlcore.b.x_g__mutmut_1: no tests
+    rlcore.b.x_g__mutmut_2: not checked
+"""
+DIFFERENCE = "--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n def f():\n-    return 1\n+    return 2\n"
+SECOND = Explained("rlcore.a.x_f__mutmut_2", "return 2", "nobody reads it")
+
+
+def found(*explained: Explained, asked: str = "rlcore.a.*") -> list[str]:
+    return [line.splitlines()[0] for line in problems(read_results(RESULTS), explained, lambda _: DIFFERENCE, asked)]
+
+
+def test_an_explained_survivor_is_no_problem() -> None:
+    assert found(SECOND) == []
+
+
+def test_an_unexplained_survivor_is_shown_with_its_difference() -> None:
+    (told,) = problems(read_results(RESULTS), [], lambda _: DIFFERENCE, "rlcore.a.*")
+    assert told == f"rlcore.a.x_f__mutmut_2: survived, and nobody says why\n{DIFFERENCE}"
+
+
+def test_what_no_test_reaches_survives_and_what_was_not_run_is_unknown() -> None:
+    assert found(asked="rlcore.b.*") == [
+        "rlcore.b.x_g__mutmut_2: was not run",
+        "rlcore.b.x_g__mutmut_1: no tests, and nobody says why",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("explained", "line"),
+    [
+        (Explained("rlcore.a.x_f__mutmut_1", "return 2", "-"), "rlcore.a.x_f__mutmut_1: is explained, and killed"),
+        (Explained("rlcore.a.x_f__mutmut_3", "return 2", "-"), "rlcore.a.x_f__mutmut_3: is explained, and timeout"),
+        (Explained("rlcore.a.x_f__mutmut_9", "return 2", "-"), "rlcore.a.x_f__mutmut_9: is explained, and does not"),
+    ],
+)
+def test_an_explanation_of_what_does_not_survive_is_to_go(explained: Explained, line: str) -> None:
+    (told,) = found(SECOND, explained)
+    assert told.startswith(line)
+
+
+def test_an_explanation_is_of_one_line_and_not_of_a_number() -> None:
+    (told,) = found(Explained(SECOND.id, "return 3", SECOND.why))
+    assert told == "rlcore.a.x_f__mutmut_2: is another mutant than the one that is explained"
+
+
+def test_explanations_of_mutants_that_were_not_asked_for_are_left_alone() -> None:
+    assert found(SECOND, Explained("rlcore.b.x_g__mutmut_7", "x", "-")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[[mutant]]\nid = "a"\nbecomes = "b"\n', "a needs an id, what it becomes and why"),
+        ('[[mutant]]\nid = "a"\nbecomes = "b"\nwhy = ""\n', "a needs an id"),
+        ('[[mutant]]\nid = "a"\nbecomes = "b"\nwhy = "c"\n' * 2, "a stands twice"),
+    ],
+)
+def test_a_list_that_explains_nothing_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "survivors.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=words):
+        read_list(path)
+
+
+def test_the_committed_list_can_be_read() -> None:
+    assert all(each.id.startswith("rlcore.") for each in read_list(LIST))

@@ -1,0 +1,105 @@
+"""Holds what survived mutation against the list of survivors that are explained: ``python -m tests.mutation.compare``.
+
+Reads the results that ``mutmut run`` has left in the working folder. Exit codes: 0 all explained; 1 a survivor that
+nobody explains, or an explanation of what does not survive; 2 there are no results, or the list cannot be used.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+LIST = Path(__file__).with_name("survivors.toml")
+KILLED = ("killed", "timeout", "caught by type check")
+NOT_RUN = "not checked"
+
+Show = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A mutant that may survive.
+
+    :param becomes: the line that the mutant has in place of another
+    """
+
+    id: str
+    becomes: str
+    why: str
+
+
+def read_results(text: str) -> dict[str, str]:
+    """Outcome of every mutant, from what ``mutmut results --all true`` prints."""
+    pairs = (line.strip().partition(": ") for line in text.splitlines())
+    return {name: outcome for name, _, outcome in pairs if outcome}
+
+
+def read_list(path: Path) -> tuple[Explained, ...]:
+    """The survivors that are explained.
+
+    :raises ValueError: if an entry lacks a field, has an unknown or empty one, or stands twice
+    """
+    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", [])
+    for entry in entries:
+        if set(entry) != {"id", "becomes", "why"} or not all(entry.values()):
+            raise ValueError(f"{path.name}: {entry.get('id', entry)} needs an id, what it becomes and why, and no more")
+    names = [entry["id"] for entry in entries]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{path.name}: {twice[0]} stands twice")
+    return tuple(Explained(**entry) for entry in entries)
+
+
+def problems(results: Mapping[str, str], explained: Iterable[Explained], show: Show, asked: str = "*") -> list[str]:
+    """What is unexplained, and what is explained and should not be.
+
+    :param show: gives the difference that a mutant makes
+    :param asked: pattern of the mutants that were to be run
+    """
+    known = {each.id: each for each in explained if fnmatch(each.id, asked)}
+    run = {name: outcome for name, outcome in results.items() if fnmatch(name, asked)}
+    found = [f"{name}: was not run" for name, outcome in run.items() if outcome == NOT_RUN]
+    for name in sorted(name for name, outcome in run.items() if outcome not in (*KILLED, NOT_RUN)):
+        if name not in known:
+            found.append(f"{name}: {run[name]}, and nobody says why\n{show(name)}")
+        elif known[name].becomes not in _added(show(name)):
+            found.append(f"{name}: is another mutant than the one that is explained\n{show(name)}")
+    gone = [name for name in known if run.get(name) in (None, *KILLED)]
+    return found + [f"{name}: is explained, and {run.get(name, 'does not exist')}; remove it" for name in gone]
+
+
+def _added(difference: str) -> list[str]:
+    lines = difference.splitlines()
+    return [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
+
+
+def _mutmut(*arguments: str) -> str:
+    command = [sys.executable, "-m", "mutmut", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def main(asked: str = "*") -> int:
+    """Compare, print every problem and the counts."""
+    try:
+        explained = read_list(LIST)
+    except (ValueError, OSError) as error:
+        print(error)
+        return 2
+    results = {
+        name: word for name, word in read_results(_mutmut("results", "--all", "true")).items() if fnmatch(name, asked)
+    }
+    if not results:
+        print(f"no mutant is named {asked}, so nothing was compared; run `make mutants`")
+        return 2
+    found = problems(results, explained, lambda name: _mutmut("show", name), asked)
+    killed = sum(outcome in KILLED for outcome in results.values())
+    print(*found, f"{killed} of {len(results)} mutants killed; {len(found)} problems", sep="\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,78 @@
+"""The whole report of a toy matrix, as text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from verification.laboratory import Laboratory
+from verification.matrix.records import Digests, Matrix, Plan, Retold, Row, Suite, WeakTest
+from verification.report.kill_matrix import false_alarm_rate, kill_matrix, kill_rate
+
+CLAIMS = [replace(Laboratory().claims[0], id="TOY-1", title="A state is forgotten")]
+A, B, C = (f"tests/t.py::test_{name}" for name in "abc")
+BUG = Plan("forgets", "defect", ("TOY-1",), "state", (A, B), (A, B, C))
+DIFF = "--- toy.State.restore, healthy\n+++ half-forgets\n@@ -1 +1 @@\n-    return all\n+    return half"
+KILLED = Row(BUG, "killed", True, (A,))
+SURVIVED = Row(replace(BUG, fault="half-forgets", kind="fix"), "survived", True, diff=DIFF)
+UNREACHED = Row(Plan("unseen", "named", (), "scale", (), (C,)), "unreached", False)
+NULL = Row(Plan("null-state", "null", ("NULL-1",), "state", (), (A, B)), "survived", True)
+NEVER = Row(Plan("no-maximum", "never a bug", ("BUG-06",), "scale", (), (C,)), "survived", True, diff=DIFF)
+ALARM = Row(Plan("null-scale", "null", ("NULL-2",), "scale", (), (C,)), "killed", True, (C,))
+HISTORY = (
+    Retold(WeakTest("w/equal.py::test_equal", "forgets", "002, Bug #1", "sees | nothing"), "passed", "passed", True),
+    Retold(WeakTest("w/early.py::test_early", "forgets", "002", "too early"), "passed", "passed", False),
+    Retold(WeakTest("w/skip.py::test_skip", "forgets", "002", "never runs"), "skipped", "skipped", False),
+    Retold(WeakTest("w/script.py", "unseen", "002", "no test"), "nothing collected", "nothing collected", False),
+    Retold(WeakTest("w/good.py::test_good", "forgets", "002", "none"), "passed", "failed", True),
+)
+MATRIX = Matrix(
+    Digests("core", {}, {}),
+    (KILLED, SURVIVED, UNREACHED, NULL, NEVER, ALARM),
+    {A: "passed", B: "passed", C: "passed"},
+    (Suite("002", "tests/t.py", (A, B)),),
+    HISTORY,
+)
+GOOD = replace(MATRIX, rows=(replace(KILLED, killers=(A, B)), NULL, NEVER), history=HISTORY[:1])
+
+
+@pytest.mark.parametrize("matrix", [MATRIX, GOOD], ids=["trouble", "as-expected"])
+def test_the_whole_report(matrix: Matrix, snapshot: SnapshotAssertion) -> None:
+    assert kill_matrix(matrix, CLAIMS) == snapshot
+
+
+def test_rates_stand_side_by_side() -> None:
+    assert (str(kill_rate(MATRIX)), str(false_alarm_rate(MATRIX))) == ("33.3 %", "33.3 %")
+    assert (kill_rate(MATRIX).noticed, kill_rate(MATRIX).of) == (1, 3)
+    assert str(kill_rate(replace(MATRIX, rows=()))) == "-"
+
+
+def test_survivors_come_before_all_that_is_as_it_should_be() -> None:
+    text = kill_matrix(MATRIX, CLAIMS)
+    order = ["### half-forgets", "### unseen", "## Checks that stayed silent", "## What must survive", "## Faults and"]
+    assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
+    assert "None: each of" not in text
+    assert "None: each of the 1 faults that must be noticed is." in kill_matrix(GOOD, CLAIMS)
+
+
+def test_a_survivor_is_shown_with_what_was_planted_and_who_should_have_noticed() -> None:
+    section = kill_matrix(MATRIX, CLAIMS).partition("### half-forgets")[2].partition("### unseen")[0]
+    assert f"```diff\n{DIFF}\n```" in section
+    assert f"Expected to notice: `{A}`, `{B}`." in section
+
+
+def test_weak_tests_are_told_as_they_came_out() -> None:
+    text = kill_matrix(MATRIX, CLAIMS)
+    table = text.partition("| weak test |")[2].partition("## Faults")[0].splitlines()[2:]
+    rows = {line.split("`")[1]: line.split(" | ")[3] for line in table if line}
+    assert rows == {
+        "test_equal": "misses: it passes",
+        "test_early": "misses: it passes without running the fault",
+        "test_skip": "misses: it is skipped",
+        "script.py": "misses: it is not even collected",
+        "test_good": "notices: it fails",
+    }
+    assert "4 of these 5 miss their fault" in text
+    assert "| no test | **none** |" in text

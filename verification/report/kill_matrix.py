@@ -1,0 +1,98 @@
+"""The report of the kill matrix, from the matrix and the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from verification.matrix.records import Matrix, Retold, Row
+from verification.model import Claim
+from verification.report.markdown import cell
+
+ROLES = {
+    "defect": "bug",
+    "fix": "documented fix that leaves something broken",
+    "named": "only named tests ask for it",
+    "null": "null fault",
+    "never a bug": "never a bug",
+}
+OUTCOMES = {
+    "passed": "passes",
+    "skipped": "is skipped",
+    "nothing collected": "is not even collected",
+    "failed": "fails",
+}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How many of the faults of some kind a test failed under."""
+
+    noticed: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{100 * self.noticed / self.of:.1f} %" if self.of else "-"
+
+
+def kill_matrix(matrix: Matrix, claims: Sequence[Claim]) -> str:
+    """Survivors, rates, faults and their killers by area, what must survive, and the weak tests of the history."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["cell"] = cell
+    must_die = [row for row in matrix.rows if not row.plan.must_survive]
+    must_survive = [row for row in matrix.rows if row.plan.must_survive]
+    return environment.get_template("kill-matrix.md.j2").render(
+        matrix=matrix,
+        kill_rate=kill_rate(matrix),
+        false_alarm_rate=false_alarm_rate(matrix),
+        survivors=[row for row in must_die if not row.as_expected],
+        silent=[row for row in must_die if row.as_expected and row.blind and row.plan.kind != "fix"],
+        areas=_by_area(must_die),
+        must_survive=must_survive,
+        false_alarms=[row for row in must_survive if not row.as_expected],
+        missed=[each for each in matrix.history if each.missed],
+        unnoticed=sorted({each.weak.fault for each in matrix.history if not matrix.killers_of(each.weak.fault)}),
+        passed=lambda suite: sum(matrix.tests[test] == "passed" for test in suite.tests),
+        titles={claim.id: claim.title for claim in claims},
+        roles=ROLES,
+        retold=_retold,
+    )
+
+
+def kill_rate(matrix: Matrix) -> Rate:
+    """Of the faults that a test must notice."""
+    return _rate([row for row in matrix.rows if not row.plan.must_survive])
+
+
+def false_alarm_rate(matrix: Matrix) -> Rate:
+    """Of the faults that no test may notice."""
+    return _rate([row for row in matrix.rows if row.plan.must_survive])
+
+
+def _rate(rows: Sequence[Row]) -> Rate:
+    return Rate(sum(row.fate == "killed" for row in rows), len(rows))
+
+
+def _by_area(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    areas: dict[str, list[Row]] = {}
+    for row in rows:
+        areas.setdefault(row.plan.area, []).append(row)
+    return dict(sorted(areas.items()))
+
+
+def _retold(told: Retold) -> str:
+    """What a weak test makes of its fault, in words."""
+    if not told.missed:
+        return "notices: it fails"
+    outcome = OUTCOMES[told.faulty]
+    return f"misses: it {outcome}{'' if told.reached or told.faulty != 'passed' else ' without running the fault'}"
