@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/verification.yml").read_text(encoding="utf-8"))
 JOBS: dict[str, Any] = WORKFLOW["jobs"]
 TRIGGERS = WORKFLOW[True]  # YAML 1.1 reads the key "on" so
-"""Targets that the workflow may name before they are here."""
 
 
 def commands(job: str) -> Iterator[list[str]]:

@@ -25,6 +25,7 @@ from rlcore.checkpoint import load_container, save_container
 from verification.model import Observation
 from verification.probes import probe
 from verification.probes.make import Make
+from verification.probes.models import step_or_refusal
 
 ROLLOUT = 24
 SHORT: dict[str, Any] = {"n_steps": 8, "batch_size": 12}
@@ -49,12 +50,13 @@ def training_keeps_no_tensor(make: Make, seed: int) -> Sequence[Observation]:
 
 @probe("numbers-stay-finite")
 def numbers_stay_finite(make: Make, seed: int) -> Sequence[Observation]:
-    """Steps of no gradient and of an enormous one, and some updates of training."""
+    """Steps of no gradient and of an enormous one, which may be refused, and some updates of training."""
     observations = []
     for name, size in (("zero", 0.0), ("1e18", 1e18)):
         model = make.model(seed, **SHORT)
         for _ in range(6):
-            model._optimize(size * torch.stack([parameter.sum() for parameter in model.policy.parameters()]).sum())
+            total = torch.stack([parameter.sum() for parameter in model.policy.parameters()]).sum()
+            step_or_refusal(model, size * total)
         observations.append(_finite(f"tensors that are finite after gradients of {name}", model))
     model = make.model(seed, **SHORT)
     model.learn(6 * ROLLOUT)

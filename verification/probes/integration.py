@@ -13,7 +13,7 @@ from rlcore import DistributionalPPO, apply_exploit
 from verification.model import Observation
 from verification.probes import probe
 from verification.probes.make import Make
-from verification.probes.models import saved_and_loaded, scaler_of
+from verification.probes.models import saved_and_loaded, scaler_of, step_or_refusal
 
 EXTREMES = {
     "0": (0.0, 0.0),
@@ -31,7 +31,7 @@ AVERAGES = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema")
 
 @probe("no-gradient-leaves-nan")
 def no_gradient_leaves_nan(make: Make, seed: int) -> Sequence[Observation]:
-    """Backward, scale, clip and step from gradients of extreme size, three times each: which parameters are finite?"""
+    """Backward, scale, clip and step from gradients of extreme size, three times each, if that is not refused: which parameters are finite?"""
     observations = []
     for name, optimizer_class in make.optimizers:
         model = make.model(seed, optimizer_class=optimizer_class)
@@ -39,7 +39,7 @@ def no_gradient_leaves_nan(make: Make, seed: int) -> Sequence[Observation]:
         for case, slopes in EXTREMES.items():
             model.set_parameters(start)
             for _ in range(3):
-                model._optimize(_loss(model, slopes))
+                step_or_refusal(model, _loss(model, slopes))
             finite, total = _finite(model.get_parameters()["policy"])
             symptom = f"finite parameters, gradients of {case}, {name}"
             observations.append(Observation(symptom, f"{total}/{total}", f"{finite}/{total}", holds=finite == total))

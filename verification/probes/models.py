@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import warnings
+from contextlib import suppress
 
-from rlcore import DistributionalPPO, ResumeWarning, VarianceGradientScaler
+from torch import Tensor
+
+from rlcore import DistributionalPPO, NonFiniteGradientError, ResumeWarning, VarianceGradientScaler
 from verification.probes.make import Make
 
 
@@ -25,3 +28,9 @@ def saved_and_loaded(make: Make, model: DistributionalPPO, seed: int, *, with_en
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResumeWarning)
         return type(model).load(file, env=envs, device="cpu")
+
+
+def step_or_refusal(model: DistributionalPPO, loss: Tensor) -> None:
+    """One step, or none where the norm of the gradients is more than float32 holds."""
+    with suppress(NonFiniteGradientError):
+        model._optimize(loss)
