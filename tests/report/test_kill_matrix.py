@@ -57,6 +57,11 @@ def test_survivors_come_before_all_that_is_as_it_should_be() -> None:
     assert "None: each of the 1 faults that must be noticed is." in kill_matrix(GOOD, CLAIMS)
 
 
+def test_the_checks_of_a_survivor_are_not_listed_again_as_silent() -> None:
+    lost = replace(MATRIX, rows=(replace(KILLED, fate="survived", killers=()),), history=())
+    assert "## Checks that stayed silent" not in kill_matrix(lost, CLAIMS)
+
+
 def test_a_survivor_is_shown_with_what_was_planted_and_who_should_have_noticed() -> None:
     section = kill_matrix(MATRIX, CLAIMS).partition("### half-forgets")[2].partition("### unseen")[0]
     assert f"```diff\n{DIFF}\n```" in section
