@@ -31,7 +31,7 @@ AVERAGES = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema")
 
 @probe("no-gradient-leaves-nan")
 def no_gradient_leaves_nan(make: Make, seed: int) -> Sequence[Observation]:
-    """Backward, scale, clip and step from gradients of extreme size, three times each, if that is not refused: which parameters are finite?"""
+    """Backward, scale, clip and step, three times from gradients of each extreme size: which parameters are finite?"""
     observations = []
     for name, optimizer_class in make.optimizers:
         model = make.model(seed, optimizer_class=optimizer_class)
