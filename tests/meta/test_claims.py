@@ -239,7 +239,10 @@ def test_a_fault_or_probe_that_no_claim_uses_is_found(tmp_path: Path, toylab: La
 def test_a_fault_that_is_not_to_be_claimed_needs_no_claim(tmp_path: Path, toylab: Laboratory) -> None:
     text = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
     laboratory = Laboratory("toylab", _catalogue(tmp_path, text))
-    unclaimed = {name: replace(fault, claimed=not name.startswith("null-")) for name, fault in toylab.faults.items()}
+    unclaimed = {
+        name: replace(fault, claimed=fault.claimed and not name.startswith("null-"))
+        for name, fault in toylab.faults.items()
+    }
     laboratory.__dict__["faults"] = unclaimed
     laboratory.check()
 

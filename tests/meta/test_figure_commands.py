@@ -98,7 +98,7 @@ def test_evidence_of_a_figure_that_does_not_fit_is_told_and_fails_nothing(
     for command in ("audit", "gate"):
         code, output, _ = lab("--catalogue", changed, command, "--jobs", "1", "--reports", reports)
         assert (code, output.splitlines()[-2]) == (0, STALE)
-    assert "| STALE |" in (reports / "bug-report.md").read_text()
+    assert (reports / "index.md").read_text().count("STALE") >= 4
     content = json.loads(lab("--catalogue", changed, "gate", "--json", "--jobs", "1", "--reports", reports)[1])
     assert content == {"exit_code": 0, "notes": [STALE], "problems": []}
 

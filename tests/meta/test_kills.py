@@ -60,6 +60,11 @@ def files_of_area(area: str) -> list[str]:
     return sorted({file_of(test) for claim in LABORATORY.claims if claim.area == area for test in claim.killed_by})
 
 
+ASKS_WHERE_A_WARNING_COMES_FROM = {
+    "tests/unit/optim/test_scaler.py::test_reset_forgets_statistics_and_what_is_pending",
+}
+"""Tests that notice whatever stands between a member and its caller, though it changes nothing."""
+
 KILLS = expected_kills()
 FILES = sorted({file_of(test) for kill in KILLS for test in kill.tests})
 
@@ -101,12 +106,18 @@ def test_the_suite_kills_the_fault(expected: Expected) -> None:
         assert not left, f"passed, or never ran to their own failure: {sorted(left)}\n{kill.output}"
 
 
+def test_what_asks_for_the_file_of_a_warning_still_kills_something() -> None:
+    assert {test for kill in KILLS for test in kill.tests} >= ASKS_WHERE_A_WARNING_COMES_FROM
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_the_null_faults_of_the_same_members_survive(file: str) -> None:
     here = [kill for kill in KILLS if file in map(file_of, kill.tests)]
     faults = [LABORATORY.fault(kill.fault) for kill in here]
     of_member = {(fault.owner, fault.member): fault.name for fault in faults}
-    tests = sorted({test for kill in here for test in kill.tests if file_of(test) == file})
+    tests = sorted(
+        {test for kill in here for test in kill.tests if file_of(test) == file} - ASKS_WHERE_A_WARNING_COMES_FROM
+    )
     kill = run_under_faults([*of_member.values()], tests, root=ROOT, null=True)
     assert kill.fate == "survived", kill.output
 

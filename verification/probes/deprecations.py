@@ -34,7 +34,9 @@ def settings_use_no_deprecated_validator(make: Make, seed: int) -> Sequence[Obse
     observations = [
         Observation(symptom, "none", _counted(found), holds=found == 0) for symptom, found in deprecated.items()
     ]
-    steps = TrainingConfig.from_mapping(RUN).algorithm.n_steps
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PydanticDeprecationWarning)
+        steps = TrainingConfig.from_mapping(RUN).algorithm.n_steps
     return [*observations, Observation("n_steps that was read", "32", str(steps), holds=steps == 32)]
 
 
