@@ -231,23 +231,27 @@ def load_catalogue(folder: Path) -> tuple[Claim, ...]:
     return load(folder).claims
 
 
-def load(folder: Path) -> Catalogue:
-    """All that a folder of TOML files says.
+def load(*folders: Path) -> Catalogue:
+    """All that the TOML files of one folder say, or of several together.
 
     :raises CatalogueError: naming file, entry and field of the first broken entry
     """
+    entries = [(path, entry) for folder in folders for path in _files(folder) for entry in _load_file(path)]
+    _check_ids(entries)
+    claims = tuple(_claim(path, entry) for path, entry in entries if isinstance(entry, ClaimEntry))
+    asides = tuple(Aside(entry.cites, entry.why) for _, entry in entries if isinstance(entry, AsideEntry))
+    contradictions = tuple(_contradiction(entry) for _, entry in entries if isinstance(entry, ContradictionEntry))
+    return Catalogue(claims, asides, contradictions)
+
+
+def _files(folder: Path) -> list[Path]:
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except OSError as error:
         raise CatalogueError(str(folder), "", "", f"cannot be read: {error.strerror}") from error
     if not files:
         raise CatalogueError(str(folder), "", "", "holds no .toml file, so there is nothing to verify")
-    entries = [(path, entry) for path in files for entry in _load_file(path)]
-    _check_ids(entries)
-    claims = tuple(_claim(path, entry) for path, entry in entries if isinstance(entry, ClaimEntry))
-    asides = tuple(Aside(entry.cites, entry.why) for _, entry in entries if isinstance(entry, AsideEntry))
-    contradictions = tuple(_contradiction(entry) for _, entry in entries if isinstance(entry, ContradictionEntry))
-    return Catalogue(claims, asides, contradictions)
+    return files
 
 
 def _check_ids(entries: Sequence[tuple[Path, BaseModel]]) -> None:
