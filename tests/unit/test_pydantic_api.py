@@ -49,9 +49,13 @@ def test_the_scan_finds_what_it_looks_for(source: str, name: str) -> None:
     assert old_names(source) == {name}
 
 
-def test_no_source_uses_the_api_of_pydantic_1() -> None:
+def test_no_source_uses_the_api_of_pydantic_1_but_the_one_that_puts_it_back() -> None:
     assert len(SOURCES) > 100
-    assert {str(path): names for path in SOURCES if (names := old_names(path.read_text()))} == {}
+    found = {path: names for path in SOURCES if (names := old_names(path.read_text()))}
+    # Settings are broken there on purpose, to see that somebody notices.
+    assert {(path.parent.name, path.name): names for path, names in found.items()} == {
+        ("faults", "settings.py"): {"root_validator"}
+    }
 
 
 def test_importing_everything_warns_of_nothing() -> None:
