@@ -112,12 +112,13 @@ def test_what_asks_for_the_file_of_a_warning_still_kills_something() -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_the_null_faults_of_the_same_members_survive(file: str) -> None:
-    here = [kill for kill in KILLS if file in map(file_of, kill.tests)]
-    faults = [LABORATORY.fault(kill.fault) for kill in here]
+    here: dict[str, set[str]] = {}
+    for kill in KILLS:
+        told = {test for test in kill.tests if file_of(test) == file}
+        here.setdefault(kill.fault, set()).update(told - ASKS_WHERE_A_WARNING_COMES_FROM)
+    faults = [LABORATORY.fault(name) for name, tests in here.items() if tests]
     of_member = {(fault.owner, fault.member): fault.name for fault in faults}
-    tests = sorted(
-        {test for kill in here for test in kill.tests if file_of(test) == file} - ASKS_WHERE_A_WARNING_COMES_FROM
-    )
+    tests = sorted(set().union(*here.values()))
     kill = run_under_faults([*of_member.values()], tests, root=ROOT, null=True)
     assert kill.fate == "survived", kill.output
 
