@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from verification.audit import committed_records, write_report
 from verification.console import progress_bars, show
-from verification.evidence import load_folder
 from verification.matrix import tables
 from verification.matrix.plan import Bench
 from verification.matrix.run import run_fault, run_matrix
@@ -31,9 +29,6 @@ def matrix(
         if fault is None:
             shelf = shelf_of(context.obj, reports)
             result = run_matrix(bench, shelf, update=update, processes=processes, on_progress=bars.probes)
-            if update:
-                records = committed_records(context.obj, load_folder(shelf.evidence))
-                write_report(context.obj, shelf, records)  # whose pages show which tests passed
         else:
             result = run_fault(bench, fault, processes=processes, on_progress=bars.probes)
     show(*([result.as_object()] if as_json else tables.parts(result)))

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from verification.audit import Problem, Shelf, exit_code_of
+from verification.audit import Problem, Shelf, committed_records, exit_code_of, write_report
 from verification.errors import MatrixError
-from verification.evidence import check_writable, write_files
+from verification.evidence import check_writable, load_folder, write_files
 from verification.exit_codes import CLAIM_FELL
 from verification.matrix.check import MATRIX, REMEDY, REPORT, compare, few, path_of, problems_of
 from verification.matrix.difference import difference
@@ -51,7 +51,7 @@ class Result:
 
 
 def run_matrix(bench: Bench, shelf: Shelf, *, update: bool, processes: int, on_progress: Progress) -> Result:
-    """Measure the whole matrix; compare with the committed one, or replace it and its report.
+    """Measure the whole matrix; compare with the committed one, or replace it and render the pages.
 
     Where something could not be measured, nothing is compared or written. Else what was measured is left in the working
     folder in either case.
@@ -71,6 +71,8 @@ def run_matrix(bench: Bench, shelf: Shelf, *, update: bool, processes: int, on_p
     write_files(shelf.working, files)
     if update:
         write_files(shelf.reports, files)
+        # The other pages show which tests passed.
+        write_report(bench.laboratory, shelf, committed_records(bench.laboratory, load_folder(shelf.evidence)))
     else:
         problems += _compared(committed, found.matrix)
     return Result(found.matrix, tuple(problems))

@@ -7,13 +7,12 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
-from stable_baselines3.common.vec_env import VecEnvWrapper
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from rlcore import DistributionalPPO, ReturnScale, VarianceGradientScaler, apply_exploit
 from rlcore.ppo.returns import make_return_scale
 from verification.plots import plot
 from verification.probes.make import Make
+from verification.probes.returns import ScaledRewards
 from verification.report.plot import Line, Plot
 
 SEEDS: Final = range(3)
@@ -103,23 +102,10 @@ def _followed(
     return {label: factors[:OPTIMIZER_STEPS:EVERY] for label, factors in found.items()}
 
 
-class _ScaledRewards(VecEnvWrapper):
-    """Rewards times ``factor``."""
-
-    factor = 1.0
-
-    def reset(self) -> VecEnvObs:
-        return self.venv.reset()
-
-    def step_wait(self) -> VecEnvStepReturn:
-        observations, rewards, dones, infos = self.venv.step_wait()
-        return observations, rewards * self.factor, dones, infos
-
-
 @plot("snapshot-and-true-scale")
 def snapshot_and_true_scale(make: Make) -> Plot:
     """Multiply all rewards by ten and take it back; which scale does each update train on, under either rule?"""
-    envs = _ScaledRewards(make.envs(0))
+    envs = ScaledRewards(make.envs(0))
     model = make.model(0, envs, n_epochs=1, return_scale="zero_lag", return_scale_decay=DECAY)
     rows = _watched_scales(model.value_scale)
     for update in range(SCALE_UPDATES):

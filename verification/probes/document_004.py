@@ -49,9 +49,6 @@ def _outcome(symptom: str, action: Callable[[], object], *, passes: bool) -> Obs
     return Observation(symptom, expected, ended, holds=(ended == "passes") == passes)
 
 
-# -- test 1 -----------------------------------------------------------------------------------------------------------
-
-
 class _ReturnScaleModel:
     """A real model under the names that test 1 uses; what it sets at the start is what is there."""
 
@@ -100,9 +97,6 @@ def run_test_1_as_written(make: Make, seed: int) -> Sequence[Observation]:
         ),
         _outcome("test 1 where nothing is scaled with the snapshot", run(_without_scaling, **late), passes=False),
     ]
-
-
-# -- test 2 and FIX #2 ------------------------------------------------------------------------------------------------
 
 
 def _agent(make: Make, seed: int) -> DistributionalPPO:
@@ -183,9 +177,6 @@ def fix_2_as_written(make: Make, seed: int) -> Sequence[Observation]:
             ),
             _outcome("an exploit", lambda: apply(None, target, parameters, member), passes=True),
         ]
-
-
-# -- test 3 -----------------------------------------------------------------------------------------------------------
 
 
 @probe("test-3-of-document-004-as-written")

@@ -71,9 +71,6 @@ def _measured(make: Make, estimator: str, history: Iterable[Tensor]) -> float:
     return scaler.get_normalized_variance() * HUGE
 
 
-# -- what is said of each estimator ---------------------------------------------------------------------------------
-
-
 def _average(values: Tensor) -> Tensor:
     """Over steps, bias-corrected: weights in proportion to BETA^age."""
     weights = BETA ** torch.arange(len(values) - 1, -1, -1, dtype=torch.float64)
@@ -111,9 +108,6 @@ def each_estimator_measures_what_is_said_of_it(make: Make, seed: int) -> Sequenc
             Observation(f"variance by {name!r}", "as documented", "as documented" if same else "another", same)
         )
     return observations
-
-
-# -- real layers ------------------------------------------------------------------------------------------------------
 
 
 def _share(make: Make, gradients: Sequence[Tensor]) -> float:
@@ -237,9 +231,6 @@ def the_noise_of_the_actors_decision_is_seen(make: Make, seed: int) -> Sequence[
         after = "seen" if seen else "not seen"
         observations.append(Observation(f"noise of the gradient of {name}", "seen", after, seen))
     return observations
-
-
-# -- memory -----------------------------------------------------------------------------------------------------------
 
 
 def _bytes(make: Make, estimator: str, elements: int) -> int:

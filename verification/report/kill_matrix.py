@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from verification.matrix.records import Matrix, Retold, Row
 from verification.model import Claim
-from verification.report.markdown import cell
+from verification.report.markdown import environment
 
 ROLES = {
     "defect": "bug",
@@ -40,32 +37,27 @@ class Rate:
 
 def kill_matrix(matrix: Matrix, claims: Sequence[Claim]) -> str:
     """Survivors, rates, faults and their killers by area, what must survive, and the weak tests of the history."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        undefined=StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["cell"] = cell
     must_die = [row for row in matrix.rows if not row.plan.must_survive]
     must_survive = [row for row in matrix.rows if row.plan.must_survive]
-    return environment.get_template("kill-matrix.md.j2").render(
-        matrix=matrix,
-        kill_rate=kill_rate(matrix),
-        false_alarm_rate=false_alarm_rate(matrix),
-        survivors=[row for row in must_die if not row.as_expected],
-        silent=[row for row in must_die if row.as_expected and row.blind and row.plan.kind != "fix"],
-        areas=_by_area(must_die),
-        must_survive=must_survive,
-        false_alarms=[row for row in must_survive if not row.as_expected],
-        missed=[each for each in matrix.history if each.missed],
-        unnoticed=sorted({each.weak.fault for each in matrix.history if not matrix.killers_of(each.weak.fault)}),
-        passed=lambda suite: sum(matrix.tests[test] == "passed" for test in suite.tests),
-        titles={claim.id: claim.title for claim in claims},
-        roles=ROLES,
-        retold=_retold,
+    return (
+        environment()
+        .get_template("kill-matrix.md.j2")
+        .render(
+            matrix=matrix,
+            kill_rate=kill_rate(matrix),
+            false_alarm_rate=false_alarm_rate(matrix),
+            survivors=[row for row in must_die if not row.as_expected],
+            silent=[row for row in must_die if row.as_expected and row.blind and row.plan.kind != "fix"],
+            areas=_by_area(must_die),
+            must_survive=must_survive,
+            false_alarms=[row for row in must_survive if not row.as_expected],
+            missed=[each for each in matrix.history if each.missed],
+            unnoticed=sorted({each.weak.fault for each in matrix.history if not matrix.killers_of(each.weak.fault)}),
+            passed=lambda suite: sum(matrix.tests[test] == "passed" for test in suite.tests),
+            titles={claim.id: claim.title for claim in claims},
+            roles=ROLES,
+            retold=_retold,
+        )
     )
 
 

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from verification.model import Claim, Evidence, Variant
 from verification.report import words
 from verification.report.book import DOCUMENTS, Book, anchor, home, spans
+from verification.report.figure import claimed_in_words
 
 TITLES: Final[dict[Variant, str]] = {
     "healthy": "healthy",
@@ -25,13 +26,14 @@ def render(template: str, book: Book, **context: object) -> str:
 
     :param context: what the template is given beside the book
     """
-    text = _environment().get_template(template).render(book=book, **context)
+    text = environment().get_template(template).render(book=book, **context)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """What every template is rendered with."""
+    made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=StrictUndefined,
         autoescape=False,
@@ -49,10 +51,11 @@ def _environment() -> Environment:
         "difference": words.difference,
         "interval": words.interval,
         "claimed": words.claimed,
+        "in_words": claimed_in_words,
     }
-    environment.filters.update(filters)
-    environment.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited)
-    return environment
+    made.filters.update(filters)
+    made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited)
+    return made
 
 
 def address(claim: Claim) -> str:
