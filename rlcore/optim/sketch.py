@@ -30,6 +30,10 @@ class SketchEstimator:
     that gives E itself. As a fraction of ``E_t[mean_s g^2]``, which is taken over all elements, it can exceed 1 where
     the gradient is concentrated in few elements and these are drawn.
 
+    There is one draw for a whole training, and the error of noise that lies in few elements is as large as can be: it
+    is missed for good, or counted as many times over as the tensor has elements for each one drawn. For such gradients
+    take another estimator.
+
     The draw depends on the position and the size of the tensor alone, so that two scalers of one network watch the
     same elements; it is part of the state.
     """

@@ -6,7 +6,7 @@ ICLR 2024 (global, first-order utility).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, overload
 
 import torch
@@ -159,6 +159,19 @@ class UtilityGatedOptimizer(Optimizer):
         with torch.no_grad():
             self._update(self._collect())
         return loss
+
+    @torch.no_grad()
+    def rescale_utilities(self, parameters: Iterable[Tensor], factor: float) -> None:
+        """Follow a change of parameters from outside, after which they are ``factor`` times what they were.
+
+        The utility of -g * p goes with p while g stays. Where something was added to p as well, the part of it that
+        came with that is left to the average. For parameters without state nothing is done.
+
+        :param factor: finite, > 0
+        """
+        for parameter in parameters:
+            if "utility" in self.state.get(parameter, {}):
+                functional.bounded_(self.state[parameter]["utility"].mul_(factor))
 
     def _update(self, updates: Sequence[Update]) -> None:
         """Check all of them before any is prepared or changed."""

@@ -21,6 +21,7 @@ from rlcore import env_state
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import components, config, construction, gradients, losses, monitoring, returns, space_support
 from rlcore.ppo.attributes import SettingAttributes
 from rlcore.ppo.buffer import Samples, TwinCriticBuffer
@@ -180,7 +181,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
             if getattr(self, name) is not None:
                 config.check_schedule(name, getattr(self, name), self._current_progress_remaining)
         self._update_learning_rate(self.policy.optimizer)
-        self.value_scale.before_update(self.rollout_buffer.returns, self.policy.value_net.output_layers())
+        self._scale_returns()
         explained = monitoring.explained_variance_of(self.rollout_buffer)
         self.entropy_schedule.observe(explained)
         log = UpdateLog()
@@ -194,6 +195,13 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.value_scale.record(self.logger)
         monitoring.record(self, log, explained)
         self.kl_penalty.adapt(log.kl_of_last_epoch())
+
+    def _scale_returns(self) -> None:
+        """Show the rollout's returns to the scale; critics follow it, and what the optimizer keeps of them."""
+        layers = self.policy.value_net.output_layers()
+        factor = self.value_scale.before_update(self.rollout_buffer.returns, layers)
+        if isinstance(self.policy.optimizer, UtilityGatedOptimizer):
+            self.policy.optimizer.rescale_utilities((each for layer in layers for each in layer.parameters()), factor)
 
     def _train_epoch(self, log: UpdateLog) -> bool:
         """One pass over the rollout; False if the policy moved too far and the update is to stop."""

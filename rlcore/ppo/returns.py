@@ -62,12 +62,14 @@ class ReturnScale:
     def before_rollout(self) -> None:
         """Called before each rollout."""
 
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:  # noqa: ARG002
         """Called before each update.
 
         :param returns: the returns of the rollout, any shape
         :param output_layers: the layer of every critic that puts out z
+        :return: what their weights were multiplied by; 1 where they are as they were
         """
+        return 1.0
 
     def after_update(self, returns: NDArray[Any]) -> None:
         """Called after each update."""
@@ -157,15 +159,17 @@ class ZeroLagReturnScale(MeasuredReturnScale):
     """A rollout is measured before it is trained on, and the critics are corrected so that no raw value changes.
 
     The optimizer's moments of the corrected layers stay as they are: gradients of the loss in units of z have the same
-    magnitude before and after, whatever the returns are measured in.
+    magnitude before and after, whatever the returns are measured in. Utilities, of gradients times weights, do not:
+    they are to be multiplied by the factor that is returned.
     """
 
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:
         before = self.snapshot
         self.update(returns)
         self.activate()
         for layer in output_layers:
             preserve_outputs(layer, before, self.snapshot)
+        return before.std / self.snapshot.std
 
 
 class SnapshotReturnScale(MeasuredReturnScale):
@@ -178,8 +182,9 @@ class SnapshotReturnScale(MeasuredReturnScale):
     def before_rollout(self) -> None:
         self.activate()
 
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:  # noqa: ARG002
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:
         self.activate()
+        return super().before_update(returns, output_layers)
 
     def after_update(self, returns: NDArray[Any]) -> None:
         self.update(returns)

@@ -186,3 +186,12 @@ def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
 def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
     """What every gradient holds is known to be finite, so their norm is taken to be."""
     torch.nn.utils.clip_grad_norm_([parameter for _, parameter in parameters], max_norm)
+
+
+@fault(
+    "fnd-63-utilities-left-as-they-were",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer.rescale_utilities",
+    pins="b892a5b055752756",
+)
+def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
+    """Weights are corrected and their utilities are not."""

@@ -26,8 +26,9 @@ def scale_of_the_update_before(rule: Rule | None, decay: float, min_std: float) 
 class _SnapshotAfterTraining(SnapshotReturnScale):
     """The snapshot at the end of train(), once the statistics hold the rollout, and not at its start."""
 
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:  # noqa: ARG002
         """The scale stays that of before the rollout."""
+        return 1.0
 
     def after_update(self, returns: NDArray[Any]) -> None:
         super().after_update(returns)
@@ -43,8 +44,9 @@ def snapshot_after_training(rule: Rule | None, decay: float, min_std: float) -> 
 class _SnapshotBeforeCollecting(SnapshotReturnScale):
     """One snapshot, when a rollout begins, of the latest statistics that there are."""
 
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> None:
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:  # noqa: ARG002
         """The snapshot is there."""
+        return 1.0
 
 
 @fault("ppo-02-fix-snapshot-before-collecting", target="rlcore.ppo.returns:make_return_scale", pins="84d5dc97ce8e47d9")

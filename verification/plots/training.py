@@ -137,12 +137,13 @@ def _watched_scales(scale: ReturnScale) -> list[tuple[float, float, float]]:
     rows: list[tuple[float, float, float]] = []
     prepare = scale.before_update
 
-    def before_update(returns: Any, output_layers: Any) -> None:
+    def before_update(returns: Any, output_layers: Any) -> float:
         documented.before_rollout()
         used = documented.snapshot.std
         documented.after_update(returns)
-        prepare(returns, output_layers)
+        factor = prepare(returns, output_layers)
         rows.append((float(np.std(returns.astype(np.float64))), used, scale.snapshot.std))
+        return factor
 
     scale.before_update = before_update  # type: ignore[method-assign]
     return rows

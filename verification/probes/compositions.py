@@ -25,7 +25,8 @@ def what_an_optimizer_keeps_follows_a_correction(make: Make, seed: int) -> Seque
     layers = [*model.policy.value_net.output_layers()]
     before, weights = _utilities(model, layers), [layer.weight.detach().clone() for layer in layers]
     old = model.value_scale.snapshot
-    model.value_scale.before_update(100.0 * model.rollout_buffer.returns, layers)
+    model.rollout_buffer.returns *= 100.0
+    model._scale_returns()
     factor = old.std / model.value_scale.snapshot.std
     after = _utilities(model, layers)
     moved = all(torch.allclose(x.weight, factor * y, rtol=1e-4) for x, y in zip(layers, weights, strict=True))

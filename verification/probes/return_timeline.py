@@ -101,8 +101,8 @@ def move_to_the_end(model: DistributionalPPO) -> None:
     assert isinstance(scale, MeasuredReturnScale)
     measure = scale.after_update
 
-    def before_update(returns: NDArray[Any], output_layers: Any) -> None:
-        pass
+    def before_update(returns: NDArray[Any], output_layers: Any) -> float:  # noqa: ARG001
+        return 1.0
 
     def after_update(returns: NDArray[Any]) -> None:
         measure(returns)

@@ -208,3 +208,37 @@ def test_a_parameter_whose_memory_is_exchanged_is_still_the_one_that_is_changed(
     for each in (optimizer, expected):
         steps(each, 1, 2)
     assert_same(parameters_of(optimizer), parameters_of(expected))
+
+
+@BOTH
+@pytest.mark.parametrize("stretch", [2**17, 6], ids=["vectors", "stretches"])
+def test_a_step_goes_on_from_rescaled_utilities(
+    optimizer_class: Any, stretch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgd_updates, "STRETCH", stretch)
+    rescaled, loaded = make(optimizer_class), make(optimizer_class)
+    for optimizer in (rescaled, loaded):
+        steps(optimizer, 0, 3)
+    assert isinstance(rescaled, UtilityGatedOptimizer)
+    rescaled.rescale_utilities(rescaled.param_groups[0]["params"][:2], 50.0)
+    state = loaded.state_dict()
+    for number in range(2):
+        state["state"][number]["utility"] = 50.0 * state["state"][number]["utility"]
+    loaded.load_state_dict(state)
+    for optimizer in (rescaled, loaded):
+        steps(optimizer, 3, 2)
+    assert_same(parameters_of(rescaled), parameters_of(loaded))
+    assert_same(rescaled.state_dict(), loaded.state_dict())
+
+
+@BOTH
+def test_utilities_stay_finite_when_rescaled_and_what_has_none_gets_none(optimizer_class: Any) -> None:
+    optimizer = make(optimizer_class)
+    first, *others = optimizer.param_groups[0]["params"]
+    first.grad = torch.ones_like(first)
+    optimizer.step()
+    assert isinstance(optimizer, UtilityGatedOptimizer)
+    for _ in range(3):
+        optimizer.rescale_utilities([first, *others], 1e30)
+    assert optimizer.state[first]["utility"].isfinite().all()
+    assert list(optimizer.state) == [first]

@@ -66,6 +66,24 @@ def test_values_do_not_move_when_the_statistics_do(n_critics: int) -> None:
     assert model.value_scale.snapshot.std > 10.0
 
 
+@pytest.mark.parametrize("optimizer_class", ["upgd", "adaptive_upgd"])
+def test_utilities_of_the_critics_output_layers_go_with_their_weights_and_no_others_move(optimizer_class: str) -> None:
+    model = make_model(optimizer_class=optimizer_class, return_scale_decay=0.0)
+    model.learn(48)
+    optimizer, layers = model.policy.optimizer, model.policy.value_net.output_layers()
+    corrected = {parameter for layer in layers for parameter in layer.parameters()}
+    weights = layers[0].weight.detach().clone()
+    before = {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}
+    model.rollout_buffer.returns *= 16.0
+    model._scale_returns()
+    ratio = (layers[0].weight / weights).mean().item()
+    assert ratio == pytest.approx(1 / 16, rel=1e-4)
+    for parameter, state in before.items():
+        if parameter in corrected:
+            torch.testing.assert_close(optimizer.state[parameter]["utility"], ratio * state.pop("utility"))
+        assert differing({"": state}, {"": {name: optimizer.state[parameter][name] for name in state}}) == []
+
+
 def test_every_rollout_is_trained_on_with_statistics_that_contain_it() -> None:
     envs = Rewards(make_envs())
     model = make_model(envs, n_epochs=1, return_scale_decay=0.5)
