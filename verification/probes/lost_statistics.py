@@ -90,15 +90,16 @@ def every_loss_of_statistics_is_told(make: Make, seed: int) -> Sequence[Observat
 
 @probe("what-raises-leaves-no-trace-where-warnings-are-errors")
 def what_raises_leaves_no_trace_where_warnings_are_errors(make: Make, seed: int) -> Sequence[Observation]:
-    """Exploit a policy alone in a program that turns warnings into errors; what has changed when it raises?"""
+    """Exploit what lacks the statistics in a program that turns warnings into errors; what changed when it raises?"""
     parameters = _trained(make, seed).get_parameters()
+    del parameters["vgs_state"]
     target = _trained(make, seed + 1)
     weights = [each.clone() for each in target.policy.parameters()]
     steps, raised = scaler_of(target).step_count, False
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResumeWarning)
         try:
-            apply_exploit(target, {"policy": parameters["policy"]}, {"learning_rate": 1e-3})
+            apply_exploit(target, parameters, {"learning_rate": 1e-3})
         except ResumeWarning:
             raised = True
     kept = sum(torch.equal(old, new) for old, new in zip(weights, target.policy.parameters(), strict=True))
