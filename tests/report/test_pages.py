@@ -54,17 +54,6 @@ def test_the_index_of_nothing_can_be_read() -> None:
     assert text.count("a hole:") + text.count("A hole:") == 2
 
 
-def test_what_is_planned_is_told_as_not_measured_and_counts_for_nothing() -> None:
-    planned = figure(5.0, 9.0).claim
-    text = render_all(Book((), files=FILES, planned=(planned,)))["index.md"]
-    (row,) = re.findall(r"^\| .*\|$", text.partition("## Not measured yet")[2].partition("\n## ")[0], re.MULTILINE)[1:]
-    assert planned.figure is not None
-    assert row.startswith(f"| {planned.id} {planned.title} | {cell(planned.statement)} |")
-    assert row.endswith(f"| 15 to 25 % | {planned.figure.runs} |")
-    assert "What was wrong: 0 of 0" in text
-    assert "Not measured yet" not in page("index.md")
-
-
 def test_claims_that_contradict_come_first_and_then_holes() -> None:
     text = render_all(Book(tuple(records()), files=FILES))["index.md"]
     rows = re.findall(r"^\| \[(TOY-\d+)\]", text.partition("## All claims")[2], re.MULTILINE)

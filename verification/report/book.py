@@ -82,7 +82,6 @@ class Book:
 
     :param files: file name of each of the five documents, by the first three figures of it
     :param uncited: how many lines of each document nobody answers for yet, and how many there are
-    :param planned: claims whose rule is written and that nobody has measured yet
     :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
     """
@@ -91,7 +90,6 @@ class Book:
     contradictions: tuple[Contradiction, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     uncited: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    planned: tuple[Claim, ...] = ()
     checklists: tuple[Checklist, ...] = ()
     tests: tuple[NamedTest, ...] | None = None
     plots: Mapping[str, Plot] = field(default_factory=dict)
