@@ -28,7 +28,7 @@ def commands(job: str) -> Iterator[list[str]]:
 
 def targets() -> set[str]:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    return {*re.findall(r"^([\w.]+):", text, re.MULTILINE), ".venv/.ready"}
+    return {*re.findall(r"^([\w.-]+):", text, re.MULTILINE), ".venv/.ready"}
 
 
 @pytest.mark.parametrize("job", JOBS)
