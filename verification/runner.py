@@ -116,11 +116,11 @@ def run_claims(
     again, all that can have run then are marked as retried.
 
     :param limit: seconds that one run of a probe may take
-    :param on_progress: called with the number of runs done and the number of all runs
+    :param on_progress: called with the number of runs done and the number of all that differ
     :raises KeyboardInterrupt: after the workers have been stopped
     """
     tasks_of = {claim.id: _tasks(laboratory, claim, claim.seeds, limit) for claim in claims}
-    tasks = list(dict.fromkeys(task for tasks in tasks_of.values() for task in tasks))
+    tasks = list(dict.fromkeys(task for own in tasks_of.values() for task in own))
     ended: dict[Task, Run] = {}
 
     def note(task: Task, outcome: Ended[Run]) -> None:
@@ -129,8 +129,8 @@ def run_claims(
 
     run_each(run_task, tasks, processes=processes, note=note)
     return {
-        claim_id: tuple(replace(ended[task], variant=task.variant) for task in tasks)
-        for claim_id, tasks in tasks_of.items()
+        claim_id: tuple(replace(ended[task], variant=task.variant) for task in own)
+        for claim_id, own in tasks_of.items()
     }
 
 

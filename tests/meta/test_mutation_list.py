@@ -48,6 +48,11 @@ def test_what_no_test_reaches_survives_and_what_was_not_run_is_unknown() -> None
         ('raise StateError("is damaged")', "raise StateError(None)", False),
         ('raise StateError("is damaged", 1)', 'raise StateError("XXis damagedXX", 2)', False),
         ('f("a", "b")', 'f("a", "XXbXX")', False),
+        ('f("a") / g("b")', 'f("a") * g("b")', False),
+        ('f["a"] and g["b"] > 0', 'f["a"] or g["b"] > 0', False),
+        ('{"a": copy(x), "b": 1}', '{"a": None, "b": 1}', False),
+        ('f"{len(x) + 1} of them"', 'f"{len(x) - 1} of them"', False),
+        (r'"it\'s \"a\" word" + x', r'"XXit\'s \"a\" wordXX" + x', True),
     ],
 )
 def test_a_survivor_that_differs_in_the_words_of_a_sentence_needs_no_explanation(

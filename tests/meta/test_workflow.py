@@ -37,6 +37,15 @@ def test_every_target_of_make_exists(job: str) -> None:
     assert asked - targets() == set()
 
 
+def test_every_commit_runs_both_halves_of_the_tests() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    halves = dict(re.findall(r"^(test[\w-]*):.*\n\t.* -m (.+)$", makefile, re.MULTILINE))
+    assert halves == {"test": '"not slow"', "test-slow": "slow"}
+    assert {"test", "test-slow"} <= {word for words in commands("gate") for word in words}
+    in_ci = re.findall(r"make (test[\w-]*)", (ROOT / ".ci/run").read_text(encoding="utf-8"))
+    assert in_ci == ["test", "test-slow"]
+
+
 @pytest.mark.parametrize("job", JOBS)
 def test_every_command_of_rlverify_exists_with_its_options(job: str) -> None:
     known = get_command(app).commands  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from pathlib import Path
 LIST = Path(__file__).with_name("survivors.toml")
 KILLED = ("killed", "timeout", "caught by type check")
 NOT_RUN = "not checked"
-SENTENCE = re.compile(r"""(["'])(?:(?!\1).)* (?:(?!\1).)*\1""")
+STRING = re.compile(r"""(["'])((?:\\.|(?!\1).)*)\1""")
 
 Show = Callable[[str], str]
 
@@ -69,23 +69,24 @@ def problems(results: Mapping[str, str], explained: Iterable[Explained], show: S
     run = {name: outcome for name, outcome in results.items() if fnmatch(name, asked)}
     found = [f"{name}: was not run" for name, outcome in run.items() if outcome == NOT_RUN]
     for name in sorted(name for name, outcome in run.items() if outcome not in (*KILLED, NOT_RUN)):
-        if name not in known:
-            if not is_wording(show(name)):
-                found.append(f"{name}: {run[name]}, and nobody says why\n{show(name)}")
-        elif known[name].becomes not in _added(show(name)):
-            found.append(f"{name}: is another mutant than the one that is explained\n{show(name)}")
+        difference = show(name)
+        if name not in known and not is_wording(difference):
+            found.append(f"{name}: {run[name]}, and nobody says why\n{difference}")
+        elif name in known and known[name].becomes not in _changed(difference, "+"):
+            found.append(f"{name}: is another mutant than the one that is explained\n{difference}")
     gone = [name for name in known if run.get(name) in (None, *KILLED)]
     return found + [f"{name}: is explained, and {run.get(name, 'does not exist')}; remove it" for name in gone]
 
 
 def is_wording(difference: str) -> bool:
     """Whether a mutant differs from the code in the words of sentences alone."""
-    without = [[SENTENCE.sub('""', line) for line in _changed(difference, sign)] for sign in "-+"]
+    without = [[STRING.sub(_without_sentence, line) for line in _changed(difference, sign)] for sign in "-+"]
     return without[0] == without[1] != []
 
 
-def _added(difference: str) -> list[str]:
-    return _changed(difference, "+")
+def _without_sentence(string: re.Match[str]) -> str:
+    """Nothing where it is a sentence without values; as it is otherwise."""
+    return "" if " " in string[2] and "{" not in string[2] else string[0]
 
 
 def _changed(difference: str, sign: str) -> list[str]:
@@ -113,7 +114,8 @@ def main(asked: str = "*") -> int:
         return 2
     found = problems(results, explained, lambda name: _mutmut("show", name), asked)
     killed = sum(outcome in KILLED for outcome in results.values())
-    print(*found, f"{killed} of {len(results)} mutants killed; {len(found)} problems", sep="\n")
+    survived = len(results) - killed
+    print(*found, f"{killed} of {len(results)} mutants killed, {survived} not; {len(found)} problems", sep="\n")
     return 1 if found else 0
 
 

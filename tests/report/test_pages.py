@@ -94,9 +94,9 @@ def test_a_finding_is_not_called_a_document_s() -> None:
     [
         (
             measured(CLAIM, healthy=2, faulty=0, documented_fix=0),
-            f"The defect is real. The fix, put in place, mends nothing: {LOST}.",
+            f"The defect is real. The fix, put in place, does not restore what is broken without it: {LOST}.",
         ),
-        (measured(simple(2), healthy=2, faulty=2), "Put back, it breaks nothing that is looked at."),
+        (measured(simple(2), healthy=2, faulty=2), "With it in place, nothing that is looked at breaks."),
         (measured(simple(4, fault=None), healthy=0), f"Put to the test, it does not hold: {LOST}."),
         (
             measured(simple(4, fault=None, against_document=True), healthy=2),

@@ -34,6 +34,7 @@ class Item:
     :param met: whether that answer says that the criterion is met
     :param claims: ids; all of them must fit. None where nothing could be run
     :param tests: figures of the document all of whose named tests must pass on the code as it is, or empty
+    :param core_claims: ids that answer for the code as it is, where ``claims`` measure what a document describes
     """
 
     item: str
@@ -42,6 +43,7 @@ class Item:
     cites: tuple[str, ...]
     claims: tuple[str, ...]
     tests: str = ""
+    core_claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
