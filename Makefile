@@ -8,13 +8,17 @@ export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
 
-.PHONY: audit test gate matrix mutants bench lint types format clean
+.PHONY: audit test test-slow gate matrix mutants bench lint types format clean
 
 audit: $(VENV)/.ready
 	$(VENV)/bin/rlverify audit
 
 test: $(VENV)/.ready
-	$(RUN) pytest -n 2
+	$(RUN) pytest -n 2 -m "not slow"
+
+# The rest of it: every claim under another seed, every fault against the tests that must notice it, long runs.
+test-slow: $(VENV)/.ready
+	$(RUN) pytest -n 2 -m slow
 
 gate: $(VENV)/.ready
 	$(VENV)/bin/rlverify gate

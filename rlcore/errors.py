@@ -76,7 +76,7 @@ class CheckpointError(RLCoreError, ValueError):
 
 
 class ResumeWarning(UserWarning):
-    """Part of a training state starts fresh, so training does not continue exactly where it stopped."""
+    """Part of a training state is missing: it starts fresh, or is kept though the rest was replaced."""
 
 
 class ConfigFileError(RLCoreError, ValueError):

@@ -231,12 +231,12 @@ def load_catalogue(folder: Path) -> tuple[Claim, ...]:
     return load(folder).claims
 
 
-def load(*folders: Path) -> Catalogue:
-    """All that the TOML files of one folder say, or of several together.
+def load(folder: Path) -> Catalogue:
+    """All that the TOML files of a folder say.
 
     :raises CatalogueError: naming file, entry and field of the first broken entry
     """
-    entries = [(path, entry) for folder in folders for path in _files(folder) for entry in _load_file(path)]
+    entries = [(path, entry) for path in _files(folder) for entry in _load_file(path)]
     _check_ids(entries)
     claims = tuple(_claim(path, entry) for path, entry in entries if isinstance(entry, ClaimEntry))
     asides = tuple(Aside(entry.cites, entry.why) for _, entry in entries if isinstance(entry, AsideEntry))

@@ -70,15 +70,6 @@ class Laboratory:
         return self.entries.claims
 
     @cached_property
-    def planned(self) -> tuple[Claim, ...]:
-        """Claims whose rule was written before they are measured, in ``planned`` below the catalogue; no report has
-        them yet, and the lines that they cite stay unanswered."""
-        folder = self.catalogue or self.folder / "catalogue"
-        if not (folder / "planned").is_dir():
-            return ()
-        return tuple(claim for claim in load(folder, folder / "planned").claims if claim not in self.claims)
-
-    @cached_property
     def faults(self) -> Mapping[str, Fault]:
         """Every fault by name; imports what is under test."""
         return load_faults(f"{self.package}.faults")
@@ -167,12 +158,12 @@ class Laboratory:
             out the module in which its fault is planted, or if a probe, an experiment, or a fault that is to be
             claimed, exists that no claim names
         """
-        for claim in (*self.claims, *self.planned):
+        for claim in self.claims:
             self._check_claim(claim)
         claimed = {name for name, fault in self.faults.items() if fault.claimed}
         _check_all_used("fault", claimed, {n for c in self.claims for n in (c.fault, c.documented_fix)})
         _check_all_used("probe", self.probes, {claim.probe for claim in self.claims})
-        _check_all_used("experiment", self.experiments, {claim.experiment for claim in (*self.claims, *self.planned)})
+        _check_all_used("experiment", self.experiments, {claim.experiment for claim in self.claims})
 
     def _check_claim(self, claim: Claim) -> None:
         named: list[tuple[str, str | None, Mapping[str, Any]]] = [

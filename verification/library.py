@@ -26,7 +26,6 @@ def gather(laboratory: Laboratory, reports: Path, records: Sequence[Record]) -> 
         contradictions=laboratory.entries.contradictions,
         files={path.name[:3]: path.name for path in FOLDER.glob("*.md")},
         uncited=_unanswered(laboratory),
-        planned=laboratory.planned,
         checklists=load_checklists(laboratory.folder),
         tests=load_named_tests(reports),
         plots={name: points.plot for name, points in load_plots(reports).items()},

@@ -27,6 +27,7 @@ class _Item(BaseModel):
     met: Annotated[bool, Field(strict=True)]
     cites: Annotated[tuple[Cite, ...], Field(min_length=1)]
     claims: tuple[Identifier, ...] = ()
+    core_claims: tuple[Identifier, ...] = ()
     tests: Annotated[str, Field(pattern=r"^(\d{3})?$")] = ""
 
 
@@ -67,6 +68,7 @@ def load_checklists(folder: Path) -> tuple[Checklist, ...]:
 
 def _checklist(entry: _Checklist) -> Checklist:
     items = tuple(
-        Item(each.item, each.documented, each.met, each.cites, each.claims, each.tests) for each in entry.item
+        Item(each.item, each.documented, each.met, each.cites, each.claims, each.tests, each.core_claims)
+        for each in entry.item
     )
     return Checklist(entry.id, entry.title, entry.documented, entry.cites, entry.word, items)

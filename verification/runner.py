@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,19 +38,18 @@ class Crash:
 class Task:
     """One run to be made; small enough to be sent to a worker process.
 
+    Two claims that ask the same probe about the same code are one task, whatever each of them calls that code.
+
+    :param planted: name of the fault that it is measured with
     :param limit: seconds that the probe may take
     """
 
     laboratory: Laboratory
-    claim: Claim
-    variant: Variant
+    probe: str
+    planted: str | None
     seed: int
     limit: float
-
-    @property
-    def planted(self) -> str | None:
-        """Name of the fault that this variant is measured with."""
-        return {"healthy": None, "faulty": self.claim.fault, "documented_fix": self.claim.documented_fix}[self.variant]
+    variant: Variant = field(compare=False)
 
 
 def attempt(action: Callable[[], Result]) -> Result | Crash:
@@ -78,7 +77,7 @@ def run_task(task: Task) -> Run:
 def _measure(task: Task) -> Run:
     laboratory, name = task.laboratory, task.planted
     pin_threads()  # before the first import of what reads the environment
-    measure = laboratory.probe(task.claim.probe)
+    measure = laboratory.probe(task.probe)
     pin_threads()
     with redirect_stdout(sys.stderr):  # what a probe prints must not mix with what the program prints
         if name is None:
@@ -95,9 +94,9 @@ def _observe(task: Task, measure: Probe) -> tuple[Observation, ...]:
         observations = measure(task.laboratory.make(), task.seed)
     symptoms = [observation.symptom for observation in observations]
     if not symptoms:
-        raise ProbeError(f"probe {task.claim.probe!r} observed nothing, which would hold whatever happens")
+        raise ProbeError(f"probe {task.probe!r} observed nothing, which would hold whatever happens")
     if len(set(symptoms)) != len(symptoms):
-        raise ProbeError(f"probe {task.claim.probe!r} names one symptom twice: {', '.join(symptoms)}")
+        raise ProbeError(f"probe {task.probe!r} names one symptom twice: {', '.join(symptoms)}")
     return tuple(observations)
 
 
@@ -111,14 +110,17 @@ def run_claims(
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
+    What several claims need is measured once.
+
     Where a process dies, only the run that killed it is an ERROR; where that cannot be told, because none dies when run
     again, all that can have run then are marked as retried.
 
     :param limit: seconds that one run of a probe may take
-    :param on_progress: called with the number of runs done and the number of all runs
+    :param on_progress: called with the number of runs done and the number of all that differ
     :raises KeyboardInterrupt: after the workers have been stopped
     """
-    tasks = [task for claim in claims for task in _tasks(laboratory, claim, claim.seeds, limit)]
+    tasks_of = {claim.id: _tasks(laboratory, claim, claim.seeds, limit) for claim in claims}
+    tasks = list(dict.fromkeys(task for own in tasks_of.values() for task in own))
     ended: dict[Task, Run] = {}
 
     def note(task: Task, outcome: Ended[Run]) -> None:
@@ -126,7 +128,10 @@ def run_claims(
         on_progress(len(ended), len(tasks))
 
     run_each(run_task, tasks, processes=processes, note=note)
-    return {claim.id: tuple(ended[task] for task in tasks if task.claim is claim) for claim in claims}
+    return {
+        claim_id: tuple(replace(ended[task], variant=task.variant) for task in own)
+        for claim_id, own in tasks_of.items()
+    }
 
 
 def run_here(
@@ -140,7 +145,12 @@ def run_here(
 
 
 def _tasks(laboratory: Laboratory, claim: Claim, seeds: Sequence[int], limit: float) -> list[Task]:
-    return [Task(laboratory, claim, variant, seed, limit) for variant in claim.variants for seed in seeds]
+    planted = {"healthy": None, "faulty": claim.fault, "documented_fix": claim.documented_fix}
+    return [
+        Task(laboratory, claim.probe, planted[variant], seed, limit, variant)
+        for variant in claim.variants
+        for seed in seeds
+    ]
 
 
 def _run_of(task: Task, ended: Ended[Run]) -> Run:

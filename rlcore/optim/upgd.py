@@ -162,12 +162,12 @@ class UtilityGatedOptimizer(Optimizer):
 
     @torch.no_grad()
     def rescale_utilities(self, parameters: Iterable[Tensor], factor: float) -> None:
-        """Follow a change of parameters from outside, after which they are ``factor`` times what they were.
+        """Multiply the utilities of parameters that something else has just multiplied: a utility averages -g * p.
 
-        The utility of -g * p goes with p while g stays. Where something was added to p as well, the part of it that
-        came with that is left to the average. For parameters without state nothing is done.
+        A shift that was added as well, as to a bias, is not corrected; the average forgets it. Parameters without state
+        are passed over.
 
-        :param factor: finite, > 0
+        :param factor: what the parameters were multiplied by; > 0
         """
         for parameter in parameters:
             if "utility" in self.state.get(parameter, {}):

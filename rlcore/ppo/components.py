@@ -290,7 +290,10 @@ def in_kept_units(model: DistributionalPPO, state: Mapping[str, Any]) -> Mapping
 def _rescaled_policy(
     model: DistributionalPPO, given: StateDict, before: Moments, after: Moments
 ) -> dict[str, torch.Tensor]:
-    """Parameters whose critics say under ``after`` what the given ones said under ``before``."""
+    """Parameters whose critics say under ``after`` what the given ones said under ``before``.
+
+    The optimizer's utilities of these layers stay in the units of ``before`` until their average has forgotten it.
+    """
     own = model.policy.state_dict()
     state_checks.check_policy(given, own)
     policy: dict[str, Any] = dict(given)  # type: ignore[arg-type]

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from verification import citations
 from verification.citations import FOLDER, Citation, documents, uncited
 from verification.claims import load
 from verification.errors import CatalogueError
 
+CATALOGUE = Path(citations.__file__).with_name("catalogue")
 DIGESTS = {
     "000_923fc3d3e588f5b4": "fca4e15efb75b04ef16ab486cc2761f9d471a31b244c052e6f8f039cae14b37a",
     "001_98911a0f87a1dff4": "4622413657570b807b699c4802f127db6a286a9e18b449754d49216dd1e2b214",
@@ -80,6 +82,10 @@ def test_lines_that_nothing_cites_are_told_without_empty_ones_and_rules() -> Non
     assert uncited(["001:1-7", f"001:10-{last}"])["001"] == [9]
     assert uncited([f"001:9-{last}"])["001"] == [1, 3, 4, 5]
     assert len(uncited([])["003"]) > 100
+
+
+def test_every_line_of_the_documents_is_answered() -> None:
+    assert {number: lines for number, lines in uncited(load(CATALOGUE).cites).items() if lines} == {}
 
 
 def test_a_contradiction_keeps_its_words(tmp_path: Path) -> None:

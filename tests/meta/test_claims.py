@@ -300,23 +300,3 @@ def test_every_part_of_an_experiment_is_in_its_digest(toylab: Laboratory, tmp_pa
     (tmp_path / "same").mkdir()
     same = Laboratory("toylab", _catalogue(tmp_path / "same", source.replace("the state is not read", "other words")))
     assert same.digests(same.claim("TOY-01"))[0] == experiment
-
-
-def test_figures_may_be_planned_beside_a_catalogue_that_measures_none_of_them(
-    figurelab: Laboratory, tmp_path: Path
-) -> None:
-    (tmp_path / "planned").mkdir()
-    for path in (figurelab.folder / "catalogue").iterdir():
-        folder = tmp_path / "planned" if path.stem == "figures" else tmp_path
-        _catalogue(folder, path.read_text(encoding="utf-8"), path.name)
-    laboratory = Laboratory("figurelab", tmp_path)
-    laboratory.check()
-    assert {claim.kind for claim in laboratory.planned} == {"figure"}
-    assert not set(laboratory.planned) & set(laboratory.claims)
-    _catalogue(
-        tmp_path / "planned",
-        (tmp_path / "planned" / "figures.toml").read_text().replace("same-arms", "same-harms"),
-        "figures.toml",
-    )
-    with pytest.raises(CatalogueError, match="there is no 'same-harms'"):
-        Laboratory("figurelab", tmp_path).check()

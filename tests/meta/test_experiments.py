@@ -19,7 +19,7 @@ from verification.probes.make import Make
 
 MAKE = Make()
 LABORATORY = Laboratory()
-FIGURES = [claim for claim in (*LABORATORY.claims, *LABORATORY.planned) if claim.figure is not None]
+FIGURES = [claim for claim in LABORATORY.claims if claim.figure is not None]
 TINY: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2}
 
 

@@ -96,6 +96,7 @@ def test_a_test_has_failed_if_any_of_its_cases_has(failed: tuple[str, ...], left
     assert not_failed(["a.py::one", "a.py::two"], failed) == left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expected", KILLS, ids=lambda expected: expected.fault)
 def test_the_suite_kills_the_fault(expected: Expected) -> None:
     kill = run_under_faults([expected.fault], expected.tests, root=ROOT)
@@ -110,6 +111,7 @@ def test_what_asks_for_the_file_of_a_warning_still_kills_something() -> None:
     assert {test for kill in KILLS for test in kill.tests} >= ASKS_WHERE_A_WARNING_COMES_FROM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_the_null_faults_of_the_same_members_survive(file: str) -> None:
     here: dict[str, set[str]] = {}
@@ -123,6 +125,7 @@ def test_the_null_faults_of_the_same_members_survive(file: str) -> None:
     assert kill.fate == "survived", kill.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", never_bugs(), ids=lambda claim: claim.id)
 def test_the_fault_of_a_bug_that_never_was_survives_the_tests_of_its_area(claim: Claim) -> None:
     """But for those that another claim names as killers of the same fault, in a case where it does break something."""

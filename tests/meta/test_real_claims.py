@@ -30,6 +30,7 @@ def test_every_area_has_a_null_fault() -> None:
     assert {claim.area for claim in NULLS} == {claim.area for claim in LABORATORY.claims}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "claim", [each for each in LABORATORY.claims if each.figure is None], ids=lambda claim: claim.id
 )
@@ -45,12 +46,14 @@ def test_claims_that_share_a_probe_say_what_each_of_them_shows() -> None:
     assert all(claim.shows for pair in SHARED for claim in pair)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", [each for each in CONFIRMABLE if not each.shows], ids=lambda claim: claim.id)
 def test_a_claim_that_does_not_say_what_it_shows_shows_every_symptom(claim: Claim) -> None:
     (_, faulty) = run_here(LABORATORY, replace(claim, documented_fix=None), [OTHER_SEED])
     assert [each.symptom for each in faulty.observations if each.holds] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("claim", "other"), SHARED, ids=lambda claim: claim.id)
 def test_no_claim_is_confirmed_by_the_fault_of_another(claim: Claim, other: Claim) -> None:
     crossed = replace(claim, fault=other.fault, documented_fix=None)

@@ -178,6 +178,16 @@ def test_a_run_in_this_process_is_the_run_of_the_pool(toylab: Laboratory) -> Non
     ]  # fmt: skip
 
 
+def test_what_two_claims_need_is_measured_once(toylab: Laboratory) -> None:
+    """The second calls a documented fix what the first calls the fault, and has a seed more."""
+    first = toylab.claim("TOY-01")
+    other = replace(first, id="OTHER", fault=first.documented_fix, documented_fix=first.fault, seeds=(*first.seeds, 5))
+    counts: list[tuple[int, int]] = []
+    runs = run_claims(toylab, [first, other], processes=1, on_progress=lambda *count: counts.append(count))
+    assert runs == {claim.id: run_here(toylab, claim, claim.seeds) for claim in (first, other)}
+    assert counts[-1] == (len(runs["OTHER"]), len(runs["OTHER"]))
+
+
 def test_what_a_probe_prints_stays_out_of_the_output(toylab: Laboratory, capsys: pytest.CaptureFixture[str]) -> None:
     run_here(toylab, toylab.claim("TOY-02"), [0])
     captured = capsys.readouterr()

@@ -28,13 +28,22 @@ def commands(job: str) -> Iterator[list[str]]:
 
 def targets() -> set[str]:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    return {*re.findall(r"^([\w.]+):", text, re.MULTILINE), ".venv/.ready"}
+    return {*re.findall(r"^([\w.-]+):", text, re.MULTILINE), ".venv/.ready"}
 
 
 @pytest.mark.parametrize("job", JOBS)
 def test_every_target_of_make_exists(job: str) -> None:
     asked = {word for words in commands(job) if words[0] == "make" for word in words[1:] if "=" not in word}
     assert asked - targets() == set()
+
+
+def test_every_commit_runs_both_halves_of_the_tests() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    halves = dict(re.findall(r"^(test[\w-]*):.*\n\t.* -m (.+)$", makefile, re.MULTILINE))
+    assert halves == {"test": '"not slow"', "test-slow": "slow"}
+    assert {"test", "test-slow"} <= {word for words in commands("gate") for word in words}
+    in_ci = re.findall(r"make (test[\w-]*)", (ROOT / ".ci/run").read_text(encoding="utf-8"))
+    assert in_ci == ["test", "test-slow"]
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -2,10 +2,14 @@
 
 Reads the results that ``mutmut run`` has left in the working folder. Exit codes: 0 all explained; 1 a survivor that
 nobody explains, or an explanation of what does not survive; 2 there are no results, or the list cannot be used.
+
+A mutant that changes nothing but the words of a sentence needs no explanation: tests ask of a message for the value and
+what to do, and promise nobody its every letter. A sentence is a string with a space in it, which no key or name has.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -17,6 +21,7 @@ from pathlib import Path
 LIST = Path(__file__).with_name("survivors.toml")
 KILLED = ("killed", "timeout", "caught by type check")
 NOT_RUN = "not checked"
+STRING = re.compile(r"""(["'])((?:\\.|(?!\1).)*)\1""")
 
 Show = Callable[[str], str]
 
@@ -64,17 +69,29 @@ def problems(results: Mapping[str, str], explained: Iterable[Explained], show: S
     run = {name: outcome for name, outcome in results.items() if fnmatch(name, asked)}
     found = [f"{name}: was not run" for name, outcome in run.items() if outcome == NOT_RUN]
     for name in sorted(name for name, outcome in run.items() if outcome not in (*KILLED, NOT_RUN)):
-        if name not in known:
-            found.append(f"{name}: {run[name]}, and nobody says why\n{show(name)}")
-        elif known[name].becomes not in _added(show(name)):
-            found.append(f"{name}: is another mutant than the one that is explained\n{show(name)}")
+        difference = show(name)
+        if name not in known and not is_wording(difference):
+            found.append(f"{name}: {run[name]}, and nobody says why\n{difference}")
+        elif name in known and known[name].becomes not in _changed(difference, "+"):
+            found.append(f"{name}: is another mutant than the one that is explained\n{difference}")
     gone = [name for name in known if run.get(name) in (None, *KILLED)]
     return found + [f"{name}: is explained, and {run.get(name, 'does not exist')}; remove it" for name in gone]
 
 
-def _added(difference: str) -> list[str]:
+def is_wording(difference: str) -> bool:
+    """Whether a mutant differs from the code in the words of sentences alone."""
+    without = [[STRING.sub(_without_sentence, line) for line in _changed(difference, sign)] for sign in "-+"]
+    return without[0] == without[1] != []
+
+
+def _without_sentence(string: re.Match[str]) -> str:
+    """Nothing where it is a sentence without values; as it is otherwise."""
+    return "" if " " in string[2] and "{" not in string[2] else string[0]
+
+
+def _changed(difference: str, sign: str) -> list[str]:
     lines = difference.splitlines()
-    return [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
+    return [line[1:].strip() for line in lines if line.startswith(sign) and not line.startswith(3 * sign)]
 
 
 def _mutmut(*arguments: str) -> str:
@@ -97,7 +114,8 @@ def main(asked: str = "*") -> int:
         return 2
     found = problems(results, explained, lambda name: _mutmut("show", name), asked)
     killed = sum(outcome in KILLED for outcome in results.values())
-    print(*found, f"{killed} of {len(results)} mutants killed; {len(found)} problems", sep="\n")
+    survived = len(results) - killed
+    print(*found, f"{killed} of {len(results)} mutants killed, {survived} not; {len(found)} problems", sep="\n")
     return 1 if found else 0
 
 

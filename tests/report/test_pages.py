@@ -54,17 +54,6 @@ def test_the_index_of_nothing_can_be_read() -> None:
     assert text.count("a hole:") + text.count("A hole:") == 2
 
 
-def test_what_is_planned_is_told_as_not_measured_and_counts_for_nothing() -> None:
-    planned = figure(5.0, 9.0).claim
-    text = render_all(Book((), files=FILES, planned=(planned,)))["index.md"]
-    (row,) = re.findall(r"^\| .*\|$", text.partition("## Not measured yet")[2].partition("\n## ")[0], re.MULTILINE)[1:]
-    assert planned.figure is not None
-    assert row.startswith(f"| {planned.id} {planned.title} | {cell(planned.statement)} |")
-    assert row.endswith(f"| 15 to 25 % | {planned.figure.runs} |")
-    assert "What was wrong: 0 of 0" in text
-    assert "Not measured yet" not in page("index.md")
-
-
 def test_claims_that_contradict_come_first_and_then_holes() -> None:
     text = render_all(Book(tuple(records()), files=FILES))["index.md"]
     rows = re.findall(r"^\| \[(TOY-\d+)\]", text.partition("## All claims")[2], re.MULTILINE)
@@ -105,9 +94,9 @@ def test_a_finding_is_not_called_a_document_s() -> None:
     [
         (
             measured(CLAIM, healthy=2, faulty=0, documented_fix=0),
-            f"The defect is real. The fix, put in place, mends nothing: {LOST}.",
+            f"The defect is real. The fix, put in place, does not restore what is broken without it: {LOST}.",
         ),
-        (measured(simple(2), healthy=2, faulty=2), "Put back, it breaks nothing that is looked at."),
+        (measured(simple(2), healthy=2, faulty=2), "With it in place, nothing that is looked at breaks."),
         (measured(simple(4, fault=None), healthy=0), f"Put to the test, it does not hold: {LOST}."),
         (
             measured(simple(4, fault=None, against_document=True), healthy=2),

@@ -78,8 +78,8 @@ def test_every_command_is_listed_and_every_listed_command_exists() -> None:
 
 
 def test_every_make_target_exists() -> None:
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"make (\w+)", README)) <= targets
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"make ([\w-]+)", README)) <= targets
 
 
 def test_every_file_named_exists() -> None:

@@ -77,11 +77,25 @@ def test_named_tests_answer_for_this_core_alone(outcomes: tuple[str, ...], in_co
     assert conclude(tests="002", outcomes=outcomes)[:2] == ("not measured", in_core)
 
 
-def test_what_cannot_be_run_is_counted_apart_and_nothing_follows_from_nothing() -> None:
+def test_what_cannot_be_run_is_a_criterion_that_is_not_met() -> None:
     assert conclude()[2] == (
-        "What the document describes: not ready to ship (0 of 0 criteria; 1 cannot be run). "
-        "This core: not ready to ship (0 of 0 criteria; 1 cannot be run)."
+        "What the document describes: not ready to ship (0 of 1 criteria, 1 cannot be told here). "
+        "This core: not ready to ship (0 of 1 criteria, 1 cannot be told here)."
     )
+
+
+def test_one_criterion_that_cannot_be_run_is_enough_not_to_be_ready() -> None:
+    items = tuple(Item("criterion", "yes", True, ("002:374",), claims) for claims in ((GOOD.claim.id,), ()))
+    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), "ready", items)
+    (result,) = results(Book((GOOD,), files=FILES, checklists=(checklist,)))
+    assert result.conclusion.endswith("This core: not ready (1 of 2 criteria, 1 cannot be told here).")
+
+
+def test_other_claims_answer_for_the_core_where_they_are_named() -> None:
+    item = Item("criterion", "yes", True, ("002:374",), (REGRESSED.claim.id,), core_claims=(GOOD.claim.id,))
+    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), "ready", (item,))
+    (result,) = results(Book((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
+    assert (result.lines[0].answer, result.lines[0].in_core) == ("stands", "holds")
 
 
 def test_a_null_fault_is_no_hole() -> None:

@@ -56,7 +56,9 @@ def standing(bench: Bench, shelf: Shelf) -> Standing:
     report = shelf.reports / REPORT
     if not report.is_file() or report.read_bytes() != kill_matrix(matrix, bench.laboratory.claims).encode():
         problems.append(Problem(REPORT, CLAIM_FELL, "is not what the committed matrix gives; run `rlverify report`"))
-    note = f"{MATRIX} was measured of another core; `make test` plants what must be killed again, {REMEDY} all of it"
+    note = (
+        f"{MATRIX} was measured of another core; `make test-slow` plants what must be killed again, {REMEDY} all of it"
+    )
     return Standing(matrix, tuple(problems), (note,) * (matrix.digests.core != today.core))
 
 

@@ -47,20 +47,20 @@ def _utilities(model: DistributionalPPO, layers: Sequence[nn.Linear]) -> list[Te
     return [state["state"][position[id(layer.weight)]]["utility"].clone() for layer in layers]
 
 
-@probe("a-sketch-sees-noise-wherever-it-is")
-def a_sketch_sees_noise_wherever_it_is(make: Make, seed: int) -> Sequence[Observation]:
+@probe("a-sketch-is-wrong-about-noise-in-few-elements")
+def a_sketch_is_wrong_about_noise_in_few_elements(make: Make, seed: int) -> Sequence[Observation]:
     """Noise in eight of 4096 elements: among those that the sketch has drawn, and among those that it has not."""
     parameter = nn.Parameter(torch.zeros(4096))
     state: Any = make.scaler([parameter], estimator="sketch").state_dict()
     drawn = set(state["estimator_state"]["coordinates"][0].tolist())
     order = torch.randperm(4096, generator=torch.Generator().manual_seed(seed)).tolist()
     observations = []
-    for case, among in (("some of the elements drawn", True), ("elements not drawn", False)):
+    for case, among, expected in (("some of the elements drawn", True, "64 times"), ("others", False, "none")):
         noisy = [element for element in order if (element in drawn) == among][:8]
         found = _variance_with_noise_in(make, parameter, noisy) / (0.25 * len(noisy) / 4096)
         text = "about the whole" if 0.5 < found < 2.0 else "none" if found < 1e-6 else f"{round(found)} times"
         symptom = f"share of the noise that a sketch sees, in {case}"
-        observations.append(Observation(symptom, "about the whole", text, holds=text == "about the whole"))
+        observations.append(Observation(symptom, expected, text, holds=text == expected))
     return observations
 
 

@@ -34,6 +34,7 @@ class Item:
     :param met: whether that answer says that the criterion is met
     :param claims: ids; all of them must fit. None where nothing could be run
     :param tests: figures of the document all of whose named tests must pass on the code as it is, or empty
+    :param core_claims: ids that answer for the code as it is, where ``claims`` measure what a document describes
     """
 
     item: str
@@ -42,6 +43,7 @@ class Item:
     cites: tuple[str, ...]
     claims: tuple[str, ...]
     tests: str = ""
+    core_claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,6 @@ class Book:
 
     :param files: file name of each of the five documents, by the first three figures of it
     :param uncited: how many lines of each document nobody answers for yet, and how many there are
-    :param planned: claims whose rule is written and that nobody has measured yet
     :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
     """
@@ -91,7 +92,6 @@ class Book:
     contradictions: tuple[Contradiction, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     uncited: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    planned: tuple[Claim, ...] = ()
     checklists: tuple[Checklist, ...] = ()
     tests: tuple[NamedTest, ...] | None = None
     plots: Mapping[str, Plot] = field(default_factory=dict)

@@ -59,7 +59,7 @@ def _rows(book: Book, pages: Sequence[Page]) -> list[Row]:
 
 
 def _row(title: str, page: str, records: Sequence[Record]) -> Row:
-    holes = sum(record.evidence is None or bool(record.misfits) for record in records)
+    holes = sum(not record.has_verdict for record in records)
     fell = sum(record.contradicts_document for record in records)
     return Row(title, page, len(records), len(records) - fell - holes, fell, holes)
 

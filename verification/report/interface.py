@@ -39,6 +39,11 @@ class Record:
         return (self.verdict, self.fix_grade) == (self.claim.expected_verdict, self.claim.expected_fix_grade)
 
     @property
+    def has_verdict(self) -> bool:
+        """Whether measuring came to a verdict that says something of the claim."""
+        return self.verdict is not None and self.verdict not in NOT_MEASURED
+
+    @property
     def contradicts_document(self) -> bool:
         """Whether what a document states, describes as a fix or recommends did not stand up to measuring.
 
@@ -46,7 +51,8 @@ class Record:
         """
         fix_fails = self.fix_grade not in (None, FixGrade.CURED)
         return (
-            self.verdict not in (None, Verdict.REGRESSED, *NOT_MEASURED)
+            self.has_verdict
+            and self.verdict is not Verdict.REGRESSED
             and self.claim.kind != "null"
             and (self.claim.against_document == (self.verdict is Verdict.CONFIRMED) or fix_fails)
         )

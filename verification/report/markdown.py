@@ -12,7 +12,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from verification.model import Claim, Evidence, Variant
 from verification.report import words
 from verification.report.book import DOCUMENTS, Book, anchor, home, spans
-from verification.report.figure import claimed_in_words
 
 TITLES: Final[dict[Variant, str]] = {
     "healthy": "healthy",
@@ -51,7 +50,6 @@ def environment() -> Environment:
         "difference": words.difference,
         "interval": words.interval,
         "claimed": words.claimed,
-        "in_words": claimed_in_words,
     }
     made.filters.update(filters)
     made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited)

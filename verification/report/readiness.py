@@ -8,7 +8,7 @@ from typing import Final
 
 from verification.report.book import Book, Checklist, Item
 from verification.report.interface import Record
-from verification.verdict import NOT_MEASURED, decide_variant
+from verification.verdict import decide_variant
 
 HOLDS: Final = "holds"
 STANDS: Final = "stands"
@@ -45,18 +45,20 @@ def results(book: Book) -> list[Result]:
 
 
 def _result(book: Book, checklist: Checklist) -> Result:
-    lines = tuple(Line(item, _answer(book, item, STANDS, _stands), _in_core(book, item)) for item in checklist.items)
+    lines = tuple(
+        Line(item, _answer(book, item.claims, STANDS, _stands), _in_core(book, item)) for item in checklist.items
+    )
     said = [line.answer if line.item.met else f"said to be unmet, which {line.answer}" for line in lines]
     documented = _conclusion("What the document describes", checklist.word, STANDS, said)
     core = _conclusion("This core", checklist.word, HOLDS, [line.in_core for line in lines])
     return Result(checklist, lines, f"{documented} {core}")
 
 
-def _answer(book: Book, item: Item, good: str, rule: Rule) -> str:
-    if not item.claims:
+def _answer(book: Book, claims: Sequence[str], good: str, rule: Rule) -> str:
+    if not claims:
         return NOT_RUN
-    records = {claim_id: book.record(claim_id) for claim_id in item.claims}
-    holes = [claim_id for claim_id, record in records.items() if record is None or not _is_measured(record)]
+    records = {claim_id: book.record(claim_id) for claim_id in claims}
+    holes = [claim_id for claim_id, record in records.items() if record is None or not record.has_verdict]
     fallen = [claim_id for claim_id, record in records.items() if record and claim_id not in holes and not rule(record)]
     if fallen:
         return f"falls: {', '.join(fallen)}"
@@ -66,16 +68,12 @@ def _answer(book: Book, item: Item, good: str, rule: Rule) -> str:
 def _in_core(book: Book, item: Item) -> str:
     """As by the claims; where the item has tests instead, by their outcome on the code as it is."""
     if not item.tests:
-        return _answer(book, item, HOLDS, _holds_in_core)
+        return _answer(book, item.core_claims or item.claims, HOLDS, _holds_in_core)
     named = [test for test in book.tests or () if test.document == item.tests]
     passed = sum(test.outcome == "passed" for test in named)
     if not named:
         return f"cannot be told, no outcome of the tests that document {item.tests} names"
     return HOLDS if passed == len(named) else f"falls: {passed} of {len(named)} named tests pass"
-
-
-def _is_measured(record: Record) -> bool:
-    return record.verdict is not None and record.verdict not in NOT_MEASURED
 
 
 def _stands(record: Record) -> bool:
@@ -88,10 +86,6 @@ def _holds_in_core(record: Record) -> bool:
 
 
 def _conclusion(subject: str, word: str, good: str, answers: Sequence[str]) -> str:
-    asked = [answer for answer in answers if answer != NOT_RUN]
-    met = sum(answer == good for answer in asked)
-    outside = len(answers) - len(asked)
-    more = f"; {outside} cannot be run" if outside else ""
-    return (
-        f"{subject}: {word if asked and met == len(asked) else f'not {word}'} ({met} of {len(asked)} criteria{more})."
-    )
+    met, untold = answers.count(good), answers.count(NOT_RUN)
+    more = f", {untold} cannot be told here" if untold else ""
+    return f"{subject}: {word if met == len(answers) else f'not {word}'} ({met} of {len(answers)} criteria{more})."

@@ -13,7 +13,7 @@ SHOWN_SYMPTOMS: Final = 3
 
 FIX_WORDS: Final = {
     FixGrade.PARTIAL: "mends a part only",
-    FixGrade.NO_EFFECT: "mends nothing",
+    FixGrade.NO_EFFECT: "does not restore what is broken without it",
     FixGrade.HARMFUL: "breaks what held without it",
 }
 
@@ -39,11 +39,12 @@ def difference(record: Record) -> str:
         told = f"The fix, put in place, {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
         return f"The defect is real. {told}" if record.verdict is Verdict.CONFIRMED else told
     if record.verdict is Verdict.NOT_REPRODUCED:
-        return "Put back, it breaks nothing that is looked at."
+        return "With it in place, nothing that is looked at breaks."
     if record.verdict is Verdict.CONFIRMED and record.claim.fault is None:
         return f"What is said here against the document was observed: {_values(_symptoms(record, 'healthy'))}."
-    variant: Variant = "faulty" if record.verdict is Verdict.CONFIRMED else "healthy"
-    return f"Put to the test, it does not hold: {_violated(record, variant)}."
+    if record.verdict is Verdict.CONFIRMED:
+        return f"With what is described put in place: {_violated(record, 'faulty')}."
+    return f"Put to the test, it does not hold: {_violated(record, 'healthy')}."
 
 
 def interval(record: Record) -> str:
@@ -86,7 +87,9 @@ def _values(symptoms: Sequence[SymptomEvidence]) -> str:
 def _told(symptom: SymptomEvidence) -> str:
     held = symptom.held_runs == symptom.runs
     if symptom.before is None or symptom.after is None:
-        return f"{symptom.symptom}: {'' if held else 'not '}as it should be"
+        return (
+            f"{symptom.symptom}: {'as it should be' if held else 'violated, with values that differ between machines'}"
+        )
     if held:
         return f"{symptom.symptom}: {symptom.after or '(empty)'}"
     return f"{symptom.symptom}: {symptom.after or '(empty)'} instead of {symptom.before or '(empty)'}"
