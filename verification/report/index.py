@@ -43,10 +43,12 @@ def render(book: Book, pages: Sequence[Page], texts: Mapping[str, str]) -> str:
 
     :param texts: the other pages as they were rendered, by name
     """
+    wrong = [record for record in book.claims if record.contradicts_document]
     return render_template(
         "index.md.j2",
         book,
         rows=_rows(book, pages),
+        experiments=len({record.claim.probe or record.claim.experiment for record in wrong}),
         results=results(book),
         false_alarms=false_alarms(book),
         pages=[(page, _sections(texts[page.name])) for page in pages],
