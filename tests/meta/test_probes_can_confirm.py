@@ -15,7 +15,7 @@ from rlcore import DistributionalPPO, VarianceGradientScaler
 from verification.faults import plant
 from verification.laboratory import Laboratory
 from verification.model import Observation
-from verification.probes import lost_statistics
+from verification.probes import endurance, gradient_noise, lost_statistics
 
 LABORATORY = Laboratory()
 
@@ -81,7 +81,8 @@ def test_states_that_an_example_resets_are_seen_to_be_gone(monkeypatch: pytest.M
         self.reset_lstm_states_to_initial()
 
     monkeypatch.setattr(DistributionalPPO, "set_parameters", whole)
-    assert observe("the-usage-example-is-a-whole-exploit")["LSTM states of the old weights"].holds
+    seen = observe("the-usage-example-is-a-part-of-an-exploit")["LSTM states of the old weights"]
+    assert (seen.after, seen.holds) == ("gone", False)
 
 
 def test_losses_that_are_told_apart_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +100,55 @@ def test_a_rate_that_falls_on_is_seen_to(monkeypatch: pytest.MonkeyPatch) -> Non
         self._current_progress_remaining = 0.0
 
     monkeypatch.setattr(DistributionalPPO, "_update_current_progress_remaining", ended)
-    assert all(held("a-continued-run-is-one-run").values())
+    seen = observe("a-continued-run-raises-its-falling-rate")["a falling rate, when training goes on"]
+    assert (seen.after, seen.holds) == ("falls on", False)
 
 
 def test_a_member_with_the_statistics_of_its_source_is_seen_to_value_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = lost_statistics._trained
     monkeypatch.setattr(lost_statistics, "_trained", lambda make, _, **options: trained(make, 0, **options))
-    assert observe("an-older-file-lacks-the-statistics-and-nothing-else")["values of raw observations"].holds
+    seen = observe("an-older-file-lacks-more-than-the-scalers-state")["values of raw observations"]
+    assert (seen.after, seen.holds) == ("the source's", False)
+
+
+def test_critics_that_keep_what_they_knew_are_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    teach = endurance._teach
+
+    def once(model: Any, observations: torch.Tensor, returns: torch.Tensor, *, steps: int) -> None:
+        if steps == 200:
+            teach(model, observations, returns, steps=steps)
+
+    monkeypatch.setattr(endurance, "_teach", once)
+    seen = observe("critics-forget-when-taught-the-opposite-elsewhere")["explained at the first point afterwards"]
+    assert (seen.after, seen.holds) == ("most", False)
+
+
+def test_scaling_that_changes_noise_beside_the_mean_is_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = VarianceGradientScaler.scale_gradients
+
+    def smoothing(self: VarianceGradientScaler) -> float:
+        factor = scale(self)
+        for parameter in self.parameters:
+            assert parameter.grad is not None
+            parameter.grad.copy_((parameter.grad + parameter.grad.mean()) / 2)
+        return factor
+
+    monkeypatch.setattr(VarianceGradientScaler, "scale_gradients", smoothing)
+    assert list(held("scaling-lowers-the-variance-and-not-beside-the-mean").values()) == [True, False]
+
+
+def test_opposite_signs_that_change_over_time_are_seen_as_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = gradient_noise._measured
+
+    def flipping(make: Any, estimator: str, history: Any) -> float:
+        return measured(make, estimator, [(-1.0) ** step * each for step, each in enumerate(history)])
+
+    monkeypatch.setattr(gradient_noise, "_measured", flipping)
+    assert all(held("opposite-signs-are-noise").values())
+
+
+def test_a_sketch_that_misses_noise_or_grows_is_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured, size = gradient_noise._measured, gradient_noise._bytes
+    monkeypatch.setattr(gradient_noise, "_measured", lambda make, _, history: measured(make, "mean", history))
+    monkeypatch.setattr(gradient_noise, "_bytes", lambda make, _, elements: size(make, "element", elements))
+    assert not any(held("a-sketch-sees-spread-noise-in-memory-that-stays").values())

@@ -39,15 +39,18 @@ def noise_is_told_from_a_pattern(make: Make, seed: int) -> Sequence[Observation]
     ]
 
 
-@probe("opposite-signs-are-high-variance")
-def opposite_signs_are_high_variance(make: Make, seed: int) -> Sequence[Observation]:
-    """The document's two patterns of opposite signs, the same in every step: is their variance over time that high?"""
+@probe("opposite-signs-are-noise")
+def opposite_signs_are_noise(make: Make, seed: int) -> Sequence[Observation]:
+    """The document's two patterns of opposite signs, the same in every step: how far apart are they, is it noise?"""
     order = torch.randperm(4, generator=torch.Generator().manual_seed(seed))
     observations = []
     for size, said in ((0.1, 0.01), (0.5, 0.25)):
-        pattern = torch.tensor([size, -size, size, -size])[order]
-        symptom = f"variance of the elements +{size} and -{size}, as said"
-        observations.append(_close(symptom, "element", make, [pattern] * 100, said))
+        history = [torch.tensor([size, -size, size, -size])[order]] * 100
+        elements = f"+{size} and -{size}"
+        observations.append(_close(f"variance between the elements {elements}", "spatial", make, history, said))
+        noisy = _measured(make, "element", history) > said / 8
+        found = "noise" if noisy else "none"
+        observations.append(Observation(f"noise of the elements {elements} in every step", "noise", found, noisy))
     return observations
 
 
@@ -252,18 +255,27 @@ def variance_of_the_mean_takes_the_same_memory(make: Make, seed: int) -> Sequenc
     return [_constant(make, "memory of the statistics, a hundred times the elements", "mean", grows=False)]
 
 
-@probe("seeing-the-noise-of-elements-takes-memory-for-each")
-def seeing_the_noise_of_elements_takes_memory_for_each(make: Make, seed: int) -> Sequence[Observation]:
-    """Whether any estimator that gives the variance of the elements, within a quarter, has memory that stays."""
+@probe("tracking-every-element-takes-memory-for-each")
+def tracking_every_element_takes_memory_for_each(make: Make, seed: int) -> Sequence[Observation]:
+    """The estimator that tracks every element, on noise of opposite signs and on a larger tensor."""
+    return _seen_and_kept(make, seed, "element", grows=True)
+
+
+@probe("a-sketch-sees-spread-noise-in-memory-that-stays")
+def a_sketch_sees_spread_noise_in_memory_that_stays(make: Make, seed: int) -> Sequence[Observation]:
+    """The estimator that tracks some elements, drawn once, on noise that all have, and on a larger tensor."""
+    return _seen_and_kept(make, seed, "sketch", grows=False)
+
+
+def _seen_and_kept(make: Make, seed: int, estimator: str, *, grows: bool) -> list[Observation]:
+    """Whether noise of opposite signs in every element is given within a quarter, and what becomes of the memory."""
     generator = torch.Generator().manual_seed(seed)
     pattern = 0.5 - torch.randint(2, (4096,), generator=generator).float()
     size = 1.0 + torch.rand(4096, generator=generator)
     history = [(1.0 if step % 2 else -1.0) * size * pattern for step in range(200)]
     truth = float((size * pattern).square().mean())
-    observations = []
-    for estimator in ("element", "sketch"):
-        sees = abs(_measured(make, estimator, history) - truth) < truth / 4
-        assert sees, f"{estimator!r} is to see noise of opposite signs"
-        symptom = f"memory of {estimator!r}, which sees that noise, a hundred times the elements"
-        observations.append(_constant(make, symptom, estimator, grows=True))
-    return observations
+    seen = abs(_measured(make, estimator, history) - truth) < truth / 4
+    return [
+        Observation(f"noise of opposite signs by {estimator!r}", "seen", "seen" if seen else "not seen", seen),
+        _constant(make, f"memory of {estimator!r}, a hundred times the elements", estimator, grows=grows),
+    ]

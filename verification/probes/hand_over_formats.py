@@ -174,9 +174,9 @@ def the_usage_example_restores_the_statistics(make: Make, seed: int) -> Sequence
     return [_count("step_count after the example", pair.target, MANY)]
 
 
-@probe("the-usage-example-is-a-whole-exploit")
-def the_usage_example_is_a_whole_exploit(make: Make, seed: int) -> Sequence[Observation]:
-    """The same example; is what else an exploit consists of done as well?"""
+@probe("the-usage-example-is-a-part-of-an-exploit")
+def the_usage_example_is_a_part_of_an_exploit(make: Make, seed: int) -> Sequence[Observation]:
+    """The same example; is what else an exploit consists of left undone?"""
     with _pair(make, seed) as pair:
         remembered = any(bool(each.any()) for each in pair.target._last_lstm_states.pi)
         hyperparams = _run_example(pair)
@@ -185,8 +185,8 @@ def the_usage_example_is_a_whole_exploit(make: Make, seed: int) -> Sequence[Obse
     assert remembered, "the member that copies has LSTM states of its old weights"
     return [
         _weights("weights after the example", pair.target, pair.source),
-        _text("learning rate that trains", "the explored one", "the explored one" if explored == asked else "its own"),
-        _text("LSTM states of the old weights", "gone", "gone" if fresh else "kept"),
+        _text("learning rate that trains", "its own", "the explored one" if explored == asked else "its own"),
+        _text("LSTM states of the old weights", "kept", "gone" if fresh else "kept"),
     ]
 
 

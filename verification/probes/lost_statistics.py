@@ -111,8 +111,8 @@ def what_raises_leaves_no_trace_where_warnings_are_errors(make: Make, seed: int)
     ]
 
 
-@probe("an-older-file-lacks-the-statistics-and-nothing-else")
-def an_older_file_lacks_the_statistics_and_nothing_else(make: Make, seed: int) -> Sequence[Observation]:
+@probe("an-older-file-lacks-more-than-the-scalers-state")
+def an_older_file_lacks_more_than_the_scalers_state(make: Make, seed: int) -> Sequence[Observation]:
     """Exploit a policy alone behind VecNormalize: does the member then value raw observations as the source does?"""
     source, target = (_trained(make, seed + number, normalize=True) for number in range(2))
     policy = {"policy": source.get_parameters()["policy"]}
@@ -121,7 +121,7 @@ def an_older_file_lacks_the_statistics_and_nothing_else(make: Make, seed: int) -
         apply_exploit(target, policy, {})
     same = bool(torch.equal(_values(source), _values(target)))
     found = "the source's" if same else "others"
-    return [Observation("values of raw observations", "the source's", found, holds=same)]
+    return [Observation("values of raw observations", "others", found, holds=not same)]
 
 
 @probe("an-exploit-names-what-is-not-the-sources")

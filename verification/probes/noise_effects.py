@@ -126,7 +126,7 @@ def _relative(
     """How loud noise is at a share of the gradient, in units of what it is at the whole."""
     found = _loudness(optimizer_class, seed, scale, settings) / _loudness(optimizer_class, seed, 1.0, settings)
     holds = abs(found / expected - 1) < 0.1
-    return Observation(f"{what}, at {scale:g} of the gradient", _one_digit(expected), _one_digit(found), holds)
+    return Observation(f"{what}, at {scale:g} of the gradient", _two_digits(expected), _two_digits(found), holds)
 
 
 def _loudness(optimizer_class: Optimizer, seed: int, scale: float, settings: dict[str, Any]) -> float:
@@ -184,5 +184,5 @@ def _statistics(make: Make, history: Sequence[Tensor]) -> dict[str, float]:
     return {"variance": scaler.get_normalized_variance() * mean**2, "factor": scaler.get_scaling_factor()}
 
 
-def _one_digit(value: float) -> str:
-    return f"{float(f'{value:.1g}'):g}"
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):g}"
