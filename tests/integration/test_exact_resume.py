@@ -23,7 +23,12 @@ from tests.support.training import differing, make_envs, make_model
 
 @pytest.mark.parametrize(
     ("env_id", "settings"),
-    [("CartPole-v1", {}), ("Pendulum-v1", {}), (KEYED, {}), ("CartPole-v1", resume_run.ADAPTIVE)],
+    [
+        ("CartPole-v1", {}),
+        pytest.param("Pendulum-v1", {}, marks=pytest.mark.slow),
+        pytest.param(KEYED, {}, marks=pytest.mark.slow),
+        ("CartPole-v1", resume_run.ADAPTIVE),
+    ],
     ids=["CartPole-v1", "Pendulum-v1", "keyed", "adaptive-coefficients"],
 )
 def test_a_run_cut_in_a_rollout_and_resumed_in_a_new_process_ends_with_the_same_bits(

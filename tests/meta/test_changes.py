@@ -74,6 +74,7 @@ def test_a_bug_that_a_change_brings_is_caught(checkout: Path) -> None:
     assert "measured 6 of 6: toylab/target.py changed since HEAD" in said
 
 
+@pytest.mark.slow
 def test_a_bug_that_was_committed_is_caught_from_the_revision_before_it(checkout: Path) -> None:
     replace(checkout / "toylab/target.py", "return min(max(value, low), high)", "return min(value, high)")
     git(checkout, "commit", "--quiet", "-a", "-m", "bug")
@@ -81,6 +82,7 @@ def test_a_bug_that_was_committed_is_caught_from_the_revision_before_it(checkout
     assert (code != 0, "measured 6 of 6" in said, "TOY-02" in said) == (True, True, True)
 
 
+@pytest.mark.slow
 def test_stale_evidence_is_measured_whatever_the_revision_says(checkout: Path) -> None:
     """The bug is committed, so that nothing changed since HEAD; the evidence was taken of other code."""
     replace(checkout / "toylab/target.py", "return min(max(value, low), high)", "return min(value, high)")
@@ -89,6 +91,7 @@ def test_stale_evidence_is_measured_whatever_the_revision_says(checkout: Path) -
     assert (code != 0, "TOY-02" in said, "measured 0 of 6" in said) == (True, True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["README.md", "tests/test_new.py", "examples/new.yaml", "NOTES.md"])
 def test_what_no_measurement_reads_affects_nothing(checkout: Path, name: str) -> None:
     path = checkout / name
@@ -98,6 +101,7 @@ def test_what_no_measurement_reads_affects_nothing(checkout: Path, name: str) ->
     assert (code, "measured 0 of 6: the only ones that changes since HEAD can affect" in said) == (0, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["constraints.txt", "setup.cfg", "toylab/new.py", "toylab/faults/__init__.py", "toylab/faults/make.py"]
 )
@@ -114,6 +118,7 @@ def test_a_catalogue_file_affects_its_own_claims(checkout: Path) -> None:
     assert (code, "measured 1 of 6" in said) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toylab: Laboratory) -> None:
     path = checkout / "toylab/faults/arithmetic.py"
     path.write_text(path.read_text() + "# changed\n")
@@ -123,6 +128,7 @@ def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toylab: L
     assert (code, f"measured {with_faults} of 6: the only ones" in said) == (0, True)
 
 
+@pytest.mark.slow
 def test_an_experiment_file_affects_the_figures_of_its_experiments(figurelab: Laboratory, tmp_path: Path) -> None:
     checkout = tmp_path / "figures"
     shutil.copytree(LAB / "figurelab", checkout / "figurelab", ignore=shutil.ignore_patterns("__pycache__"))
@@ -146,6 +152,7 @@ def test_an_experiment_file_affects_the_figures_of_its_experiments(figurelab: La
     assert done.stdout.split() == sorted(claim.id for claim in figurelab.claims if claim.figure is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", ["HEAD..HEAD", "HEAD...HEAD", "HEAD^!", "HEAD:toylab", "--cached"])
 def test_what_names_no_single_commit_measures_everything(checkout: Path, revision: str) -> None:
     """Git would compare two commits, and leave the working tree out."""
@@ -153,6 +160,7 @@ def test_what_names_no_single_commit_measures_everything(checkout: Path, revisio
     assert f"measured 6 of 6: Git cannot tell what changed since {revision}" in said
 
 
+@pytest.mark.slow
 def test_a_file_that_moved_to_where_nothing_is_read_is_missed_where_it_was(checkout: Path) -> None:
     (checkout / "toylab/extra.py").write_text("value = 1\n" * 20)
     git(checkout, "add", ".")
@@ -186,6 +194,7 @@ def link(checkout: Path) -> None:
     git(checkout, "commit", "--quiet", "-m", "link")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hide", [told_to_look_away, told_to_skip, ignored, link])
 def test_code_whose_changes_git_would_not_tell_of_is_measured(checkout: Path, hide: Callable[[Path], None]) -> None:
     hide(checkout)
@@ -193,6 +202,7 @@ def test_code_whose_changes_git_would_not_tell_of_is_measured(checkout: Path, hi
     assert "measured 6 of 6: Git does not see" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["toylab/data.md", "toylab/reports/evidence/TOY-01.json", "lib/tests/x.py"])
 def test_a_path_that_only_ends_like_what_is_not_read_affects_everything(checkout: Path, name: str) -> None:
     path = checkout / name
@@ -202,12 +212,14 @@ def test_a_path_that_only_ends_like_what_is_not_read_affects_everything(checkout
     assert f"measured 6 of 6: {name} changed since HEAD" in said
 
 
+@pytest.mark.slow
 def test_a_name_that_is_no_text_is_told_with_its_bytes(checkout: Path) -> None:
     (Path(os.fsdecode(os.fsencode(checkout) + b"/\xff.py"))).write_text("")
     code, said = gate(checkout)
     assert (code, "measured 6 of 6: \\xff.py changed" in said.replace("\\udcff", "\\xff")) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_change_beside_the_folder_in_a_larger_checkout_affects_everything(checkout: Path) -> None:
     nested = checkout / "nested"
     nested.mkdir()
@@ -227,6 +239,7 @@ def test_the_code_under_test_is_what_claims_are_about_and_nothing_that_is_instal
     assert [folder.name for folder in packages_under_test(toylab)] == ["toylab"]
 
 
+@pytest.mark.slow
 def test_another_repository_in_the_environment_is_not_asked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(ROOT))
@@ -234,12 +247,14 @@ def test_another_repository_in_the_environment_is_not_asked(checkout: Path, monk
     assert "measured 6 of 6: toylab/target.py changed since HEAD" in gate(checkout)[1]
 
 
+@pytest.mark.slow
 def test_deleted_evidence_is_measured_anew(checkout: Path) -> None:
     (checkout / "reports/evidence/TOY-02.json").unlink()
     code, said = gate(checkout)
     assert (code, "TOY-02: has no committed evidence" in said, "measured 1 of 6" in said) == (1, True, True)
 
 
+@pytest.mark.slow
 def test_an_unknown_revision_and_no_checkout_measure_everything_and_say_why(checkout: Path) -> None:
     code, said = gate(checkout, "no-such-branch")
     assert (code, "measured 6 of 6: Git cannot tell what changed since no-such-branch" in said) == (0, True)

@@ -68,6 +68,7 @@ def test_an_interrupt_waits_until_files_are_replaced(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.md": "one", "b.md": "two"}
 
 
+@pytest.mark.slow
 def test_a_file_where_the_reports_should_be_is_a_failure_of_the_harness(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = subprocess.run(

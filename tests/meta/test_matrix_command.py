@@ -128,6 +128,7 @@ def test_the_gate_believes_the_committed_matrix(committed: Path) -> None:
     assert (code, lines[-1]) == (0, "6 of 6 claims as expected; nothing to report")
 
 
+@pytest.mark.slow
 def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> None:
     (checkout / "reports" / "matrix.json").unlink()
     code, lines = gate(checkout)
@@ -142,6 +143,7 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
     assert rlverify(checkout, "matrix").stderr.startswith("rlverify: kill matrix, ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "old", "new", "words"),
     [
@@ -172,11 +174,13 @@ def test_the_gate_does_not_believe_a_matrix_of_other_faults_or_tests(
     assert words in line
 
 
+@pytest.mark.slow
 def test_a_comment_in_a_test_leaves_the_matrix_as_it_is(checkout: Path) -> None:
     edit(checkout / "tests/test_toy.py", "def test_low():", "# the lower end\ndef test_low():")
     assert gate(checkout)[0] == 0
 
 
+@pytest.mark.slow
 def test_another_core_is_told_and_does_not_spoil_the_matrix(checkout: Path) -> None:
     edit(checkout / "toylab/target.py", "limit = 10", "limit = 11")
     done = rlverify(checkout, "gate", "--json", "--jobs", "1")
@@ -202,6 +206,7 @@ def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path)
     assert "### clip-one-sided" in (checkout / "reports" / "kill-matrix.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_false_alarm_fails_the_matrix(checkout: Path) -> None:
     edit(
         checkout / "tests/test_toy.py",
@@ -213,6 +218,7 @@ def test_a_false_alarm_fails_the_matrix(checkout: Path) -> None:
     assert "null-add-twice: (null) a false alarm: tests/test_toy.py::test_wolf failed" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_failing_test_disqualifies_itself_and_nothing_is_replaced(checkout: Path) -> None:
     before = (checkout / "reports" / "matrix.json").read_bytes()
     edit(checkout / "tests/test_toy.py", "average.mean == 2.0", "average.mean == 3.0")
@@ -222,6 +228,7 @@ def test_a_failing_test_disqualifies_itself_and_nothing_is_replaced(checkout: Pa
     assert (checkout / "reports" / "matrix.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_one_fault_is_shown_with_its_killers_and_its_difference(committed: Path) -> None:
     done = rlverify(committed, "matrix", "--fault", "clip-one-sided")
     assert (done.returncode, done.stderr) == (0, "")
@@ -231,6 +238,7 @@ def test_one_fault_is_shown_with_its_killers_and_its_difference(committed: Path)
     assert (content["exit_code"], len(content["matrix"]["rows"])) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_fault_that_cannot_be_measured_is_one_line(committed: Path) -> None:
     done = rlverify(committed, "matrix", "--fault", "clip-one-side")
     assert (done.returncode, done.stdout) == (2, "")
@@ -238,6 +246,7 @@ def test_a_fault_that_cannot_be_measured_is_one_line(committed: Path) -> None:
     assert rlverify(committed, "matrix", "--fault", "clip-one-sided", "--update").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_broken_matrix_is_one_line(checkout: Path) -> None:
     edit(checkout / "reports" / "matrix.json", '"fate": "killed"', '"fate": "survived"')
     for command in (["gate", "--changed"], ["report"], ["matrix"]):

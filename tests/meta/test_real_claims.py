@@ -61,6 +61,7 @@ def test_no_claim_is_confirmed_by_the_fault_of_another(claim: Claim, other: Clai
     assert record.verdict in (Verdict.UNDECIDED, Verdict.NOT_REPRODUCED)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_values() -> None:
     claim = LABORATORY.claim("BUG-10")
     first, second = (
