@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -132,8 +132,12 @@ class Laboratory:
 
     def module_digests(self, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
         """(name, digest) of modules under test, each with all that it imports from the code under test; sorted."""
-        within = (*UNDER_TEST, self.package)
-        return tuple((name, digest_with_imports(name, within)) for name in sorted(set(names)))
+        return tuple((name, self._digest_with_imports(name)) for name in sorted(set(names)))
+
+    @cached_property
+    def _digest_with_imports(self) -> Callable[[str], str]:
+        """Of a module under test, read once: all claims are then held against the same code."""
+        return cache(partial(digest_with_imports, within=(*UNDER_TEST, self.package)))
 
     def plot_digest(self, name: str) -> str:
         """Digest of what measures a plot, and of all that it imports of the code under test."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from verification.model import Claim, Evidence, FixGrade, Verdict
@@ -21,14 +22,14 @@ class Record:
     evidence: Evidence | None
     misfits: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict | None:
         """What was measured, or None where nothing was."""
         if self.evidence is not None and self.misfits:
             return Verdict.STALE
         return judge(self.evidence) if self.evidence is not None else None
 
-    @property
+    @cached_property
     def fix_grade(self) -> FixGrade | None:
         """What the documented fix does, or None where none was measured."""
         return grade_fix(self.evidence) if self.evidence is not None and not self.misfits else None
