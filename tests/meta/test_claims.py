@@ -204,9 +204,6 @@ def test_what_a_module_imports_is_in_its_digest(
         (tmp_path / "digestedlab").mkdir(exist_ok=True)
         (tmp_path / "digestedlab" / name).write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    laboratory = Laboratory("digestedlab")
-    for name in ("probes", "faults"):
-        laboratory.__dict__[name] = getattr(toylab, name)
     claim = replace(toylab.claim("TOY-01"), modules=("digestedlab.target",))
     stamps: list[str] = []
 
@@ -215,6 +212,9 @@ def test_what_a_module_imports_is_in_its_digest(
         path.write_text(text, encoding="utf-8")
         os.utime(path, (len(stamps), len(stamps)))
         stamps.append(name)
+        laboratory = Laboratory("digestedlab")
+        for member in ("probes", "faults"):
+            laboratory.__dict__[member] = getattr(toylab, member)
         ((module, found),) = laboratory.digests(claim)[1]
         assert module == "digestedlab.target"
         return found
