@@ -9,7 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from tests.report.records import CLAIM, FILES, book, figure, measured, records, simple
-from verification.model import Kind
+from verification.model import Kind, Verdict
 from verification.report.book import Book
 from verification.report.interface import Record
 from verification.report.markdown import cell, prose
@@ -52,6 +52,14 @@ def test_the_index_of_nothing_can_be_read() -> None:
     text = render_all(Book((), files=FILES))["index.md"]
     assert "What was wrong: 0 of 0" in text
     assert text.count("a hole:") + text.count("A hole:") == 2
+
+
+def test_a_claim_without_a_verdict_has_stood_up_to_nothing() -> None:
+    undecided = figure(10.0, 20.0)
+    assert undecided.verdict is Verdict.UNDECIDED
+    text = render_all(Book((undecided,), files=FILES))["index.md"]
+    assert "| [All](#all-claims) | 1 | 0 | 0 | 1 |" in text
+    assert f"**1 without a verdict**: {undecided.claim.id} (UNDECIDED)." in text
 
 
 def test_claims_that_contradict_come_first_and_then_holes() -> None:

@@ -48,6 +48,7 @@ def render(book: Book, pages: Sequence[Page], texts: Mapping[str, str]) -> str:
         "index.md.j2",
         book,
         rows=_rows(book, pages),
+        wrong_records=wrong,
         experiments=len({record.claim.probe or record.claim.experiment for record in wrong}),
         results=results(book),
         false_alarms=false_alarms(book),
