@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -25,6 +24,7 @@ from rlcore.ppo import config, model_file, space_support, state_checks
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.types import StateDict
+from rlcore.warn import warn_caller
 
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 LstmState = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -167,7 +167,7 @@ def load_policy(
         source, map_location="cpu", require_digest=require_digest, max_bytes=storage.DEFAULT_MAX_BYTES
     )
     if not has_digest and not v1.is_v1(payload):
-        container.warn_of_missing_digest(source, stacklevel=2)
+        container.warn_of_missing_digest(source)
     if payload.get("format_version") == FORMAT_MODEL:
         for name, value in {"settings": settings, "policy": policy}.items():
             if value is not None:
@@ -217,11 +217,10 @@ def _content_of_checkpoint(
             "defaults)",
         )
     if "normalizer_state" not in checkpoint.data:
-        warnings.warn(
+        warn_caller(
             f"{path_of(path) or 'the file object'} does not say whether its policy was trained behind VecNormalize: "
             "observations are taken as they are; if it was, normalise them before",
             UserWarning,
-            stacklevel=3,
         )
     return {
         "policy_class": policy,

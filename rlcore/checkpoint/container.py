@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import pickle
-import warnings
 
 import torch
 
 from rlcore.checkpoint import archive, outline, storage, values
 from rlcore.checkpoint.refusal import PathOrFile, RefusedError, path_of, quoted, refusals_name
 from rlcore.types import StateDict
+from rlcore.warn import warn_caller
 
 _TORCH_ERRORS = (
     *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError),
@@ -53,7 +53,7 @@ def load_container(
         path_or_file, map_location=map_location, require_digest=require_digest, max_bytes=max_bytes
     )
     if not has_digest:
-        warn_of_missing_digest(path_or_file, stacklevel=2)
+        warn_of_missing_digest(path_or_file)
     return payload
 
 
@@ -69,13 +69,12 @@ def read_container(
         return decode(content, map_location, is_intact=has_digest), has_digest
 
 
-def warn_of_missing_digest(path_or_file: PathOrFile, *, stacklevel: int) -> None:
+def warn_of_missing_digest(path_or_file: PathOrFile) -> None:
     """Warn that damage to the file may have gone unnoticed."""
     name = path_of(path_or_file) or "the file object"
-    warnings.warn(
+    warn_caller(
         f"{name} carries no digest, so damage may have gone unnoticed; save it again to add one",
         UserWarning,
-        stacklevel=stacklevel + 1,
     )
 
 

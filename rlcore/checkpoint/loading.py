@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 
 from rlcore.checkpoint import container, storage, v1, v2
@@ -11,6 +9,7 @@ from rlcore.checkpoint.refusal import PathOrFile, RefusedError, quoted, refusals
 from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1, FORMAT_V2, Checkpoint, describe
 from rlcore.errors import ResumeWarning
 from rlcore.types import StateDict
+from rlcore.warn import warn_caller
 
 _THIRD_FORMAT = frozenset({"model_state_dict", "optimizer_state_dict", "vgs_state_dict"})
 
@@ -42,9 +41,9 @@ def load_checkpoint(
         checkpoint = from_payload(payload)
     if checkpoint.format_version == FORMAT_V1:
         message = f"{FORMAT_V1}: the file holds only the policy, no optimizer and no statistics"
-        warnings.warn(message, ResumeWarning, stacklevel=2)
+        warn_caller(message, ResumeWarning)
     elif not has_digest:
-        container.warn_of_missing_digest(path, stacklevel=2)
+        container.warn_of_missing_digest(path)
     return checkpoint
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +11,7 @@ import torch
 
 from rlcore.errors import ResumeWarning, StateError
 from rlcore.types import StateDict, StateValue
+from rlcore.warn import warn_caller
 
 
 class Scope(Enum):
@@ -181,11 +181,10 @@ class TrainingState:
         for part in fresh:
             part.reset()
         if fresh:
-            warnings.warn(
+            warn_caller(
                 f"no state for {', '.join(part.key for part in fresh)}: it starts fresh, for what was measured under "
                 "other weights would not fit these, so training does not go on exactly where it stopped",
                 ResumeWarning,
-                stacklevel=4,
             )
 
     def _reject_unknown(self, states: Iterable[str]) -> None:

@@ -7,7 +7,6 @@ gives the factor ``max(min_scaling_factor, 1 / (1 + alpha * nv))``.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, NoReturn, TypeVar
@@ -30,6 +29,7 @@ from rlcore.optim.scaler_settings import (
 from rlcore.optim.scaler_state import GLOBAL_AVERAGES, STATE_VERSION, LoadedState
 from rlcore.optim.tensor_statistics import TensorLayout, carry_over, snapshot
 from rlcore.types import StateDict, StateValue
+from rlcore.warn import warn_caller
 
 PERCENTILE: Final = 0.9
 # The largest magnitude takes as long to find as all else that is measured, and no rule depends on it.
@@ -200,11 +200,10 @@ class VarianceGradientScaler:
         After committed steps a :class:`ResumeWarning` says how many are forgotten.
         """
         if self._step_count > 0:
-            warnings.warn(
+            warn_caller(
                 f"The gradient statistics of {self._step_count} steps are reset: the factor is 1 again until the "
                 "warm-up is over.",
                 ResumeWarning,
-                stacklevel=2,
             )
         self._forget()
 
@@ -361,11 +360,10 @@ class VarianceGradientScaler:
         if self._step_count == 0 or not (fresh or dropped):
             return
         named = "; ".join(map(self._describe, fresh)) or "no parameter"
-        warnings.warn(
+        warn_caller(
             f"Gradient statistics start fresh after {self._step_count} steps for {named}; those of {dropped} earlier "
             "tensor(s) had no parameter of their shape in their place and were dropped.",
             ResumeWarning,
-            stacklevel=3,
         )
 
 

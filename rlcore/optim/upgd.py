@@ -165,13 +165,16 @@ class UtilityGatedOptimizer(Optimizer):
         """Multiply the utilities of parameters that something else has just multiplied: a utility averages -g * p.
 
         A shift that was added as well, as to a bias, is not corrected; the average forgets it. Parameters without state
-        are passed over.
+        are passed over. Waits for the device.
 
-        :param factor: what the parameters were multiplied by; > 0
+        :param factor: what the parameters were multiplied by; > 0, finite
+        :raises NonFiniteGradientError: an earlier gradient held NaN or infinity; nothing was multiplied
         """
+        self._deferred.read(0)
         for parameter in parameters:
             if "utility" in self.state.get(parameter, {}):
-                functional.bounded_(self.state[parameter]["utility"].mul_(factor))
+                utility = self.state[parameter]["utility"]
+                utility.copy_(upgd_state.rescaled(utility, factor))
 
     def _update(self, updates: Sequence[Update]) -> None:
         """Check all of them before any is prepared or changed."""

@@ -5,7 +5,7 @@ An average comes with its own step counter, so that one which was missing can st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -66,6 +66,28 @@ def restore(state: dict[Any, Any], saved: dict[str, Any], groups: list[dict[str,
                     state[parameter][name] = entries[name].to(
                         device=parameter.device, dtype=state_dtype(parameter), copy=True
                     )
+
+
+def rescaled(utility: Tensor, factor: float) -> Tensor:
+    """The utility of a parameter that was multiplied by ``factor``, computed in float64, in the range of its dtype."""
+    limit = torch.finfo(utility.dtype).max / 4
+    return (utility.double() * factor).clamp(-limit, limit).to(utility.dtype)
+
+
+def with_rescaled_utilities(
+    saved: dict[str, Any], groups: list[dict[str, Any]], parameters: Collection[Tensor], factor: float
+) -> dict[str, Any]:
+    """A saved state as it would be had ``parameters`` been multiplied by ``factor``; what is given stays.
+
+    :param saved: has the groups of ``groups``
+    :param parameters: of ``groups``
+    """
+    chosen = set(map(id, parameters))
+    state = dict(saved["state"])
+    for key, parameter, entries in _matched(saved, groups):
+        if id(parameter) in chosen and isinstance(entries.get("utility"), Tensor):
+            state[key] = {**entries, "utility": rescaled(entries["utility"], factor)}
+    return {**saved, "state": state}
 
 
 def _matched(saved: dict[str, Any], groups: list[dict[str, Any]]) -> Iterator[tuple[int, Tensor, dict[str, Any]]]:

@@ -26,6 +26,7 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.hyperparams import HyperparamConfig
 from rlcore.pbt.population import MakeModel, MemberStatus, Population, PopulationResult
 from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.warn import warn_caller
 
 FAILED = 2
 INTERRUPTED = 130
@@ -71,11 +72,10 @@ def _check_updates(updates: int, interval: int) -> None:
     if updates < 1:
         raise SettingError("updates", f"--updates {updates} trains nothing, so no model would be best; give 1 or more")
     if updates <= interval:
-        warnings.warn(
+        warn_caller(
             f"--interval {interval} is not less than --updates {updates}, so no member copies another until the same "
             "command goes on with more updates",
             UserWarning,
-            stacklevel=2,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from rlcore.checkpoint import Checkpoint, load_checkpoint
 from rlcore.errors import CheckpointError, ResumeWarning
 from rlcore.pbt.member import PopulationMember
+from rlcore.warn import warn_caller
 
 if sys.platform != "win32":
     import fcntl
@@ -75,7 +75,7 @@ def require_unused(members: Path, state_file: str) -> None:
         )
 
 
-def read_source(source: PopulationMember, *, stacklevel: int = 1) -> Checkpoint | None:
+def read_source(source: PopulationMember) -> Checkpoint | None:
     """What a member last saved, in tensors of its own; None, with one ResumeWarning, where that cannot be read."""
     if source.checkpoint_path is None:
         reason = f"member {source.member_id} has saved no checkpoint; give model_parameters to update_performance"
@@ -85,7 +85,7 @@ def read_source(source: PopulationMember, *, stacklevel: int = 1) -> Checkpoint 
         except CheckpointError as error:
             reason = str(error)
     message = f"nothing was copied from member {source.member_id}, so the parameters stay as they are: {reason}"
-    warnings.warn(message, ResumeWarning, stacklevel=stacklevel + 1)
+    warn_caller(message, ResumeWarning)
     return None
 
 

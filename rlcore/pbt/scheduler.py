@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, cast
@@ -20,6 +19,7 @@ from rlcore.pbt.member import PopulationMember
 from rlcore.pbt.statistics import performance_statistics
 from rlcore.ppo.config import plain, whole_number
 from rlcore.types import StateDict
+from rlcore.warn import warn_caller
 
 _logger = logging.getLogger("rlcore.pbt")
 
@@ -93,7 +93,7 @@ class PBTScheduler:
             )
         if model_state_dict is not None:
             message = "model_state_dict saves the policy alone; give model_parameters=model.get_parameters() instead"
-            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            warn_caller(message, DeprecationWarning)
         if model_parameters is not None or model_state_dict is not None:
             self._save(member, performance, step, model_parameters, model_state_dict)
         member.record_step(step, performance, member.hyperparams)
@@ -114,7 +114,7 @@ class PBTScheduler:
         if not self.is_ready():
             return None, dict(member.hyperparams), None
         source = self.choose_source(member)
-        checkpoint = None if source is None else member_files.read_source(source, stacklevel=2)
+        checkpoint = None if source is None else member_files.read_source(source)
         if source is not None and checkpoint is not None:
             trained = source.checkpoint_hyperparams
             member.hyperparams = dict(source.hyperparams if trained is None else trained)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
@@ -33,6 +32,7 @@ from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
+from rlcore.warn import warn_caller
 
 
 class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnScale, CheckedObservations, RecurrentPPO):
@@ -310,11 +310,10 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         """Put environments, LSTM states and generators where they stood; or say why some start fresh."""
         reasons = self._training_state().resume()
         if reasons:
-            warnings.warn(
+            warn_caller(
                 f"the environments start from a reset: {'; '.join(reasons)}; training goes on, but not "
                 "exactly where it stopped",
                 ResumeWarning,
-                stacklevel=4,
             )
 
     # -- state ----------------------------------------------------------------------------------------------------

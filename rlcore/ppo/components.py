@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections import deque
 from collections.abc import Collection, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,15 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from rlcore import env_state
 from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.errors import ResumeWarning, StateError
+from rlcore.optim import upgd_state
 from rlcore.optim.estimators import ESTIMATORS
+from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import observations, state_checks
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.returns import Moments, read_state, rescaled
 from rlcore.types import StateDict
+from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:
     from rlcore.ppo.algorithm import DistributionalPPO
@@ -275,8 +277,8 @@ def _in_raw_units(model: DistributionalPPO, state: dict[str, Any]) -> dict[str, 
     saved = read_state(state["return_scale_state"])
     if not isinstance(state.get("policy"), dict):
         return state
-    policy = _rescaled_policy(model, state["policy"], Moments(saved["mean_snapshot"], saved["std_snapshot"]), RAW)
-    return {**state, "policy": policy, "return_scale_state": None}
+    converted = _with_rescaled_critics(model, state, Moments(saved["mean_snapshot"], saved["std_snapshot"]), RAW)
+    return {**converted, "return_scale_state": None}
 
 
 def in_kept_units(model: DistributionalPPO, state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -284,16 +286,28 @@ def in_kept_units(model: DistributionalPPO, state: Mapping[str, Any]) -> Mapping
     in_raw_units = "return_scale_state" in state and state["return_scale_state"] is None
     if model.return_scale is None or not in_raw_units or not isinstance(state.get("policy"), dict):
         return state
-    return {**state, "policy": _rescaled_policy(model, state["policy"], RAW, model.value_scale.snapshot)}
+    return _with_rescaled_critics(model, state, RAW, model.value_scale.snapshot)
+
+
+def _with_rescaled_critics(
+    model: DistributionalPPO, state: Mapping[str, Any], before: Moments, after: Moments
+) -> dict[str, Any]:
+    """The state with critics that say under ``after`` what its own said under ``before``, and utilities to match."""
+    policy = _rescaled_policy(model, state["policy"], before, after)
+    saved, optimizer = state.get("policy.optimizer"), model.policy.optimizer
+    if not isinstance(optimizer, UtilityGatedOptimizer) or not isinstance(saved, dict):
+        return {**state, "policy": policy}
+    state_checks.check_optimizer(saved, optimizer)
+    outputs = [each for layer in model.policy.value_net.output_layers() for each in layer.parameters()]
+    factor = before.std / after.std
+    fitted = upgd_state.with_rescaled_utilities(saved, optimizer.param_groups, outputs, factor)
+    return {**state, "policy": policy, "policy.optimizer": fitted}
 
 
 def _rescaled_policy(
     model: DistributionalPPO, given: StateDict, before: Moments, after: Moments
 ) -> dict[str, torch.Tensor]:
-    """Parameters whose critics say under ``after`` what the given ones said under ``before``.
-
-    The optimizer's utilities of these layers stay in the units of ``before`` until their average has forgotten it.
-    """
+    """Parameters whose critics say under ``after`` what the given ones said under ``before``."""
     own = model.policy.state_dict()
     state_checks.check_policy(given, own)
     policy: dict[str, Any] = dict(given)  # type: ignore[arg-type]
@@ -308,26 +322,24 @@ def _rescaled_policy(
 def warn_of_refused_statistics(given: Mapping[str, Any], fitted: Mapping[str, Any]) -> None:
     """Say that the statistics of another estimator were not taken, where nothing else will."""
     if given.get("vgs_state") is not None and fitted.get("vgs_state") is None:
-        warnings.warn(
+        warn_caller(
             "vgs_state was measured by another vgs_estimator than the model's, so it is not taken; the model keeps the "
             "statistics that it has, which were measured under other weights",
             ResumeWarning,
-            stacklevel=3,
         )
 
 
 def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_optimizer: object) -> dict[Any, Any]:
-    """The saved moments under the model's own options; the model's fresh state where the optimizer is another."""
+    """The saved moments under the model's own options; none where they are another optimizer's or do not suffice."""
     own: dict[Any, Any] = model.policy.optimizer.state_dict()
     other = find_optimizer(model.optimizer_class) is not find_optimizer(saved_optimizer)
     if other or _lacks_moments(saved, model.policy.optimizer):
-        warnings.warn(
+        warn_caller(
             f"the saved moments of {saved_optimizer!r} are of no use to {model.optimizer_class!r} under its present "
             "options: it starts fresh",
             ResumeWarning,
-            stacklevel=5,
         )
-        return own
+        return {**own, "state": {}}
     state_checks.check_optimizer(saved, model.policy.optimizer)
     pairs = zip(saved["param_groups"], own["param_groups"], strict=True)
     return {**saved, "param_groups": [{**mine, "params": theirs["params"]} for theirs, mine in pairs]}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from rlcore.checkpoint.refusal import RefusedError
 from rlcore.checkpoint.values import plain
 from rlcore.errors import ResumeWarning
 from rlcore.types import StateDict
+from rlcore.warn import warn_caller
 
 
 def storable(progress: StateDict) -> StateDict:
@@ -23,11 +23,10 @@ def storable(progress: StateDict) -> StateDict:
     if not dropped:
         return progress
     kinds = {key: type(value).__name__ for key, value in dropped.items()}
-    warnings.warn(
+    warn_caller(
         f"info_keywords of finished episodes hold {kinds}, which no file can: it is left out; note numbers, texts, "
         "arrays or lists of them",
         ResumeWarning,
-        stacklevel=3,
     )
     kept: Any = [{key: value for key, value in episode.items() if key not in dropped} for episode in episodes]
     return {**progress, "ep_info_buffer": kept}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from rlcore.ppo.optimizers import (
     set_learning_rate,
 )
 from rlcore.ppo.suggestions import reject_unknown
+from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:
     from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -177,11 +177,10 @@ def _apply_optimizer_options(model: DistributionalPPO, options: Mapping[str, Any
     missing = state_checks.missing_moments(optimizer.state_dict()["state"], optimizer)
     if missing:
         model.rebuild_optimizer()
-        warnings.warn(
+        warn_caller(
             f"the optimizer has no {', '.join(missing)}, which optimizer_kwargs={model.optimizer_kwargs!r} needs: it "
             "starts fresh",
             ResumeWarning,
-            stacklevel=4,
         )
 
 
@@ -207,9 +206,8 @@ def _apply_scaler_settings(model: DistributionalPPO) -> None:
     except StateError as error:
         model.variance_gradient_scaler = construction.make_scaler(model)
         if scaler.step_count > 0:
-            warnings.warn(
+            warn_caller(
                 f"vgs_state: the gradient statistics of {scaler.step_count} steps start fresh, as they do not fit the "
                 f"new settings: {error}",
                 ResumeWarning,
-                stacklevel=4,
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from rlcore.ppo import components, config, finished_episodes, space_support
 from rlcore.ppo.optimizers import names_learning_rate
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.suggestions import reject_unknown
+from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:
     from stable_baselines3.common.type_aliases import GymEnv
@@ -139,7 +139,7 @@ class ModelFile(BaseAlgorithm):
         with refusals_name(path):
             checkpoint = loading.from_payload(content)
         if checkpoint.format_version == FORMAT_V1:
-            warnings.warn(f"{FORMAT_V1}: the file holds only the policy", ResumeWarning, stacklevel=3)
+            warn_caller(f"{FORMAT_V1}: the file holds only the policy", ResumeWarning)
         data = {str(key): part for key, part in checkpoint.data.items()}
         return {key: part for key, part in data.items() if key not in parts or parts[key].scope in LEARNT}
 
@@ -275,11 +275,10 @@ def _without_scaling(state: Mapping[str, Any]) -> dict[str, Any]:
     saved = state.get("vgs_state")
     steps = saved.get("step_count") if isinstance(saved, dict) else None
     if isinstance(steps, int) and steps > 0:
-        warnings.warn(
+        warn_caller(
             f"vgs_state: the gradient statistics of {steps} steps are dropped, as variance_gradient_scaling=False has "
             "no use for them; vgs_alpha=0 would scale by 1 and keep measuring",
             ResumeWarning,
-            stacklevel=4,
         )
     return {**state, "vgs_state": None}
 
@@ -322,7 +321,7 @@ def read_model_content(content: Mapping[Any, Any], path: object) -> dict[str, An
     if given - known:
         raise CheckpointError(shown, f"unknown settings {sorted(given - known)}")
     if known - given:
-        warnings.warn(f"{shown}: has no {sorted(known - given)}; they take their defaults", ResumeWarning, stacklevel=4)
+        warn_caller(f"{shown}: has no {sorted(known - given)}; they take their defaults", ResumeWarning)
     return {str(key): value for key, value in content.items()}
 
 

@@ -182,9 +182,9 @@ class SnapshotReturnScale(MeasuredReturnScale):
     def before_rollout(self) -> None:
         self.activate()
 
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:
+    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:  # noqa: ARG002
         self.activate()
-        return super().before_update(returns, output_layers)
+        return 1.0
 
     def after_update(self, returns: NDArray[Any]) -> None:
         self.update(returns)

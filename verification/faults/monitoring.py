@@ -15,7 +15,7 @@ from verification.faults import fault, healthy
 
 
 @fault(
-    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="56c30f65f839fbd8"
+    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="c0a782763a19f2a2"
 )
 def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
     """Nobody learns of what format the copied file was."""

@@ -191,7 +191,7 @@ def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm:
 @fault(
     "fnd-63-utilities-left-as-they-were",
     target="rlcore.optim.upgd:UtilityGatedOptimizer.rescale_utilities",
-    pins="b892a5b055752756",
+    pins="0a70077faaddf4fa",
 )
 def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
     """Weights are corrected and their utilities are not."""

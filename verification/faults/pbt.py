@@ -60,8 +60,8 @@ def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, floa
     return True, performance if metric_mode == "max" else -performance
 
 
-@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.member_files:read_source", pins="e3892c47ef9b89e1")
-def missing_file_escapes(source: PopulationMember, *, stacklevel: int = 1) -> Checkpoint | None:  # noqa: ARG001
+@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.member_files:read_source", pins="395c929187f588bc")
+def missing_file_escapes(source: PopulationMember) -> Checkpoint | None:
     """The file is opened and read without asking whether it is there and whole."""
     with Path(str(source.checkpoint_path)).open("rb") as file:
         return load_checkpoint(file)
@@ -117,7 +117,7 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
 @fault(
     "int-08-two-values-returned",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="56c30f65f839fbd8",
+    pins="c0a782763a19f2a2",
 )
 def two_values_returned(self: Any, member: PopulationMember) -> Any:
     """The interface of before: parameters and hyperparameters, and nothing of the format."""

@@ -32,7 +32,7 @@ def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
 @fault(
     "fix-04-older-files-read-without-a-word",
     target="rlcore.pbt.member_files:load_checkpoint",
-    pins="4026dc25b69bd88f",
+    pins="ceaa66563c1cdfda",
     area="pbt",
 )
 def older_files_read_without_a_word(
@@ -54,7 +54,7 @@ def older_files_read_without_a_word(
 @fault(
     "fix-05-two-results",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="56c30f65f839fbd8",
+    pins="c0a782763a19f2a2",
     area="pbt",
 )
 def two_results(self: Any, member: PopulationMember) -> Any:

@@ -280,7 +280,7 @@ def averages_not_restored(self: Any, state: StateDict) -> None:
 @fault(
     "asr-14-only-the-count-is-reset",
     target="rlcore.optim.scaler:VarianceGradientScaler.reset_statistics",
-    pins="6e4c47bec466162f",
+    pins="37b668852da6fefa",
 )
 def only_the_count_is_reset(self: Any) -> None:
     """The steps are counted anew, over averages that go on."""

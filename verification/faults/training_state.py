@@ -90,7 +90,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
 @fault(
     "mon-21-lost-without-a-word",
     target="rlcore.checkpoint.training_state:TrainingState._start_fresh",
-    pins="f44d1fac2fc4473b",
+    pins="2add937ec2b25c38",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
     """What is left out of a restored state starts fresh, and nobody says so."""

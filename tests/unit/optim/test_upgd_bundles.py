@@ -242,3 +242,20 @@ def test_utilities_stay_finite_when_rescaled_and_what_has_none_gets_none(optimiz
         optimizer.rescale_utilities([first, *others], 1e30)
     assert optimizer.state[first]["utility"].isfinite().all()
     assert list(optimizer.state) == [first]
+
+
+@BOTH
+@pytest.mark.parametrize("factor", [1e60, 1e-60])
+def test_utilities_are_rescaled_by_factors_that_their_own_precision_cannot_hold(
+    optimizer_class: Any, factor: float
+) -> None:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = optimizer_class([weight])
+    weight.grad = torch.ones(2)
+    optimizer.step()
+    optimizer.state[weight]["utility"].copy_(torch.tensor([0.0, 1e-30 if factor > 1 else 1e30]))
+    optimizer.rescale_utilities([weight], factor)
+    limit = torch.finfo(torch.float32).max / 4
+    assert optimizer.state[weight]["utility"].tolist() == [0.0, pytest.approx(1e30 if factor > 1 else 1e-30)]
+    optimizer.rescale_utilities([weight], 1e60)
+    assert optimizer.state[weight]["utility"].tolist() == [0.0, pytest.approx(limit if factor > 1 else 1e30)]

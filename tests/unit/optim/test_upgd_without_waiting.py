@@ -82,6 +82,26 @@ def test_a_wait_in_the_step_is_seen(
         watched_steps(optimizer_class, DTYPES["32 bits"], SETTINGS["noise"])
 
 
+@BOTH
+def test_utilities_are_not_rescaled_over_a_step_that_was_skipped(
+    optimizer_class: Any,
+    endless: Device,  # noqa: ARG001
+) -> None:
+    optimizer = make(optimizer_class, "cpu", DTYPES["32 bits"])
+    give_gradients(optimizer)
+    optimizer.step()
+    before = copy.deepcopy(optimizer.state_dict()["state"])
+    first = optimizer.param_groups[0]["params"][0]
+    give_gradients(optimizer)
+    first.grad[0, 0] = float("nan")
+    optimizer.step()
+    with pytest.raises(NonFiniteGradientError, match="parameter 0 of group 0"):
+        optimizer.rescale_utilities([first], 2.0)
+    torch.testing.assert_close(optimizer.state_dict()["state"], before, rtol=0, atol=0)
+    optimizer.rescale_utilities([first], 2.0)
+    torch.testing.assert_close(optimizer.state[first]["utility"], 2.0 * before[0]["utility"])
+
+
 @pytest.mark.parametrize(
     "wait",
     [

@@ -1,0 +1,109 @@
+"""Warnings name the line of whoever called this package, not a line inside it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from rlcore import DistributionalPPO, ResumeWarning
+from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.warn import warn_caller
+from tests.support.training import make_envs, make_model
+
+
+def call(function: Callable[[], object]) -> object:
+    return function()
+
+
+def warn() -> None:
+    warn_caller("words", ResumeWarning)
+
+
+def moved(function: Callable[..., Any], module: str | None) -> Callable[..., Any]:
+    """A copy of ``function`` that stands in another module, or in none."""
+    code = function.__code__.replace(co_filename=f"<{module}>")
+    names = {"warn_caller": warn_caller, "ResumeWarning": ResumeWarning}
+    return FunctionType(code, names if module is None else {"__name__": module, **names})
+
+
+def places(function: Callable[[], object]) -> list[str]:
+    """The files that the warnings of a call name."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function()
+    return [Path(warning.filename).name for warning in caught]
+
+
+@pytest.mark.parametrize(
+    ("modules", "named"),
+    [
+        (["rlcore.ppo.algorithm"], "test_warn.py"),
+        (["rlcore.ppo.algorithm", "stable_baselines3.common.base_class", "rlcore.pbt"], "test_warn.py"),
+        (["rlcore.optim", "torch.utils._contextlib"], "test_warn.py"),
+        (["rlcore", "mine", "rlcore"], "<mine>"),
+        (["rlcore", "rlcoreful"], "<rlcoreful>"),
+    ],
+)
+def test_the_innermost_line_of_another_package_is_named(modules: list[str], named: str) -> None:
+    function = moved(warn, modules[0])
+    for module in modules[1:]:
+        function = partial(moved(call, module), function)
+    assert places(function) == [named]
+
+
+def warned() -> Iterator[None]:
+    warn_caller("words", ResumeWarning)
+    yield
+
+
+def test_a_context_manager_of_this_package_is_looked_through() -> None:
+    def enter() -> None:
+        with contextmanager(moved(warned, "rlcore.somewhere"))():
+            pass
+
+    assert places(enter) == [Path(__file__).name]
+
+
+def test_code_without_a_module_is_a_caller() -> None:
+    assert places(partial(moved(call, None), moved(warn, "rlcore"))) == ["<None>"]
+
+
+def test_where_everything_is_beneath_the_outermost_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlcore.warn.BENEATH", type("Everything", (), {"__contains__": lambda *_: True})())
+    assert places(lambda: warn_caller("words", ResumeWarning)) != [Path(__file__).name]
+
+
+def test_a_filter_makes_an_error_of_it() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ResumeWarning, match="words"):
+            warn_caller("words", ResumeWarning)
+
+
+def test_what_starts_fresh_is_said_at_the_line_that_gave_the_parameters() -> None:
+    model = make_model()
+    model.learn(48)
+    parameters = {key: state for key, state in model.get_parameters().items() if key != "vgs_state"}
+    assert places(lambda: model.set_parameters(parameters)) == [Path(__file__).name]
+
+
+def test_what_cannot_be_resumed_is_said_at_the_line_that_learns(tmp_path: Path) -> None:
+    model = make_model()
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(n_envs=2), device="cpu")
+    assert places(lambda: loaded.learn(32, reset_num_timesteps=False)) == [Path(__file__).name]
+
+
+def test_what_an_optimizer_lacks_is_said_at_the_line_that_changed_its_options() -> None:
+    model = make_model(optimizer_class="adam")
+    model.learn(48)
+    changes = {"optimizer_kwargs": {"amsgrad": True}}
+    assert places(lambda: set_hyperparameters(model, changes)) == [Path(__file__).name]
