@@ -34,7 +34,7 @@ class HyperparamConfig(Table):
     :param min_value: lower end of the range, inclusive
     :param max_value: upper end of the range, inclusive
     :param values: at least two different values, in an order in which neighbours are similar
-    :param perturbation_factor: greater than 1
+    :param perturbation_factor: greater than 1; of a range alone
     :param resample_probability: under ``explore_method="both"``, how often a value is drawn afresh instead
     :param is_log_scale: draw log-uniformly; the range must lie above 0
     :raises SettingError: naming the settings that cannot be used, or not together
@@ -153,6 +153,8 @@ class HyperparamConfig(Table):
         range_given = [f"{name}={end!r}" for name, end in ends.items() if end is not None]
         if self.is_log_scale:
             range_given.append("is_log_scale=True")
+        if self.perturbation_factor != type(self).model_fields["perturbation_factor"].default:
+            range_given.append(f"perturbation_factor={self.perturbation_factor!r}")
         if range_given:
             raise self._error(f"{', '.join(range_given)} and values={values} contradict each other; give one of them")
         if len(values) < 2 or any(value in values[:position] for position, value in enumerate(values)):

@@ -45,7 +45,8 @@ class TestHyperparamConfig:
                 HyperparamConfig("x", **given)
 
     def test_validation_both_range_and_values(self) -> None:
-        for given in ({"min_value": 0.0, "max_value": 1.0}, {"max_value": 1.0}, {"is_log_scale": True}):
+        ranges = {"min_value": 0.0, "max_value": 1.0}, {"max_value": 1.0}
+        for given in (*ranges, {"is_log_scale": True}, {"perturbation_factor": 1.5}):
             names = ".*".join(given)
             with pytest.raises(SettingError, match=rf"{names}.* and values=\[1, 2\] contradict each other"):
                 HyperparamConfig("x", values=[1, 2], **given)

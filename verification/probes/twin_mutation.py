@@ -25,16 +25,13 @@ CATEGORICAL: dict[str, Any] = {"value_distribution": "categorical", "num_atoms":
 @probe("twins-diverge-under-mutation")
 def twins_diverge_under_mutation(make: Make, seed: int) -> Sequence[Observation]:
     """Mutate what both critics are trained with, as document 000 expects it to end."""
-    found = {name: _ended(make, seed, mutation) for name, mutation in MUTATIONS.items()}
-    return [Observation(f"twins after {name}", "apart", end, end == "apart") for name, end in found.items()]
+    return _ends(make, seed, tuple(MUTATIONS), expected="apart")
 
 
 @probe("twins-stay-together-under-mutation")
 def twins_stay_together_under_mutation(make: Make, seed: int) -> Sequence[Observation]:
     """Mutate what both critics are trained with, as document 001 expects it to end."""
-    names = ("vf_coef 0.5 -> 5", "learning_rate 2e-3 -> 6e-3")
-    found = {name: _ended(make, seed, MUTATIONS[name]) for name in names}
-    return [Observation(f"twins after {name}", "together", end, end == "together") for name, end in found.items()]
+    return _ends(make, seed, ("vf_coef 0.5 -> 5", "learning_rate 2e-3 -> 6e-3"), expected="together")
 
 
 @probe("atoms-do-not-change-in-a-live-model")
@@ -56,13 +53,25 @@ def _refused(model: Any, name: str, value: float) -> Observation:
     return Observation(f"{name} mutated", "refused by name", found, found == "refused by name")
 
 
-def _ended(make: Make, seed: int, mutation: Mapping[str, Any]) -> str:
-    """Whether the twins' values end further from each other than they have come since the mutation, on average."""
+def _ends(make: Make, seed: int, names: Sequence[str], expected: str) -> Sequence[Observation]:
+    """How twins end after each mutation, with the same run without one beside it."""
+    unmutated = _distance(make, seed, {})
+    observations = []
+    for name in names:
+        distance = _distance(make, seed, MUTATIONS[name])
+        end = "apart" if distance > 1.0 else "together"
+        found = f"{end}, at {distance:.1f} of their way; unmutated at {unmutated:.1f}"
+        observations.append(Observation(f"twins after {name}", expected, found, end == expected))
+    return observations
+
+
+def _distance(make: Make, seed: int, mutation: Mapping[str, Any]) -> float:
+    """How far the twins' values end from each other, as a share of how far they have come since the mutation."""
     model = make.model(seed, n_epochs=6)
     model.learn(ROLLOUT)
     start = model.rollout_buffer.critic_values.mean()
-    set_hyperparameters(model, mutation)
+    if mutation:
+        set_hyperparameters(model, mutation)
     model.learn(4 * ROLLOUT, reset_num_timesteps=False)
     values = model.rollout_buffer.critic_values
-    distance, way = np.abs(np.diff(values, axis=-1)).mean(), abs(values.mean() - start)
-    return "apart" if distance > way else "together"
+    return float(np.abs(np.diff(values, axis=-1)).mean() / abs(values.mean() - start))
