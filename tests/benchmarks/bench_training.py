@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,12 @@ def update(model: Any) -> None:
     model.learn(model.n_steps * model.n_envs, reset_num_timesteps=False)
 
 
+def collecting(model: Any) -> Callable[[], object]:
+    """What fills the model's buffer with one rollout."""
+    callback = model._setup_learn(10**9)[1]
+    return lambda: model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
+
+
 @pytest.mark.parametrize("env_id", TARGETS)
 def bench_update(benchmark: Any, env_id: str) -> None:
     ours, reference = pair(env_id)
@@ -60,13 +67,7 @@ def bench_update(benchmark: Any, env_id: str) -> None:
 
 @pytest.mark.parametrize("env_id", TARGETS)
 def bench_rollout(benchmark: Any, env_id: str) -> None:
-    models = pair(env_id)
-    callbacks = [model._setup_learn(10**9)[1] for model in models]
-
-    def collect(index: int) -> None:
-        model = models[index]
-        model.collect_rollouts(model.env, callbacks[index], model.rollout_buffer, model.n_steps)
-
+    collect, collect_reference = map(collecting, pair(env_id))
     steps = make_vec_env(env_id, n_envs=8, seed=0)
     steps.reset()
     actions = [np.stack([steps.action_space.sample() for _ in range(8)]) for _ in range(SETTINGS["n_steps"])]
@@ -76,9 +77,11 @@ def bench_rollout(benchmark: Any, env_id: str) -> None:
             steps.step(each)
 
     target = Target(1.0, "at least", "the environments' own steps, under random actions")
-    compare(benchmark, lambda: collect(0), lambda: collect(1), target, rounds=20, floor=floor)
+    compare(benchmark, collect, collect_reference, target, rounds=20, floor=floor)
 
 
 def bench_profile(benchmark: Any) -> None:
     models = {env_id: pair(env_id)[0] for env_id in TARGETS}
-    profile(benchmark, {env_id: partial(update, model) for env_id, model in models.items()}, repetitions=2, top=12)
+    updates = {env_id: partial(update, model) for env_id, model in models.items()}
+    rollouts = {f"{env_id}, the rollout": collecting(model) for env_id, model in models.items()}
+    profile(benchmark, updates | rollouts, repetitions=2, top=12)
