@@ -79,14 +79,17 @@ def with_rescaled_utilities(
 ) -> dict[str, Any]:
     """A saved state as it would be had ``parameters`` been multiplied by ``factor``; what is given stays.
 
+    What is no utility is left for :func:`check` to refuse.
+
     :param saved: has the groups of ``groups``
     :param parameters: of ``groups``
     """
     chosen = set(map(id, parameters))
     state = dict(saved["state"])
     for key, parameter, entries in _matched(saved, groups):
-        if id(parameter) in chosen and isinstance(entries.get("utility"), Tensor):
-            state[key] = {**entries, "utility": rescaled(entries["utility"], factor)}
+        utility = entries.get("utility")
+        if id(parameter) in chosen and isinstance(utility, Tensor) and utility.is_floating_point():
+            state[key] = {**entries, "utility": rescaled(utility.to(state_dtype(parameter)), factor)}
     return {**saved, "state": state}
 
 

@@ -349,6 +349,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
             restores what is there and leaves the rest alone
         :param device: ignored, as the model stays on its own device
         :raises StateError: if a state does not fit, or is no parameter; the model is unchanged
+        :raises ResumeWarning: where a filter makes an error of what is said to start fresh; the model is unchanged
         :raises CheckpointError: if the file cannot be read
         """
         if not isinstance(load_path_or_dict, Mapping):
@@ -357,9 +358,9 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         ruling = components.SCALER_SETTINGS | components.OPTIMIZER_SETTINGS
         given = load_path_or_dict if exact_match else components.in_kept_units(self, load_path_or_dict)
         fitted = components.under_settings(self, given, ruling, self.optimizer_class)
-        self._restore(fitted, exact_match=exact_match)
         if not exact_match:
             components.warn_of_refused_statistics(load_path_or_dict, fitted)
+        self._restore(fitted, exact_match=exact_match)
 
     def _restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool) -> None:
         training_state = self._training_state()

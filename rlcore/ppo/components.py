@@ -292,7 +292,11 @@ def in_kept_units(model: DistributionalPPO, state: Mapping[str, Any]) -> Mapping
 def _with_rescaled_critics(
     model: DistributionalPPO, state: Mapping[str, Any], before: Moments, after: Moments
 ) -> dict[str, Any]:
-    """The state with critics that say under ``after`` what its own said under ``before``, and utilities to match."""
+    """The state with critics that say under ``after`` what its own said under ``before``, and utilities to match.
+
+    Utilities match where errors exceed ``huber_kappa``, as gradients then have one size in any unit. Where they are
+    smaller, gradients are in proportion to the unit; the averages of the optimizer forget those of the old one.
+    """
     policy = _rescaled_policy(model, state["policy"], before, after)
     saved, optimizer = state.get("policy.optimizer"), model.policy.optimizer
     if not isinstance(optimizer, UtilityGatedOptimizer) or not isinstance(saved, dict):
@@ -348,7 +352,7 @@ def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_o
 def _lacks_moments(saved: dict[Any, Any], optimizer: torch.optim.Optimizer) -> bool:
     """Whether an option is on now without which the saved moments were complete."""
     entries = saved.get("state")
-    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+    if not state_checks.is_dict_of_dicts(entries):
         return False
     common = [set(entry) for entry in entries.values() if entry]
     whole = all(names == common[0] for names in common)

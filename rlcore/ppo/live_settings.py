@@ -10,7 +10,7 @@ import torch
 from stable_baselines3.common.utils import FloatSchedule
 from torch import nn
 
-from rlcore.errors import ResumeWarning, SettingError, StateError
+from rlcore.errors import ResumeWarning, SettingError
 from rlcore.ppo import components, config, construction, state_checks
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import (
@@ -67,8 +67,27 @@ class SettingsChange:
     names: frozenset[str]
     optimizer_options: Mapping[str, Any]
 
+    def warn_of_losses(self, model: DistributionalPPO, state: Mapping[str, Any]) -> None:
+        """Say what of a state that the model has, or is about to have, cannot go on and starts fresh.
+
+        :param state: parts of the training state by key; what is not there is not lost, what is damaged not looked at
+        :raises ResumeWarning: where a filter makes an error of it
+        """
+        moments, statistics = state.get("policy.optimizer"), state.get("vgs_state")
+        if "optimizer_kwargs" in self.names and isinstance(moments, Mapping):
+            missing = state_checks.missing_moments(moments.get("state"), model.policy.optimizer, self.optimizer_options)
+            if missing:
+                kwargs = self.settings.optimizer_kwargs
+                words = f"the optimizer has no {', '.join(missing)}, which optimizer_kwargs={kwargs!r} needs"
+                warn_caller(f"{words}: it starts fresh", ResumeWarning)
+        estimator = self.settings.vgs_estimator
+        if isinstance(statistics, Mapping) and statistics.get("estimator") == model.vgs_estimator != estimator:
+            words = f"vgs_state: the gradient statistics of {statistics.get('step_count')} steps start fresh"
+            if statistics.get("step_count") != 0:
+                warn_caller(f"{words}, as vgs_estimator={estimator!r} measures something else", ResumeWarning)
+
     def apply(self, model: DistributionalPPO) -> None:
-        """Make the settings those that train."""
+        """Make the settings those that train, without a word."""
         restarts_penalty = model.kl_penalty_coef != self.settings.kl_penalty_coef
         for name in self.names:
             setattr(model, name, getattr(self.settings, name))
@@ -98,8 +117,13 @@ def set_hyperparameters(model: DistributionalPPO, hyperparams: Mapping[str, Any]
     :raises UnknownSettingError: for a name that the model does not know, with the nearest; nothing is changed
     :raises SettingError: for a value that cannot be used, and for a setting that needs another network, buffer or
         optimizer; nothing is changed
+    :raises ResumeWarning: where a filter makes an error of what is said of moments or statistics that cannot go on;
+        nothing is changed
     """
-    plan_change(model, hyperparams).apply(model)
+    change = plan_change(model, hyperparams)
+    parts = model._training_state().parts
+    change.warn_of_losses(model, {key: parts[key].capture() for key in ("policy.optimizer", "vgs_state")})
+    change.apply(model)
 
 
 def plan_change(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> SettingsChange:
@@ -174,14 +198,8 @@ def _apply_optimizer_options(model: DistributionalPPO, options: Mapping[str, Any
     optimizer = model.policy.optimizer
     for group in optimizer.param_groups:
         group.update(options)
-    missing = state_checks.missing_moments(optimizer.state_dict()["state"], optimizer)
-    if missing:
+    if state_checks.missing_moments(optimizer.state_dict()["state"], optimizer):
         model.rebuild_optimizer()
-        warn_caller(
-            f"the optimizer has no {', '.join(missing)}, which optimizer_kwargs={model.optimizer_kwargs!r} needs: it "
-            "starts fresh",
-            ResumeWarning,
-        )
 
 
 def _apply_learning_rate(model: DistributionalPPO) -> None:
@@ -199,15 +217,7 @@ def _apply_scaler_settings(model: DistributionalPPO) -> None:
     state = components.under_settings(
         model, {"vgs_state": scaler.state_dict()}, components.SCALER_SETTINGS, model.optimizer_class
     )["vgs_state"]
-    try:
-        if state is None:
-            raise StateError(f"vgs_estimator={model.vgs_estimator!r} measures something else")
-        scaler.load_state_dict(state)
-    except StateError as error:
+    if state is None:
         model.variance_gradient_scaler = construction.make_scaler(model)
-        if scaler.step_count > 0:
-            warn_caller(
-                f"vgs_state: the gradient statistics of {scaler.step_count} steps start fresh, as they do not fit the "
-                f"new settings: {error}",
-                ResumeWarning,
-            )
+    else:
+        scaler.load_state_dict(state)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -104,7 +105,7 @@ def _check_options(group: Mapping[str, Any], own: Mapping[str, Any], optimizer: 
 
 
 def _check_entries(entries: Any, parameters: Mapping[Any, Tensor], optimizer: torch.optim.Optimizer) -> None:
-    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+    if not is_dict_of_dicts(entries):
         raise StateError("policy.optimizer['state'] must be a dict of dicts; the state is damaged")
     unknown = [key for key in entries if key not in parameters]
     if unknown:
@@ -124,12 +125,24 @@ def _check_entries(entries: Any, parameters: Mapping[Any, Tensor], optimizer: to
                 )
 
 
-def missing_moments(entries: Mapping[Any, Mapping[str, Any]], optimizer: torch.optim.Optimizer) -> list[str]:
-    """The moments that ``optimizer`` needs under its present options and some non-empty entry does not have.
+def is_dict_of_dicts(entries: object) -> TypeGuard[dict[Any, dict[str, Any]]]:
+    """Whether it has the form of what an optimizer keeps of its parameters."""
+    return isinstance(entries, dict) and all(isinstance(entry, dict) for entry in entries.values())
+
+
+def missing_moments(
+    entries: object, optimizer: torch.optim.Optimizer, options: Mapping[str, Any] = MappingProxyType({})
+) -> list[str]:
+    """The moments that ``optimizer`` needs and some non-empty entry does not have.
 
     UPGD starts what is missing by itself; torch's optimizers fail at their next step.
+
+    :param entries: what is kept of each parameter, by its key; none are missing from anything else
+    :param options: of every group, in place of those that it has
     """
-    needed = {name for group in optimizer.param_groups for name in _moments(optimizer, group)}
+    if not is_dict_of_dicts(entries):
+        return []
+    needed = {name for group in optimizer.param_groups for name in _moments(optimizer, {**group, **options})}
     return sorted({name for entry in entries.values() if entry for name in needed - set(entry)})
 
 

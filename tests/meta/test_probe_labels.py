@@ -25,8 +25,8 @@ def observe(probe: str, make: Make | None = None) -> dict[str, Observation]:
 
 
 def test_a_warning_that_names_no_file_is_not_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    def vague(*_: object, stacklevel: int = 1) -> None:
-        warnings.warn("something is missing", ResumeWarning, stacklevel=stacklevel)
+    def vague(_: object) -> None:
+        warnings.warn("something is missing", ResumeWarning, stacklevel=1)
 
     monkeypatch.setattr(rlcore.pbt.member_files, "read_source", vague)
     seen = observe("missing-checkpoint-leaves-the-member")

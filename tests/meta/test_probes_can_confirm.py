@@ -88,10 +88,10 @@ def test_states_that_an_example_resets_are_seen_to_be_gone(monkeypatch: pytest.M
 def test_losses_that_are_told_apart_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers, warn = itertools.count(), warnings.warn
 
-    def numbered(message: str, category: type[Warning], stacklevel: int = 1) -> None:
-        warn(f"{message} ({next(numbers)})", category, stacklevel=stacklevel + 1)
+    def numbered(message: str, category: type[Warning]) -> None:
+        warn(f"{message} ({next(numbers)})", category, stacklevel=2)
 
-    monkeypatch.setattr("rlcore.checkpoint.training_state.warnings.warn", numbered)
+    monkeypatch.setattr("rlcore.checkpoint.training_state.warn_caller", numbered)
     assert observe("only-the-first-loss-of-statistics-is-told")["warnings of three losses"].after == "3"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import rlcore
 from rlcore import DistributionalPPO, ResumeWarning
 from rlcore.ppo.live_settings import set_hyperparameters
 from rlcore.warn import warn_caller
@@ -85,6 +87,13 @@ def test_a_filter_makes_an_error_of_it() -> None:
         warnings.simplefilter("error")
         with pytest.raises(ResumeWarning, match="words"):
             warn_caller("words", ResumeWarning)
+
+
+def test_all_warnings_of_this_package_take_this_way() -> None:
+    package = Path(rlcore.__file__).parent
+    others = [path for path in package.rglob("*.py") if path.name != "warn.py"]
+    assert len(others) > 90
+    assert [path.name for path in others if re.search(r"\bwarn\(|from warnings import", path.read_text("utf-8"))] == []
 
 
 def test_what_starts_fresh_is_said_at_the_line_that_gave_the_parameters() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import Any
 
 import pytest
@@ -211,6 +212,27 @@ def test_another_estimator_starts_fresh_with_a_warning() -> None:
     assert model.variance_gradient_scaler is not None
     assert model.variance_gradient_scaler.settings.estimator == "element"
     assert model.variance_gradient_scaler.step_count == 0
+
+
+@pytest.mark.parametrize("change", [{"amsgrad": True}, {"vgs_estimator": "element"}])
+def test_where_warnings_are_errors_what_would_start_fresh_changes_nothing(change: dict[str, Any]) -> None:
+    model = make_model(optimizer_class="adam")
+    model.learn(48)
+    before = [model.get_parameters(), model.__getstate__()["settings"], model.policy.optimizer.state_dict()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResumeWarning)
+        with pytest.raises(ResumeWarning, match="fresh"):
+            set_hyperparameters(model, {**change, "learning_rate": 1e-2, "huber_kappa": 2.0, "gamma": 0.5})
+    after = [model.get_parameters(), model.__getstate__()["settings"], model.policy.optimizer.state_dict()]
+    assert differing(before, after) == []
+    assert (model.policy.values.huber_kappa, model.rollout_buffer.gamma) == (1.0, 0.99)  # type: ignore[attr-defined]
+
+
+def test_another_estimator_before_anything_was_measured_loses_nothing_and_is_silent() -> None:
+    model = make_model()
+    set_hyperparameters(model, {"vgs_estimator": "element"})
+    assert model.variance_gradient_scaler is not None
+    assert model.variance_gradient_scaler.settings.estimator == "element"
 
 
 def test_without_a_scaler_its_settings_wait_for_one() -> None:

@@ -84,6 +84,16 @@ def test_utilities_of_the_critics_output_layers_go_with_their_weights_and_no_oth
         assert differing({"": state}, {"": {name: optimizer.state[parameter][name] for name in state}}) == []
 
 
+@pytest.mark.parametrize("return_scale", [None, "snapshot"])
+def test_utilities_stay_where_no_critic_is_corrected(return_scale: str | None) -> None:
+    model = make_model(optimizer_class="upgd", return_scale=return_scale)
+    model.learn(48)
+    before = copy.deepcopy(model.policy.optimizer.state_dict())
+    model.rollout_buffer.returns *= 16.0
+    model._scale_returns()
+    assert differing(before, model.policy.optimizer.state_dict()) == []
+
+
 def test_every_rollout_is_trained_on_with_statistics_that_contain_it() -> None:
     envs = Rewards(make_envs())
     model = make_model(envs, n_epochs=1, return_scale_decay=0.5)
@@ -284,7 +294,7 @@ def test_converted_critics_bring_utilities_of_their_new_weights_and_all_else_as_
     assert len(differing(given["policy.optimizer"]["state"], converted)) == outputs
 
 
-def test_converted_critics_leave_moments_alone_for_they_do_not_depend_on_the_units() -> None:
+def test_moments_come_along_as_they_are_where_critics_are_converted() -> None:
     giver, taker = (make_model(return_scale=rule, optimizer_class="adam") for rule in ("zero_lag", None))
     giver.learn(96)
     given = giver.get_parameters()
@@ -306,6 +316,31 @@ def test_a_state_of_another_optimizer_is_refused_before_critics_are_converted() 
     with pytest.raises(StateError, match="not the state of a UPGD"):
         taker.set_parameters(giver.get_parameters(), exact_match=False)
     assert differing(before, taker.get_parameters()) == []
+
+
+@pytest.mark.parametrize("damaged", ["int64", "complex64", "bool"])
+def test_utilities_that_are_none_are_refused_where_critics_are_converted(damaged: str) -> None:
+    giver, taker = make_model(optimizer_class="upgd"), make_model(return_scale=None, optimizer_class="upgd")
+    giver.learn(48)
+    given, before = giver.get_parameters(), taker.get_parameters()
+    for entries in given["policy.optimizer"]["state"].values():
+        entries["utility"] = entries["utility"].to(getattr(torch, damaged))
+    with pytest.raises(StateError, match=rf"'utility'\] is torch\.{damaged}"):
+        taker.set_parameters(given)
+    assert differing(before, taker.get_parameters()) == []
+
+
+def test_utilities_in_half_precision_are_converted_in_that_of_the_state() -> None:
+    giver, taker = make_model(optimizer_class="upgd"), make_model(return_scale=None, optimizer_class="upgd")
+    giver.learn(48)
+    given = giver.get_parameters()
+    state = given["policy.optimizer"]["state"]
+    for entries in state.values():
+        entries["utility"] = torch.full_like(entries["utility"], 6e4).half()
+    taker.set_parameters(given)
+    expected = giver.value_scale.snapshot.std * torch.tensor(6e4).half().float()
+    for utility in output_utilities(taker):
+        torch.testing.assert_close(utility, expected.expand_as(utility))
 
 
 def test_moments_of_other_groups_are_refused_before_critics_are_converted() -> None:
