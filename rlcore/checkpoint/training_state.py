@@ -183,7 +183,8 @@ class TrainingState:
         if fresh:
             warn_caller(
                 f"no state for {', '.join(part.key for part in fresh)}: it starts fresh, for what was measured under "
-                "other weights would not fit these, so training does not go on exactly where it stopped",
+                "other weights or in another way would not fit these, so training does not go on exactly where it "
+                "stopped",
                 ResumeWarning,
             )
 

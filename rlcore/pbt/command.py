@@ -42,7 +42,9 @@ def train(
     folder: Annotated[Path, typer.Option(help="Where all is kept; a population that is there goes on.")],
     population: Annotated[int, typer.Option(help="Number of members.")] = 4,
     updates: Annotated[int, typer.Option(help="Updates of each member, in all.")] = 20,
-    interval: Annotated[int, typer.Option(help="Updates between exploits.")] = 5,
+    interval: Annotated[
+        int, typer.Option(help="Updates between exploits, of more optimizer steps in all than a warm-up (100).")
+    ] = 5,
     hyperparam: Annotated[
         list[str] | None,
         typer.Option(

@@ -310,9 +310,9 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         """Put environments, LSTM states and generators where they stood; or say why some start fresh."""
         reasons = self._training_state().resume()
         if reasons:
+            said = "; ".join(reason.rstrip(".") for reason in reasons)
             warn_caller(
-                f"the environments start from a reset: {'; '.join(reasons)}; training goes on, but not "
-                "exactly where it stopped",
+                f"the environments start from a reset: {said}; training goes on, but not exactly where it stopped",
                 ResumeWarning,
             )
 

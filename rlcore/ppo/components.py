@@ -255,7 +255,9 @@ def under_settings(
     """The state with the model's settings in place of its own, as far as they are named in ``ruling``.
 
     :param saved_optimizer: the ``optimizer_class`` under which ``state`` was saved
+    :raises StateError: if a part does not fit, or a weight is NaN or infinite
     """
+    state_checks.check_weights(state.get("policy"))
     fitted = dict(state)
     scaler = fitted.get("vgs_state")
     if isinstance(scaler, dict) and scaler.get("estimator") in list(ESTIMATORS):
@@ -339,8 +341,8 @@ def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_o
     other = find_optimizer(model.optimizer_class) is not find_optimizer(saved_optimizer)
     if other or _lacks_moments(saved, model.policy.optimizer):
         warn_caller(
-            f"the saved moments of {saved_optimizer!r} are of no use to {model.optimizer_class!r} under its present "
-            "options: it starts fresh",
+            f"the saved moments{f' of {saved_optimizer!r}' if other else ''} are of no use to "
+            f"{model.optimizer_class!r} under its present options: it starts fresh",
             ResumeWarning,
         )
         return {**own, "state": {}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 import torch
@@ -395,6 +395,15 @@ def signature() -> inspect.Signature:
 
 
 def described() -> str:
-    """One line a setting: its name, its default and what it is, for the documentation of the class."""
-    lines = [f"    {name} = {field.default!r}: {field.description}" for name, field in PPOSettings.model_fields.items()]
+    """One line a setting: its name, its default, its choices and what it is, for the documentation of the class."""
+    lines = [
+        f"    {name} = {field.default!r}{_choices(field.annotation)}: {field.description}"
+        for name, field in PPOSettings.model_fields.items()
+    ]
     return "\n".join(["    Settings:", "", *lines])
+
+
+def _choices(annotation: object) -> str:
+    """What a setting of given words can be, in brackets; nothing of any other."""
+    literals = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal]
+    return "".join(f" ({', '.join(map(repr, get_args(literal)))})" for literal in literals)

@@ -22,7 +22,7 @@ from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
 from rlcore.checkpoint.training_state import LEARNT, Scope, TrainingState
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, config, finished_episodes, space_support
-from rlcore.ppo.optimizers import names_learning_rate
+from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.warn import warn_caller
@@ -261,13 +261,24 @@ class _AskedFor(UserDict[str, object]):
 
 
 def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Saved settings with the user's changes, which replace what is saved under another name of the same setting."""
+    """Saved settings with the user's changes, which replace what is saved under another name of the same setting.
+
+    Another optimizer brings its own default rate where the saved one is the default of its optimizer.
+    """
     merged = {**saved, **changes}
-    if names_learning_rate(changes) and "learning_rate" not in changes:
+    if "learning_rate" not in changes and (names_learning_rate(changes) or _had_default_rate(saved, changes)):
         merged["learning_rate"] = None
     if "ent_coef_initial" in changes and "ent_coef" not in changes:
         merged["ent_coef"] = None
     return merged
+
+
+def _had_default_rate(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
+    """Whether the optimizer changes, and the rate is what the old one trains with if none is given."""
+    if "optimizer_class" not in changes or "optimizer_class" not in saved:
+        return False
+    default: object = default_learning_rate(find_optimizer(saved["optimizer_class"]))
+    return saved.get("learning_rate") == default
 
 
 def _without_scaling(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,16 @@ def check_policy(state: StateDict, expected: Mapping[str, Tensor]) -> None:
             )
 
 
+def check_weights(policy: object) -> None:
+    """No parameter may be NaN or infinite: nothing that training does makes one so, and every action would be."""
+    for name, tensor in policy.items() if isinstance(policy, Mapping) else ():
+        if isinstance(tensor, Tensor) and not torch.isfinite(tensor).all():
+            raise StateError(
+                f"policy[{name!r}] holds NaN or infinity, which would reach every action; the state is damaged, load "
+                "an earlier one"
+            )
+
+
 def check_optimizer(state: StateDict, optimizer: torch.optim.Optimizer) -> None:
     """An optimizer's state must be of the same kind of optimizer over the same parameters."""
     require_keys("policy.optimizer", state, ("state", "param_groups"))

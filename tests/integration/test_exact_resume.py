@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import warnings
@@ -97,6 +98,7 @@ def test_environments_without_the_contract_start_from_a_reset_and_one_warning_sa
     loaded = DistributionalPPO.load(tmp_path / "model.zip", env=plain(), device="cpu")
     with pytest.warns(ResumeWarning, match="start from a reset") as caught:
         loaded.learn(32, reset_num_timesteps=False)
+    assert re.search(r"(?<!\.)\)?; training goes on", str(caught[0].message)), "a full stop in the sentence"
     assert len(caught) == 1
     assert loaded.num_timesteps == 64
 

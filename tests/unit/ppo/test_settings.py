@@ -161,3 +161,11 @@ def test_cuda_is_not_quietly_replaced_where_there_is_none(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SettingError, match="no CUDA device"):
         DistributionalPPO("MlpLstmPolicy", "CartPole-v1", device="cuda")
+
+
+def test_help_names_the_choices_of_a_setting_of_words() -> None:
+    documented = (DistributionalPPO.__doc__ or "").splitlines()
+    choices = {line.split(" = ")[0].strip(): line for line in documented if " = " in line}
+    assert "('mean', 'spatial', 'total', 'element', 'sketch')" in choices["vgs_estimator"]
+    assert "('zero_lag', 'snapshot')" in choices["return_scale"]
+    assert "(" not in choices["gamma"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,15 @@ import pytest
 import torch
 from torch import nn
 
-from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, StateError, load_checkpoint, save_checkpoint
+from rlcore import (
+    CheckpointError,
+    DistributionalPPO,
+    PPOSettings,
+    ResumeWarning,
+    StateError,
+    load_checkpoint,
+    save_checkpoint,
+)
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, snapshot
 from tests.support.training import differing, make_envs, make_model, tensors_in
 
@@ -363,6 +372,39 @@ def test_a_copy_stays_on_the_device_of_its_original(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(DistributionalPPO, "_build", lambda _, __, ___, device, ____: devices.append(device))
     pickle.loads(pickled)  # noqa: S301
     assert devices == ["cpu"]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_name_and_change_nothing(bad: float, tmp_path: Path) -> None:
+    source, target = make_model(seed=1), make_model(seed=2)
+    before = target.get_parameters()
+    with torch.no_grad():
+        source.policy.action_net.bias[0] = bad
+    source.save(tmp_path / "model.zip")
+    with pytest.raises(StateError, match=r"policy\['action_net\.bias'\] holds NaN or infinity"):
+        target.set_parameters(source.get_parameters())
+    with pytest.raises(CheckpointError, match=r"policy\['action_net\.bias'\] holds NaN or infinity"):
+        DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    assert differing(before, target.get_parameters()) == []
+
+
+def test_moments_of_another_optimizer_are_not_called_those_of_the_own() -> None:
+    source, target = make_model(optimizer_class="adaptive_upgd"), make_model(optimizer_class="adam")
+    source.learn(48)
+    with pytest.warns(ResumeWarning, match="the saved moments are of no use to 'adam' under its present options"):
+        target.set_parameters(source.get_parameters())
+
+
+def test_where_warnings_are_errors_statistics_that_are_refused_change_nothing() -> None:
+    source, target = make_model(seed=1, vgs_estimator="element"), make_model(seed=2)
+    for model in (source, target):
+        model.learn(48)
+    before = target.get_parameters()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResumeWarning)
+        with pytest.raises(ResumeWarning, match="another vgs_estimator"):
+            target.set_parameters(source.get_parameters(), exact_match=False)
+    assert differing(before, target.get_parameters()) == []
 
 
 def test_parameters_can_leave_the_optimizer_out() -> None:
