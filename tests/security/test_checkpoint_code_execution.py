@@ -113,7 +113,7 @@ GLOBALS = [
 ]
 
 
-@pytest.mark.parametrize("name", GLOBALS, ids=repr)
+@pytest.mark.parametrize("name", GLOBALS, ids=lambda name: name.replace("\n", " "))
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_only_three_kinds_of_name_may_be_referred_to(name: str, forge: Any) -> None:
     with pytest.raises(CheckpointError, match="refers to"):
@@ -127,6 +127,8 @@ ABUSES: dict[str, bytes] = {
     "the class as value": b"ccollections\nOrderedDict\n",
     "attributes set on the class": b"ccollections\nOrderedDict\n}X\x04\x00\x00\x00copyNsb",
     "attributes set on a dict": b"}}X\x04\x00\x00\x00copyNsb",
+    "metadata set on a dict": b"}}X\x09\x00\x00\x00_metadataNsb",
+    "metadata in an OrderedDict": 2 * b"ccollections\nOrderedDict\n)R" + b"X\x09\x00\x00\x00_metadataNsb",
     "a method replaced": b"ccollections\nOrderedDict\n)R}X\x05\x00\x00\x00itemsNsb",
     "attributes in pairs": b"ccollections\nOrderedDict\n)RN}X\x05\x00\x00\x00itemsNs\x86b",
     "a set": b"\x8f",

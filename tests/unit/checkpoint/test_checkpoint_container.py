@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import warnings
 from collections import OrderedDict, defaultdict
 from pathlib import Path
@@ -190,7 +191,7 @@ UNSAVABLE: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "said"), UNSAVABLE, ids=[said for _, said in UNSAVABLE])
+@pytest.mark.parametrize(("value", "said"), UNSAVABLE, ids=[re.sub(r"\W+", " ", said) for _, said in UNSAVABLE])
 def test_a_value_that_cannot_be_saved_is_named_and_nothing_is_written(value: Any, said: str, tmp_path: Path) -> None:
     target = tmp_path / "x.pt"
     target.write_bytes(b"old")

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from rlcore.checkpoint import FORMAT_V1, FORMAT_V2, load_checkpoint, save_checkpoint, save_container
+from rlcore.checkpoint.v1 import save_policy
 from rlcore.errors import CheckpointError, ResumeWarning
 
 OPTIONAL = [
@@ -94,15 +95,23 @@ WRONG_FIELDS = [
     ({"data": {"policy": {"w": torch.ones(1)}}}, "'data' lacks 'policy.optimizer'"),
     ({"data": parameters(vgs_stat={})}, "'data' has the unknown key 'vgs_stat'; did you mean 'vgs_state'?"),
     ({"data": parameters(xyz={})}, "unknown key 'xyz'; known are policy, policy.optimizer, vgs_state"),
+    ({"data": {**parameters(xyz={}), 7: {}}}, "'data' has the unknown key 7; known are policy"),
     ({"data": parameters(vgs_state=3)}, "'data'['vgs_state'] must be a dict or None, and is 3"),
     ({"data": parameters(lstm_state=[1])}, "'data'['lstm_state'] must be a dict or None, and is a list of 1"),
-    ({"data": {**parameters(), "policy": {}}}, "'data'['policy'] must be a dict from parameter name to tensor"),
+    (
+        {"data": {**parameters(), "policy": {}}},
+        "'policy'] must be a dict from parameter name to tensor, and is a dict of 0",
+    ),
     (
         {"data": {**parameters(), "policy": {"w": 1.0}}},
         "'data'['policy']['w'] must be a tensor under a name, and is 1.0",
     ),
     ({"data": {**parameters(), "policy": {1: torch.ones(1)}}}, "'data'['policy'][1] must be a tensor under a name"),
     ({"data": {**parameters(), "policy.optimizer": None}}, "'data'['policy.optimizer'] must be a dict, and is None"),
+    (
+        {"data": {**parameters(), "policy.optimizer": [1]}},
+        "'data'['policy.optimizer'] must be a dict, and is a list of 1",
+    ),
 ]
 
 
@@ -115,6 +124,7 @@ def test_a_wrong_field_is_named_on_load_and_on_save(changes: dict[str, Any], sai
     with pytest.raises(CheckpointError) as on_save:
         save_checkpoint(tmp_path / "x", payload["data"], step=payload["step"], performance=payload["performance"])
     assert said in str(on_save.value)
+    assert on_save.value.path == str(tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -153,6 +163,23 @@ def test_a_v1_file_is_read_with_one_warning(tmp_path: Path) -> None:
     assert isinstance(policy, dict)
     assert list(policy) == list(state)
     assert all(torch.equal(policy[name], tensor) for name, tensor in state.items())  # type: ignore[arg-type]
+
+
+def test_a_policy_alone_is_written_as_v1_with_a_digest(tmp_path: Path) -> None:
+    state = nn.Linear(2, 2).state_dict()
+    save_policy(tmp_path / "policy.pt", state)  # type: ignore[arg-type]
+    with pytest.warns(ResumeWarning):
+        checkpoint = load_checkpoint(tmp_path / "policy.pt", require_digest=True)
+    assert checkpoint.format_version == FORMAT_V1
+    assert repr(checkpoint.data) == repr({"policy": state})
+
+
+@pytest.mark.parametrize("policy", [{}, {"w": 1.0}], ids=repr)
+def test_a_policy_that_is_none_is_named_with_its_file_and_not_written(policy: Any, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="the policy") as caught:
+        save_policy(tmp_path / "policy.pt", policy)
+    assert caught.value.path == str(tmp_path / "policy.pt")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_v1_file_of_modules_that_share_tensors_is_read(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+import re
 from collections import OrderedDict
 from typing import Any, cast
 
@@ -138,7 +139,7 @@ SPACES = [
 ]
 
 
-@pytest.mark.parametrize("space", SPACES, ids=repr)
+@pytest.mark.parametrize("space", SPACES, ids=lambda space: " ".join(repr(space).split()))
 def test_spaces_come_back_equal_and_sample_alike(space: spaces.Space[Any]) -> None:
     restored = through_file(space)
 
@@ -190,6 +191,28 @@ def test_schedules_come_back_with_the_same_values(schedule: Any) -> None:
         assert restored(progress) == schedule(progress)
 
 
+class Ramp:
+    """Built from two numbers, which it keeps."""
+
+    def __init__(self, start: float, end: float) -> None:
+        self.start, self.end = start, end
+
+
+def test_what_is_built_from_numbers_comes_back_and_each_of_them_can_be_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form = codec._numbers("Ramp", Ramp, ("start", "end"))
+    monkeypatch.setitem(codec._FORMS, Ramp, form)
+    monkeypatch.setitem(codec._KINDS, form.kind, form)
+
+    restored = through_file(Ramp(1.0, 0.25))
+    replaced = through_file(Ramp(1.0, 0.25), "ramp", {"ramp.end": 0.5})
+
+    assert (type(restored), vars(restored)) == (Ramp, {"start": 1.0, "end": 0.25})
+    assert vars(replaced) == {"start": 1.0, "end": 0.5}
+    assert codec.encode(Ramp(1.0, 0.25), "ramp") == {codec.KIND: "Ramp", "start": 1.0, "end": 0.25}
+
+
 @pytest.mark.parametrize(
     "cls",
     [
@@ -220,10 +243,11 @@ def test_a_class_can_be_registered_and_then_needs_no_custom_object(monkeypatch: 
 
 
 def test_a_name_or_a_class_is_registered_once() -> None:
-    with pytest.raises(SettingError, match=r"'torch\.nn\.Tanh' already stands for Tanh.*Unregistered"):
+    with pytest.raises(SettingError, match=r"'torch\.nn\.Tanh' already stands for Tanh.*Unregistered") as taken:
         codec.register_class("torch.nn.Tanh", Unregistered)
-    with pytest.raises(SettingError, match=r"Tanh is already registered as 'torch\.nn\.Tanh'"):
+    with pytest.raises(SettingError, match=r"Tanh is already registered as 'torch\.nn\.Tanh'") as second:
         codec.register_class("other.Tanh", torch.nn.Tanh)
+    assert taken.value.setting == second.value.setting == "name"
     assert through_file(torch.nn.Tanh) is torch.nn.Tanh
 
 
@@ -239,7 +263,7 @@ def test_a_name_or_a_class_is_registered_once() -> None:
         ({(1, 2): 3}, "an object of the class builtins.dict"),
         ({codec.KIND: "class", "name": "torch.nn.Tanh"}, "an object of the class builtins.dict"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=lambda value: value.replace("\\", "") if isinstance(value, str) else "",
 )
 def test_what_no_file_can_hold_asks_for_a_custom_object(value: object, described: str) -> None:
     with pytest.raises(CheckpointError, match=f"'clip_range' was .*{described}.*custom_objects={{'clip_range': ...}}"):
@@ -264,6 +288,7 @@ def test_what_a_file_would_hold_alike_is_the_same(left: Any) -> None:
         *((torch.ones(2), other) for other in (torch.ones(3), torch.ones(2).double(), torch.zeros(2), 1.0)),
         *(({"a": ARRAY}, other) for other in ({}, {"b": ARRAY}, {"a": -ARRAY}, [ARRAY])),
         *(([1, 2], other) for other in ([1], [1, 3], (1, 2), "12")),
+        *((["a", "b"], other) for other in ("ab", {"a": 1, "b": 2})),
         *((ONE, other) for other in (math.sqrt, 1.0, FloatSchedule(ONE))),
         (0.1, 0.2),
         ("a", None),
@@ -362,6 +387,17 @@ def test_a_malformed_value_is_one_error_that_names_the_setting(value: Any) -> No
 def test_a_box_from_parts_is_accepted_when_they_fit() -> None:
     """The malformed boxes above differ from this one in a single entry each."""
     assert codec.decode(cast("StateDict", BOX), "space", {}) == spaces.Box(0, 0, (2,), np.float32)
+
+
+def test_a_dtype_that_torch_does_not_have_is_named() -> None:
+    with pytest.raises(CheckpointError, match="torch has no dtype 'load'"):
+        codec.decode({codec.KIND: "torch.dtype", "name": "load"}, "gamma", {})
+
+
+@pytest.mark.parametrize(("length", "shown"), [(118, "'" + 118 * "x" + "'"), (119, "'" + 116 * "x" + "...")])
+def test_a_text_from_the_file_is_shown_up_to_120_characters(length: int, shown: str) -> None:
+    with pytest.raises(CheckpointError, match=f"is the class {re.escape(shown)},"):
+        codec.decode({codec.KIND: "class", "name": length * "x"}, "gamma", {})
 
 
 def test_a_text_from_the_file_is_shown_escaped_and_cut() -> None:
