@@ -7,6 +7,7 @@ import math
 import re
 import warnings
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint.values import plain
 from rlcore.errors import CheckpointError, RLCoreError
 
 DTYPES = [
@@ -111,6 +113,22 @@ def test_tensors_that_share_their_memory_are_saved_each_for_itself() -> None:
     assert result["negated"].tolist() == [-1.0, 2.0]
 
 
+def test_a_tensor_that_can_be_written_as_it_lies_in_memory_is_not_copied_first() -> None:
+    tensor = torch.arange(6.0)
+    (taken,) = plain({"x": tensor}).values()
+    assert isinstance(taken, torch.Tensor)
+    assert taken.data_ptr() == tensor.data_ptr()
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_tensor_on_another_device_is_saved_from_the_cpu() -> None:
+    (taken,) = plain({"x": torch.arange(6.0, device="cuda")}).values()
+    assert isinstance(taken, torch.Tensor)
+    assert taken.device.type == "cpu"
+    assert taken.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
 def negated() -> torch.Tensor:
     """Numbers that lie in memory with the other sign."""
     return torch._neg_view(torch.tensor([1.0, -2.0]))
@@ -165,6 +183,17 @@ class Plain(dict[str, int]):
     pass
 
 
+class Tagged(torch.Tensor):
+    pass
+
+
+def described(metadata: object) -> OrderedDict[str, int]:
+    """A dict with metadata, as that of a module has."""
+    state: OrderedDict[str, int] = OrderedDict(a=1)
+    state._metadata = metadata  # type: ignore[attr-defined]
+    return state
+
+
 UNSAVABLE: list[tuple[Any, str]] = [
     (np.float64(1.0), r"payload\['a'\]\['b'\]\[1\] is a numpy.float64.*\.item\(\)"),
     (np.zeros(2), "numpy.ndarray.*as_tensor"),
@@ -184,10 +213,11 @@ UNSAVABLE: list[tuple[Any, str]] = [
     ({2**2000: 1}, "a key of .* is an integer of 2001 bits"),
     (looping_list(), "nested deeper than 64"),
     (deep_list(70), "nested deeper than 64"),
-    (torch.ones(2).to_sparse(), "torch.sparse_coo"),
+    (torch.ones(2).to_sparse(), r"\['a'\]\['b'\]\[1\] is a tensor .*torch.sparse_coo"),
     (torch.ones(2, device="meta"), "on meta"),
     (torch.ones(2, dtype=torch.complex64), "torch.complex64"),
     (torch.ones(2, dtype=torch.float8_e4m3fn), "torch.float8_e4m3fn"),
+    (torch.ones(2).as_subclass(Tagged), r"\[1\] is a Tagged; save a plain torch.Tensor"),
 ]
 
 
@@ -201,17 +231,51 @@ def test_a_value_that_cannot_be_saved_is_named_and_nothing_is_written(value: Any
     assert [path.name for path in tmp_path.iterdir()] == ["x.pt"]
 
 
-@pytest.mark.parametrize("payload", [[1], torch.ones(1), None])
-def test_only_a_dict_can_be_saved(payload: Any) -> None:
-    with pytest.raises(CheckpointError, match="holds a dict, not"):
+@pytest.mark.parametrize(("payload", "kind"), [([1], "list"), (torch.ones(1), "Tensor"), (None, "NoneType")])
+def test_only_a_dict_can_be_saved(payload: Any, kind: str) -> None:
+    with pytest.raises(CheckpointError, match=f"holds a dict, not {kind}"):
         saved(payload)
+
+
+NESTINGS: list[Callable[[object], object]] = [lambda inner: [inner], lambda inner: {"k": inner}, described]
+
+
+def nested(nest: Callable[[object], object], levels: int) -> dict[str, Any]:
+    value: object = {}
+    for _ in range(levels - 2):
+        value = nest(value)
+    return {"x": value}
+
+
+@pytest.mark.parametrize("nest", NESTINGS, ids=["lists", "dicts", "metadata"])
+def test_64_levels_come_back_and_65_are_refused(nest: Callable[[object], object]) -> None:
+    assert repr(loaded(saved(nested(nest, 64)))) == repr(nested(nest, 64))
+    with pytest.raises(CheckpointError, match="nested deeper than 64"):
+        saved(nested(nest, 65))
+
+
+def test_what_contains_itself_is_refused() -> None:
+    loop: dict[Any, Any] = {}
+    loop["k"] = loop
+    state = described(None)
+    state._metadata = state  # type: ignore[attr-defined]
+    for payload in (loop, state):
+        with pytest.raises(CheckpointError, match="nested deeper than 64"):
+            saved(payload)
+
+
+def test_metadata_hold_what_a_payload_holds_and_what_they_cannot_is_named() -> None:
+    result = loaded(saved({"policy": described({"w": torch.arange(3)})}))["policy"]
+    assert result._metadata["w"].tolist() == [0, 1, 2]
+    with pytest.raises(CheckpointError, match=r"payload\['policy'\]\._metadata\['w'\] is a bytes"):
+        saved({"policy": described({"w": b""})})
 
 
 def test_foreign_attributes_of_an_ordered_dict_are_refused_not_dropped() -> None:
     state: OrderedDict[str, int] = OrderedDict(a=1)
     state.note = "x"  # type: ignore[attr-defined]
-    with pytest.raises(CheckpointError, match=r"attributes.*note"):
-        saved(state)
+    with pytest.raises(CheckpointError, match=r"payload\['policy'\] carries attributes.*note"):
+        saved({"policy": state})
 
 
 def test_a_file_without_digest_warns_once_and_is_refused_on_demand(tmp_path: Path) -> None:

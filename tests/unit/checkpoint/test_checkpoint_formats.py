@@ -137,7 +137,7 @@ def test_performance_in_a_file_must_be_a_float() -> None:
 def test_a_missing_field_is_named(field: str) -> None:
     payload = v2_payload()
     del payload[field]
-    with pytest.raises(CheckpointError, match=f"lacks '{field}'"):
+    with pytest.raises(CheckpointError, match=f"the checkpoint lacks '{field}'"):
         load_checkpoint(container_of(payload))
 
 

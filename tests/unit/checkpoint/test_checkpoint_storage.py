@@ -340,7 +340,7 @@ def test_a_file_object_gets_nothing_of_a_payload_that_cannot_be_saved() -> None:
 
 def test_a_file_object_that_is_closed_for_writing_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
-    with (tmp_path / "x").open("rb") as file, pytest.raises(CheckpointError, match="cannot be written"):
+    with (tmp_path / "x").open("rb") as file, pytest.raises(CheckpointError, match=r"\(UnsupportedOperation\)$"):
         save_container(file, {"n": 1})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import math
 import re
@@ -100,6 +101,10 @@ def test_arrays_keep_dtype_shape_and_content(dtype: str) -> None:
     assert restored.shape == (2, 3)
 
 
+def test_an_array_of_nothing_keeps_its_shape() -> None:
+    assert through_file(np.zeros((0, 3))).shape == (0, 3)
+
+
 def test_big_endian_arrays_come_back_as_the_same_numbers() -> None:
     np.testing.assert_array_equal(through_file(np.array([1, 256], dtype=">i4")), [1, 256])
 
@@ -150,6 +155,14 @@ def test_spaces_come_back_equal_and_sample_alike(space: spaces.Space[Any]) -> No
     restored.seed(3)
     for _ in range(5):
         np.testing.assert_equal(restored.sample(), space.sample())
+
+
+@pytest.mark.skipif("dtype" not in inspect.signature(spaces.Discrete).parameters, reason="Gymnasium of one dtype")
+def test_a_discrete_space_keeps_its_dtype() -> None:
+    space = spaces.Discrete(3, start=-2, dtype=np.int32)
+
+    assert through_file(space) == space
+    assert through_file(space).dtype == np.int32
 
 
 def test_a_dict_space_keeps_the_order_of_its_keys() -> None:
@@ -345,53 +358,65 @@ def test_a_custom_object_wins_over_a_malformed_value() -> None:
     assert codec.decode({codec.KIND: "nonsense"}, "gamma", {"gamma": 0.9}) == 0.9
 
 
-ARRAY = {"dtype": "float32", "shape": [2], "bytes": torch.zeros(8, dtype=torch.uint8)}
+ARRAY: dict[str, Any] = {"dtype": "float32", "shape": [2], "bytes": torch.zeros(8, dtype=torch.uint8)}
 FLAGS = {"dtype": "bool", "shape": [2], "bytes": torch.ones(2, dtype=torch.uint8)}
 BOX = {codec.KIND: "Box", "low": ARRAY, "high": ARRAY, "bounded_below": FLAGS, "bounded_above": FLAGS}
-MALFORMED: dict[str, Any] = {
-    "unknown kind": {codec.KIND: "Graph"},
-    "kind that is no text": {codec.KIND: [1]},
-    "missing entry": {codec.KIND: "Discrete", "n": 3},
-    "extra entry": {codec.KIND: "tuple", "items": [], "seed": 1},
-    "entry of a wrong type": {codec.KIND: "tuple", "items": 3},
-    "discrete of no elements": {codec.KIND: "Discrete", "n": 0, "start": 0, "dtype": "int64"},
-    "discrete of a float": {codec.KIND: "Discrete", "n": 2.5, "start": 0, "dtype": "int64"},
-    "schedule of a text": {codec.KIND: "ConstantSchedule", "val": "0.1"},
-    "schedule of nothing": {codec.KIND: "FloatSchedule", "value_schedule": None},
-    "unregistered class": {codec.KIND: "class", "name": "os.system"},
-    "class without a name": {codec.KIND: "class"},
-    "dtype that is another thing": {codec.KIND: "torch.dtype", "name": "load"},
-    "device that is none": {codec.KIND: "torch.device", "name": "toaster"},
-    "too few bytes": {**BOX, "low": {**ARRAY, "shape": [3]}},
-    "object dtype": {**BOX, "low": {**ARRAY, "dtype": "object"}},
-    "negative size": {**BOX, "low": {**ARRAY, "shape": [-1]}},
-    "multi binary of a flag": {codec.KIND: "MultiBinary", "n": True},
-    "array of complex numbers": {codec.KIND: "numpy.ndarray", **ARRAY, "dtype": "complex64", "shape": [1]},
-    "bounds of two dtypes": {**BOX, "high": {**ARRAY, "dtype": "int32"}},
-    "flags of another shape": {**BOX, "bounded_below": {**FLAGS, "shape": [1, 2]}},
-    "bounds of two shapes": {**BOX, "low": {**ARRAY, "shape": [1, 2]}},
-    "array that is none": {**BOX, "low": 3},
-    "dict space of no pairs": {codec.KIND: "Dict", "spaces": [["a"]]},
-    "tuple space of a number": {codec.KIND: "Tuple", "items": [3]},
-    "a value that is not plain": (1, 2),
-    "an array that is not encoded": np.zeros(2),
+MALFORMED: dict[str, tuple[Any, str]] = {
+    "unknown kind": ({codec.KIND: "Graph"}, "the unknown kind 'Graph'"),
+    "kind that is no text": ({codec.KIND: [1]}, "the unknown kind [1]"),
+    "missing entry": ({codec.KIND: "Discrete", "n": 3}, "a Discrete with the entries ['n']"),
+    "extra entry": ({codec.KIND: "tuple", "items": [], "seed": 1}, "a tuple with the entries ['items', 'seed']"),
+    "entry of a wrong type": ({codec.KIND: "tuple", "items": 3}, "3 is not of the type list"),
+    "discrete of no elements": (
+        {codec.KIND: "Discrete", "n": 0, "start": 0, "dtype": "int64"},
+        "a Discrete that cannot",
+    ),
+    "discrete of a float": (
+        {codec.KIND: "Discrete", "n": 2.5, "start": 0, "dtype": "int64"},
+        "2.5 is not of the type int",
+    ),
+    "schedule of a text": ({codec.KIND: "ConstantSchedule", "val": "0.1"}, "'0.1' is not a number"),
+    "schedule of nothing": ({codec.KIND: "FloatSchedule", "value_schedule": None}, "a FloatSchedule that cannot"),
+    "unregistered class": (
+        {codec.KIND: "class", "name": "os.system"},
+        "the class 'os.system', which is not registered",
+    ),
+    "class without a name": ({codec.KIND: "class"}, "the class None"),
+    "dtype that is another thing": ({codec.KIND: "torch.dtype", "name": "load"}, "torch has no dtype 'load'"),
+    "device that is none": ({codec.KIND: "torch.device", "name": "toaster"}, "a torch.device that cannot"),
+    "too few bytes": ({**BOX, "low": {**ARRAY, "shape": [3]}}, "a Box that cannot"),
+    "bytes of another dtype": ({**BOX, "low": {**ARRAY, "bytes": torch.zeros(2)}}, "must be a tensor of torch.uint8"),
+    "bytes in rows": ({**BOX, "low": {**ARRAY, "bytes": ARRAY["bytes"].view(2, 4)}}, "with one dimension"),
+    "bytes that are none": ({**BOX, "low": {**ARRAY, "bytes": 3}}, "must be a tensor"),
+    "object dtype": ({**BOX, "low": {**ARRAY, "dtype": "object"}}, "'object' is not the name of a numeric dtype"),
+    "dtype that is no text": ({**BOX, "low": {**ARRAY, "dtype": 3}}, "3 is not the name of a numeric dtype"),
+    "negative size": ({**BOX, "low": {**ARRAY, "shape": [-1]}}, "[-1] is not a shape"),
+    "multi binary of a flag": ({codec.KIND: "MultiBinary", "n": True}, "True is not a shape"),
+    "array of complex numbers": (
+        {codec.KIND: "numpy.ndarray", **ARRAY, "dtype": "complex64", "shape": [1]},
+        "'complex64' is not the name of a numeric dtype",
+    ),
+    "bounds of two dtypes": ({**BOX, "high": {**ARRAY, "dtype": "int32"}}, "the bounds differ in shape or dtype"),
+    "flags of another shape": ({**BOX, "bounded_below": {**FLAGS, "shape": [1, 2]}}, "the bounds differ"),
+    "bounds of two shapes": ({**BOX, "low": {**ARRAY, "shape": [1, 2]}}, "the bounds differ"),
+    "array that is none": ({**BOX, "low": 3}, "3 is not of the type dict"),
+    "dict space of no pairs": ({codec.KIND: "Dict", "spaces": [["a"]]}, "a Dict that cannot"),
+    "tuple space of a number": ({codec.KIND: "Tuple", "items": [3]}, "a Tuple that cannot"),
+    "a value that is not plain": ((1, 2), "a tuple, which a model file cannot hold"),
+    "an array that is not encoded": (np.zeros(2), "a ndarray, which a model file cannot hold"),
 }
 
 
-@pytest.mark.parametrize("value", MALFORMED.values(), ids=MALFORMED.keys())
-def test_a_malformed_value_is_one_error_that_names_the_setting(value: Any) -> None:
-    with pytest.raises(CheckpointError, match="'gamma"):
+@pytest.mark.parametrize(("value", "said"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_value_is_one_error_that_names_the_setting_and_what_it_holds(value: Any, said: str) -> None:
+    with pytest.raises(CheckpointError, match="'gamma") as caught:
         codec.decode(value, "gamma", {})
+    assert said in str(caught.value)
 
 
 def test_a_box_from_parts_is_accepted_when_they_fit() -> None:
     """The malformed boxes above differ from this one in a single entry each."""
     assert codec.decode(cast("StateDict", BOX), "space", {}) == spaces.Box(0, 0, (2,), np.float32)
-
-
-def test_a_dtype_that_torch_does_not_have_is_named() -> None:
-    with pytest.raises(CheckpointError, match="torch has no dtype 'load'"):
-        codec.decode({codec.KIND: "torch.dtype", "name": "load"}, "gamma", {})
 
 
 @pytest.mark.parametrize(("length", "shown"), [(118, "'" + 118 * "x" + "'"), (119, "'" + 116 * "x" + "...")])
