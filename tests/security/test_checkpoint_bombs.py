@@ -35,13 +35,13 @@ SHAPES: list[tuple[str, dict[str, Any], str]] = [
     ("storage larger than its record", {"numel": GIANT}, "is not the 1000000000000 elements"),
     ("storage smaller than its record", {"numel": 3}, "is not the 3 elements"),
     ("storage of negative length", {"numel": -4}, "is not the -4 elements"),
-    ("tensor larger than its storage", {"size": (GIANT,)}, "claims more than the 4 elements"),
+    ("tensor larger than its storage", {"size": (GIANT,)}, r"shape \(1000000000000,\) claims more than the 4 elements"),
     ("tensor beyond the end", {"offset": 1}, "claims more than the 4 elements"),
     ("tensor before the start", {"offset": -1}, "pickle is damaged"),
     ("one element repeated", {"size": (GIANT,), "stride": (0,)}, "claims more than the 4 elements"),
     ("one of four repeated", {"size": (4,), "stride": (0,)}, "not contiguous"),
     ("a stride that leaves the storage", {"size": (2, 2), "stride": (GIANT, 1)}, "not contiguous"),
-    ("transposed", {"size": (2, 2), "stride": (1, 2)}, "not contiguous"),
+    ("transposed", {"size": (2, 2), "stride": (1, 2)}, r"shape \(2, 2\) is not contiguous"),
     ("negative size", {"size": (-4,)}, "pickle is damaged"),
     ("sizes without strides", {"size": (2, 2), "stride": (1,)}, "pickle is damaged"),
     ("too many dimensions", {"size": (1,) * 65, "stride": (1,) * 65}, "pickle is damaged"),
@@ -63,7 +63,9 @@ def test_an_empty_tensor_may_have_long_sides_but_none_that_overflow(forge: Any) 
     tensor = forge.tensor(size=(0, GIANT), stride=(GIANT, 1))
     with pytest.warns(UserWarning, match="no digest"):
         assert load_container(forge.file(forge.dictionary(x=tensor)))["x"].numel() == 0  # type: ignore[union-attr]
-    refused(forge.file(forge.dictionary(x=forge.tensor(size=(0, 2**62, 2**62), stride=(1, 1, 1)))), "pickle is damaged")
+    for length in (2, 2**62):
+        overflowing = forge.tensor(size=(0, 2**62, length), stride=(1, 1, 1))
+        refused(forge.file(forge.dictionary(x=overflowing)), "pickle is damaged")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")
@@ -91,6 +93,29 @@ def test_a_tensor_carries_neither_gradient_nor_hooks(healthy: bytes, changed: by
     tensor = forge.tensor()
     assert healthy in tensor
     refused(forge.file(forge.dictionary(x=tensor.replace(healthy, changed))), "pickle is damaged")
+
+
+CLAIMS = {
+    "a type in place of the function": (b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nFloatStorage\n"),
+    "arguments in a list": (b"_v2\n(", b"_v2\n]("),
+    "a claim in place of a storage": (b"Q\x8a\x01\x00", b"\x8a\x01\x00"),
+    "a flag as offset": (b"Q\x8a\x01\x00", b"Q\x89"),
+    "another kind of claim": (b"\x07\x00\x00\x00storage", b"\x05\x00\x00\x00thing"),
+    "a text as type": (b"ctorch\nFloatStorage\n", b"X\x03\x00\x00\x00cpu"),
+    "the function as type": (b"ctorch\nFloatStorage\n", b"ccollections\nOrderedDict\n"),
+    "a number as key": (b"X\x01\x00\x00\x000", b"K\x00"),
+    "no location": (b"X\x03\x00\x00\x00cpu", b"N"),
+    "a fraction as length": (b"\x8a\x01\x04tQ", b"G\x40\x10\x00\x00\x00\x00\x00\x00tQ"),
+}
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+@pytest.mark.parametrize(("healthy", "changed"), CLAIMS.values(), ids=CLAIMS)
+def test_what_a_tensor_is_made_of_has_the_types_that_torch_writes(healthy: bytes, changed: bytes, forge: Any) -> None:
+    tensor = forge.tensor()
+    assert tensor.count(healthy) == 1
+    claim = tensor.replace(healthy, changed)
+    refused(forge.file(forge.dictionary(x=claim[:-2] + b"eR" if b"](" in claim else claim)), "pickle is damaged")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")

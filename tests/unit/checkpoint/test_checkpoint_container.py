@@ -60,7 +60,7 @@ def test_plain_python_comes_back_equal_and_of_the_same_types(payload: dict[Any, 
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (5,), (2, 3, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (5,), (2, 3, 1), (2, 3, 4)], ids=str)
 def test_tensor_comes_back_bit_for_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     torch.manual_seed(1)
     tensor = (torch.randn(shape) * 3).to(dtype)
@@ -68,6 +68,11 @@ def test_tensor_comes_back_bit_for_bit(dtype: torch.dtype, shape: tuple[int, ...
     assert result.dtype == dtype
     assert result.shape == shape
     assert torch.equal(result, tensor)
+
+
+def test_a_tensor_of_as_many_dimensions_as_torch_takes_comes_back() -> None:
+    tensor = torch.ones((1,) * 64)
+    assert torch.equal(loaded(saved({"x": tensor}))["x"], tensor)
 
 
 @pytest.mark.parametrize(

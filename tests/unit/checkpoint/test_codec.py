@@ -433,6 +433,16 @@ def test_a_text_from_the_file_is_shown_escaped_and_cut() -> None:
     assert len(str(caught.value)) < 500
 
 
+def test_a_part_may_have_50_dots_in_its_path_and_no_more() -> None:
+    value: Any = []
+    for _ in range(50):
+        value = [value]
+
+    assert through_file(value) == value
+    with pytest.raises(CheckpointError, match="nested more than 50 deep"):
+        codec.encode([value, 1], "setting")
+
+
 def test_a_list_that_contains_itself_is_one_error() -> None:
     value: list[object] = []
     value.append(value)
