@@ -112,8 +112,9 @@ def test_state_dict_of_adam_comes_back_and_continues_identically() -> None:
 def test_tensors_that_share_their_memory_are_saved_each_for_itself() -> None:
     """One of them is the whole storage, so that it needs no copy, and so is its twin."""
     shared = torch.arange(6.0)
-    result = loaded(saved({"whole": shared, "twin": shared.view(2, 3), "negated": negated()}))
+    result = loaded(saved({"whole": shared, "twin": shared.view(2, 3), "listed": [shared], "negated": negated()}))
     result["whole"].fill_(7.0)
+    assert result["listed"][0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert result["twin"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     assert result["negated"].tolist() == [-1.0, 2.0]
 
