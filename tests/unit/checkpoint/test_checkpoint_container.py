@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rlcore.checkpoint import load_container, save_container
-from rlcore.checkpoint.values import plain
+from rlcore.checkpoint.refusal import RefusedError
+from rlcore.checkpoint.values import plain, tensors_in
 from rlcore.errors import CheckpointError, RLCoreError
 
 DTYPES = [
@@ -206,7 +207,7 @@ UNSAVABLE: list[tuple[Any, str]] = [
     (lambda: None, r"\['a'\]\['b'\]\[1\] is a function"),
     ((1, [2]), "is a tuple that holds a list"),
     ((torch.ones(1),), "is a tuple that holds a torch.Tensor"),
-    (b"bytes", "is a bytes"),
+    (b"bytes", r"is a bytes; a checkpoint holds .* and tuples of plain values$"),
     ({1, 2}, "is a set"),
     (1j, "is a complex"),
     (torch.float32, "is a torch.dtype"),
@@ -215,7 +216,7 @@ UNSAVABLE: list[tuple[Any, str]] = [
     ({True: 1}, r"\[1\] has a key of type bool"),
     ({1.5: 1}, "has a key of type float"),
     ({(1, 2): 1}, "has a key of type tuple"),
-    (2**2000, "integer of 2001 bits"),
+    (2**2000, r"payload\['a'\]\['b'\]\[1\] is an integer of 2001 bits"),
     ({2**2000: 1}, "a key of .* is an integer of 2001 bits"),
     (looping_list(), "nested deeper than 64"),
     (deep_list(70), "nested deeper than 64"),
@@ -260,6 +261,55 @@ def test_64_levels_come_back_and_65_are_refused(nest: Callable[[object], object]
         saved(nested(nest, 65))
 
 
+def walk(payload: object) -> dict[str, torch.Tensor]:
+    """Every tensor by the path of keys to it, as what was read is walked."""
+    return dict(tensors_in(payload, torch.Tensor))
+
+
+def annotated() -> OrderedDict[str, int]:
+    state: OrderedDict[str, int] = OrderedDict(a=1)
+    state.note = "x"  # type: ignore[attr-defined]
+    return state
+
+
+PLACES: list[tuple[Any, str]] = [
+    ({"x": {"y": [0, b""]}}, r"^payload\['x'\]\['y'\]\[1\] is a bytes"),
+    ({"x": {True: 1}}, r"^payload\['x'\] has a key of type bool"),
+    ({"x": {2**2000: 1}}, r"^a key of payload\['x'\] is an integer of 2001 bits"),
+    ({"x": described({"w": b""})}, r"^payload\['x'\]\._metadata\['w'\] is a bytes"),
+    ({"x": annotated()}, r"^payload\['x'\] carries attributes \['note'\]"),
+]
+
+
+@pytest.mark.parametrize("check", [plain, walk])
+@pytest.mark.parametrize(("payload", "said"), PLACES, ids=["item", "key", "long key", "metadata", "attribute"])
+def test_the_path_to_what_a_checkpoint_cannot_hold_is_the_same_on_writing_and_on_reading(
+    payload: Any, said: str, check: Callable[[Any], object]
+) -> None:
+    with pytest.raises(RefusedError, match=said):
+        check(payload)
+
+
+def test_every_tensor_that_was_read_is_met_once_with_the_path_to_it() -> None:
+    tensors = {name: torch.ones(1) for name in ("payload['x'][1]", "payload['y']['z']", "payload['m']._metadata[3]")}
+    first, second, third = tensors.values()
+    found = walk({"x": [0, first], "y": {"z": second}, "m": described({3: third})})
+    assert {name: id(tensor) for name, tensor in found.items()} == {name: id(each) for name, each in tensors.items()}
+
+
+@pytest.mark.parametrize("nest", NESTINGS, ids=["lists", "dicts", "metadata"])
+def test_what_was_read_has_64_levels_at_most(nest: Callable[[object], object]) -> None:
+    assert walk(nested(nest, 64)) == {}
+    with pytest.raises(RefusedError, match=r"^payload\['x'\].*nested deeper than 64"):
+        walk(nested(nest, 65))
+
+
+def test_what_was_read_stands_in_one_place() -> None:
+    shared = [1]
+    with pytest.raises(RefusedError, match=r"^payload\['[ab]'\] is a list that stands in two places"):
+        walk({"a": shared, "b": shared})
+
+
 def test_what_contains_itself_is_refused() -> None:
     loop: dict[Any, Any] = {}
     loop["k"] = loop
@@ -278,10 +328,8 @@ def test_metadata_hold_what_a_payload_holds_and_what_they_cannot_is_named() -> N
 
 
 def test_foreign_attributes_of_an_ordered_dict_are_refused_not_dropped() -> None:
-    state: OrderedDict[str, int] = OrderedDict(a=1)
-    state.note = "x"  # type: ignore[attr-defined]
-    with pytest.raises(CheckpointError, match=r"payload\['policy'\] carries attributes.*note"):
-        saved({"policy": state})
+    with pytest.raises(CheckpointError, match=r"attributes.*note"):
+        saved(annotated())
 
 
 def test_a_file_without_digest_warns_once_and_is_refused_on_demand(tmp_path: Path) -> None:
