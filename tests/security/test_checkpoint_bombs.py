@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from rlcore.checkpoint import load_container
+from rlcore.checkpoint import load_container, outline
 from rlcore.checkpoint.outline import MAX_PICKLE_BYTES
 from rlcore.errors import CheckpointError
 
@@ -46,6 +46,7 @@ SHAPES: list[tuple[str, dict[str, Any], str]] = [
     ("sizes without strides", {"size": (2, 2), "stride": (1,)}, "pickle is damaged"),
     ("too many dimensions", {"size": (1,) * 65, "stride": (1,) * 65}, "pickle is damaged"),
     ("integers beyond the machine's", {"size": (2**70,), "stride": (1,)}, "pickle is damaged"),
+    ("a stride beyond the machine's", {"size": (1,), "stride": (2**63,)}, "pickle is damaged"),
     ("a record that is not there", {"key": "1"}, "'1' is not the 4 elements"),
     ("another element type", {"kind": "torch\nDoubleStorage"}, "is not the 4 elements of torch.float64"),
     ("a storage of another record", {"key": "../version"}, "is not the 4 elements"),
@@ -290,6 +291,20 @@ def test_a_giant_pickle_is_refused(forge: Any) -> None:
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_malformed_pickle_is_refused(pickled: bytes, forge: Any) -> None:
     refused(forge.file(pickled, {}), "pickle is damaged")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_key_without_a_value_is_refused(forge: Any) -> None:
+    refused(forge.file(b"\x80\x02}(" + forge.text("a") + b"N" + forge.text("b") + b"u.", {}), "pickle is damaged")
+
+
+def test_a_pickle_has_as_many_bytes_as_are_read_and_no_more(forge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = forge.dictionary(n=b"N")
+    monkeypatch.setattr(outline, "MAX_PICKLE_BYTES", len(pickled))
+    with pytest.warns(UserWarning, match="no digest"):
+        assert load_container(forge.file(pickled, {})) == {"n": None}
+    monkeypatch.setattr(outline, "MAX_PICKLE_BYTES", len(pickled) - 1)
+    refused(forge.file(pickled, {}), f"has {len(pickled)} bytes; at most {len(pickled) - 1} are read")
 
 
 @pytest.mark.parametrize("pickled", [b"\x80\x02].", b"\x80\x02N.", b"\x80\x02K\x01."])

@@ -152,6 +152,11 @@ def test_no_other_instruction_is_followed(abuse: str, forge: Any) -> None:
         load_container(forge.file(forge.dictionary(x=ABUSES[abuse]), {}))
 
 
+def test_an_instruction_that_no_checkpoint_needs_is_named(forge: Any) -> None:
+    with pytest.raises(CheckpointError, match="instruction EMPTY_SET, .*do not load it"):
+        load_container(forge.file(forge.dictionary(x=ABUSES["a set"]), {}))
+
+
 def test_texts_of_the_file_are_escaped_and_cut_and_nothing_advises_to_drop_the_protection(forge: Any) -> None:
     escape = "\x1b[2J\u202e" + "a" * 10_000
     pickles = [
