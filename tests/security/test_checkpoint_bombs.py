@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
+import sys
 import warnings
 import zipfile
 from typing import Any
@@ -150,7 +152,17 @@ def test_a_deflated_bomb_is_refused(forge: Any) -> None:
     records = [("data.pkl", pickled), ("version", b"3\n"), ("data/0", bytes(2**24))]
     file = forge.archive(records, zipfile.ZIP_DEFLATED)
     assert len(file.getvalue()) < 2**16
-    refused(file, "is compressed")
+    refused(file, r"its record 'archive/data\.pkl' is compressed")
+
+
+@pytest.mark.parametrize(("place", "value"), [(10, 8), (20, 17)], ids=["by its method", "by its size"])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_record_that_only_the_directory_calls_compressed_is_refused(place: int, value: int, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(x=forge.tensor())).getvalue())
+    entry = content.rfind(b"archive/data/0") - 46
+    assert content[entry : entry + 4] == b"PK\x01\x02"
+    content[entry + place] = value
+    refused(io.BytesIO(bytes(content)), "its record 'archive/data/0' is compressed")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")
@@ -184,7 +196,7 @@ FOREIGN = [
 @pytest.mark.parametrize("name", FOREIGN)
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_foreign_record_is_refused(name: str, forge: Any) -> None:
-    refused(forge.file(forge.dictionary(n=b"N"), {}, **{name: b"x"}), "foreign record")
+    refused(forge.file(forge.dictionary(n=b"N"), {}, **{name: b"x"}), f"foreign record {re.escape(ascii(name))};")
 
 
 @pytest.mark.parametrize("name", ["data.pkl", "version"])
@@ -197,6 +209,17 @@ def test_a_missing_record_is_named(name: str, forge: Any) -> None:
 @pytest.mark.parametrize(("name", "value"), [("version", b"4\n"), ("version", b"3" * 99), (".storage_alignment", b"x")])
 def test_a_record_of_torch_with_another_content_is_refused(name: str, value: bytes, forge: Any) -> None:
     refused(forge.file(forge.dictionary(n=b"N"), {}, **{name: value}), f"'{name}' holds")
+
+
+def test_a_record_of_torch_may_have_64_bytes(forge: Any) -> None:
+    with pytest.warns(UserWarning, match="no digest"):
+        load_container(forge.file(forge.dictionary(n=b"N"), {}, **{".data/serialization_id": b"1" * 64}))
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_machine_of_the_other_byte_order_reads_no_weights(forge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "byteorder", "big")
+    refused(forge.file(forge.dictionary(x=forge.tensor())), "this machine is big-endian")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")

@@ -68,6 +68,14 @@ def test_a_flip_in_a_file_without_digest_is_an_error_or_harmless_to_the_weights(
     assert refusals > UNPROTECTED_FLIPS // 3
 
 
+def test_a_damaged_record_of_a_file_without_digest_is_named() -> None:
+    file = io.BytesIO()
+    torch.save({"w": torch.arange(64.0)}, file)
+    place = file.getvalue().find(torch.arange(64.0).numpy().tobytes())
+    with pytest.raises(CheckpointError, match=r"its record '.*/data/0' is damaged"):
+        load_container(flipped(file.getvalue(), 8 * place))
+
+
 def test_two_files_spliced_together_are_refused() -> None:
     content = protected_file()
     half = len(content) // 2

@@ -344,8 +344,27 @@ def test_a_file_object_that_is_closed_for_writing_is_one_error(tmp_path: Path) -
         save_container(file, {"n": 1})
 
 
+class EndlessFile(io.BytesIO):
+    """Has as much as is asked for, and notes how much that was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int | None] = []
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.asked.append(size)
+        return bytes(size or 100)
+
+
+def test_a_file_object_is_asked_for_no_more_than_shows_that_it_has_too_much() -> None:
+    file = EndlessFile()
+    with pytest.raises(CheckpointError, match="larger than 10 bytes"):
+        load_container(file, max_bytes=10)
+    assert file.asked == [11]
+
+
 def test_a_text_file_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="binary mode"):
+    with pytest.raises(CheckpointError, match=r"reading gave str, not bytes; .*binary mode"):
         load_container(io.StringIO("text"))  # type: ignore[arg-type]
 
 
