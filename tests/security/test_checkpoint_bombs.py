@@ -233,7 +233,69 @@ def test_two_records_cannot_share_bytes(forge: Any) -> None:
     offset_of_second = content.rfind(b"archive/data/1") - 4
     assert struct.unpack_from("<L", content, offset_of_second) == (second,)
     struct.pack_into("<L", content, offset_of_second, first)
-    refused(io.BytesIO(bytes(content)), "overlaps")
+    refused(io.BytesIO(bytes(content)), r"its record 'data/[01]' overlaps")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_record_cannot_lie_within_the_data_of_another(forge: Any) -> None:
+    pickled = forge.dictionary(x=forge.tensor(size=(15,), numel=15), y=forge.tensor(key="1"))
+    content = forge.file(pickled, {"0": bytes(60), "1": bytes(16)}).getvalue()
+    second = content.find(b"archive/data/1") - 30
+    forged = bytearray(forge.file(pickled, {"0": content[second : second + 60], "1": bytes(16)}).getvalue())
+    struct.pack_into("<L", forged, forged.rfind(b"archive/data/1") - 4, forged.find(b"archive/data/1") - 30)
+    refused(io.BytesIO(bytes(forged)), "its record 'data/1' overlaps")
+
+
+DIRECTORY_LIES = {
+    "encrypted": (8, struct.pack("<H", 1), "is encrypted"),
+    "with another flag": (8, struct.pack("<H", 0x800), "contradicts the zip directory"),
+}
+
+
+@pytest.mark.parametrize(("place", "value", "said"), DIRECTORY_LIES.values(), ids=DIRECTORY_LIES)
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_the_directory_says_of_a_record_what_its_header_says(place: int, value: bytes, said: str, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(x=forge.tensor())).getvalue())
+    entry = content.rfind(b"archive/data/0") - 46
+    content[entry + place : entry + place + len(value)] = value
+    refused(io.BytesIO(bytes(content)), said)
+
+
+@pytest.mark.parametrize(("from_end", "said"), [(30, "contradicts the zip directory"), (29, "lies outside the file")])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_header_at_the_end_of_the_file_is_read_only_if_it_is_all_there(from_end: int, said: str, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(x=forge.tensor())).getvalue())
+    struct.pack_into("<L", content, content.rfind(b"archive/data/0") - 4, len(content) - from_end)
+    refused(io.BytesIO(bytes(content)), f"its record 'archive/data/0' {said}")
+
+
+@pytest.mark.parametrize("addition", ["extra", "comment"])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_record_carries_nothing_but_its_data(addition: str, forge: Any) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in {"data.pkl": forge.dictionary(n=b"N"), "version": b"3\n"}.items():
+            record = zipfile.ZipInfo(f"archive/{name}")
+            setattr(record, addition, b"\x01\x00\x00\x00" if name == "version" else b"")
+            archive.writestr(record, data)
+    file.seek(0)
+    refused(file, "its record 'archive/version' is encrypted or carries additions")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_record_outside_the_folder_is_named(forge: Any) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("data.pkl", forge.dictionary(n=b"N"))
+    file.seek(0)
+    refused(file, r"foreign record 'data\.pkl';")
+
+
+def test_records_may_come_in_any_order(forge: Any) -> None:
+    records = {"data/0": bytes(16), "version": b"3\n", "data.pkl": forge.dictionary(x=forge.tensor())}
+    with pytest.warns(UserWarning, match="no digest"):
+        payload = load_container(forge.archive(records.items()))
+    assert payload["x"].tolist() == [0.0] * 4  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")

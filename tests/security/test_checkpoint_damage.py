@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from rlcore.checkpoint import load_checkpoint, load_container, save_checkpoint
+from rlcore.checkpoint.archive import read_records
+from rlcore.checkpoint.refusal import RefusedError
 from rlcore.errors import CheckpointError
 
 UNPROTECTED_FLIPS = 600
@@ -72,8 +74,11 @@ def test_a_damaged_record_of_a_file_without_digest_is_named() -> None:
     file = io.BytesIO()
     torch.save({"w": torch.arange(64.0)}, file)
     place = file.getvalue().find(torch.arange(64.0).numpy().tobytes())
+    damaged = flipped(file.getvalue(), 8 * place)
     with pytest.raises(CheckpointError, match=r"its record '.*/data/0' is damaged"):
-        load_container(flipped(file.getvalue(), 8 * place))
+        load_container(damaged)
+    with pytest.raises(RefusedError):
+        read_records(damaged.getvalue())
 
 
 def test_two_files_spliced_together_are_refused() -> None:
