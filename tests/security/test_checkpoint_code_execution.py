@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlcore.checkpoint import load_checkpoint, load_container
+from rlcore.checkpoint import container, load_checkpoint, load_container
 from rlcore.errors import CheckpointError
 
 
@@ -53,10 +53,10 @@ ATTACKS: dict[str, Callable[[Path], Payload]] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("container", CONTAINERS)
-def test_nothing_is_executed(container: str, attack: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_nothing_is_executed(kind: str, attack: str, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    torch.save(CONTAINERS[container](ATTACKS[attack](marker)), tmp_path / "x.pt")
+    torch.save(CONTAINERS[kind](ATTACKS[attack](marker)), tmp_path / "x.pt")
     with pytest.raises(CheckpointError, match="could run code"):
         load_checkpoint(tmp_path / "x.pt")
     with pytest.raises(CheckpointError, match="could run code"):
@@ -155,6 +155,20 @@ def test_no_other_instruction_is_followed(abuse: str, forge: Any) -> None:
 def test_an_instruction_that_no_checkpoint_needs_is_named(forge: Any) -> None:
     with pytest.raises(CheckpointError, match=r"instruction EMPTY_SET, .*do not load it"):
         load_container(forge.file(forge.dictionary(x=ABUSES["a set"]), {}))
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_torch_itself_would_not_execute_what_the_check_let_pass(
+    attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the environment tells torch to execute whatever the caller does not forbid."""
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    monkeypatch.setattr(container, "check_content", lambda *_, **__: None)
+    marker = tmp_path / "marker"
+    torch.save(CONTAINERS["valid version"](ATTACKS[attack](marker)), tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match=r"torch could not load it onto 'cpu' \(UnpicklingError\)"):
+        load_container(tmp_path / "x.pt")
+    assert not marker.exists()
 
 
 def test_texts_of_the_file_are_escaped_and_cut_and_nothing_advises_to_drop_the_protection(forge: Any) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint.container import _check_loaded, decode, encode
 from rlcore.checkpoint.refusal import RefusedError
 from rlcore.checkpoint.values import plain, tensors_in
 from rlcore.errors import CheckpointError, RLCoreError
@@ -232,8 +233,9 @@ UNSAVABLE: list[tuple[Any, str]] = [
 def test_a_value_that_cannot_be_saved_is_named_and_nothing_is_written(value: Any, said: str, tmp_path: Path) -> None:
     target = tmp_path / "x.pt"
     target.write_bytes(b"old")
-    with pytest.raises(CheckpointError, match=said):
+    with pytest.raises(CheckpointError, match=said) as caught:
         save_container(target, {"a": {"b": [0, value]}})
+    assert caught.value.path == str(target)
     assert target.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["x.pt"]
 
@@ -342,6 +344,42 @@ def test_a_file_without_digest_warns_once_and_is_refused_on_demand(tmp_path: Pat
         load_container(tmp_path / "x.pt", require_digest=True)
 
 
+def test_a_file_without_digest_is_named_where_it_has_a_name_and_refused_on_demand(tmp_path: Path) -> None:
+    torch.save({"n": 1}, tmp_path / "x.pt")
+    with pytest.warns(UserWarning, match=f"^{re.escape(str(tmp_path / 'x.pt'))} carries no digest"):
+        load_container(tmp_path / "x.pt")
+    file = io.BytesIO((tmp_path / "x.pt").read_bytes())
+    with pytest.warns(UserWarning, match=r"^the file object carries no digest"):
+        load_container(file)
+    with pytest.raises(CheckpointError, match="carries no digest"):
+        load_container(tmp_path / "x.pt", require_digest=True)
+
+
+def test_a_content_comes_back_and_a_damaged_one_is_refused_unless_it_is_known_to_be_intact() -> None:
+    content = bytearray(encode({"x": torch.arange(64.0)}))
+    assert torch.equal(decode(bytes(content))["x"], torch.arange(64.0))  # type: ignore[arg-type]
+    content[content.find(torch.arange(64.0).numpy().tobytes())] ^= 1
+    with pytest.raises(RefusedError, match="is damaged"):
+        decode(bytes(content))
+    assert not torch.equal(decode(bytes(content), is_intact=True)["x"], torch.arange(64.0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.ones(2).as_subclass(Tagged),
+        torch.ones(2).to_sparse(),
+        torch.ones(2, dtype=torch.complex64),
+        torch.ones(2, device="meta"),
+        torch.ones(2, 3).t(),
+    ],
+    ids=["class", "layout", "dtype", "device", "strides"],
+)
+def test_a_tensor_that_torch_made_is_handed_out_only_if_it_is_dense_and_plain(tensor: torch.Tensor) -> None:
+    with pytest.raises(RefusedError, match=r"^here is not a dense, contiguous tensor with data"):
+        _check_loaded("here", tensor)
+
+
 def test_a_file_with_digest_brings_no_warning(tmp_path: Path) -> None:
     save_container(tmp_path / "x.pt", {"n": 1})
     with warnings.catch_warnings():
@@ -355,7 +393,7 @@ def test_map_location_that_does_not_exist_is_one_clear_error() -> None:
 
 
 def test_meta_tensors_are_not_handed_out() -> None:
-    with pytest.raises(CheckpointError, match="with data"):
+    with pytest.raises(CheckpointError, match=r"payload\['x'\] is not a dense, contiguous tensor with data"):
         loaded(saved({"x": torch.ones(1)}), map_location="meta")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,7 @@ def test_a_v1_file_is_read_with_one_warning(tmp_path: Path) -> None:
 def test_a_policy_alone_is_written_as_v1_with_a_digest(tmp_path: Path) -> None:
     state = nn.Linear(2, 2).state_dict()
     save_policy(tmp_path / "policy.pt", state)  # type: ignore[arg-type]
-    with pytest.warns(ResumeWarning):
+    with pytest.warns(ResumeWarning, match="^v1_policy_only: the file holds only the policy"):
         checkpoint = load_checkpoint(tmp_path / "policy.pt", require_digest=True)
     assert checkpoint.format_version == FORMAT_V1
     assert repr(checkpoint.data) == repr({"policy": state})
@@ -205,12 +206,35 @@ def test_a_v2_file_without_digest_is_read_with_a_warning(tmp_path: Path) -> None
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
 
 
+def test_a_v2_file_without_digest_is_named(tmp_path: Path) -> None:
+    torch.save(v2_payload(), tmp_path / "x.pt")
+    with pytest.warns(UserWarning, match=f"^{re.escape(str(tmp_path / 'x.pt'))} carries no digest"):
+        load_checkpoint(tmp_path / "x.pt")
+
+
+def test_a_checkpoint_goes_to_the_device_that_is_asked_for() -> None:
+    with pytest.raises(CheckpointError, match="could not load it onto 'nowhere'"):
+        load_checkpoint(container_of(v2_payload()), map_location="nowhere")
+
+
+def test_a_file_of_no_known_format_is_named_with_its_version_or_its_first_keys(tmp_path: Path) -> None:
+    save_container(tmp_path / "x.pt", v2_payload(format_version="v3"))
+    with pytest.raises(CheckpointError, match="unknown format_version 'v3'") as caught:
+        load_checkpoint(tmp_path / "x.pt")
+    assert caught.value.path == str(tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match=r"its keys: \[1, 2, 3, 4, 5\]\)"):
+        load_checkpoint(container_of(dict.fromkeys(range(1, 8))))
+
+
 def test_the_third_format_is_recognised(tmp_path: Path) -> None:
     network = nn.Linear(2, 2)
     optimizer = torch.optim.Adam(network.parameters())
     third = {"model_state_dict": network.state_dict(), "optimizer_state_dict": optimizer.state_dict()}
     torch.save({**third, "vgs_state_dict": {"step_count": 3}}, tmp_path / "x.pt")
-    with pytest.raises(CheckpointError, match=r"model_state_dict.*never adopted.*save_checkpoint"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"holds model_state_dict, optimizer_state_dict, vgs_state_dict:.*never adopted.*save_checkpoint",
+    ):
         load_checkpoint(tmp_path / "x.pt")
 
 

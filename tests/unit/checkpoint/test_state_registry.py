@@ -150,6 +150,12 @@ def test_required_parts_left_out_are_all_named_and_nothing_changes(states: dict[
     state.restore(states, exact_match=False)
 
 
+def test_a_required_part_that_is_given_is_restored() -> None:
+    piece = Piece(1.0)
+    TrainingState([piece.part("a", required=True)], {}).restore({"a": {"value": 2.0}})
+    assert piece.value == 2.0
+
+
 def test_what_is_there_is_shown_in_order_where_a_required_part_is_missing() -> None:
     state = TrainingState([Piece(1.0).part(key, required=key == "z") for key in ("z", "b", "a")], {})
     with pytest.raises(StateError, match=r"^z missing from \['a', 'b'\];"):
