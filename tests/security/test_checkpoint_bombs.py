@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from rlcore.checkpoint import load_container, outline
+from rlcore.checkpoint import archive, load_container, outline
 from rlcore.checkpoint.outline import MAX_PICKLE_BYTES
 from rlcore.errors import CheckpointError
 
@@ -273,11 +273,11 @@ def test_a_header_at_the_end_of_the_file_is_read_only_if_it_is_all_there(from_en
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_record_carries_nothing_but_its_data(addition: str, forge: Any) -> None:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
+    with zipfile.ZipFile(file, "w") as forged:
         for name, data in {"data.pkl": forge.dictionary(n=b"N"), "version": b"3\n"}.items():
             record = zipfile.ZipInfo(f"archive/{name}")
             setattr(record, addition, b"\x01\x00\x00\x00" if name == "version" else b"")
-            archive.writestr(record, data)
+            forged.writestr(record, data)
     file.seek(0)
     refused(file, "its record 'archive/version' is encrypted or carries additions")
 
@@ -285,8 +285,8 @@ def test_a_record_carries_nothing_but_its_data(addition: str, forge: Any) -> Non
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_record_outside_the_folder_is_named(forge: Any) -> None:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("data.pkl", forge.dictionary(n=b"N"))
+    with zipfile.ZipFile(file, "w") as forged:
+        forged.writestr("data.pkl", forge.dictionary(n=b"N"))
     file.seek(0)
     refused(file, r"foreign record 'data\.pkl';")
 
@@ -307,13 +307,39 @@ def test_anything_before_after_or_between_is_refused(forge: Any) -> None:
             load_container(io.BytesIO(changed))
 
 
+@pytest.mark.parametrize("place", [4, 6, 8], ids=["disk", "disk of the directory", "entries on this disk"])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_an_end_record_of_several_disks_is_refused(place: int, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(n=b"N"), {}).getvalue())
+    content[content.rfind(b"PK\x05\x06") + place] += 1
+    refused(io.BytesIO(bytes(content)), "its zip directory is damaged$")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_directory_that_is_none_and_one_with_something_behind_it_are_told_apart(forge: Any) -> None:
+    content = forge.file(forge.dictionary(n=b"N"), {}).getvalue()
+    end = content.rfind(b"PK\x05\x06")
+    refused(io.BytesIO(content.replace(b"PK\x01\x02", b"PK\x01\x03")), "its zip directory is damaged$")
+    refused(io.BytesIO(content[:end] + b"x" * 76 + content[end:]), "the end records contradict each other")
+
+
+def test_a_directory_has_as_many_bytes_as_are_read_and_no_more(forge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = forge.file(forge.dictionary(n=b"N"), {}).getvalue()
+    (size,) = struct.unpack_from("<L", content, len(content) - 10)
+    monkeypatch.setattr(archive, "_MAX_DIRECTORY_BYTES", size)
+    with pytest.warns(UserWarning, match="no digest"):
+        load_container(io.BytesIO(content))
+    monkeypatch.setattr(archive, "_MAX_DIRECTORY_BYTES", size - 1)
+    refused(io.BytesIO(content), "its zip directory is damaged$")
+
+
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_zip_behind_another_file_is_refused(forge: Any) -> None:
     """Its directory is consistent, but torch.load goes by the first bytes and would take it for the legacy stream."""
     file = io.BytesIO(b"\x80\x02}.")
-    with zipfile.ZipFile(file, "a") as archive:
-        archive.writestr("archive/data.pkl", forge.dictionary(n=b"N"))
-        archive.writestr("archive/version", b"3\n")
+    with zipfile.ZipFile(file, "a") as forged:
+        forged.writestr("archive/data.pkl", forge.dictionary(n=b"N"))
+        forged.writestr("archive/version", b"3\n")
     file.seek(0)
     refused(file, "zip format")
 
@@ -329,8 +355,8 @@ def test_a_directory_that_counts_wrongly_is_refused(forge: Any) -> None:
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_foreign_comment_is_refused(forge: Any) -> None:
     file = forge.file(forge.dictionary(n=b"N"), {})
-    with zipfile.ZipFile(file, "a") as archive:
-        archive.comment = b"x" * 78
+    with zipfile.ZipFile(file, "a") as forged:
+        forged.comment = b"x" * 78
     file.seek(0)
     refused(file, "zip comment is damaged, or was not written by this project")
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rlcore.checkpoint import load_container, save_container
-from rlcore.checkpoint.container import _check_loaded, decode, encode
+from rlcore.checkpoint.container import _check_loaded, check_content, decode, encode
 from rlcore.checkpoint.refusal import RefusedError
 from rlcore.checkpoint.values import plain, tensors_in
 from rlcore.errors import CheckpointError, RLCoreError
@@ -359,8 +359,9 @@ def test_a_content_comes_back_and_a_damaged_one_is_refused_unless_it_is_known_to
     content = bytearray(encode({"x": torch.arange(64.0)}))
     assert torch.equal(decode(bytes(content))["x"], torch.arange(64.0))  # type: ignore[arg-type]
     content[content.find(torch.arange(64.0).numpy().tobytes())] ^= 1
-    with pytest.raises(RefusedError, match="is damaged"):
-        decode(bytes(content))
+    for read in (decode, check_content):
+        with pytest.raises(RefusedError, match="is damaged"):
+            read(bytes(content))
     assert not torch.equal(decode(bytes(content), is_intact=True)["x"], torch.arange(64.0))  # type: ignore[arg-type]
 
 

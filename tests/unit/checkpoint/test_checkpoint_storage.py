@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from rlcore.checkpoint import load_container, save_container, sibling, write_atomic
-from rlcore.checkpoint.storage import read_content, sync_folder, write_new
+from rlcore.checkpoint.refusal import RefusedError, quoted
+from rlcore.checkpoint.storage import end_record_position, read_content, sync_folder, write_new
 from rlcore.errors import CheckpointError
 
 KILL_ROUNDS = 20
@@ -342,6 +343,19 @@ def test_a_file_object_that_is_closed_for_writing_is_one_error(tmp_path: Path) -
     (tmp_path / "x").touch()
     with (tmp_path / "x").open("rb") as file, pytest.raises(CheckpointError, match=r"\(UnsupportedOperation\)$"):
         save_container(file, {"n": 1})
+
+
+def test_an_end_record_is_found_where_it_is_all_there_is_and_nowhere_else() -> None:
+    assert end_record_position(b"PK\x05\x06" + bytes(18)) == 0
+    for content in (b"", bytes(22), bytes(1000), b"PK\x05\x06" + bytes(17)):
+        with pytest.raises(RefusedError, match="is truncated"):
+            end_record_position(content)
+
+
+def test_a_text_is_quoted_in_80_characters_whatever_follows_them() -> None:
+    assert quoted("x" * 78) == "'" + "x" * 78 + "'"
+    assert quoted("x" * 79) == "'" + "x" * 76 + "..."
+    assert quoted("x" * 90 + "'") == quoted("x" * 91)
 
 
 class EndlessFile(io.BytesIO):
