@@ -302,7 +302,7 @@ def test_every_tensor_that_was_read_is_met_once_with_the_path_to_it() -> None:
 @pytest.mark.parametrize("nest", NESTINGS, ids=["lists", "dicts", "metadata"])
 def test_what_was_read_has_64_levels_at_most(nest: Callable[[object], object]) -> None:
     assert walk(nested(nest, 64)) == {}
-    with pytest.raises(RefusedError, match=r"^payload\['x'\].*nested deeper than 64"):
+    with pytest.raises(RefusedError, match=r"^payload\['x'\].{68}\.\.\. is nested deeper than 64"):
         walk(nested(nest, 65))
 
 
