@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
+import sys
 import warnings
 import zipfile
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from rlcore.checkpoint import load_container
+from rlcore.checkpoint import archive, load_container, outline
 from rlcore.checkpoint.outline import MAX_PICKLE_BYTES
 from rlcore.errors import CheckpointError
 
@@ -35,17 +37,18 @@ SHAPES: list[tuple[str, dict[str, Any], str]] = [
     ("storage larger than its record", {"numel": GIANT}, "is not the 1000000000000 elements"),
     ("storage smaller than its record", {"numel": 3}, "is not the 3 elements"),
     ("storage of negative length", {"numel": -4}, "is not the -4 elements"),
-    ("tensor larger than its storage", {"size": (GIANT,)}, "claims more than the 4 elements"),
+    ("tensor larger than its storage", {"size": (GIANT,)}, r"shape \(1000000000000,\) claims more than the 4 elements"),
     ("tensor beyond the end", {"offset": 1}, "claims more than the 4 elements"),
     ("tensor before the start", {"offset": -1}, "pickle is damaged"),
     ("one element repeated", {"size": (GIANT,), "stride": (0,)}, "claims more than the 4 elements"),
     ("one of four repeated", {"size": (4,), "stride": (0,)}, "not contiguous"),
     ("a stride that leaves the storage", {"size": (2, 2), "stride": (GIANT, 1)}, "not contiguous"),
-    ("transposed", {"size": (2, 2), "stride": (1, 2)}, "not contiguous"),
+    ("transposed", {"size": (2, 2), "stride": (1, 2)}, r"shape \(2, 2\) is not contiguous"),
     ("negative size", {"size": (-4,)}, "pickle is damaged"),
     ("sizes without strides", {"size": (2, 2), "stride": (1,)}, "pickle is damaged"),
     ("too many dimensions", {"size": (1,) * 65, "stride": (1,) * 65}, "pickle is damaged"),
     ("integers beyond the machine's", {"size": (2**70,), "stride": (1,)}, "pickle is damaged"),
+    ("a stride beyond the machine's", {"size": (1,), "stride": (2**63,)}, "pickle is damaged"),
     ("a record that is not there", {"key": "1"}, "'1' is not the 4 elements"),
     ("another element type", {"kind": "torch\nDoubleStorage"}, "is not the 4 elements of torch.float64"),
     ("a storage of another record", {"key": "../version"}, "is not the 4 elements"),
@@ -63,7 +66,9 @@ def test_an_empty_tensor_may_have_long_sides_but_none_that_overflow(forge: Any) 
     tensor = forge.tensor(size=(0, GIANT), stride=(GIANT, 1))
     with pytest.warns(UserWarning, match="no digest"):
         assert load_container(forge.file(forge.dictionary(x=tensor)))["x"].numel() == 0  # type: ignore[union-attr]
-    refused(forge.file(forge.dictionary(x=forge.tensor(size=(0, 2**62, 2**62), stride=(1, 1, 1)))), "pickle is damaged")
+    for length in (2, 2**62):
+        overflowing = forge.tensor(size=(0, 2**62, length), stride=(1, 1, 1))
+        refused(forge.file(forge.dictionary(x=overflowing)), "pickle is damaged")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")
@@ -91,6 +96,29 @@ def test_a_tensor_carries_neither_gradient_nor_hooks(healthy: bytes, changed: by
     tensor = forge.tensor()
     assert healthy in tensor
     refused(forge.file(forge.dictionary(x=tensor.replace(healthy, changed))), "pickle is damaged")
+
+
+CLAIMS = {
+    "a type in place of the function": (b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nFloatStorage\n"),
+    "arguments in a list": (b"_v2\n(", b"_v2\n]("),
+    "a claim in place of a storage": (b"Q\x8a\x01\x00", b"\x8a\x01\x00"),
+    "a flag as offset": (b"Q\x8a\x01\x00", b"Q\x89"),
+    "another kind of claim": (b"\x07\x00\x00\x00storage", b"\x05\x00\x00\x00thing"),
+    "a text as type": (b"ctorch\nFloatStorage\n", b"X\x03\x00\x00\x00cpu"),
+    "the function as type": (b"ctorch\nFloatStorage\n", b"ccollections\nOrderedDict\n"),
+    "a number as key": (b"X\x01\x00\x00\x000", b"K\x00"),
+    "no location": (b"X\x03\x00\x00\x00cpu", b"N"),
+    "a fraction as length": (b"\x8a\x01\x04tQ", b"G\x40\x10\x00\x00\x00\x00\x00\x00tQ"),
+}
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+@pytest.mark.parametrize(("healthy", "changed"), CLAIMS.values(), ids=CLAIMS)
+def test_what_a_tensor_is_made_of_has_the_types_that_torch_writes(healthy: bytes, changed: bytes, forge: Any) -> None:
+    tensor = forge.tensor()
+    assert tensor.count(healthy) == 1
+    claim = tensor.replace(healthy, changed)
+    refused(forge.file(forge.dictionary(x=claim[:-2] + b"eR" if b"](" in claim else claim)), "pickle is damaged")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")
@@ -124,7 +152,17 @@ def test_a_deflated_bomb_is_refused(forge: Any) -> None:
     records = [("data.pkl", pickled), ("version", b"3\n"), ("data/0", bytes(2**24))]
     file = forge.archive(records, zipfile.ZIP_DEFLATED)
     assert len(file.getvalue()) < 2**16
-    refused(file, "is compressed")
+    refused(file, r"its record 'archive/data\.pkl' is compressed")
+
+
+@pytest.mark.parametrize(("place", "value"), [(10, 8), (20, 17)], ids=["by its method", "by its size"])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_record_that_only_the_directory_calls_compressed_is_refused(place: int, value: int, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(x=forge.tensor())).getvalue())
+    entry = content.rfind(b"archive/data/0") - 46
+    assert content[entry : entry + 4] == b"PK\x01\x02"
+    content[entry + place] = value
+    refused(io.BytesIO(bytes(content)), "its record 'archive/data/0' is compressed")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")
@@ -158,7 +196,7 @@ FOREIGN = [
 @pytest.mark.parametrize("name", FOREIGN)
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_foreign_record_is_refused(name: str, forge: Any) -> None:
-    refused(forge.file(forge.dictionary(n=b"N"), {}, **{name: b"x"}), "foreign record")
+    refused(forge.file(forge.dictionary(n=b"N"), {}, **{name: b"x"}), f"foreign record {re.escape(ascii(name))};")
 
 
 @pytest.mark.parametrize("name", ["data.pkl", "version"])
@@ -173,6 +211,17 @@ def test_a_record_of_torch_with_another_content_is_refused(name: str, value: byt
     refused(forge.file(forge.dictionary(n=b"N"), {}, **{name: value}), f"'{name}' holds")
 
 
+def test_a_record_of_torch_may_have_64_bytes(forge: Any) -> None:
+    with pytest.warns(UserWarning, match="no digest"):
+        load_container(forge.file(forge.dictionary(n=b"N"), {}, **{".data/serialization_id": b"1" * 64}))
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_machine_of_the_other_byte_order_reads_no_weights(forge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "byteorder", "big")
+    refused(forge.file(forge.dictionary(x=forge.tensor())), "this machine is big-endian")
+
+
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_two_records_cannot_share_bytes(forge: Any) -> None:
     content = bytearray(
@@ -184,7 +233,69 @@ def test_two_records_cannot_share_bytes(forge: Any) -> None:
     offset_of_second = content.rfind(b"archive/data/1") - 4
     assert struct.unpack_from("<L", content, offset_of_second) == (second,)
     struct.pack_into("<L", content, offset_of_second, first)
-    refused(io.BytesIO(bytes(content)), "overlaps")
+    refused(io.BytesIO(bytes(content)), r"its record 'data/[01]' overlaps")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_record_cannot_lie_within_the_data_of_another(forge: Any) -> None:
+    pickled = forge.dictionary(x=forge.tensor(size=(15,), numel=15), y=forge.tensor(key="1"))
+    content = forge.file(pickled, {"0": bytes(60), "1": bytes(16)}).getvalue()
+    second = content.find(b"archive/data/1") - 30
+    forged = bytearray(forge.file(pickled, {"0": content[second : second + 60], "1": bytes(16)}).getvalue())
+    struct.pack_into("<L", forged, forged.rfind(b"archive/data/1") - 4, forged.find(b"archive/data/1") - 30)
+    refused(io.BytesIO(bytes(forged)), "its record 'data/1' overlaps")
+
+
+DIRECTORY_LIES = {
+    "encrypted": (8, struct.pack("<H", 1), "is encrypted"),
+    "with another flag": (8, struct.pack("<H", 0x800), "contradicts the zip directory"),
+}
+
+
+@pytest.mark.parametrize(("place", "value", "said"), DIRECTORY_LIES.values(), ids=DIRECTORY_LIES)
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_the_directory_says_of_a_record_what_its_header_says(place: int, value: bytes, said: str, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(x=forge.tensor())).getvalue())
+    entry = content.rfind(b"archive/data/0") - 46
+    content[entry + place : entry + place + len(value)] = value
+    refused(io.BytesIO(bytes(content)), said)
+
+
+@pytest.mark.parametrize(("from_end", "said"), [(30, "contradicts the zip directory"), (29, "lies outside the file")])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_header_at_the_end_of_the_file_is_read_only_if_it_is_all_there(from_end: int, said: str, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(x=forge.tensor())).getvalue())
+    struct.pack_into("<L", content, content.rfind(b"archive/data/0") - 4, len(content) - from_end)
+    refused(io.BytesIO(bytes(content)), f"its record 'archive/data/0' {said}")
+
+
+@pytest.mark.parametrize("addition", ["extra", "comment"])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_record_carries_nothing_but_its_data(addition: str, forge: Any) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as forged:
+        for name, data in {"data.pkl": forge.dictionary(n=b"N"), "version": b"3\n"}.items():
+            record = zipfile.ZipInfo(f"archive/{name}")
+            setattr(record, addition, b"\x01\x00\x00\x00" if name == "version" else b"")
+            forged.writestr(record, data)
+    file.seek(0)
+    refused(file, "its record 'archive/version' is encrypted or carries additions")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_record_outside_the_folder_is_named(forge: Any) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as forged:
+        forged.writestr("data.pkl", forge.dictionary(n=b"N"))
+    file.seek(0)
+    refused(file, r"foreign record 'data\.pkl';")
+
+
+def test_records_may_come_in_any_order(forge: Any) -> None:
+    records = {"data/0": bytes(16), "version": b"3\n", "data.pkl": forge.dictionary(x=forge.tensor())}
+    with pytest.warns(UserWarning, match="no digest"):
+        payload = load_container(forge.archive(records.items()))
+    assert payload["x"].tolist() == [0.0] * 4  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")
@@ -196,13 +307,39 @@ def test_anything_before_after_or_between_is_refused(forge: Any) -> None:
             load_container(io.BytesIO(changed))
 
 
+@pytest.mark.parametrize("place", [4, 6, 8], ids=["disk", "disk of the directory", "entries on this disk"])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_an_end_record_of_several_disks_is_refused(place: int, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(n=b"N"), {}).getvalue())
+    content[content.rfind(b"PK\x05\x06") + place] += 1
+    refused(io.BytesIO(bytes(content)), "its zip directory is damaged$")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_directory_that_is_none_and_one_with_something_behind_it_are_told_apart(forge: Any) -> None:
+    content = forge.file(forge.dictionary(n=b"N"), {}).getvalue()
+    end = content.rfind(b"PK\x05\x06")
+    refused(io.BytesIO(content.replace(b"PK\x01\x02", b"PK\x01\x03")), "its zip directory is damaged$")
+    refused(io.BytesIO(content[:end] + b"x" * 76 + content[end:]), "the end records contradict each other")
+
+
+def test_a_directory_has_as_many_bytes_as_are_read_and_no_more(forge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = forge.file(forge.dictionary(n=b"N"), {}).getvalue()
+    (size,) = struct.unpack_from("<L", content, len(content) - 10)
+    monkeypatch.setattr(archive, "_MAX_DIRECTORY_BYTES", size)
+    with pytest.warns(UserWarning, match="no digest"):
+        load_container(io.BytesIO(content))
+    monkeypatch.setattr(archive, "_MAX_DIRECTORY_BYTES", size - 1)
+    refused(io.BytesIO(content), "its zip directory is damaged$")
+
+
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_zip_behind_another_file_is_refused(forge: Any) -> None:
     """Its directory is consistent, but torch.load goes by the first bytes and would take it for the legacy stream."""
     file = io.BytesIO(b"\x80\x02}.")
-    with zipfile.ZipFile(file, "a") as archive:
-        archive.writestr("archive/data.pkl", forge.dictionary(n=b"N"))
-        archive.writestr("archive/version", b"3\n")
+    with zipfile.ZipFile(file, "a") as forged:
+        forged.writestr("archive/data.pkl", forge.dictionary(n=b"N"))
+        forged.writestr("archive/version", b"3\n")
     file.seek(0)
     refused(file, "zip format")
 
@@ -218,8 +355,8 @@ def test_a_directory_that_counts_wrongly_is_refused(forge: Any) -> None:
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_foreign_comment_is_refused(forge: Any) -> None:
     file = forge.file(forge.dictionary(n=b"N"), {})
-    with zipfile.ZipFile(file, "a") as archive:
-        archive.comment = b"x" * 78
+    with zipfile.ZipFile(file, "a") as forged:
+        forged.comment = b"x" * 78
     file.seek(0)
     refused(file, "zip comment is damaged, or was not written by this project")
 
@@ -267,6 +404,20 @@ def test_a_malformed_pickle_is_refused(pickled: bytes, forge: Any) -> None:
     refused(forge.file(pickled, {}), "pickle is damaged")
 
 
-@pytest.mark.parametrize("pickled", [b"\x80\x02].", b"\x80\x02N.", b"\x80\x02K\x01."])
-def test_a_value_that_is_no_dict_is_refused(pickled: bytes, forge: Any) -> None:
-    refused(forge.file(pickled, {}), "not a dict")
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_key_without_a_value_is_refused(forge: Any) -> None:
+    refused(forge.file(b"\x80\x02}(" + forge.text("a") + b"N" + forge.text("b") + b"u.", {}), "pickle is damaged")
+
+
+def test_a_pickle_has_as_many_bytes_as_are_read_and_no_more(forge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = forge.dictionary(n=b"N")
+    monkeypatch.setattr(outline, "MAX_PICKLE_BYTES", len(pickled))
+    with pytest.warns(UserWarning, match="no digest"):
+        assert load_container(forge.file(pickled, {})) == {"n": None}
+    monkeypatch.setattr(outline, "MAX_PICKLE_BYTES", len(pickled) - 1)
+    refused(forge.file(pickled, {}), f"has {len(pickled)} bytes; at most {len(pickled) - 1} are read")
+
+
+@pytest.mark.parametrize(("pickled", "kind"), [(b"\x80\x02].", "list"), (b"\x80\x02K\x01.", "int")])
+def test_a_value_that_is_no_dict_is_refused(pickled: bytes, kind: str, forge: Any) -> None:
+    refused(forge.file(pickled, {}), f"holds a {kind}, not a dict")

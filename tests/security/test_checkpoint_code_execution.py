@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlcore.checkpoint import load_checkpoint, load_container
+from rlcore.checkpoint import container, load_checkpoint, load_container
 from rlcore.errors import CheckpointError
 
 
@@ -53,10 +53,10 @@ ATTACKS: dict[str, Callable[[Path], Payload]] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("container", CONTAINERS)
-def test_nothing_is_executed(container: str, attack: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_nothing_is_executed(kind: str, attack: str, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    torch.save(CONTAINERS[container](ATTACKS[attack](marker)), tmp_path / "x.pt")
+    torch.save(CONTAINERS[kind](ATTACKS[attack](marker)), tmp_path / "x.pt")
     with pytest.raises(CheckpointError, match="could run code"):
         load_checkpoint(tmp_path / "x.pt")
     with pytest.raises(CheckpointError, match="could run code"):
@@ -113,7 +113,7 @@ GLOBALS = [
 ]
 
 
-@pytest.mark.parametrize("name", GLOBALS, ids=repr)
+@pytest.mark.parametrize("name", GLOBALS, ids=lambda name: name.replace("\n", " "))
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_only_three_kinds_of_name_may_be_referred_to(name: str, forge: Any) -> None:
     with pytest.raises(CheckpointError, match="refers to"):
@@ -127,6 +127,8 @@ ABUSES: dict[str, bytes] = {
     "the class as value": b"ccollections\nOrderedDict\n",
     "attributes set on the class": b"ccollections\nOrderedDict\n}X\x04\x00\x00\x00copyNsb",
     "attributes set on a dict": b"}}X\x04\x00\x00\x00copyNsb",
+    "metadata set on a dict": b"}}X\x09\x00\x00\x00_metadataNsb",
+    "metadata in an OrderedDict": 2 * b"ccollections\nOrderedDict\n)R" + b"X\x09\x00\x00\x00_metadataNsb",
     "a method replaced": b"ccollections\nOrderedDict\n)R}X\x05\x00\x00\x00itemsNsb",
     "attributes in pairs": b"ccollections\nOrderedDict\n)RN}X\x05\x00\x00\x00itemsNs\x86b",
     "a set": b"\x8f",
@@ -148,6 +150,25 @@ ABUSES: dict[str, bytes] = {
 def test_no_other_instruction_is_followed(abuse: str, forge: Any) -> None:
     with pytest.raises(CheckpointError):
         load_container(forge.file(forge.dictionary(x=ABUSES[abuse]), {}))
+
+
+def test_an_instruction_that_no_checkpoint_needs_is_named(forge: Any) -> None:
+    with pytest.raises(CheckpointError, match=r"instruction EMPTY_SET, .*do not load it"):
+        load_container(forge.file(forge.dictionary(x=ABUSES["a set"]), {}))
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_torch_itself_would_not_execute_what_the_check_let_pass(
+    attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the environment tells torch to execute whatever the caller does not forbid."""
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    monkeypatch.setattr(container, "check_content", lambda *_, **__: None)
+    marker = tmp_path / "marker"
+    torch.save(CONTAINERS["valid version"](ATTACKS[attack](marker)), tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match=r"torch could not load it onto 'cpu' \(UnpicklingError\)"):
+        load_container(tmp_path / "x.pt")
+    assert not marker.exists()
 
 
 def test_texts_of_the_file_are_escaped_and_cut_and_nothing_advises_to_drop_the_protection(forge: Any) -> None:

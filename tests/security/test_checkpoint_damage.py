@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from rlcore.checkpoint import load_checkpoint, load_container, save_checkpoint
+from rlcore.checkpoint.archive import read_records
+from rlcore.checkpoint.refusal import RefusedError
 from rlcore.errors import CheckpointError
 
 UNPROTECTED_FLIPS = 600
@@ -66,6 +68,17 @@ def test_a_flip_in_a_file_without_digest_is_an_error_or_harmless_to_the_weights(
             assert torch.equal(payload["w"], torch.arange(64.0))  # type: ignore[arg-type]
             assert payload["n"] == [1, 2.5, "x"]
     assert refusals > UNPROTECTED_FLIPS // 3
+
+
+def test_a_damaged_record_of_a_file_without_digest_is_named() -> None:
+    file = io.BytesIO()
+    torch.save({"w": torch.arange(64.0)}, file)
+    place = file.getvalue().find(torch.arange(64.0).numpy().tobytes())
+    damaged = flipped(file.getvalue(), 8 * place)
+    with pytest.raises(CheckpointError, match=r"its record '.*/data/0' is damaged"):
+        load_container(damaged)
+    with pytest.raises(RefusedError):
+        read_records(damaged.getvalue())
 
 
 def test_two_files_spliced_together_are_refused() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import warnings
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint.container import _check_loaded, check_content, decode, encode
+from rlcore.checkpoint.refusal import RefusedError
+from rlcore.checkpoint.values import plain, tensors_in
 from rlcore.errors import CheckpointError, RLCoreError
 
 DTYPES = [
@@ -57,7 +62,7 @@ def test_plain_python_comes_back_equal_and_of_the_same_types(payload: dict[Any, 
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (5,), (2, 3, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (5,), (2, 3, 1), (2, 3, 4)], ids=str)
 def test_tensor_comes_back_bit_for_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     torch.manual_seed(1)
     tensor = (torch.randn(shape) * 3).to(dtype)
@@ -65,6 +70,11 @@ def test_tensor_comes_back_bit_for_bit(dtype: torch.dtype, shape: tuple[int, ...
     assert result.dtype == dtype
     assert result.shape == shape
     assert torch.equal(result, tensor)
+
+
+def test_a_tensor_of_as_many_dimensions_as_torch_takes_comes_back() -> None:
+    tensor = torch.ones((1,) * 64)
+    assert torch.equal(loaded(saved({"x": tensor}))["x"], tensor)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +114,27 @@ def test_state_dict_of_adam_comes_back_and_continues_identically() -> None:
 def test_tensors_that_share_their_memory_are_saved_each_for_itself() -> None:
     """One of them is the whole storage, so that it needs no copy, and so is its twin."""
     shared = torch.arange(6.0)
-    result = loaded(saved({"whole": shared, "twin": shared.view(2, 3), "negated": negated()}))
+    result = loaded(saved({"whole": shared, "twin": shared.view(2, 3), "listed": [shared], "negated": negated()}))
     result["whole"].fill_(7.0)
+    assert result["listed"][0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert result["twin"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     assert result["negated"].tolist() == [-1.0, 2.0]
+
+
+def test_a_tensor_that_can_be_written_as_it_lies_in_memory_is_not_copied_first() -> None:
+    tensor = torch.arange(6.0)
+    (taken,) = plain({"x": tensor}).values()
+    assert isinstance(taken, torch.Tensor)
+    assert taken.data_ptr() == tensor.data_ptr()
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_tensor_on_another_device_is_saved_from_the_cpu() -> None:
+    (taken,) = plain({"x": torch.arange(6.0, device="cuda")}).values()
+    assert isinstance(taken, torch.Tensor)
+    assert taken.device.type == "cpu"
+    assert taken.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def negated() -> torch.Tensor:
@@ -164,13 +191,24 @@ class Plain(dict[str, int]):
     pass
 
 
+class Tagged(torch.Tensor):
+    pass
+
+
+def described(metadata: object) -> OrderedDict[str, int]:
+    """A dict with metadata, as that of a module has."""
+    state: OrderedDict[str, int] = OrderedDict(a=1)
+    state._metadata = metadata  # type: ignore[attr-defined]
+    return state
+
+
 UNSAVABLE: list[tuple[Any, str]] = [
     (np.float64(1.0), r"payload\['a'\]\['b'\]\[1\] is a numpy.float64.*\.item\(\)"),
     (np.zeros(2), "numpy.ndarray.*as_tensor"),
     (lambda: None, r"\['a'\]\['b'\]\[1\] is a function"),
     ((1, [2]), "is a tuple that holds a list"),
     ((torch.ones(1),), "is a tuple that holds a torch.Tensor"),
-    (b"bytes", "is a bytes"),
+    (b"bytes", r"is a bytes; a checkpoint holds .* and tuples of plain values$"),
     ({1, 2}, "is a set"),
     (1j, "is a complex"),
     (torch.float32, "is a torch.dtype"),
@@ -179,38 +217,121 @@ UNSAVABLE: list[tuple[Any, str]] = [
     ({True: 1}, r"\[1\] has a key of type bool"),
     ({1.5: 1}, "has a key of type float"),
     ({(1, 2): 1}, "has a key of type tuple"),
-    (2**2000, "integer of 2001 bits"),
+    (2**2000, r"payload\['a'\]\['b'\]\[1\] is an integer of 2001 bits"),
     ({2**2000: 1}, "a key of .* is an integer of 2001 bits"),
     (looping_list(), "nested deeper than 64"),
     (deep_list(70), "nested deeper than 64"),
-    (torch.ones(2).to_sparse(), "torch.sparse_coo"),
+    (torch.ones(2).to_sparse(), r"\['a'\]\['b'\]\[1\] is a tensor .*torch.sparse_coo"),
     (torch.ones(2, device="meta"), "on meta"),
     (torch.ones(2, dtype=torch.complex64), "torch.complex64"),
     (torch.ones(2, dtype=torch.float8_e4m3fn), "torch.float8_e4m3fn"),
+    (torch.ones(2).as_subclass(Tagged), r"\[1\] is a Tagged; save a plain torch.Tensor"),
 ]
 
 
-@pytest.mark.parametrize(("value", "said"), UNSAVABLE, ids=[said for _, said in UNSAVABLE])
+@pytest.mark.parametrize(("value", "said"), UNSAVABLE, ids=[re.sub(r"\W+", " ", said) for _, said in UNSAVABLE])
 def test_a_value_that_cannot_be_saved_is_named_and_nothing_is_written(value: Any, said: str, tmp_path: Path) -> None:
     target = tmp_path / "x.pt"
     target.write_bytes(b"old")
-    with pytest.raises(CheckpointError, match=said):
+    with pytest.raises(CheckpointError, match=said) as caught:
         save_container(target, {"a": {"b": [0, value]}})
+    assert caught.value.path == str(target)
     assert target.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["x.pt"]
 
 
-@pytest.mark.parametrize("payload", [[1], torch.ones(1), None])
-def test_only_a_dict_can_be_saved(payload: Any) -> None:
-    with pytest.raises(CheckpointError, match="holds a dict, not"):
+@pytest.mark.parametrize(("payload", "kind"), [([1], "list"), (torch.ones(1), "Tensor"), (None, "NoneType")])
+def test_only_a_dict_can_be_saved(payload: Any, kind: str) -> None:
+    with pytest.raises(CheckpointError, match=f"holds a dict, not {kind}"):
         saved(payload)
 
 
-def test_foreign_attributes_of_an_ordered_dict_are_refused_not_dropped() -> None:
+NESTINGS: list[Callable[[object], object]] = [lambda inner: [inner], lambda inner: {"k": inner}, described]
+
+
+def nested(nest: Callable[[object], object], levels: int) -> dict[str, Any]:
+    value: object = {}
+    for _ in range(levels - 2):
+        value = nest(value)
+    return {"x": value}
+
+
+@pytest.mark.parametrize("nest", NESTINGS, ids=["lists", "dicts", "metadata"])
+def test_64_levels_come_back_and_65_are_refused(nest: Callable[[object], object]) -> None:
+    assert repr(loaded(saved(nested(nest, 64)))) == repr(nested(nest, 64))
+    with pytest.raises(CheckpointError, match="nested deeper than 64"):
+        saved(nested(nest, 65))
+
+
+def walk(payload: object) -> dict[str, torch.Tensor]:
+    """Every tensor by the path of keys to it, as what was read is walked."""
+    return dict(tensors_in(payload, torch.Tensor))
+
+
+def annotated() -> OrderedDict[str, int]:
     state: OrderedDict[str, int] = OrderedDict(a=1)
     state.note = "x"  # type: ignore[attr-defined]
+    return state
+
+
+PLACES: list[tuple[Any, str]] = [
+    ({"x": {"y": [0, b""]}}, r"^payload\['x'\]\['y'\]\[1\] is a bytes"),
+    ({"x": {True: 1}}, r"^payload\['x'\] has a key of type bool"),
+    ({"x": {2**2000: 1}}, r"^a key of payload\['x'\] is an integer of 2001 bits"),
+    ({"x": described({"w": b""})}, r"^payload\['x'\]\._metadata\['w'\] is a bytes"),
+    ({"x": annotated()}, r"^payload\['x'\] carries attributes \['note'\]"),
+]
+
+
+@pytest.mark.parametrize("check", [plain, walk])
+@pytest.mark.parametrize(("payload", "said"), PLACES, ids=["item", "key", "long key", "metadata", "attribute"])
+def test_the_path_to_what_a_checkpoint_cannot_hold_is_the_same_on_writing_and_on_reading(
+    payload: Any, said: str, check: Callable[[Any], object]
+) -> None:
+    with pytest.raises(RefusedError, match=said):
+        check(payload)
+
+
+def test_every_tensor_that_was_read_is_met_once_with_the_path_to_it() -> None:
+    tensors = {name: torch.ones(1) for name in ("payload['x'][1]", "payload['y']['z']", "payload['m']._metadata[3]")}
+    first, second, third = tensors.values()
+    found = walk({"x": [0, first], "y": {"z": second}, "m": described({3: third})})
+    assert {name: id(tensor) for name, tensor in found.items()} == {name: id(each) for name, each in tensors.items()}
+
+
+@pytest.mark.parametrize("nest", NESTINGS, ids=["lists", "dicts", "metadata"])
+def test_what_was_read_has_64_levels_at_most(nest: Callable[[object], object]) -> None:
+    assert walk(nested(nest, 64)) == {}
+    with pytest.raises(RefusedError, match=r"^payload\['x'\].{68}\.\.\. is nested deeper than 64"):
+        walk(nested(nest, 65))
+
+
+def test_what_was_read_stands_in_one_place() -> None:
+    shared = [1]
+    with pytest.raises(RefusedError, match=r"^payload\['[ab]'\] is a list that stands in two places"):
+        walk({"a": shared, "b": shared})
+
+
+def test_what_contains_itself_is_refused() -> None:
+    loop: dict[Any, Any] = {}
+    loop["k"] = loop
+    state = described(None)
+    state._metadata = state  # type: ignore[attr-defined]
+    for payload in (loop, state):
+        with pytest.raises(CheckpointError, match="nested deeper than 64"):
+            saved(payload)
+
+
+def test_metadata_hold_what_a_payload_holds_and_what_they_cannot_is_named() -> None:
+    result = loaded(saved({"policy": described({"w": torch.arange(3)})}))["policy"]
+    assert result._metadata["w"].tolist() == [0, 1, 2]
+    with pytest.raises(CheckpointError, match=r"payload\['policy'\]\._metadata\['w'\] is a bytes"):
+        saved({"policy": described({"w": b""})})
+
+
+def test_foreign_attributes_of_an_ordered_dict_are_refused_not_dropped() -> None:
     with pytest.raises(CheckpointError, match=r"attributes.*note"):
-        saved(state)
+        saved(annotated())
 
 
 def test_a_file_without_digest_warns_once_and_is_refused_on_demand(tmp_path: Path) -> None:
@@ -221,6 +342,43 @@ def test_a_file_without_digest_warns_once_and_is_refused_on_demand(tmp_path: Pat
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
     with pytest.raises(CheckpointError, match="carries no digest"):
         load_container(tmp_path / "x.pt", require_digest=True)
+
+
+def test_a_file_without_digest_is_named_where_it_has_a_name_and_refused_on_demand(tmp_path: Path) -> None:
+    torch.save({"n": 1}, tmp_path / "x.pt")
+    with pytest.warns(UserWarning, match=f"^{re.escape(str(tmp_path / 'x.pt'))} carries no digest"):
+        load_container(tmp_path / "x.pt")
+    file = io.BytesIO((tmp_path / "x.pt").read_bytes())
+    with pytest.warns(UserWarning, match=r"^the file object carries no digest"):
+        load_container(file)
+    with pytest.raises(CheckpointError, match="carries no digest"):
+        load_container(tmp_path / "x.pt", require_digest=True)
+
+
+def test_a_content_comes_back_and_a_damaged_one_is_refused_unless_it_is_known_to_be_intact() -> None:
+    content = bytearray(encode({"x": torch.arange(64.0)}))
+    assert torch.equal(decode(bytes(content))["x"], torch.arange(64.0))  # type: ignore[arg-type]
+    content[content.find(torch.arange(64.0).numpy().tobytes())] ^= 1
+    for read in (decode, check_content):
+        with pytest.raises(RefusedError, match="is damaged"):
+            read(bytes(content))
+    assert not torch.equal(decode(bytes(content), is_intact=True)["x"], torch.arange(64.0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.ones(2).as_subclass(Tagged),
+        torch.ones(2).to_sparse(),
+        torch.ones(2, dtype=torch.complex64),
+        torch.ones(2, device="meta"),
+        torch.ones(2, 3).t(),
+    ],
+    ids=["class", "layout", "dtype", "device", "strides"],
+)
+def test_a_tensor_that_torch_made_is_handed_out_only_if_it_is_dense_and_plain(tensor: torch.Tensor) -> None:
+    with pytest.raises(RefusedError, match=r"^here is not a dense, contiguous tensor with data"):
+        _check_loaded("here", tensor)
 
 
 def test_a_file_with_digest_brings_no_warning(tmp_path: Path) -> None:
@@ -236,7 +394,7 @@ def test_map_location_that_does_not_exist_is_one_clear_error() -> None:
 
 
 def test_meta_tensors_are_not_handed_out() -> None:
-    with pytest.raises(CheckpointError, match="with data"):
+    with pytest.raises(CheckpointError, match=r"payload\['x'\] is not a dense, contiguous tensor with data"):
         loaded(saved({"x": torch.ones(1)}), map_location="meta")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from rlcore.checkpoint import FORMAT_V1, FORMAT_V2, load_checkpoint, save_checkpoint, save_container
+from rlcore.checkpoint.v1 import save_policy
 from rlcore.errors import CheckpointError, ResumeWarning
 
 OPTIONAL = [
@@ -94,15 +96,23 @@ WRONG_FIELDS = [
     ({"data": {"policy": {"w": torch.ones(1)}}}, "'data' lacks 'policy.optimizer'"),
     ({"data": parameters(vgs_stat={})}, "'data' has the unknown key 'vgs_stat'; did you mean 'vgs_state'?"),
     ({"data": parameters(xyz={})}, "unknown key 'xyz'; known are policy, policy.optimizer, vgs_state"),
+    ({"data": {**parameters(xyz={}), 7: {}}}, "'data' has the unknown key 7; known are policy"),
     ({"data": parameters(vgs_state=3)}, "'data'['vgs_state'] must be a dict or None, and is 3"),
     ({"data": parameters(lstm_state=[1])}, "'data'['lstm_state'] must be a dict or None, and is a list of 1"),
-    ({"data": {**parameters(), "policy": {}}}, "'data'['policy'] must be a dict from parameter name to tensor"),
+    (
+        {"data": {**parameters(), "policy": {}}},
+        "'policy'] must be a dict from parameter name to tensor, and is a dict of 0",
+    ),
     (
         {"data": {**parameters(), "policy": {"w": 1.0}}},
         "'data'['policy']['w'] must be a tensor under a name, and is 1.0",
     ),
     ({"data": {**parameters(), "policy": {1: torch.ones(1)}}}, "'data'['policy'][1] must be a tensor under a name"),
     ({"data": {**parameters(), "policy.optimizer": None}}, "'data'['policy.optimizer'] must be a dict, and is None"),
+    (
+        {"data": {**parameters(), "policy.optimizer": [1]}},
+        "'data'['policy.optimizer'] must be a dict, and is a list of 1",
+    ),
 ]
 
 
@@ -115,6 +125,7 @@ def test_a_wrong_field_is_named_on_load_and_on_save(changes: dict[str, Any], sai
     with pytest.raises(CheckpointError) as on_save:
         save_checkpoint(tmp_path / "x", payload["data"], step=payload["step"], performance=payload["performance"])
     assert said in str(on_save.value)
+    assert on_save.value.path == str(tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -127,7 +138,7 @@ def test_performance_in_a_file_must_be_a_float() -> None:
 def test_a_missing_field_is_named(field: str) -> None:
     payload = v2_payload()
     del payload[field]
-    with pytest.raises(CheckpointError, match=f"lacks '{field}'"):
+    with pytest.raises(CheckpointError, match=f"the checkpoint lacks '{field}'"):
         load_checkpoint(container_of(payload))
 
 
@@ -155,6 +166,23 @@ def test_a_v1_file_is_read_with_one_warning(tmp_path: Path) -> None:
     assert all(torch.equal(policy[name], tensor) for name, tensor in state.items())  # type: ignore[arg-type]
 
 
+def test_a_policy_alone_is_written_as_v1_with_a_digest(tmp_path: Path) -> None:
+    state = nn.Linear(2, 2).state_dict()
+    save_policy(tmp_path / "policy.pt", state)  # type: ignore[arg-type]
+    with pytest.warns(ResumeWarning, match="^v1_policy_only: the file holds only the policy"):
+        checkpoint = load_checkpoint(tmp_path / "policy.pt", require_digest=True)
+    assert checkpoint.format_version == FORMAT_V1
+    assert repr(checkpoint.data) == repr({"policy": state})
+
+
+@pytest.mark.parametrize("policy", [{}, {"w": 1.0}], ids=repr)
+def test_a_policy_that_is_none_is_named_with_its_file_and_not_written(policy: Any, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="the policy") as caught:
+        save_policy(tmp_path / "policy.pt", policy)
+    assert caught.value.path == str(tmp_path / "policy.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_v1_file_of_modules_that_share_tensors_is_read(tmp_path: Path) -> None:
     layer = nn.Linear(2, 2)
     torch.save(nn.ModuleDict({"actor": layer, "critic": layer}).state_dict(), tmp_path / "policy.pt")
@@ -178,12 +206,35 @@ def test_a_v2_file_without_digest_is_read_with_a_warning(tmp_path: Path) -> None
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
 
 
+def test_a_v2_file_without_digest_is_named(tmp_path: Path) -> None:
+    torch.save(v2_payload(), tmp_path / "x.pt")
+    with pytest.warns(UserWarning, match=f"^{re.escape(str(tmp_path / 'x.pt'))} carries no digest"):
+        load_checkpoint(tmp_path / "x.pt")
+
+
+def test_a_checkpoint_goes_to_the_device_that_is_asked_for() -> None:
+    with pytest.raises(CheckpointError, match="could not load it onto 'nowhere'"):
+        load_checkpoint(container_of(v2_payload()), map_location="nowhere")
+
+
+def test_a_file_of_no_known_format_is_named_with_its_version_or_its_first_keys(tmp_path: Path) -> None:
+    save_container(tmp_path / "x.pt", v2_payload(format_version="v3"))
+    with pytest.raises(CheckpointError, match="unknown format_version 'v3'") as caught:
+        load_checkpoint(tmp_path / "x.pt")
+    assert caught.value.path == str(tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match=r"its keys: \[1, 2, 3, 4, 5\]\)"):
+        load_checkpoint(container_of(dict.fromkeys(range(1, 8))))
+
+
 def test_the_third_format_is_recognised(tmp_path: Path) -> None:
     network = nn.Linear(2, 2)
     optimizer = torch.optim.Adam(network.parameters())
     third = {"model_state_dict": network.state_dict(), "optimizer_state_dict": optimizer.state_dict()}
     torch.save({**third, "vgs_state_dict": {"step_count": 3}}, tmp_path / "x.pt")
-    with pytest.raises(CheckpointError, match=r"model_state_dict.*never adopted.*save_checkpoint"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"holds model_state_dict, optimizer_state_dict, vgs_state_dict:.*never adopted.*save_checkpoint",
+    ):
         load_checkpoint(tmp_path / "x.pt")
 
 

@@ -12,7 +12,7 @@ import secrets
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from rlcore.checkpoint import load_container, save_container, sibling, write_atomic
-from rlcore.checkpoint.storage import write_new
+from rlcore.checkpoint.refusal import RefusedError, quoted
+from rlcore.checkpoint.storage import end_record_position, read_content, sync_folder, write_new
 from rlcore.errors import CheckpointError
 
 KILL_ROUNDS = 20
@@ -138,6 +139,78 @@ def test_a_writer_whose_file_is_taken_for_abandoned_begins_another(
     assert (tmp_path / "x").read_bytes() == b"new"
 
 
+def test_a_writer_waits_for_whoever_looks_whether_its_new_file_is_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+    waits: list[bool] = []
+
+    def lock_that_another_has(descriptor: int, operation: int) -> None:
+        waits.append(not operation & fcntl.LOCK_NB)
+        if not waits[-1]:
+            raise BlockingIOError(errno.EWOULDBLOCK, "Resource temporarily unavailable")
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lock_that_another_has)
+    write_atomic(tmp_path / "x", b"new")
+    assert waits == [True]
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, lambda path: path.symlink_to(path.with_name("precious"))])
+def test_what_is_no_file_of_a_writer_is_neither_waited_for_nor_removed(
+    plant: Callable[[Path], object], tmp_path: Path
+) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    planted = tmp_path / ".x.0123456789abcdef.tmp"
+    plant(planted)
+    write_atomic(tmp_path / "x", b"new")
+    assert sorted(tmp_path.iterdir()) == sorted([planted, tmp_path / "precious", tmp_path / "x"])
+
+
+def test_a_new_file_may_be_read_and_written_as_the_umask_says_and_not_run(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_atomic(tmp_path / "x", b"new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+
+
+def test_windows_which_has_no_locks_and_two_ways_to_open_writes_and_reads_the_bytes_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as another system can tell: its name, what is missing there, and the flag that only it has."""
+    open_file, binary = os.open, 1 << 30
+    flags_of: dict[str, int] = {}
+
+    def open_there(path: Path, flags: int, *mode: int) -> int:
+        flags_of[Path(path).name] = flags
+        return open_file(path, flags & ~binary, *mode)
+
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.delattr(sibling, "fcntl")
+    monkeypatch.delattr(os, "O_NONBLOCK")
+    monkeypatch.setattr(os, "O_BINARY", binary, raising=False)
+    monkeypatch.setattr(os, "open", open_there)
+    (tmp_path / ".x.0123456789abcdef.tmp").write_bytes(b"abandoned, or not")
+    write_atomic(tmp_path / "x", b"new\r\n")
+    assert read_content(tmp_path / "x") == b"new\r\n"
+    assert flags_of["x"] == os.O_RDONLY | binary
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".x.0123456789abcdef.tmp", "x"]
+
+
+def test_a_folder_is_not_opened_on_windows_which_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as windows:
+        windows.setattr(os, "open", refuse)
+        with pytest.raises(PermissionError):
+            sync_folder(tmp_path)
+        windows.setattr(os, "name", "nt")
+        sync_folder(tmp_path)
+
+
 def test_a_system_without_locks_writes_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -200,8 +273,11 @@ def test_a_disk_that_fails_later_leaves_the_old_file_and_one_error(
 
 
 def test_a_folder_that_is_missing_is_one_error(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="No such file or directory"):
-        write_atomic(tmp_path / "missing" / "x", b"new")
+    path = tmp_path / "missing" / "x"
+    for write, consequence in [(write_atomic, "an older file there is unchanged"), (write_new, "nothing was written")]:
+        with pytest.raises(CheckpointError, match=f"No such file or directory.*{consequence}") as caught:
+            write(path, b"new")
+        assert caught.value.path == str(path)
 
 
 def test_a_link_is_followed_on_writing_and_reading(tmp_path: Path) -> None:
@@ -265,13 +341,64 @@ def test_a_file_object_gets_nothing_of_a_payload_that_cannot_be_saved() -> None:
 
 def test_a_file_object_that_is_closed_for_writing_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
-    with (tmp_path / "x").open("rb") as file, pytest.raises(CheckpointError, match="cannot be written"):
+    with (tmp_path / "x").open("rb") as file, pytest.raises(CheckpointError, match=r"\(UnsupportedOperation\)$"):
         save_container(file, {"n": 1})
 
 
+def test_an_end_record_is_found_where_it_is_all_there_is_and_nowhere_else() -> None:
+    assert end_record_position(b"PK\x05\x06" + bytes(18)) == 0
+    for content in (b"", bytes(22), bytes(1000), b"PK\x05\x06" + bytes(17)):
+        with pytest.raises(RefusedError, match="is truncated"):
+            end_record_position(content)
+
+
+def test_a_text_is_quoted_in_80_characters_whatever_follows_them() -> None:
+    assert quoted("x" * 78) == "'" + "x" * 78 + "'"
+    assert quoted("x" * 79) == "'" + "x" * 76 + "..."
+    assert quoted("x" * 90 + "'") == quoted("x" * 91)
+
+
+class EndlessFile(io.BytesIO):
+    """Has as much as is asked for, and notes how much that was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int | None] = []
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.asked.append(size)
+        return bytes(size or 100)
+
+
+def test_a_file_object_is_asked_for_no_more_than_shows_that_it_has_too_much() -> None:
+    file = EndlessFile()
+    with pytest.raises(CheckpointError, match="larger than 10 bytes"):
+        load_container(file, max_bytes=10)
+    assert file.asked == [11]
+
+
 def test_a_text_file_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="binary mode"):
+    with pytest.raises(CheckpointError, match=r"reading gave str, not bytes; .*binary mode"):
         load_container(io.StringIO("text"))  # type: ignore[arg-type]
+
+
+def test_a_text_file_that_cannot_even_be_decoded_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"\xff")
+    with (tmp_path / "x").open(encoding="utf-8") as file, pytest.raises(CheckpointError, match="UnicodeDecodeError"):
+        load_container(file)  # type: ignore[arg-type]
+
+
+def test_of_a_file_that_grows_only_what_was_there_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def growing(descriptor: int) -> os.stat_result:
+        status = fstat(descriptor)
+        with (tmp_path / "x").open("ab") as file:
+            file.write(b" and more")
+        return status
+
+    (tmp_path / "x").write_bytes(b"content")
+    fstat = os.fstat
+    monkeypatch.setattr(os, "fstat", growing)
+    assert read_content(tmp_path / "x", max_bytes=7) == b"content"
 
 
 def test_a_missing_file_a_folder_and_a_loop_of_links_are_refused(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import math
+import re
 from collections import OrderedDict
 from typing import Any, cast
 
@@ -99,6 +101,10 @@ def test_arrays_keep_dtype_shape_and_content(dtype: str) -> None:
     assert restored.shape == (2, 3)
 
 
+def test_an_array_of_nothing_keeps_its_shape() -> None:
+    assert through_file(np.zeros((0, 3))).shape == (0, 3)
+
+
 def test_big_endian_arrays_come_back_as_the_same_numbers() -> None:
     np.testing.assert_array_equal(through_file(np.array([1, 256], dtype=">i4")), [1, 256])
 
@@ -138,7 +144,7 @@ SPACES = [
 ]
 
 
-@pytest.mark.parametrize("space", SPACES, ids=repr)
+@pytest.mark.parametrize("space", SPACES, ids=lambda space: " ".join(repr(space).split()))
 def test_spaces_come_back_equal_and_sample_alike(space: spaces.Space[Any]) -> None:
     restored = through_file(space)
 
@@ -149,6 +155,14 @@ def test_spaces_come_back_equal_and_sample_alike(space: spaces.Space[Any]) -> No
     restored.seed(3)
     for _ in range(5):
         np.testing.assert_equal(restored.sample(), space.sample())
+
+
+@pytest.mark.skipif("dtype" not in inspect.signature(spaces.Discrete).parameters, reason="Gymnasium of one dtype")
+def test_a_discrete_space_keeps_its_dtype() -> None:
+    space = spaces.Discrete(3, start=-2, dtype=np.int32)
+
+    assert through_file(space) == space
+    assert through_file(space).dtype == np.int32
 
 
 def test_a_dict_space_keeps_the_order_of_its_keys() -> None:
@@ -190,6 +204,28 @@ def test_schedules_come_back_with_the_same_values(schedule: Any) -> None:
         assert restored(progress) == schedule(progress)
 
 
+class Ramp:
+    """Built from two numbers, which it keeps."""
+
+    def __init__(self, start: float, end: float) -> None:
+        self.start, self.end = start, end
+
+
+def test_what_is_built_from_numbers_comes_back_and_each_of_them_can_be_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form = codec._numbers("Ramp", Ramp, ("start", "end"))
+    monkeypatch.setitem(codec._FORMS, Ramp, form)
+    monkeypatch.setitem(codec._KINDS, form.kind, form)
+
+    restored = through_file(Ramp(1.0, 0.25))
+    replaced = through_file(Ramp(1.0, 0.25), "ramp", {"ramp.end": 0.5})
+
+    assert (type(restored), vars(restored)) == (Ramp, {"start": 1.0, "end": 0.25})
+    assert vars(replaced) == {"start": 1.0, "end": 0.5}
+    assert codec.encode(Ramp(1.0, 0.25), "ramp") == {codec.KIND: "Ramp", "start": 1.0, "end": 0.25}
+
+
 @pytest.mark.parametrize(
     "cls",
     [
@@ -220,10 +256,11 @@ def test_a_class_can_be_registered_and_then_needs_no_custom_object(monkeypatch: 
 
 
 def test_a_name_or_a_class_is_registered_once() -> None:
-    with pytest.raises(SettingError, match=r"'torch\.nn\.Tanh' already stands for Tanh.*Unregistered"):
+    with pytest.raises(SettingError, match=r"'torch\.nn\.Tanh' already stands for Tanh.*Unregistered") as taken:
         codec.register_class("torch.nn.Tanh", Unregistered)
-    with pytest.raises(SettingError, match=r"Tanh is already registered as 'torch\.nn\.Tanh'"):
+    with pytest.raises(SettingError, match=r"Tanh is already registered as 'torch\.nn\.Tanh'") as second:
         codec.register_class("other.Tanh", torch.nn.Tanh)
+    assert taken.value.setting == second.value.setting == "name"
     assert through_file(torch.nn.Tanh) is torch.nn.Tanh
 
 
@@ -239,7 +276,7 @@ def test_a_name_or_a_class_is_registered_once() -> None:
         ({(1, 2): 3}, "an object of the class builtins.dict"),
         ({codec.KIND: "class", "name": "torch.nn.Tanh"}, "an object of the class builtins.dict"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=lambda value: value.replace("\\", "") if isinstance(value, str) else "",
 )
 def test_what_no_file_can_hold_asks_for_a_custom_object(value: object, described: str) -> None:
     with pytest.raises(CheckpointError, match=f"'clip_range' was .*{described}.*custom_objects={{'clip_range': ...}}"):
@@ -264,6 +301,7 @@ def test_what_a_file_would_hold_alike_is_the_same(left: Any) -> None:
         *((torch.ones(2), other) for other in (torch.ones(3), torch.ones(2).double(), torch.zeros(2), 1.0)),
         *(({"a": ARRAY}, other) for other in ({}, {"b": ARRAY}, {"a": -ARRAY}, [ARRAY])),
         *(([1, 2], other) for other in ([1], [1, 3], (1, 2), "12")),
+        *((["a", "b"], other) for other in ("ab", {"a": 1, "b": 2})),
         *((ONE, other) for other in (math.sqrt, 1.0, FloatSchedule(ONE))),
         (0.1, 0.2),
         ("a", None),
@@ -320,48 +358,71 @@ def test_a_custom_object_wins_over_a_malformed_value() -> None:
     assert codec.decode({codec.KIND: "nonsense"}, "gamma", {"gamma": 0.9}) == 0.9
 
 
-ARRAY = {"dtype": "float32", "shape": [2], "bytes": torch.zeros(8, dtype=torch.uint8)}
+ARRAY: dict[str, Any] = {"dtype": "float32", "shape": [2], "bytes": torch.zeros(8, dtype=torch.uint8)}
 FLAGS = {"dtype": "bool", "shape": [2], "bytes": torch.ones(2, dtype=torch.uint8)}
 BOX = {codec.KIND: "Box", "low": ARRAY, "high": ARRAY, "bounded_below": FLAGS, "bounded_above": FLAGS}
-MALFORMED: dict[str, Any] = {
-    "unknown kind": {codec.KIND: "Graph"},
-    "kind that is no text": {codec.KIND: [1]},
-    "missing entry": {codec.KIND: "Discrete", "n": 3},
-    "extra entry": {codec.KIND: "tuple", "items": [], "seed": 1},
-    "entry of a wrong type": {codec.KIND: "tuple", "items": 3},
-    "discrete of no elements": {codec.KIND: "Discrete", "n": 0, "start": 0, "dtype": "int64"},
-    "discrete of a float": {codec.KIND: "Discrete", "n": 2.5, "start": 0, "dtype": "int64"},
-    "schedule of a text": {codec.KIND: "ConstantSchedule", "val": "0.1"},
-    "schedule of nothing": {codec.KIND: "FloatSchedule", "value_schedule": None},
-    "unregistered class": {codec.KIND: "class", "name": "os.system"},
-    "class without a name": {codec.KIND: "class"},
-    "dtype that is another thing": {codec.KIND: "torch.dtype", "name": "load"},
-    "device that is none": {codec.KIND: "torch.device", "name": "toaster"},
-    "too few bytes": {**BOX, "low": {**ARRAY, "shape": [3]}},
-    "object dtype": {**BOX, "low": {**ARRAY, "dtype": "object"}},
-    "negative size": {**BOX, "low": {**ARRAY, "shape": [-1]}},
-    "multi binary of a flag": {codec.KIND: "MultiBinary", "n": True},
-    "array of complex numbers": {codec.KIND: "numpy.ndarray", **ARRAY, "dtype": "complex64", "shape": [1]},
-    "bounds of two dtypes": {**BOX, "high": {**ARRAY, "dtype": "int32"}},
-    "flags of another shape": {**BOX, "bounded_below": {**FLAGS, "shape": [1, 2]}},
-    "bounds of two shapes": {**BOX, "low": {**ARRAY, "shape": [1, 2]}},
-    "array that is none": {**BOX, "low": 3},
-    "dict space of no pairs": {codec.KIND: "Dict", "spaces": [["a"]]},
-    "tuple space of a number": {codec.KIND: "Tuple", "items": [3]},
-    "a value that is not plain": (1, 2),
-    "an array that is not encoded": np.zeros(2),
+MALFORMED: dict[str, tuple[Any, str]] = {
+    "unknown kind": ({codec.KIND: "Graph"}, "the unknown kind 'Graph'"),
+    "kind that is no text": ({codec.KIND: [1]}, "the unknown kind [1]"),
+    "missing entry": ({codec.KIND: "Discrete", "n": 3}, "a Discrete with the entries ['n']"),
+    "extra entry": ({codec.KIND: "tuple", "items": [], "seed": 1}, "a tuple with the entries ['items', 'seed']"),
+    "entry of a wrong type": ({codec.KIND: "tuple", "items": 3}, "3 is not of the type list"),
+    "discrete of no elements": (
+        {codec.KIND: "Discrete", "n": 0, "start": 0, "dtype": "int64"},
+        "a Discrete that cannot",
+    ),
+    "discrete of a float": (
+        {codec.KIND: "Discrete", "n": 2.5, "start": 0, "dtype": "int64"},
+        "2.5 is not of the type int",
+    ),
+    "schedule of a text": ({codec.KIND: "ConstantSchedule", "val": "0.1"}, "'0.1' is not a number"),
+    "schedule of nothing": ({codec.KIND: "FloatSchedule", "value_schedule": None}, "a FloatSchedule that cannot"),
+    "unregistered class": (
+        {codec.KIND: "class", "name": "os.system"},
+        "the class 'os.system', which is not registered",
+    ),
+    "class without a name": ({codec.KIND: "class"}, "the class None"),
+    "dtype that is another thing": ({codec.KIND: "torch.dtype", "name": "load"}, "torch has no dtype 'load'"),
+    "device that is none": ({codec.KIND: "torch.device", "name": "toaster"}, "a torch.device that cannot"),
+    "too few bytes": ({**BOX, "low": {**ARRAY, "shape": [3]}}, "a Box that cannot"),
+    "bytes of another dtype": ({**BOX, "low": {**ARRAY, "bytes": torch.zeros(2)}}, "must be a tensor of torch.uint8"),
+    "bytes in rows": ({**BOX, "low": {**ARRAY, "bytes": ARRAY["bytes"].view(2, 4)}}, "with one dimension"),
+    "bytes that are none": ({**BOX, "low": {**ARRAY, "bytes": 3}}, "must be a tensor"),
+    "object dtype": ({**BOX, "low": {**ARRAY, "dtype": "object"}}, "'object' is not the name of a numeric dtype"),
+    "dtype that is no text": ({**BOX, "low": {**ARRAY, "dtype": 3}}, "3 is not the name of a numeric dtype"),
+    "negative size": ({**BOX, "low": {**ARRAY, "shape": [-1]}}, "[-1] is not a shape"),
+    "multi binary of a flag": ({codec.KIND: "MultiBinary", "n": True}, "True is not a shape"),
+    "array of complex numbers": (
+        {codec.KIND: "numpy.ndarray", **ARRAY, "dtype": "complex64", "shape": [1]},
+        "'complex64' is not the name of a numeric dtype",
+    ),
+    "bounds of two dtypes": ({**BOX, "high": {**ARRAY, "dtype": "int32"}}, "the bounds differ in shape or dtype"),
+    "flags of another shape": ({**BOX, "bounded_below": {**FLAGS, "shape": [1, 2]}}, "the bounds differ"),
+    "bounds of two shapes": ({**BOX, "low": {**ARRAY, "shape": [1, 2]}}, "the bounds differ"),
+    "array that is none": ({**BOX, "low": 3}, "3 is not of the type dict"),
+    "dict space of no pairs": ({codec.KIND: "Dict", "spaces": [["a"]]}, "a Dict that cannot"),
+    "tuple space of a number": ({codec.KIND: "Tuple", "items": [3]}, "a Tuple that cannot"),
+    "a value that is not plain": ((1, 2), "a tuple, which a model file cannot hold"),
+    "an array that is not encoded": (np.zeros(2), "a ndarray, which a model file cannot hold"),
 }
 
 
-@pytest.mark.parametrize("value", MALFORMED.values(), ids=MALFORMED.keys())
-def test_a_malformed_value_is_one_error_that_names_the_setting(value: Any) -> None:
-    with pytest.raises(CheckpointError, match="'gamma"):
+@pytest.mark.parametrize(("value", "said"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_value_is_one_error_that_names_the_setting_and_what_it_holds(value: Any, said: str) -> None:
+    with pytest.raises(CheckpointError, match="'gamma") as caught:
         codec.decode(value, "gamma", {})
+    assert said in str(caught.value)
 
 
 def test_a_box_from_parts_is_accepted_when_they_fit() -> None:
     """The malformed boxes above differ from this one in a single entry each."""
     assert codec.decode(cast("StateDict", BOX), "space", {}) == spaces.Box(0, 0, (2,), np.float32)
+
+
+@pytest.mark.parametrize(("length", "shown"), [(118, "'" + 118 * "x" + "'"), (119, "'" + 116 * "x" + "...")])
+def test_a_text_from_the_file_is_shown_up_to_120_characters(length: int, shown: str) -> None:
+    with pytest.raises(CheckpointError, match=f"is the class {re.escape(shown)},"):
+        codec.decode({codec.KIND: "class", "name": length * "x"}, "gamma", {})
 
 
 def test_a_text_from_the_file_is_shown_escaped_and_cut() -> None:
@@ -370,6 +431,16 @@ def test_a_text_from_the_file_is_shown_escaped_and_cut() -> None:
 
     assert "\x1b" not in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+def test_a_part_may_have_50_dots_in_its_path_and_no_more() -> None:
+    value: Any = []
+    for _ in range(50):
+        value = [value]
+
+    assert through_file(value) == value
+    with pytest.raises(CheckpointError, match="nested more than 50 deep"):
+        codec.encode([value, 1], "setting")
 
 
 def test_a_list_that_contains_itself_is_one_error() -> None:

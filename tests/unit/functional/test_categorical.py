@@ -122,3 +122,16 @@ def test_beyond_the_range_the_mean_has_no_gradient() -> None:
 def test_shapes_that_do_not_fit_are_refused(function: object, arguments: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match="shape"):
         function(*arguments)  # type: ignore[operator]
+
+
+def test_distributions_stay_on_the_device_that_is_given() -> None:
+    """On the device ``meta``, which is there on every machine and mixes with no other."""
+    support = categorical.categorical_support(-1.0, 2.0, 4, device="meta")
+    logits, returns = torch.zeros(2, 4, device="meta"), torch.zeros(2, device="meta")
+    results = [
+        support,
+        categorical.project_returns(returns, support),
+        categorical.clip_categorical_mean(logits, returns, 0.1, support),
+        categorical.clipped_cross_entropy(logits, returns, returns, 0.1, support),
+    ]
+    assert [result.device.type for result in results] == ["meta"] * 4

@@ -1,10 +1,12 @@
-"""The utility's functions write into the memory that they are given."""
+"""The utility's functions: the memory they write into, the devices they go to, and the scale at its edges."""
 
 from __future__ import annotations
 
+import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rlcore.functional.utility import gate, weight_utility
+from rlcore.functional.utility import UtilityExtremes, gate, gather, utility_scale, weight_utility
 
 
 def test_a_utility_is_written_into_the_memory_given() -> None:
@@ -20,3 +22,30 @@ def test_a_gate_takes_the_memory_of_its_utility() -> None:
     expected = torch.sigmoid(utility / 2.0)
     assert gate(utility, torch.tensor(2.0), out=utility).data_ptr() == utility.data_ptr()
     assert torch.equal(utility, expected)
+
+
+@pytest.mark.parametrize("scale_dtype", [torch.float32, torch.float64])
+def test_a_gate_has_the_dtype_of_its_utility_whatever_that_of_the_scale(scale_dtype: torch.dtype) -> None:
+    utility = torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float16)
+    protection = gate(utility, torch.tensor(2.0, dtype=scale_dtype))
+    assert protection.dtype == torch.float16
+    assert torch.equal(protection, torch.sigmoid(torch.tensor([-0.5, 0.0, 1.0])).half())
+
+
+def test_a_scale_follows_the_utility_to_its_device_and_scalars_follow_the_first() -> None:
+    """On devices that are made up, which refuse to be mixed as real ones do."""
+    with FakeTensorMode():
+        here, there = (torch.empty((), device=device) for device in ("cuda:0", "cuda:1"))
+        assert gate(torch.empty(3, device="cuda:1"), here).device == there.device
+        gathered = gather([here, there, torch.empty(())])
+    assert gathered.device == here.device
+    assert gathered.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("maximum", "magnitude", "expected"), [(2.0, 5.0, 2.0), (0.0, 5.0, 5.0), (-3.0, 5.0, 5.0), (0.0, 0.0, 1.0)]
+)
+def test_the_scale_is_the_largest_utility_or_the_largest_magnitude_or_one(
+    maximum: float, magnitude: float, expected: float
+) -> None:
+    assert utility_scale(UtilityExtremes(torch.tensor(maximum), torch.tensor(magnitude))).item() == expected

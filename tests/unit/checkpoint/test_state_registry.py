@@ -1,0 +1,250 @@
+"""The registry of training state by itself, over pieces that are one number each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState, snapshot
+from rlcore.errors import ResumeWarning, StateError
+
+
+class Piece:
+    """A number, or none; it takes none that is negative."""
+
+    def __init__(self, value: float | None) -> None:
+        self.value = value
+
+    def capture(self) -> dict[Any, Any] | None:
+        return None if self.value is None else {"value": self.value}
+
+    def restore(self, state: Any) -> None:
+        if state["value"] < 0:
+            raise StateError(f"{state['value']} is negative")
+        self.value = state["value"]
+
+    def reset(self) -> None:
+        self.value = 0.0
+
+    def part(self, key: str, scope: Scope = Scope.LEARNER, **more: Any) -> StatePart:
+        return StatePart(key, scope, self.capture, self.restore, self.reset, **more)
+
+
+def registry(
+    waiting: dict[str, Any] | None = None, /, **values: float | None
+) -> tuple[TrainingState, dict[str, Piece]]:
+    """Pieces of what was learnt under the names given, and one of each other scope."""
+    pieces = {name: Piece(value) for name, value in values.items()}
+    others = {"progress": Piece(10.0), "env": Piece(20.0)}
+    parts = [piece.part(name) for name, piece in pieces.items()]
+    parts += [others["progress"].part("progress", Scope.PROGRESS), others["env"].part("env", Scope.RUN)]
+    return TrainingState(parts, {} if waiting is None else waiting), {**pieces, **others}
+
+
+def numbers(pieces: dict[str, Piece]) -> dict[str, float | None]:
+    return {name: piece.value for name, piece in pieces.items()}
+
+
+def test_the_parts_of_the_scopes_asked_for_are_captured_in_their_order_and_none_where_there_is_nothing() -> None:
+    state, _ = registry(b=1.0, a=None)
+    assert list(state.capture(Scope.LEARNER).items()) == [("b", {"value": 1.0}), ("a", None)]
+    assert state.capture(Scope.PROGRESS, Scope.RUN) == {"progress": {"value": 10.0}, "env": {"value": 20.0}}
+
+
+def test_what_waits_for_training_to_go_on_is_captured_in_place_of_the_present() -> None:
+    state, _ = registry({"env": {"value": 5.0}}, a=1.0)
+    assert state.capture(*Scope) == {"a": {"value": 1.0}, "progress": {"value": 10.0}, "env": {"value": 5.0}}
+
+
+def test_what_waits_under_the_name_of_a_part_that_never_waits_is_not_captured() -> None:
+    state, _ = registry({"a": {"value": 5.0}}, a=1.0)
+    assert state.capture(Scope.LEARNER) == {"a": {"value": 1.0}}
+
+
+def test_a_snapshot_shares_nothing_at_any_depth_and_has_no_graph() -> None:
+    tensor = torch.ones(2, requires_grad=True)
+    source: Any = {"lists": [[tensor]], "dicts": {"t": tensor, "n": 1, "text": "a"}}
+    taken: Any = snapshot(source)
+    with torch.no_grad():
+        tensor.zero_()
+    source["lists"].append(1)
+    assert repr(taken) == repr({"lists": [[torch.ones(2)]], "dicts": {"t": torch.ones(2), "n": 1, "text": "a"}})
+
+
+@pytest.mark.parametrize("exact_match", [True, False])
+def test_what_is_restored_shares_nothing_with_what_was_given(exact_match: bool) -> None:
+    received: list[Any] = []
+    parts = [
+        StatePart("a", Scope.LEARNER, dict, received.append),
+        StatePart("env", Scope.RUN, dict, received.append),
+    ]
+    state = TrainingState(parts, {})
+    given: Any = {"a": {"t": torch.ones(1)}, "env": {"t": torch.ones(1)}}
+    state.restore(given, exact_match=exact_match)
+    state.resume()
+    for taken in (*received, state.waiting["env"]):
+        taken["t"].zero_()
+    assert len(received) == 2
+    assert given == {"a": {"t": torch.ones(1)}, "env": {"t": torch.ones(1)}}
+
+
+def test_parameters_may_hold_what_was_learnt_and_nothing_of_a_run() -> None:
+    state, _ = registry(a=1.0)
+    state.require_scopes({"a": {}, "env": None, "unknown": {}}, LEARNT)
+    with pytest.raises(StateError, match=r"^env says where a run stands.*DistributionalPPO\.load"):
+        state.require_scopes({"a": {}, "env": {}}, LEARNT)
+
+
+def test_everything_given_is_restored_and_what_belongs_to_a_run_waits() -> None:
+    state, pieces = registry(a=1.0, b=2.0)
+    given = {name: {"value": value} for name, value in [("a", 3.0), ("b", 4.0), ("progress", 5.0), ("env", 6.0)]}
+    state.restore(given)  # type: ignore[arg-type]
+    assert numbers(pieces) == {"a": 3.0, "b": 4.0, "progress": 5.0, "env": 20.0}
+    assert state.waiting == {"env": {"value": 6.0}}
+    assert state.resume() == []
+    assert pieces["env"].value == 6.0
+    assert state.waiting == {"env": {"value": 6.0}}
+
+
+def test_what_is_left_out_starts_fresh_where_there_is_any_and_one_warning_names_it_all() -> None:
+    state, pieces = registry(a=1.0, b=2.0, c=None, d=3.0)
+    with pytest.warns(ResumeWarning, match="^no state for b, d: it starts fresh") as caught:
+        state.restore({"a": {"value": 7.0}, "b": None})
+    assert len(caught) == 1
+    assert numbers(pieces) == {"a": 7.0, "b": 0.0, "c": None, "d": 0.0, "progress": 10.0, "env": 20.0}
+
+
+def test_nothing_is_said_where_nothing_is_left_out() -> None:
+    state, _ = registry(a=1.0, b=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        state.restore({"a": {"value": 7.0}})
+
+
+def test_without_exact_match_what_is_left_out_stays_and_what_finds_no_home_is_passed_over() -> None:
+    state, pieces = registry(a=1.0, b=2.0, c=None)
+    pieces["progress"].value = None
+    given = {"a": None, "b": {"value": 3.0}, "c": {"value": 4.0}, "progress": {"value": 5.0}, "env": {"value": 6.0}}
+    state.restore(given, exact_match=False)  # type: ignore[arg-type]
+    assert numbers(pieces) == {"a": 1.0, "b": 3.0, "c": None, "progress": 5.0, "env": 20.0}
+    assert state.waiting == {"env": {"value": 6.0}}
+
+
+def test_with_exact_match_a_part_that_has_nothing_yet_is_restored() -> None:
+    state, pieces = registry(a=None)
+    state.restore({"a": {"value": 4.0}})
+    assert pieces["a"].value == 4.0
+
+
+@pytest.mark.parametrize("states", [{}, {"b": {"value": 3.0}}, {"a": None, "b": {"value": 3.0}}], ids=repr)
+def test_required_parts_left_out_are_all_named_and_nothing_changes(states: dict[str, Any]) -> None:
+    first, second, third = Piece(1.0), Piece(2.0), Piece(3.0)
+    state = TrainingState([first.part("a", required=True), second.part("b"), third.part("c", required=True)], {})
+    with pytest.raises(StateError, match=r"^a, c missing from .*exact_match=False"):
+        state.restore(states)
+    assert (first.value, second.value, third.value) == (1.0, 2.0, 3.0)
+    state.restore(states, exact_match=False)
+
+
+def test_a_required_part_that_is_given_is_restored() -> None:
+    piece = Piece(1.0)
+    TrainingState([piece.part("a", required=True)], {}).restore({"a": {"value": 2.0}})
+    assert piece.value == 2.0
+
+
+def test_what_is_there_is_shown_in_order_where_a_required_part_is_missing() -> None:
+    state = TrainingState([Piece(1.0).part(key, required=key == "z") for key in ("z", "b", "a")], {})
+    with pytest.raises(StateError, match=r"^z missing from \['a', 'b'\];"):
+        state.restore({"b": {"value": 1.0}, "a": {"value": 1.0}})
+
+
+def test_an_unknown_part_is_refused_with_the_nearest_name_or_all_and_one_that_is_none_passed_over() -> None:
+    state, pieces = registry(optimizer=1.0)
+    with pytest.raises(StateError, match=r"called 'optimiser'; did you mean 'optimizer'\?$"):
+        state.restore({"optimizer": {"value": 2.0}, "optimiser": {}})
+    with pytest.raises(StateError, match=r"called 7; known: optimizer, progress, env$"):
+        state.restore({"optimizer": {"value": 2.0}, 7: {}})  # type: ignore[dict-item]
+    assert pieces["optimizer"].value == 1.0
+    state.restore({"optimizer": {"value": 2.0}, "optimiser": None})
+    assert pieces["optimizer"].value == 2.0
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"), [({"value": -1.0}, "-1.0 is negative"), ([1], "^c must be a dict of state, got list$")]
+)
+def test_a_state_that_does_not_fit_leaves_everything_as_it_was(broken: Any, said: str) -> None:
+    state, pieces = registry({"env": {"value": 8.0}}, a=1.0, b=None, c=2.0, d=3.0)
+    before = numbers(pieces)
+    given = {"a": {"value": 5.0}, "progress": {"value": 6.0}, "env": {"value": 7.0}, "c": broken}
+    waiting = state.waiting
+    with pytest.raises(StateError, match=said):
+        state.restore(given)
+    assert numbers(pieces) == before
+    assert state.waiting is waiting
+    assert waiting == {"env": {"value": 8.0}}
+
+
+def test_what_did_not_wait_before_a_refused_state_does_not_wait_after_it() -> None:
+    state, _ = registry(a=1.0)
+    with pytest.raises(StateError):
+        state.restore({"env": {"value": 7.0}, "a": {"value": -1.0}})
+    assert state.waiting == {}
+
+
+def test_where_the_warning_is_an_error_nothing_is_changed() -> None:
+    state, pieces = registry(a=1.0, b=2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResumeWarning)
+        with pytest.raises(ResumeWarning):
+            state.restore({"a": {"value": 5.0}})
+    assert (pieces["a"].value, pieces["b"].value) == (1.0, 2.0)
+
+
+def refuse(state: Any) -> None:
+    raise StateError(f"{state['value']} fits nothing")
+
+
+def test_a_state_of_a_run_that_could_fit_nothing_is_refused_before_it_waits() -> None:
+    state = TrainingState([Piece(1.0).part("env", Scope.RUN, check=refuse)], {})
+    with pytest.raises(StateError, match=r"6\.0 fits nothing"):
+        state.restore({"env": {"value": 6.0}})
+    assert state.waiting == {}
+
+
+def blocked(reason: str) -> Callable[[Any], str]:
+    return lambda state: f"{reason} for {state and state['value']}"
+
+
+def test_what_cannot_go_on_says_why_and_takes_along_what_makes_no_sense_without_it() -> None:
+    pieces = {name: Piece(1.0) for name in ("env", "lstm", "beyond", "generator", "unsaved", "learnt")}
+    parts = [
+        pieces["learnt"].part("learnt", obstacle=blocked("never asked")),
+        pieces["env"].part("env", Scope.RUN, obstacle=blocked("other environments")),
+        pieces["lstm"].part("lstm", Scope.RUN, obstacle=blocked("never asked"), needs="env"),
+        pieces["beyond"].part("beyond", Scope.RUN, needs="lstm"),
+        pieces["generator"].part("generator", Scope.RUN),
+        pieces["unsaved"].part("unsaved", Scope.RUN, obstacle=blocked("no generator")),
+    ]
+    waiting: dict[str, Any] = {name: {"value": 5.0} for name in ("env", "lstm", "beyond", "generator")}
+    assert TrainingState(parts, waiting).resume() == ["other environments for 5.0", "no generator for None"]
+    assert {name: piece.value for name, piece in pieces.items() if piece.value != 1.0} == {"generator": 5.0}
+
+
+def test_what_needs_a_part_that_goes_on_goes_on_with_it() -> None:
+    env, lstm = Piece(1.0), Piece(2.0)
+    parts = [env.part("env", Scope.RUN), lstm.part("lstm", Scope.RUN, needs="env")]
+    assert TrainingState(parts, {"env": {"value": 5.0}, "lstm": {"value": 6.0}}).resume() == []
+    assert (env.value, lstm.value) == (5.0, 6.0)
+
+
+def test_a_part_says_no_more_than_it_must() -> None:
+    restored: list[Any] = []
+    state = TrainingState([StatePart("a", Scope.LEARNER, lambda: {"n": 1}, restored.append)], {})
+    with pytest.warns(ResumeWarning, match="no state for a"):
+        state.restore({})
+    state.restore({"a": {"n": 2}})
+    assert restored == [{"n": 2}]
