@@ -339,13 +339,13 @@ class TestNoise:
 
 class TestPrecision:
     def test_low_precision_step_is_the_rounded_float32_step(self) -> None:
-        start, gradient = torch.linspace(0.5, 1.5, 8).bfloat16(), torch.linspace(-1, 1, 8).bfloat16()
+        start, gradient = torch.linspace(0.5, 1.5, 100).bfloat16(), torch.linspace(-1, 1, 100).bfloat16()
         ends = []
         for dtype in (torch.bfloat16, torch.float32):
             parameter = nn.Parameter(start.to(dtype, copy=True))
             parameter.grad = gradient.to(dtype)
             torch.manual_seed(0)
-            UPGD([parameter], lr=0.1, sigma=0.1).step()
+            UPGD([parameter], lr=0.1, sigma=0.1, weight_decay=0.1).step()
             ends.append(parameter.detach())
         torch.testing.assert_close(ends[0], ends[1].bfloat16(), rtol=0, atol=0)
 

@@ -81,6 +81,26 @@ class TestState:
         take_steps(other, 1, 1)
         assert_same(optimizer.state_dict(), before)
 
+    @pytest.mark.parametrize(
+        ("saved", "wanted"), [(torch.float64, torch.float32), (torch.float32, torch.float64)], ids=["less", "more"]
+    )
+    def test_a_state_saved_in_another_precision_takes_that_of_its_parameters(
+        self, saved: torch.dtype, wanted: torch.dtype
+    ) -> None:
+        source, optimizer = UPGD(make_parameters(saved)), UPGD(make_parameters(wanted))
+        take_steps(source, 0, 1)
+        optimizer.load_state_dict(source.state_dict())
+        for given, taken in zip(source.state.values(), optimizer.state.values(), strict=True):
+            assert_same(taken["utility"], given["utility"].to(wanted))
+        take_steps(optimizer, 1, 1)
+
+    def test_a_state_goes_to_the_device_of_its_parameters(self) -> None:
+        source = UPGD(make_parameters())
+        take_steps(source, 0, 1)
+        optimizer = UPGD([nn.Parameter(parameter.to("meta")) for parameter in make_parameters()])
+        optimizer.load_state_dict(source.state_dict())
+        assert [state["utility"].device.type for state in optimizer.state.values()] == ["meta", "meta"]
+
     def test_hooks_of_others_see_and_change_the_state_that_is_restored(self) -> None:
         optimizer = UPGD(make_parameters(torch.bfloat16))
         take_steps(optimizer, 0, 3)
