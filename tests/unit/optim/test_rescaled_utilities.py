@@ -54,6 +54,13 @@ def test_a_chosen_parameter_without_a_utility_is_passed_over(utility: Any) -> No
     assert_same(with_rescaled_utilities(saved, optimizer.param_groups, chosen, 4.0), expected)
 
 
+def test_a_state_of_other_parameters_is_refused() -> None:
+    optimizer = stepped()
+    fewer = UPGD(make_parameters(count=3))
+    with pytest.raises(ValueError, match="shorter"):
+        with_rescaled_utilities(optimizer.state_dict(), fewer.param_groups, fewer.param_groups[0]["params"], 4.0)
+
+
 def test_parameters_are_chosen_by_identity_and_not_by_their_values() -> None:
     twins = [nn.Parameter(torch.ones(2)) for _ in range(2)]
     optimizer = UPGD(twins)

@@ -205,6 +205,15 @@ class TestState:
         assert type(step) is int
         assert step == 5
 
+    @pytest.mark.parametrize("value", [True, "4", None, (4,), float("nan"), float("inf"), torch.ones(2)])
+    def test_a_counter_that_is_no_whole_number_is_refused(self, value: Any) -> None:
+        optimizer = UPGD(make_parameters())
+        take_steps(optimizer, 0, 1)
+        saved = copy.deepcopy(optimizer.state_dict())
+        saved["state"][1]["step"] = value
+        with pytest.raises(StateError, match=r"state\[1\]\['step'\] is .*whole number"):
+            optimizer.load_state_dict(saved)
+
     @staticmethod
     def _swap_shape(saved: dict[str, Any]) -> None:
         saved["state"][1]["utility"] = torch.zeros(2, 3)
