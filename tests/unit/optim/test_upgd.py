@@ -300,13 +300,15 @@ class TestNoise:
         assert not torch.equal(ends[0][0], ends[2][0])
 
     @pytest.mark.parametrize("adaptive_noise", [False, True])
-    def test_sigma_zero_draws_nothing_in_either_mode(self, adaptive_noise: bool) -> None:
+    def test_sigma_zero_draws_and_keeps_nothing_in_either_mode(self, adaptive_noise: bool) -> None:
         parameter = nn.Parameter(torch.zeros(3))
         parameter.grad = torch.zeros(3)
         before = torch.get_rng_state()
-        UPGD([parameter], lr=1.0, sigma=0.0, adaptive_noise=adaptive_noise).step()
+        optimizer = UPGD([parameter], lr=1.0, sigma=0.0, adaptive_noise=adaptive_noise)
+        optimizer.step()
         assert torch.equal(torch.get_rng_state(), before)
         assert parameter.tolist() == [0.0, 0.0, 0.0]
+        assert optimizer.state[parameter].keys() == {"step", "utility"}
 
     def test_draw_order_is_groups_then_parameters_leaving_out_silent_groups(self) -> None:
         parameters = [nn.Parameter(torch.zeros(size)) for size in (3, 2, 4, 1)]

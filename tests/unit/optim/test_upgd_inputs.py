@@ -164,8 +164,11 @@ class TestGradients:
         optimizer = UPGD([*dense.parameters(), embedding.weight])
         dense(embedding(torch.tensor([1, 2]))).sum().backward()
         before = snapshot(optimizer)
-        with pytest.raises(SettingError, match=r"parameter 2 of group 0, shape \(4, 2\) is sparse.*sparse=False"):
+        with pytest.raises(
+            SettingError, match=r"parameter 2 of group 0, shape \(4, 2\) is sparse.*sparse=False"
+        ) as caught:
             optimizer.step()
+        assert caught.value.setting == "sparse"
         assert_same(snapshot(optimizer), before)
 
     @BOTH
@@ -222,6 +225,14 @@ class TestGroups:
         assert not any(torch.equal(old, new) for old, new in zip(before, parameters_of(optimizer), strict=True))
         assert optimizer.state[added[0]]["step"] == 1
         assert optimizer.state[optimizer.param_groups[0]["params"][0]]["step"] == 3
+
+    @BOTH
+    def test_a_group_may_be_a_single_parameter_without_dimensions(self, optimizer_class: Any) -> None:
+        optimizer = optimizer_class(make_parameters(), lr=0.1)
+        temperature = nn.Parameter(torch.tensor(1.0))
+        optimizer.add_param_group({"params": temperature})
+        take_steps(optimizer, 0, 1)
+        assert temperature.item() != 1.0
 
     def test_extra_keys_survive_a_round_trip(self) -> None:
         optimizer = UPGD([{"params": make_parameters(), "lr_multiplier": 0.5}])
