@@ -60,7 +60,8 @@ class WaitError(AssertionError):
 class Watch(TorchDispatchMode):
     """Refuses what would make the host wait for the device: reading a value there, a size that depends on values.
 
-    The device is torch's ``meta``, whose tensors have no values; those on the host are on the CPU.
+    The device is torch's ``meta``, whose tensors have no values; those on the host are on the CPU, and hold ones where
+    they were copied from the device.
     """
 
     READING = (
@@ -79,7 +80,7 @@ class Watch(TorchDispatchMode):
             target = given.get("device") or args[0].device
             if target != args[0].device:
                 _refuse_blocking(func, given.get("non_blocking"))
-                return torch.empty_like(args[0], device=target)
+                return torch.ones_like(args[0], device=target)
         elif func in (aten.copy_.default, aten._foreach_copy_.default):
             targets, sources = ([each] if isinstance(each, Tensor) else each for each in args[:2])
             if any(target.device != source.device for target, source in zip(targets, sources, strict=True)):

@@ -16,7 +16,7 @@ from rlcore.optim import gradient_check, upgd_updates
 from rlcore.optim.gradient_check import MOST_UNANSWERED, DeferredCheck
 from rlcore.optim.upgd import UPGD
 from rlcore.optim.upgd_updates import Stretch, Update, Workspace
-from tests.unit.optim.device_stand_in import stand_in
+from tests.unit.optim.device_stand_in import Watch, stand_in
 from tests.unit.optim.upgd_steps import BOTH, assert_same, parameters_of, take_steps
 
 NEVER = 10**9
@@ -252,6 +252,15 @@ def test_steps_on_another_device_wait_for_those_on_the_first(monkeypatch: pytest
     with pytest.raises(NonFiniteGradientError, match="the gradient of here"):
         check.admit([Update(elsewhere, elsewhere, {}, (0, 0), {})])
     assert (device.steps, device.waited) == (2, [1, 2])
+
+
+def test_a_step_is_marked_on_the_device_of_its_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[torch.device] = []
+    monkeypatch.setattr(gradient_check, "mark", marked.append)
+    gradient = torch.ones(2, device="meta")
+    with Watch():
+        DeferredCheck({}).admit([Update(gradient, gradient, {}, (0, 0), {})])
+    assert marked == [torch.device("meta")]
 
 
 def test_a_step_that_the_device_may_skip_has_no_stretches(monkeypatch: pytest.MonkeyPatch) -> None:

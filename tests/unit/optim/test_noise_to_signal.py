@@ -18,6 +18,7 @@ KINDS = {
     "UPGD, least noise": (UPGD, {"sigma": 1e-4, "adaptive_noise": True, "min_noise_std": 0.5}),
     "AdaptiveUPGD": (AdaptiveUPGD, {"sigma": 0.3}),
     "AdaptiveUPGD, adaptive noise": (AdaptiveUPGD, {"sigma": 0.3, "adaptive_noise": True, "betas": (0.5, 0.7)}),
+    "AdaptiveUPGD, large eps": (AdaptiveUPGD, {"sigma": 0.3, "eps": 1.0}),
 }
 
 
@@ -71,11 +72,20 @@ def test_without_noise_the_ratio_is_zero() -> None:
     assert noise_to_signal(optimizer) == 0.0
 
 
+def test_the_ratio_may_be_large() -> None:
+    parameter = torch.ones(2, requires_grad=True)
+    optimizer = UPGD([parameter], sigma=0.5)
+    parameter.grad = torch.tensor([3e-3, 4e-3])
+    optimizer.step()
+    assert noise_to_signal(optimizer) == pytest.approx(0.5 * math.sqrt(2) / 5e-3)
+
+
+@pytest.mark.parametrize("absent", [0, 1])
 @pytest.mark.parametrize("kind", ["UPGD", "AdaptiveUPGD"])
-def test_a_parameter_without_gradient_counts_for_nothing(kind: str) -> None:
+def test_a_parameter_without_gradient_counts_for_nothing(kind: str, absent: int) -> None:
     optimizer, ((everything, std), *_) = stepped(*KINDS[kind])
-    direction = everything.flatten()[: math.prod(SIZES[0])]
-    optimizer.param_groups[0]["params"][1].grad = None
+    direction = everything.flatten().split([math.prod(size) for size in SIZES])[1 - absent]
+    optimizer.param_groups[0]["params"][absent].grad = None
     optimizer.add_param_group({"params": [torch.ones(1000, requires_grad=True)]})
     expected = std * math.sqrt(direction.numel()) / float(torch.linalg.vector_norm(direction))
     assert noise_to_signal(optimizer) == pytest.approx(expected, rel=1e-5)

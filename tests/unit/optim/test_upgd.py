@@ -300,13 +300,15 @@ class TestNoise:
         assert not torch.equal(ends[0][0], ends[2][0])
 
     @pytest.mark.parametrize("adaptive_noise", [False, True])
-    def test_sigma_zero_draws_nothing_in_either_mode(self, adaptive_noise: bool) -> None:
+    def test_sigma_zero_draws_and_keeps_nothing_in_either_mode(self, adaptive_noise: bool) -> None:
         parameter = nn.Parameter(torch.zeros(3))
         parameter.grad = torch.zeros(3)
         before = torch.get_rng_state()
-        UPGD([parameter], lr=1.0, sigma=0.0, adaptive_noise=adaptive_noise).step()
+        optimizer = UPGD([parameter], lr=1.0, sigma=0.0, adaptive_noise=adaptive_noise)
+        optimizer.step()
         assert torch.equal(torch.get_rng_state(), before)
         assert parameter.tolist() == [0.0, 0.0, 0.0]
+        assert optimizer.state[parameter].keys() == {"step", "utility"}
 
     def test_draw_order_is_groups_then_parameters_leaving_out_silent_groups(self) -> None:
         parameters = [nn.Parameter(torch.zeros(size)) for size in (3, 2, 4, 1)]
@@ -339,13 +341,13 @@ class TestNoise:
 
 class TestPrecision:
     def test_low_precision_step_is_the_rounded_float32_step(self) -> None:
-        start, gradient = torch.linspace(0.5, 1.5, 8).bfloat16(), torch.linspace(-1, 1, 8).bfloat16()
+        start, gradient = torch.linspace(0.5, 1.5, 100).bfloat16(), torch.linspace(-1, 1, 100).bfloat16()
         ends = []
         for dtype in (torch.bfloat16, torch.float32):
             parameter = nn.Parameter(start.to(dtype, copy=True))
             parameter.grad = gradient.to(dtype)
             torch.manual_seed(0)
-            UPGD([parameter], lr=0.1, sigma=0.1).step()
+            UPGD([parameter], lr=0.1, sigma=0.1, weight_decay=0.1).step()
             ends.append(parameter.detach())
         torch.testing.assert_close(ends[0], ends[1].bfloat16(), rtol=0, atol=0)
 

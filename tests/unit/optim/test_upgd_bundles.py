@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rlcore.optim import upgd_updates
 from rlcore.optim.upgd import UtilityGatedOptimizer
-from rlcore.optim.upgd_updates import Bundle, Stretch, Update
+from rlcore.optim.upgd_updates import Bundle, Rooms, Stretch, Update
 from tests.unit.optim.upgd_steps import BOTH, assert_same, parameters_of, snapshot
 
 SHAPES = [(5, 3), (7,), (2, 3, 4), (1,), (40, 30)]
@@ -102,12 +102,20 @@ def test_a_large_tensor_is_changed_in_stretches_between_vectors(
 
 @BOTH
 @pytest.mark.parametrize(
-    "case", ["adaptive noise", "16 bits", "a transposed parameter", "a transposed gradient", "a transposed average"]
+    "case",
+    [
+        "adaptive noise",
+        "16 bits",
+        "no larger",
+        "a transposed parameter",
+        "a transposed gradient",
+        "a transposed average",
+    ],
 )
 def test_what_makes_no_stretches_is_changed_as_a_whole(
     optimizer_class: Any, case: str, changed: list[list[Update]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upgd_updates, "STRETCH", 20)
+    monkeypatch.setattr(upgd_updates, "STRETCH", 40 if case == "no larger" else 20)
     parameter = nn.Parameter(torch.randn(8, 5, dtype=torch.bfloat16 if case == "16 bits" else torch.float32))
     if case == "a transposed parameter":
         parameter.data = parameter.detach().T.contiguous().T
@@ -120,6 +128,42 @@ def test_what_makes_no_stretches_is_changed_as_a_whole(
         optimizer.state[parameter]["utility"] = torch.zeros(5, 8).T
         optimizer.step()
     assert [type(update) for update in changed[-1]] == [Update]
+
+
+@BOTH
+def test_a_large_tensor_without_noise_takes_adaptive_noise_as_it_comes(
+    optimizer_class: Any, changed: list[list[Update]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgd_updates, "STRETCH", 20)
+    parameter = nn.Parameter(torch.ones(40))
+    parameter.grad = torch.ones(40)
+    optimizer_class([parameter], sigma=0.0, adaptive_noise=True).step()
+    assert [type(update) for update in changed[0]] == [Stretch] * 2
+
+
+@BOTH
+def test_a_gradient_of_fewer_elements_than_the_exchanged_memory_of_its_parameter_changes_nothing(
+    optimizer_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgd_updates, "STRETCH", 20)
+    parameter = nn.Parameter(torch.ones(40))
+    parameter.grad = torch.ones(40)
+    parameter.data = torch.ones(80)
+    with pytest.raises(ValueError, match="shorter"):
+        optimizer_class([parameter], lr=0.1).step()
+    assert parameter.tolist() == [1.0] * 80
+
+
+def test_room_is_kept_for_vectors_of_the_same_size_or_less() -> None:
+    rooms, like = Rooms(), torch.ones(5)
+    memory = rooms.of("gate", like).data_ptr()
+    assert [rooms.of("gate", like, size).data_ptr() for size in (5, 2, None)] == [memory] * 3
+    assert [len(rooms.of("gate", like, size)) for size in (2, None, 9, 5)] == [2, 5, 9, 5]
+
+
+def test_a_stretch_has_the_name_of_its_parameter() -> None:
+    update = Update(torch.ones(5), torch.ones(5), {"param_names": ["critic.weight"]}, (0, 0), {})
+    assert [stretch.label for stretch in Stretch.all_of(update, Rooms())] == ["critic.weight"]
 
 
 @BOTH
@@ -162,6 +206,51 @@ def test_a_vector_without_noise_takes_adaptive_noise_as_it_comes(
         group["sigma"] = 0.0
     steps(optimizer, 0, 1)
     assert all(isinstance(update, Bundle) for update in changed[0])
+
+
+@BOTH
+def test_a_vector_goes_on_without_a_parameter_that_has_no_gradient(
+    optimizer_class: Any, changed: list[list[Update]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_second: Places = frozenset({(1, 1)})
+    together, apart = make(optimizer_class), make(optimizer_class)
+    steps(together, 0, 2, without_second)
+    assert [[len(each.members) for each in updates] for updates in changed] == [[3, 2], [2, 2]]
+    monkeypatch.setattr(upgd_updates, "can_be_bundled", lambda *_: False)
+    steps(apart, 0, 2, without_second)
+    torch.testing.assert_close(parameters_of(together), parameters_of(apart), rtol=1e-6, atol=1e-6)
+
+
+@BOTH
+def test_averages_stay_where_they_are_from_step_to_step(optimizer_class: Any) -> None:
+    optimizer = make(optimizer_class)
+    steps(optimizer, 0, 1)
+    places = [value.data_ptr() for state in optimizer.state.values() for value in tensors_in(state)]
+    steps(optimizer, 1, 2)
+    assert [value.data_ptr() for state in optimizer.state.values() for value in tensors_in(state)] == places
+
+
+def tensors_in(state: dict[str, Any]) -> list[Tensor]:
+    return [value for value in state.values() if isinstance(value, Tensor)]
+
+
+@BOTH
+def test_parameters_may_change_their_precision_and_take_their_state_along(optimizer_class: Any) -> None:
+    optimizer, expected = make(optimizer_class), make(optimizer_class, torch.float64)
+    steps(optimizer, 0, 2)
+    saved = copy.deepcopy(optimizer.state_dict())
+    for mine, other in zip(every_parameter(optimizer), every_parameter(expected), strict=True):
+        mine.grad = None
+        mine.data = mine.detach().double()
+        other.data = mine.detach().clone()
+    for each in (optimizer, expected):
+        each.load_state_dict(saved)
+        steps(each, 2, 2)
+    assert_same(parameters_of(optimizer), parameters_of(expected))
+
+
+def every_parameter(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 @BOTH

@@ -69,7 +69,15 @@ class TestSettings:
 
     @pytest.mark.parametrize(
         ("name", "value"),
-        [("lr", 0), ("lr", 1), ("weight_decay", 0), ("sigma", 0), ("beta_utility", 0), ("lr", np.float32(0.5))],
+        [
+            ("lr", 0),
+            ("lr", 1),
+            ("weight_decay", 0),
+            ("sigma", 0),
+            ("beta_utility", 0),
+            ("lr", np.float32(0.5)),
+            ("min_noise_std", torch.finfo(torch.float32).max),
+        ],
     )
     def test_limits_and_other_number_types_are_accepted_as_floats(self, name: str, value: Any) -> None:
         optimizer = UPGD(make_parameters(), **{name: value})
@@ -92,8 +100,9 @@ class TestSettings:
         self, dtype: torch.dtype, wrap: Callable[[list[Tensor]], Any]
     ) -> None:
         tensor = torch.zeros(2, dtype=dtype)
-        with pytest.raises(SettingError, match=rf"\['params'\]\[0\] has the dtype {dtype}"):
+        with pytest.raises(SettingError, match=rf"\['params'\]\[0\] has the dtype {dtype}") as caught:
             UPGD(wrap([tensor]))
+        assert caught.value.setting == "param_groups[0]['params']"
         optimizer = UPGD(make_parameters())
         with pytest.raises(SettingError, match=r"param_groups\[1\]"):
             optimizer.add_param_group({"params": tensor})
@@ -155,8 +164,11 @@ class TestGradients:
         optimizer = UPGD([*dense.parameters(), embedding.weight])
         dense(embedding(torch.tensor([1, 2]))).sum().backward()
         before = snapshot(optimizer)
-        with pytest.raises(SettingError, match=r"parameter 2 of group 0, shape \(4, 2\) is sparse.*sparse=False"):
+        with pytest.raises(
+            SettingError, match=r"parameter 2 of group 0, shape \(4, 2\) is sparse.*sparse=False"
+        ) as caught:
             optimizer.step()
+        assert caught.value.setting == "sparse"
         assert_same(snapshot(optimizer), before)
 
     @BOTH
@@ -203,16 +215,24 @@ class TestGroups:
         optimizer = AdaptiveUPGD(make_parameters(), lr=0.1, sigma=0.2, betas=(0.5, 0.6))
         take_steps(optimizer, 0, 2)
         added = make_parameters()
-        given = {"params": iter(added), "lr": 0.3, "lr_multiplier": 4, "note": "critic"}
+        given = {"params": iter(added), "lr": 0.3, "lr_multiplier": 4, "note": "critic", "layers": [1, 2]}
         optimizer.add_param_group(given)
         before = parameters_of(optimizer)
         take_steps(optimizer, 2, 1)
         group = optimizer.param_groups[1]
         assert (group["lr"], group["sigma"], group["betas"]) == (0.3, 0.2, (0.5, 0.6))
-        assert (group["lr_multiplier"], group["note"]) == (4, "critic")
+        assert_same([group["lr_multiplier"], group["note"], group["layers"]], [4, "critic", [1, 2]])
         assert not any(torch.equal(old, new) for old, new in zip(before, parameters_of(optimizer), strict=True))
         assert optimizer.state[added[0]]["step"] == 1
         assert optimizer.state[optimizer.param_groups[0]["params"][0]]["step"] == 3
+
+    @BOTH
+    def test_a_group_may_be_a_single_parameter_without_dimensions(self, optimizer_class: Any) -> None:
+        optimizer = optimizer_class(make_parameters(), lr=0.1)
+        temperature = nn.Parameter(torch.tensor(1.0))
+        optimizer.add_param_group({"params": temperature})
+        take_steps(optimizer, 0, 1)
+        assert temperature.item() != 1.0
 
     def test_extra_keys_survive_a_round_trip(self) -> None:
         optimizer = UPGD([{"params": make_parameters(), "lr_multiplier": 0.5}])

@@ -81,6 +81,26 @@ class TestState:
         take_steps(other, 1, 1)
         assert_same(optimizer.state_dict(), before)
 
+    @pytest.mark.parametrize(
+        ("saved", "wanted"), [(torch.float64, torch.float32), (torch.float32, torch.float64)], ids=["less", "more"]
+    )
+    def test_a_state_saved_in_another_precision_takes_that_of_its_parameters(
+        self, saved: torch.dtype, wanted: torch.dtype
+    ) -> None:
+        source, optimizer = UPGD(make_parameters(saved)), UPGD(make_parameters(wanted))
+        take_steps(source, 0, 1)
+        optimizer.load_state_dict(source.state_dict())
+        for given, taken in zip(source.state.values(), optimizer.state.values(), strict=True):
+            assert_same(taken["utility"], given["utility"].to(wanted))
+        take_steps(optimizer, 1, 1)
+
+    def test_a_state_goes_to_the_device_of_its_parameters(self) -> None:
+        source = UPGD(make_parameters())
+        take_steps(source, 0, 1)
+        optimizer = UPGD([nn.Parameter(parameter.to("meta")) for parameter in make_parameters()])
+        optimizer.load_state_dict(source.state_dict())
+        assert [state["utility"].device.type for state in optimizer.state.values()] == ["meta", "meta"]
+
     def test_hooks_of_others_see_and_change_the_state_that_is_restored(self) -> None:
         optimizer = UPGD(make_parameters(torch.bfloat16))
         take_steps(optimizer, 0, 3)
@@ -184,6 +204,15 @@ class TestState:
         step = optimizer.state[optimizer.param_groups[0]["params"][0]]["step"]
         assert type(step) is int
         assert step == 5
+
+    @pytest.mark.parametrize("value", [True, "4", None, (4,), float("nan"), float("inf"), torch.ones(2)])
+    def test_a_counter_that_is_no_whole_number_is_refused(self, value: Any) -> None:
+        optimizer = UPGD(make_parameters())
+        take_steps(optimizer, 0, 1)
+        saved = copy.deepcopy(optimizer.state_dict())
+        saved["state"][1]["step"] = value
+        with pytest.raises(StateError, match=r"state\[1\]\['step'\] is .*whole number"):
+            optimizer.load_state_dict(saved)
 
     @staticmethod
     def _swap_shape(saved: dict[str, Any]) -> None:

@@ -71,6 +71,13 @@ def test_no_step_waits(
 
 
 @BOTH
+def test_an_answer_that_has_come_is_read_without_waiting(optimizer_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = stand_in(monkeypatch, lag=0)
+    watched_steps(optimizer_class, DTYPES["32 bits"], SETTINGS["noise"])
+    assert (device.steps, device.waited) == (3, [])
+
+
+@BOTH
 def test_a_wait_in_the_step_is_seen(
     optimizer_class: Any,
     endless: Device,  # noqa: ARG001
