@@ -215,7 +215,8 @@ def can_be_stretched(part: Update) -> bool:
 def can_be_bundled(parts: Sequence[Update], averages: Averages) -> bool:
     """Whether the parameters of a group make one vector: several, of one device, dtype and number of steps.
 
-    Adaptive noise follows every tensor by itself, so it is left to single updates.
+    What one lacks and another has starts fresh by itself, and adaptive noise follows every tensor by itself; both are
+    left to single updates.
     """
     first, *others = parts
     if not others or (first.group["adaptive_noise"] and first.group["sigma"] > 0):
@@ -224,6 +225,7 @@ def can_be_bundled(parts: Sequence[Update], averages: Averages) -> bool:
     counts = [first.state.get(counter) for counter in averages]
     return all(
         (part.parameter.device, part.parameter.dtype) == kind
+        and part.state.keys() == first.state.keys()
         and [part.state.get(counter) for counter in averages] == counts
         for part in parts
     )

@@ -348,3 +348,17 @@ def test_utilities_are_rescaled_by_factors_that_their_own_precision_cannot_hold(
     assert optimizer.state[weight]["utility"].tolist() == [0.0, pytest.approx(1e30 if factor > 1 else 1e-30)]
     optimizer.rescale_utilities([weight], 1e60)
     assert optimizer.state[weight]["utility"].tolist() == [0.0, pytest.approx(limit if factor > 1 else 1e30)]
+
+
+@BOTH
+@pytest.mark.parametrize("position", range(3))
+@pytest.mark.parametrize("missing", ["utility", "step"])
+def test_what_one_member_lacks_starts_fresh_for_it_alone(optimizer_class: Any, position: int, missing: str) -> None:
+    optimizer = make(optimizer_class)
+    steps(optimizer, 0, 10)
+    saved = copy.deepcopy(optimizer.state_dict())
+    del saved["state"][position][missing]
+    optimizer.load_state_dict(saved)
+    steps(optimizer, 10, 3)
+    counters = [optimizer.state[parameter]["step"] for parameter in optimizer.param_groups[0]["params"]]
+    assert counters == [3 if index == position else 13 for index in range(3)]
