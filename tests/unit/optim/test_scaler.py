@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -412,3 +413,13 @@ def test_reset_forgets_statistics_and_what_is_pending() -> None:
     with pytest.raises(CallOrderError):
         scaler.step()
     scaler.reset_statistics()  # nothing to lose, so nothing is said
+
+
+def test_a_reset_says_how_many_steps_are_forgotten_and_nothing_where_there_are_none() -> None:
+    scaler = observed_scaler([torch.tensor([1.0])])
+    with pytest.warns(ResumeWarning, match="statistics of 1 steps are reset"):
+        scaler.reset_statistics()
+    assert scaler.step_count == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scaler.reset_statistics()
