@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlcore.errors import StateError
-from rlcore.optim.estimators import ESTIMATORS
+from rlcore.optim.estimators import ESTIMATORS, LARGEST_ELEMENT
 from rlcore.optim.gradient_moments import Gradients
 from rlcore.optim.sketch import SKETCH_SIZE, SketchEstimator
 from rlcore.optim.tensor_statistics import TensorLayout
@@ -55,9 +55,9 @@ def test_the_spatial_variance_is_exact_at_any_size(dtype: torch.dtype, scale: fl
     assert measured.tolist() == [pytest.approx(expected, rel=1e-6, abs=0.0), 0.0, 0.0]
 
 
-@pytest.mark.parametrize(("size", "pairs"), [(1e308, 1), (1.7e308, 1), (1.7e308, 500)])
-def test_the_spatial_variance_of_the_largest_numbers_is_limited_and_finite(size: float, pairs: int) -> None:
-    gradient = torch.tensor([size, -size] * pairs, dtype=torch.float64)
+@pytest.mark.parametrize(("negative", "positive"), [(1, 1), (1, 2), (50, 100)])
+def test_the_spatial_variance_of_the_largest_numbers_is_limited_and_finite(negative: int, positive: int) -> None:
+    gradient = torch.tensor([-1.7e308] * negative + [1.7e308] * positive, dtype=torch.float64)
     assert Gradients.measure([gradient]).spatial_variances().tolist() == [1e150]
 
 
@@ -295,3 +295,38 @@ def test_statistics_of_elements_lie_where_their_tensor_lies() -> None:
     assert [(each.shape, each.device) for values in state.values() for each in values] == [
         ((2, 3), elsewhere.device)
     ] * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "limit"),
+    [(torch.float32, 1e30, 1e16), (torch.bfloat16, 1e30, 1e16), (torch.float64, 1e100, 1e74)],
+)
+def test_the_variance_of_elements_is_that_of_gradients_no_larger_than_the_limit(
+    dtype: torch.dtype, size: float, limit: float
+) -> None:
+    estimator = ESTIMATORS["element"]([TensorLayout((2,), dtype, CPU)])
+    gradient = torch.tensor([size, -size], dtype=dtype)
+    show(estimator, gradient, share=1.0)
+    show(estimator, -gradient, share=0.5)
+    assert estimator.variance().tolist() == [pytest.approx(limit**2, rel=1e-6)]
+
+
+def test_statistics_of_elements_move_with_their_tensor() -> None:
+    moved = TensorLayout((4,), torch.float64, torch.device("meta"))
+    state: dict[Any, Any] = seen_twice("element", 4).relinked([moved], [0]).state_dict()
+    assert {each.device for values in state.values() for each in values} == {moved.device}
+
+
+def test_large_variances_of_elements_are_restored_as_they_were() -> None:
+    estimator, taker = (ESTIMATORS["element"]([TensorLayout((2,), torch.float32, CPU)]) for _ in range(2))
+    show(estimator, torch.tensor([1e15, -1e15]))
+    taker.load_state_dict(estimator.state_dict())
+    assert repr(taker.state_dict()) == repr(estimator.state_dict())
+
+
+def test_a_variance_that_another_precision_cannot_hold_is_limited_to_the_square_of_the_largest_deviation() -> None:
+    estimator = ESTIMATORS["element"]([layout(4)])
+    show(estimator, 1e70 * PATTERN, share=1.0)
+    show(estimator, -1e70 * PATTERN, share=0.5)
+    narrow = estimator.relinked([TensorLayout((4,), torch.float32, CPU)], [0])
+    assert narrow.variance().tolist() == pytest.approx([(2 * LARGEST_ELEMENT[torch.float32]) ** 2])

@@ -59,6 +59,15 @@ def test_the_moments_are_those_of_float64(dtype: torch.dtype, scale: float) -> N
     assert moments.largest_norm == pytest.approx(max(float(np.linalg.norm(each)) for each in expected), rel=1e-5)
 
 
+def test_gradients_of_several_precisions_are_measured_together() -> None:
+    dtypes = [torch.float32, torch.bfloat16, torch.float64, torch.float16, torch.float64]
+    tensors = [tensor.to(dtype) for tensor, dtype in zip(gradients(), dtypes, strict=True)]
+    measured, expected = Gradients.measure(tensors), [tensor.double().numpy() for tensor in tensors]
+    assert measured.moments.mean == pytest.approx([each.mean() for each in expected], rel=1e-5, abs=1e-6)
+    assert measured.moments.mean_square == pytest.approx([np.square(each).mean() for each in expected], rel=1e-5)
+    assert measured.moments.maximum == max(float(np.abs(each).max()) for each in expected)
+
+
 @pytest.mark.usefixtures("way")
 @given(st.integers(0, 2**16), st.sampled_from([0.0, 1.0, 1e3]))
 def test_the_spatial_variances_are_those_of_float64_beside_any_mean(seed: int, offset: float) -> None:

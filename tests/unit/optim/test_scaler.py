@@ -144,6 +144,17 @@ def test_the_percentile_interpolates_over_observed_tensors_only() -> None:
     assert scaler.get_normalized_variance() == pytest.approx(ratios[9], rel=1e-6)
 
 
+@pytest.mark.parametrize("count", [1, 2, 12, 25])
+def test_the_percentile_is_that_of_numpy_for_any_number_of_tensors(count: int) -> None:
+    scaler = VarianceGradientScaler(parameters_of(*[(1,)] * count), beta=0.5, eps=1.0, warmup_steps=0)
+    amplitudes = np.arange(count)[::-1]
+    for sign in (1.0, -1.0):
+        observe(scaler, [*torch.as_tensor(sign * amplitudes[:, None])])
+    # Weights of 1/3 and 2/3 give an amplitude a the mean -a/3 and the variance 8/9 a^2.
+    ratios = 8 / 9 * amplitudes**2 / (amplitudes**2 / 9 + 1.0)
+    assert scaler.get_normalized_variance() == pytest.approx(np.percentile(ratios, 90), rel=1e-6)
+
+
 def test_the_factor_is_one_for_exactly_the_warm_up() -> None:
     (parameter,) = parameters_of((1,))
     scaler = VarianceGradientScaler([parameter], warmup_steps=4)
@@ -384,8 +395,9 @@ def test_a_sparse_gradient_is_refused() -> None:
     embedding = nn.Embedding(3, 2, sparse=True)
     scaler = VarianceGradientScaler(embedding.named_parameters())
     embedding(torch.tensor([1])).sum().backward()
-    with pytest.raises(SettingError, match=r"'weight'.*sparse=False"):
+    with pytest.raises(SettingError, match=r"'weight'.*sparse=False") as caught:
         scaler.scale_gradients()
+    assert caught.value.setting == "parameters"
     assert scaler.step_count == 0
 
 
@@ -423,3 +435,14 @@ def test_a_reset_says_how_many_steps_are_forgotten_and_nothing_where_there_are_n
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         scaler.reset_statistics()
+
+
+def test_a_factor_of_one_leaves_the_gradients_to_whoever_differentiates_them() -> None:
+    (parameter,) = parameters_of((2,))
+    scaler = VarianceGradientScaler([parameter], warmup_steps=1)
+    (gradient,) = torch.autograd.grad(((parameter + 1.0) ** 3).sum(), parameter, create_graph=True)
+    penalty = (gradient**2).sum()
+    parameter.grad = gradient
+    assert scaler.scale_gradients() == 1.0
+    # d/dw (3 (w + 1)^2)^2 = 36 (w + 1)^3
+    torch.testing.assert_close(torch.autograd.grad(penalty, parameter)[0], torch.tensor([36.0, 36.0]))

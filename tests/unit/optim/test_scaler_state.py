@@ -93,6 +93,11 @@ def test_a_fresh_state_restores_as_fresh() -> None:
     fresh, other = VarianceGradientScaler(parameters_of(*SHAPES)), trained()
     other.load_state_dict(fresh.state_dict())
     assert (other.step_count, other.grad_mean_ema, other.get_normalized_variance()) == (0, None, 0.0)
+    for scaler in (fresh, other):
+        for parameter in scaler.parameters:
+            parameter.grad = torch.full_like(parameter, 1e-20)
+        scaler.update_statistics()
+    assert leaves(other.state_dict()) == leaves(fresh.state_dict())
 
 
 @pytest.mark.parametrize("steps", [0, 1])
