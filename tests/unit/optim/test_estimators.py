@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlcore.errors import StateError
-from rlcore.optim.estimators import ESTIMATORS
+from rlcore.optim.estimators import ESTIMATORS, LARGEST_ELEMENT
 from rlcore.optim.gradient_moments import Gradients
 from rlcore.optim.sketch import SKETCH_SIZE, SketchEstimator
 from rlcore.optim.tensor_statistics import TensorLayout
@@ -52,10 +55,13 @@ def test_the_spatial_variance_is_exact_at_any_size(dtype: torch.dtype, scale: fl
     assert measured.tolist() == [pytest.approx(expected, rel=1e-6, abs=0.0), 0.0, 0.0]
 
 
-def test_the_spatial_variance_of_the_largest_numbers_is_limited_and_finite() -> None:
-    assert Gradients.measure([torch.tensor([1e308, -1e308], dtype=torch.float64)]).spatial_variances().tolist() == [
-        1e150
-    ]
+@pytest.mark.parametrize(("negative", "positive"), [(1, 1), (1, 2), (50, 100)])
+def test_the_spatial_variance_of_the_largest_numbers_is_limited_and_finite(negative: int, positive: int) -> None:
+    gradient = torch.tensor([-1.7e308] * negative + [1.7e308] * positive, dtype=torch.float64)
+    assert Gradients.measure([gradient]).spatial_variances().tolist() == [1e150]
+
+
+def test_no_gradients_have_no_spatial_variances() -> None:
     assert Gradients.measure([]).spatial_variances().tolist() == []
 
 
@@ -223,3 +229,104 @@ def test_what_becomes_of_a_state_does_not_reach_the_estimator(name: str) -> None
         for tensor in values if isinstance(values, list) else [values]:
             tensor.fill_(7)  # type: ignore[union-attr]
     assert repr(estimator.state_dict()) == before
+
+
+def seen_twice(name: str, *sizes: int) -> Any:
+    """An estimator of tensors of these sizes that has seen two steps of them, an empty one left out."""
+    estimator = ESTIMATORS[name]([layout(size) for size in sizes])
+    positions = np.flatnonzero(sizes)
+    for step in (1.0, 3.0):
+        gradients = Gradients.measure([step * torch.arange(sizes[i], dtype=torch.float64) for i in positions])
+        estimator.commit(
+            positions, gradients.moments, estimator.measure(positions, gradients), np.full(len(positions), 0.5)
+        )
+    return estimator
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_an_empty_tensor_among_others_has_no_variance_and_a_state_that_can_be_restored(name: str) -> None:
+    estimator, taker = seen_twice(name, 3, 0, 80), ESTIMATORS[name]([layout(3), layout(0), layout(80)])
+    assert (estimator.variance() > 0.0).tolist() == [True, False, True]
+    taker.load_state_dict(estimator.state_dict())
+    assert repr(taker.state_dict()) == repr(estimator.state_dict())
+    assert taker.variance().tolist() == estimator.variance().tolist()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda estimator: pickle.loads(pickle.dumps(estimator))])  # noqa: S301
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_a_copy_of_an_estimator_goes_on_as_the_estimator_does(name: str, copied: Callable[[Any], Any]) -> None:
+    estimator = seen_twice(name, 4)
+    twin, before = copied(estimator), estimator.variance().tolist()
+    show(twin, PATTERN)
+    assert estimator.variance().tolist() == before
+    show(estimator, PATTERN)
+    assert twin.variance().tolist() == estimator.variance().tolist() != before
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_what_is_wrong_in_a_state_is_named_with_the_estimator_or_the_entry(name: str) -> None:
+    taker = ESTIMATORS[name]([layout(4)])
+    with pytest.raises(StateError, match=f"^state of the estimator '{name}'.*got None"):
+        taker.load_state_dict(None)
+    good: dict[Any, Any] = taker.state_dict()
+    for entry, value in good.items():
+        with pytest.raises(StateError, match=f"^{entry} of the estimator"):
+            taker.load_state_dict({**good, entry: torch.zeros(7)})
+        if isinstance(value, list):
+            with pytest.raises(StateError, match=f"^{entry} of the estimator, position 0: .* got None"):
+                taker.load_state_dict({**good, entry: [None]})
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(8, "[0, 1, 2, 3, 4, 5, 6, 6]"), (9, "[0, 1, 2, 3, 4, 5, 6, 7]..."), (10, "[0, 1, 2, 3, 4, 5, 6, 7]...")],
+)
+def test_of_a_drawing_that_is_refused_the_first_eight_numbers_are_shown(count: int, shown: str) -> None:
+    taker = SketchEstimator([layout(100)])
+    drawn = torch.tensor([*range(count - 1), count - 2])
+    state: dict[Any, Any] = {**taker.state_dict(), "coordinates": [drawn]}
+    with pytest.raises(StateError, match=re.escape(f"got {shown}. Nothing was changed.")):
+        taker.load_state_dict(state)
+
+
+def test_statistics_of_elements_lie_where_their_tensor_lies() -> None:
+    elsewhere = torch.zeros(2, 3, device="meta")
+    state: dict[Any, Any] = ESTIMATORS["element"]([TensorLayout.of(elsewhere)]).state_dict()
+    assert [(each.shape, each.device) for values in state.values() for each in values] == [
+        ((2, 3), elsewhere.device)
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "limit"),
+    [(torch.float32, 1e30, 1e16), (torch.bfloat16, 1e30, 1e16), (torch.float64, 1e100, 1e74)],
+)
+def test_the_variance_of_elements_is_that_of_gradients_no_larger_than_the_limit(
+    dtype: torch.dtype, size: float, limit: float
+) -> None:
+    estimator = ESTIMATORS["element"]([TensorLayout((2,), dtype, CPU)])
+    gradient = torch.tensor([size, -size], dtype=dtype)
+    show(estimator, gradient, share=1.0)
+    show(estimator, -gradient, share=0.5)
+    assert estimator.variance().tolist() == [pytest.approx(limit**2, rel=1e-6)]
+
+
+def test_statistics_of_elements_move_with_their_tensor() -> None:
+    moved = TensorLayout((4,), torch.float64, torch.device("meta"))
+    state: dict[Any, Any] = seen_twice("element", 4).relinked([moved], [0]).state_dict()
+    assert {each.device for values in state.values() for each in values} == {moved.device}
+
+
+def test_large_variances_of_elements_are_restored_as_they_were() -> None:
+    estimator, taker = (ESTIMATORS["element"]([TensorLayout((2,), torch.float32, CPU)]) for _ in range(2))
+    show(estimator, torch.tensor([1e15, -1e15]))
+    taker.load_state_dict(estimator.state_dict())
+    assert repr(taker.state_dict()) == repr(estimator.state_dict())
+
+
+def test_a_variance_that_another_precision_cannot_hold_is_limited_to_the_square_of_the_largest_deviation() -> None:
+    estimator = ESTIMATORS["element"]([layout(4)])
+    show(estimator, 1e70 * PATTERN, share=1.0)
+    show(estimator, -1e70 * PATTERN, share=0.5)
+    narrow = estimator.relinked([TensorLayout((4,), torch.float32, CPU)], [0])
+    assert narrow.variance().tolist() == pytest.approx([(2 * LARGEST_ELEMENT[torch.float32]) ** 2])

@@ -38,6 +38,11 @@ def test_few_elements_are_gathered_and_many_are_not(way: str) -> None:
     assert Gradients.measure(gradients(dtype=torch.float64)).gathered is None
 
 
+def test_a_single_gradient_is_gathered_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient_moments, "GATHERED", 35)
+    assert [Gradients.measure([torch.ones(size)]).gathered is not None for size in (34, 35, 36)] == [True, True, False]
+
+
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
@@ -46,11 +51,21 @@ def test_the_moments_are_those_of_float64(dtype: torch.dtype, scale: float) -> N
     expected = [tensor.double().numpy() for tensor in tensors]
     moments = Gradients.measure(tensors).moments
     assert moments.size.tolist() == [each.size for each in expected]
+    assert {each.dtype for each in (moments.size, moments.mean, moments.mean_square)} == {np.dtype(np.float64)}
     tolerance = 1e-6 * scale
     assert moments.mean == pytest.approx([each.mean() for each in expected], rel=1e-5, abs=tolerance)
     assert moments.mean_square == pytest.approx([np.square(each).mean() for each in expected], rel=1e-5)
     assert moments.maximum == max(float(np.abs(each).max()) for each in expected)
     assert moments.largest_norm == pytest.approx(max(float(np.linalg.norm(each)) for each in expected), rel=1e-5)
+
+
+def test_gradients_of_several_precisions_are_measured_together() -> None:
+    dtypes = [torch.float32, torch.bfloat16, torch.float64, torch.float16, torch.float64]
+    tensors = [tensor.to(dtype) for tensor, dtype in zip(gradients(), dtypes, strict=True)]
+    measured, expected = Gradients.measure(tensors), [tensor.double().numpy() for tensor in tensors]
+    assert measured.moments.mean == pytest.approx([each.mean() for each in expected], rel=1e-5, abs=1e-6)
+    assert measured.moments.mean_square == pytest.approx([np.square(each).mean() for each in expected], rel=1e-5)
+    assert measured.moments.maximum == max(float(np.abs(each).max()) for each in expected)
 
 
 @pytest.mark.usefixtures("way")
@@ -71,11 +86,12 @@ def test_the_largest_magnitude_is_found_on_either_side_and_only_where_it_is_aske
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_gradient_that_is_no_number_has_no_moments_and_the_others_keep_theirs(bad: float) -> None:
+@pytest.mark.parametrize("bad", [[math.nan], [math.inf], [-math.inf], [math.inf, -math.inf]])
+def test_a_gradient_that_is_no_number_has_no_moments_and_the_others_keep_theirs(bad: list[float]) -> None:
     clean, tensors = Gradients.measure(gradients()).moments, gradients()
-    tensors[2][1, 2, 0] = bad
+    tensors[2][1, 2, : len(bad)] = torch.tensor(bad)
     moments = Gradients.measure(tensors, maximum=False).moments
+    assert np.isnan(moments.mean).tolist() == [False, False, True, False, False]
     assert np.isnan(moments.mean_square).tolist() == [False, False, True, False, False]
     kept = [0, 1, 3, 4]
     assert moments.mean[kept].tolist() == clean.mean[kept].tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -141,6 +142,17 @@ def test_the_percentile_interpolates_over_observed_tensors_only() -> None:
     ]
     # Rank 0.9 * (11 - 1) = 9 of eleven sorted values; the twelfth tensor never had a gradient.
     assert scaler.get_normalized_variance() == pytest.approx(ratios[9], rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 12, 25])
+def test_the_percentile_is_that_of_numpy_for_any_number_of_tensors(count: int) -> None:
+    scaler = VarianceGradientScaler(parameters_of(*[(1,)] * count), beta=0.5, eps=1.0, warmup_steps=0)
+    amplitudes = np.arange(count)[::-1]
+    for sign in (1.0, -1.0):
+        observe(scaler, [*torch.as_tensor(sign * amplitudes[:, None])])
+    # Weights of 1/3 and 2/3 give an amplitude a the mean -a/3 and the variance 8/9 a^2.
+    ratios = 8 / 9 * amplitudes**2 / (amplitudes**2 / 9 + 1.0)
+    assert scaler.get_normalized_variance() == pytest.approx(np.percentile(ratios, 90), rel=1e-6)
 
 
 def test_the_factor_is_one_for_exactly_the_warm_up() -> None:
@@ -383,8 +395,9 @@ def test_a_sparse_gradient_is_refused() -> None:
     embedding = nn.Embedding(3, 2, sparse=True)
     scaler = VarianceGradientScaler(embedding.named_parameters())
     embedding(torch.tensor([1])).sum().backward()
-    with pytest.raises(SettingError, match=r"'weight'.*sparse=False"):
+    with pytest.raises(SettingError, match=r"'weight'.*sparse=False") as caught:
         scaler.scale_gradients()
+    assert caught.value.setting == "parameters"
     assert scaler.step_count == 0
 
 
@@ -412,3 +425,24 @@ def test_reset_forgets_statistics_and_what_is_pending() -> None:
     with pytest.raises(CallOrderError):
         scaler.step()
     scaler.reset_statistics()  # nothing to lose, so nothing is said
+
+
+def test_a_reset_says_how_many_steps_are_forgotten_and_nothing_where_there_are_none() -> None:
+    scaler = observed_scaler([torch.tensor([1.0])])
+    with pytest.warns(ResumeWarning, match="statistics of 1 steps are reset"):
+        scaler.reset_statistics()
+    assert scaler.step_count == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scaler.reset_statistics()
+
+
+def test_a_factor_of_one_leaves_the_gradients_to_whoever_differentiates_them() -> None:
+    (parameter,) = parameters_of((2,))
+    scaler = VarianceGradientScaler([parameter], warmup_steps=1)
+    (gradient,) = torch.autograd.grad(((parameter + 1.0) ** 3).sum(), parameter, create_graph=True)
+    penalty = (gradient**2).sum()
+    parameter.grad = gradient
+    assert scaler.scale_gradients() == 1.0
+    # d/dw (3 (w + 1)^2)^2 = 36 (w + 1)^3
+    torch.testing.assert_close(torch.autograd.grad(penalty, parameter)[0], torch.tensor([36.0, 36.0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import warnings
 from collections.abc import Callable
 from io import BytesIO
@@ -18,6 +19,7 @@ from rlcore.errors import CallOrderError, ResumeWarning, SettingError, StateErro
 from rlcore.optim.estimators import ESTIMATORS as ESTIMATOR_CLASSES
 from rlcore.optim.gradient_moments import Gradients
 from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.optim.scaler_state import GLOBAL_AVERAGES
 from rlcore.optim.tensor_statistics import TensorLayout
 
 SHAPES = ((3, 2), (4,), (1,))
@@ -91,6 +93,19 @@ def test_a_fresh_state_restores_as_fresh() -> None:
     fresh, other = VarianceGradientScaler(parameters_of(*SHAPES)), trained()
     other.load_state_dict(fresh.state_dict())
     assert (other.step_count, other.grad_mean_ema, other.get_normalized_variance()) == (0, None, 0.0)
+    for scaler in (fresh, other):
+        for parameter in scaler.parameters:
+            parameter.grad = torch.full_like(parameter, 1e-20)
+        scaler.update_statistics()
+    assert leaves(other.state_dict()) == leaves(fresh.state_dict())
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_scaler_restored_before_or_after_its_first_step_goes_on_as_the_original(steps: int) -> None:
+    original, restored = trained(steps=steps), trained(steps=3)
+    restored.load_state_dict(original.state_dict())
+    assert train(restored, 10, seed=2) == train(original, 10, seed=2)
+    assert leaves(restored.state_dict()) == leaves(original.state_dict())
 
 
 def test_a_restored_disabled_scaler_keeps_its_statistics_and_scales_nothing() -> None:
@@ -198,6 +213,39 @@ def test_a_damaged_state_is_refused_and_nothing_changes(damage: Callable[[dict[A
     with pytest.raises(StateError, match=message):
         scaler.load_state_dict(state)
     assert leaves(scaler.state_dict()) == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("version", 3, "The state of the gradient scaler has version 3 (int), and this program reads version 1;"),
+        ("surplus", 1, "state of the gradient scaler does not fit: missing keys [], unknown keys ['surplus']."),
+        ("eps", 0.0, "The state of the gradient scaler holds an unusable setting: eps=0.0 cannot be used:"),
+        ("shapes", [[3, 2]], "The state is for 1 tensors and the scaler has 3 parameters;"),
+        ("shapes", {}, "The state is for {} (dict) tensors and the scaler has 3 parameters;"),
+        ("shapes", [[3, 2], [4], [2]], "The state is for a tensor of shape [2] (list) at position 2, where the scaler "
+         "has a parameter of shape (1,);"),
+        ("step_count", -1, "step_count: expected an int >= 0, got -1 (int);"),
+        ("global_observations", 21, "global_observations: expected an int >= 0 and <= 20, got 21 (int);"),
+        ("observations", torch.tensor([20, 21, 20]), "observations exceeds step_count=20,"),
+        ("observations", None, "observations: expected a torch.int64 tensor of shape (3,), got None"),
+        ("mean", None, "mean: expected a torch.float64 tensor of shape (3,), got None"),
+        ("mean_square", None, "mean_square: expected a torch.float64 tensor of shape (3,), got None"),
+        *((name, value, f"{name}: expected a finite float after 20 observations, got {shown}.")
+          for name in GLOBAL_AVERAGES
+          for value, shown in ((None, "None (NoneType)"), (1, "1 (int)"), (float("inf"), "inf (float)"))),
+    ],
+)  # fmt: skip
+def test_a_damaged_state_is_refused_with_what_is_wrong_where(key: str, value: Any, message: str) -> None:
+    scaler = trained()
+    with pytest.raises(StateError, match=f"^{re.escape(message)}"):
+        scaler.load_state_dict({**scaler.state_dict(), key: value})
+
+
+def test_a_state_without_observations_that_has_an_average_is_refused() -> None:
+    scaler = VarianceGradientScaler(parameters_of(*SHAPES))
+    with pytest.raises(StateError, match=r"^grad_max_ema: expected None after 0 observations, got 0.5 \(float\)\."):
+        scaler.load_state_dict({**scaler.state_dict(), "grad_max_ema": 0.5})
 
 
 @pytest.mark.parametrize("state", [None, [], {}, {"version": 1}])
