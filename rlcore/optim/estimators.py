@@ -215,8 +215,9 @@ class ElementEstimator:
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
         estimator = type(self)(layouts)
         for position in kept:
-            estimator._means[position] = _converted(self._means[position], layouts[position])
-            estimator._variances[position] = _converted(self._variances[position], layouts[position])
+            layout = layouts[position]
+            estimator._means[position] = _converted(self._means[position], layout, _largest_mean(layout))
+            estimator._variances[position] = _converted(self._variances[position], layout, _largest_variance(layout))
         return estimator
 
     def state_dict(self) -> StateDict:
@@ -226,11 +227,13 @@ class ElementEstimator:
         entries = read_entries(state, ("means", "variances"), "state of the estimator 'element'")
         means = self._read_list(entries["means"], "means of the estimator")
         variances = self._read_list(entries["variances"], "variances of the estimator", minimum=0.0)
-        self._means, self._variances = means, variances
+        pairs = list(zip(means, variances, self._layouts, strict=True))
+        self._means = [_converted(mean, layout, _largest_mean(layout)) for mean, _, layout in pairs]
+        self._variances = [_converted(variance, layout, _largest_variance(layout)) for _, variance, layout in pairs]
 
     def _read_list(self, values: StateValue, what: str, minimum: float | None = None) -> list[Tensor]:
         return [
-            _converted(read_tensor(value, layout.shape, None, f"{what}, position {position}", minimum), layout)
+            read_tensor(value, layout.shape, None, f"{what}, position {position}", minimum)
             for position, (value, layout) in enumerate(
                 zip(read_list(values, len(self._layouts), what), self._layouts, strict=True)
             )
@@ -242,9 +245,17 @@ def _limited(gradient: Tensor, dtype: torch.dtype, largest_norm: float) -> Tenso
     return wide if largest_norm <= limit else wide.clamp(-limit, limit)
 
 
-def _converted(values: Tensor, layout: TensorLayout) -> Tensor:
+def _largest_mean(layout: TensorLayout) -> float:
+    return LARGEST_ELEMENT[layout.state_dtype]
+
+
+def _largest_variance(layout: TensorLayout) -> float:
+    """Of elements that lie at both ends: the square of their distance."""
+    return 4.0 * LARGEST_ELEMENT[layout.state_dtype] ** 2
+
+
+def _converted(values: Tensor, layout: TensorLayout, largest: float) -> Tensor:
     """Copy elementwise statistics to where and how ``layout`` wants them, no larger than they may grow there."""
-    largest = 4.0 * LARGEST_ELEMENT[layout.state_dtype] ** 2
     return values.to(layout.device, layout.state_dtype, copy=True).clamp_(-largest, largest)
 
 

@@ -165,7 +165,7 @@ def _exact_moments(tensor: Tensor) -> tuple[float, float]:
 
 def _exact_variance(tensor: Tensor) -> float:
     """Centred, in float64; limited to ``LARGEST``, also where the squares run out of float64."""
-    variance = float(tensor.double().var(correction=0)) if tensor.numel() > 1 else 0.0
+    variance = float(tensor.double().var(correction=0))
     return min(variance, LARGEST) if variance == variance else LARGEST
 
 

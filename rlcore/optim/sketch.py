@@ -106,7 +106,7 @@ class SketchEstimator:
         return _joined(self._coordinates), self._means, self._variances
 
     def _split(self, values: NDArray[Number]) -> list[NDArray[Number]]:
-        return np.split(values, self._ends[:-1]) if len(self._ends) else []
+        return np.split(values, self._ends[:-1])
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

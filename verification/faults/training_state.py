@@ -90,7 +90,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
 @fault(
     "mon-21-lost-without-a-word",
     target="rlcore.checkpoint.training_state:TrainingState._start_fresh",
-    pins="2add937ec2b25c38",
+    pins="453070763ee100df",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
     """What is left out of a restored state starts fresh, and nobody says so."""
@@ -142,7 +142,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """A state that is refused in the middle leaves what came before it."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="101aff84255c3c63")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="9367f9a6319be183")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],

@@ -419,3 +419,26 @@ def test_cuda_and_mixed_devices_agree_with_the_cpu(estimator: Any) -> None:
     restored = VarianceGradientScaler(mixed, estimator=estimator)
     restored.load_state_dict(reference.state_dict())
     assert restored.get_scaling_factor() == pytest.approx(reference.get_scaling_factor(), rel=1e-6)
+
+
+@pytest.mark.parametrize("way", ["relinked", "loaded"])
+def test_statistics_beyond_the_range_of_a_narrower_precision_stay_finite_and_load_again(way: str) -> None:
+    wide, narrow = nn.Parameter(torch.ones(2, dtype=torch.float64)), nn.Parameter(torch.ones(2))
+    scaler = VarianceGradientScaler([wide], estimator="element", warmup_steps=0)
+    for size in (1e30, 2e30):
+        wide.grad = torch.tensor([size, -size], dtype=torch.float64)
+        scaler.scale_gradients()
+        scaler.step()
+    if way == "relinked":
+        scaler.update_parameters([narrow])
+    else:
+        saved = scaler.state_dict()
+        scaler = VarianceGradientScaler([narrow], estimator="element", warmup_steps=0)
+        scaler.load_state_dict(saved)
+    for _ in range(3):
+        narrow.grad = torch.ones(2)
+        scaler.scale_gradients()
+        scaler.step()
+    state: Any = scaler.state_dict()["estimator_state"]
+    assert all(torch.isfinite(each).all() for each in (*state["means"], *state["variances"]))
+    VarianceGradientScaler([narrow], estimator="element").load_state_dict(scaler.state_dict())
