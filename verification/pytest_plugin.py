@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from verification.errors import HarnessError
-from verification.faults import Planted, null_fault_of, plant
+from verification.faults import Fault, Planted, null_fault_of, plant, registered
 from verification.laboratory import Laboratory
 
 MISTAKE = "mistake in a planted fault"
@@ -64,11 +64,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(PlantedSession(config), "planted-session")
 
 
+def _found(laboratory: Laboratory, name: str) -> Fault:
+    """The fault of that name, of the laboratory or of a module that pytest has imported (``-p module``)."""
+    return laboratory.faults.get(name) or registered().get(name) or laboratory.fault(name)
+
+
 class PlantedSession:
     """The faults of one session and what became of them."""
 
     def __init__(self, config: pytest.Config) -> None:
-        laboratory = Laboratory(config.getoption("--plant-from"))
         self.stack = ExitStack()
         self.planted: list[Planted] = []
         self.mistakes_told = 0
@@ -76,11 +80,12 @@ class PlantedSession:
         self.outcome = Outcome()
         self.outcome_file: str | None = config.getoption("--plant-outcome")
         try:
-            faults = [laboratory.fault(name) for name in config.getoption("--plant")]
-            faults += [null_fault_of(laboratory.fault(name)) for name in config.getoption("--plant-null")]
+            laboratory = Laboratory(config.getoption("--plant-from"))
+            faults = [_found(laboratory, name) for name in config.getoption("--plant")]
+            faults += [null_fault_of(_found(laboratory, name)) for name in config.getoption("--plant-null")]
             for fault in faults:
                 self.planted.append(self.stack.enter_context(plant(fault)))
-        except HarnessError as error:
+        except (HarnessError, ImportError) as error:
             self.stack.close()
             raise pytest.UsageError(str(error)) from error
 

@@ -165,6 +165,23 @@ def test_a_stale_fault_is_an_error(suite: Path) -> None:
     assert "Traceback" not in kill.output
 
 
+def test_a_fault_of_a_module_that_is_named_beside_is_planted_too(suite: Path) -> None:
+    (suite / "mine.py").write_text(
+        "from verification.faults import fault\nfrom verification.fingerprint import member_digest\n"
+        "from toylab.target import clip\n\n"
+        "@fault('of-mine', target='toylab.target:clip', pins=member_digest(clip))\n"
+        "def unclipped(value, low, high):\n    return value\n",
+        encoding="utf-8",
+    )
+    kill = _under(suite, "-p", "mine", "test_toy.py::test_low", fault="of-mine")
+    assert (kill.fate, kill.executions) == ("killed", 1), kill.output
+
+
+def test_a_package_that_is_not_there_is_named_in_one_line(suite: Path) -> None:
+    kill = run_under_faults(["clip-one-sided"], ["test_toy.py"], root=suite, package="nosuch")
+    assert (kill.fate, "nosuch" in kill.output, "INTERNALERROR" in kill.output) == ("error", True, False)
+
+
 def test_the_fault_reaches_the_workers_of_a_distributed_session(suite: Path) -> None:
     kill = _under(suite, "-p", "xdist", "-n", "1", "test_toy.py::test_low", "test_toy.py::test_high")
     assert (kill.fate, kill.executions) == ("killed", 2)

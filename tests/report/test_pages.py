@@ -77,6 +77,15 @@ def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
     assert "## Holes" not in page("index.md", measured(simple(2), healthy=2, faulty=0))
 
 
+def test_what_is_stale_names_what_measures_it_anew() -> None:
+    stale = replace(figure(-2.0, 3.0), misfits=("code changed",))
+    assert "**1 stale**" in page("index.md", stale)
+    assert "Run `rlverify audit --level full --update`." in page("index.md", stale).partition("## Holes")[2]
+    assert "Run `rlverify audit --update`." in page(
+        "index.md", replace(measured(simple(2), healthy=2, faulty=0), misfits=("code changed",))
+    )
+
+
 @pytest.mark.parametrize(
     ("against", "kind", "faulty", "contradicts"),
     [(False, "finding", 0, False), (True, "finding", 0, True), (True, "finding", 2, False), (False, "defect", 2, True)],

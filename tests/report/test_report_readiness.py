@@ -56,6 +56,8 @@ def test_what_falls_and_what_cannot_be_told_is_named(claims: tuple[str, ...], an
     assert found[:2] == (answer, in_core)
     assert ("What the document describes: not ready" in found[2]) is (answer != "stands")
     assert ("This core: not ready" in found[2]) is (in_core != "holds")
+    told = found[2].split("This core: ")
+    assert ["cannot be told here" in part for part in told] == ["told" in answer, "told" in in_core]
 
 
 def test_a_criterion_that_the_document_calls_unmet_never_makes_it_ready() -> None:

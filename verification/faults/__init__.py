@@ -119,6 +119,11 @@ def get(name: str) -> Fault:
     return _registered[name]
 
 
+def registered() -> Mapping[str, Fault]:
+    """All faults by name whose modules have been imported, wherever they stand."""
+    return dict(_registered)
+
+
 def null_fault_of(fault: Fault) -> Fault:
     """The fault that replaces the same member by itself: whatever notices it cries wolf."""
 

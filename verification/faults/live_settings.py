@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from rlcore import DistributionalPPO
 from verification.faults import fault, healthy
 
 ATOMS = ("num_atoms", "v_min", "v_max")
@@ -18,3 +19,14 @@ def atoms_change_live(
     others = {name: value for name, value in hyperparams.items() if name not in ATOMS}
     placed: dict[str, Any] = healthy("int-05-atoms-change-live")(others, known_options, present_options)
     return {**placed, **{name: hyperparams[name] for name in ATOMS if name in hyperparams}}
+
+
+@fault(
+    "fnd-70-told-when-it-is-changed",
+    target="rlcore.ppo.live_settings:SettingsChange.warn_of_losses",
+    pins="c29b5b2e03efce4d",
+)
+def told_when_it_is_changed(self: Any, model: DistributionalPPO, state: Mapping[str, Any]) -> None:
+    """What starts fresh is said behind the change, which nothing takes back."""
+    self.apply(model)
+    healthy("fnd-70-told-when-it-is-changed")(self, model, state)

@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlcore.optim.estimators import LARGEST_ELEMENT
 from rlcore.optim.gradient_moments import Floats, Integers, Moments
 from rlcore.optim.scaler import Pending
+from rlcore.optim.tensor_statistics import TensorLayout
 from rlcore.ppo import construction
 from rlcore.types import StateDict
 from verification.faults import fault, healthy, unclaimed
@@ -285,3 +287,9 @@ def averages_not_restored(self: Any, state: StateDict) -> None:
 def only_the_count_is_reset(self: Any) -> None:
     """The steps are counted anew, over averages that go on."""
     self._step_count = 0
+
+
+@fault("fnd-68-means-as-large-as-variances", target="rlcore.optim.estimators:_largest_mean", pins="56b10cddd0c76ef9")
+def means_as_large_as_variances(layout: TensorLayout) -> float:
+    """One limit for both, that of the variances."""
+    return 4.0 * LARGEST_ELEMENT[layout.state_dtype] ** 2

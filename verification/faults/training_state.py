@@ -160,3 +160,8 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
         return Checkpoint(FORMAT_V1, {"policy": payload["model_state_dict"]}, None, None)
     checkpoint: Checkpoint = healthy("fnd-41-third-format-accepted")(payload)
     return checkpoint
+
+
+@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.state_checks:check_weights", pins="1f0653b9f84cd7a9")
+def any_weight_is_taken(policy: object) -> None:
+    """Names, shapes and kinds of numbers are looked at, and no number."""

@@ -13,6 +13,7 @@ from verification.verdict import decide_variant
 HOLDS: Final = "holds"
 STANDS: Final = "stands"
 NOT_RUN: Final = "not measured"
+UNTOLD: Final = "cannot be told"
 
 Rule = Callable[[Record], bool]
 
@@ -62,7 +63,7 @@ def _answer(book: Book, claims: Sequence[str], good: str, rule: Rule) -> str:
     fallen = [claim_id for claim_id, record in records.items() if record and claim_id not in holes and not rule(record)]
     if fallen:
         return f"falls: {', '.join(fallen)}"
-    return f"cannot be told, no evidence: {', '.join(holes)}" if holes else good
+    return f"{UNTOLD}, no evidence: {', '.join(holes)}" if holes else good
 
 
 def _in_core(book: Book, item: Item) -> str:
@@ -72,7 +73,7 @@ def _in_core(book: Book, item: Item) -> str:
     named = [test for test in book.tests or () if test.document == item.tests]
     passed = sum(test.outcome == "passed" for test in named)
     if not named:
-        return f"cannot be told, no outcome of the tests that document {item.tests} names"
+        return f"{UNTOLD}, no outcome of the tests that document {item.tests} names"
     return HOLDS if passed == len(named) else f"falls: {passed} of {len(named)} named tests pass"
 
 
@@ -86,6 +87,6 @@ def _holds_in_core(record: Record) -> bool:
 
 
 def _conclusion(subject: str, word: str, good: str, answers: Sequence[str]) -> str:
-    met, untold = answers.count(good), answers.count(NOT_RUN)
+    met, untold = answers.count(good), sum(NOT_RUN in answer or UNTOLD in answer for answer in answers)
     more = f", {untold} cannot be told here" if untold else ""
     return f"{subject}: {word if met == len(answers) else f'not {word}'} ({met} of {len(answers)} criteria{more})."

@@ -1,0 +1,119 @@
+"""What becomes of a state that is incomplete, out of range or not finite, and of a change that loses one."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from rlcore import ResumeWarning, StateError, set_hyperparameters
+from verification.model import Observation
+from verification.probes import probe
+from verification.probes.make import Make
+
+STEPS = 10
+LR = 0.1
+
+
+@probe("what-one-parameter-lacks-starts-fresh-for-it-alone")
+def what_one_parameter_lacks_starts_fresh_for_it_alone(make: Make, seed: int) -> Sequence[Observation]:
+    """Load a state in which one of two parameters lacks its utility, and take a step."""
+    observations = []
+    for name, optimizer_class in make.optimizers:
+        generator = torch.Generator().manual_seed(seed)
+        parameters = [nn.Parameter(torch.randn(3, generator=generator)) for _ in range(2)]
+        optimizer = optimizer_class(parameters, lr=LR)  # type: ignore[call-arg]
+        _take_steps(optimizer, parameters, STEPS)
+        saved = copy.deepcopy(optimizer.state_dict())
+        del saved["state"][0]["utility"]
+        optimizer.load_state_dict(saved)
+        _take_steps(optimizer, parameters, 1)
+        counted = [optimizer.state[parameter]["step"] for parameter in parameters]
+        expected = [1, STEPS + 1]
+        symptom = f"steps counted of the one that lacked it and of the other, {name}"
+        observations.append(Observation(symptom, f"{expected}", f"{counted}", holds=counted == expected))
+    return observations
+
+
+def _take_steps(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], count: int) -> None:
+    for _ in range(count):
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+
+
+@probe("statistics-stay-in-the-range-of-a-narrower-precision")
+def statistics_stay_in_the_range_of_a_narrower_precision(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
+    """Measure huge gradients in float64, go on in float32, and load what was measured."""
+    wide, narrow = nn.Parameter(torch.ones(2, dtype=torch.float64)), nn.Parameter(torch.ones(2))
+    scaler = make.scaler([wide], estimator="element")
+    for size in (1e30, 2e30):
+        wide.grad = torch.tensor([size, -size], dtype=torch.float64)
+        scaler.scale_gradients()
+        scaler.step()
+    scaler.update_parameters([narrow])
+    for _ in range(3):
+        narrow.grad = torch.ones(2)
+        scaler.scale_gradients()
+        scaler.step()
+    state = scaler.state_dict()
+    kept: Any = state["estimator_state"]
+    finite = sum(int(each.isfinite().sum()) for name in ("means", "variances") for each in kept[name])
+    try:
+        make.scaler([narrow], estimator="element").load_state_dict(state)
+    except StateError:
+        loaded = "refused"
+    else:
+        loaded = "taken"
+    return [
+        Observation("finite means and variances of two elements", "4/4", f"{finite}/4", holds=finite == 4),
+        Observation("its own state", "taken", loaded, holds=loaded == "taken"),
+    ]
+
+
+@probe("weights-that-are-not-finite-are-refused")
+def weights_that_are_not_finite_are_refused(make: Make, seed: int) -> Sequence[Observation]:
+    """Give a model parameters of which one weight is NaN."""
+    source, target = make.model(seed), make.model(seed + 1)
+    given, before = source.get_parameters(), [each.detach().clone() for each in target.policy.parameters()]
+    name = next(iter(given["policy"]))
+    given["policy"][name].view(-1)[0] = float("nan")
+    try:
+        target.set_parameters(given)
+    except StateError as error:
+        found = "refused by name" if name in str(error) else "refused"
+    else:
+        found = "taken"
+    kept = sum(torch.equal(old, new) for old, new in zip(before, target.policy.parameters(), strict=True))
+    total = len(before)
+    return [
+        Observation("parameters with a NaN", "refused by name", found, holds=found == "refused by name"),
+        Observation("parameters as before", f"{total}/{total}", f"{kept}/{total}", holds=kept == total),
+    ]
+
+
+@probe("a-change-that-warns-changes-nothing-where-warnings-are-errors")
+def a_change_that_warns_changes_nothing_where_warnings_are_errors(make: Make, seed: int) -> Sequence[Observation]:
+    """Change an option that needs other moments, and the rate with it, in a program that turns warnings into errors."""
+    model = make.model(seed, optimizer_class="adam", learning_rate=1e-3)
+    model.learn(96)
+    raised = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResumeWarning)
+        try:
+            set_hyperparameters(model, {"amsgrad": True, "learning_rate": 1e-2})
+        except ResumeWarning:
+            raised = True
+    rates = {group["lr"] for group in model.policy.optimizer.param_groups}
+    moments = len(model.policy.optimizer.state)
+    total = sum(1 for _ in model.policy.parameters())
+    return [
+        Observation("a change that warns", "raises", "raises" if raised else "does not", holds=raised),
+        Observation("learning_rate", "0.001", f"{model.learning_rate:g}", holds=model.learning_rate == 1e-3),
+        Observation("the rate that trains", "0.001", ", ".join(f"{each:g}" for each in rates), holds=rates == {1e-3}),
+        Observation("parameters with moments", f"{total}/{total}", f"{moments}/{total}", holds=moments == total),
+    ]
