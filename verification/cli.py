@@ -169,8 +169,8 @@ def gate(
         raise typer.BadParameter(f"{revision!r} is the revision for --changed: gate --changed {revision}")
     selection = select(laboratory, laboratory.folder.parent, revision or "HEAD") if changed else None
     affected = None if selection is None else selection.claim_ids
-    if selection is not None:
-        typer.echo(f"to measure: {len(selection.claim_ids)} of {len(laboratory.claims)}: {selection.reason}", err=True)
+    if selection is not None and len(selection.claim_ids) == len(laboratory.claims):
+        typer.echo(f"to measure: everything, as {selection.reason}", err=True)
     shelf = shelf_of(laboratory, reports)
     result = _run_audit(context, shelf, jobs, level, affected=affected)
     kills = standing(Bench(laboratory), shelf)

@@ -258,7 +258,7 @@ def test_deleted_evidence_is_measured_anew(checkout: Path) -> None:
 def test_an_unknown_revision_and_no_checkout_measure_everything_and_say_why(checkout: Path) -> None:
     code, said = gate(checkout, "no-such-branch")
     assert (code, "measured 6 of 6: Git cannot tell what changed since no-such-branch" in said) == (0, True)
-    assert "to measure: 6 of 6: Git cannot tell what changed since no-such-branch" in said
+    assert "to measure: everything, as Git cannot tell what changed since no-such-branch" in said
     shutil.rmtree(checkout / ".git")
     code, said = gate(checkout)
     assert (code, "measured 6 of 6: Git cannot tell" in said) == (0, True)
