@@ -69,3 +69,12 @@ def test_parameters_are_chosen_by_identity_and_not_by_their_values() -> None:
     optimizer.step()
     state = with_rescaled_utilities(optimizer.state_dict(), optimizer.param_groups, twins[1:], 4.0)["state"]
     torch.testing.assert_close(state[1]["utility"], 4.0 * state[0]["utility"])
+
+
+def test_utilities_saved_in_half_precision_have_the_range_of_the_state() -> None:
+    optimizer = stepped()
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["state"][0]["utility"] = torch.full_like(saved["state"][0]["utility"], 6e4).half()
+    chosen = optimizer.param_groups[0]["params"][:1]
+    rescaled = with_rescaled_utilities(saved, optimizer.param_groups, chosen, 4.0)["state"][0]["utility"]
+    assert rescaled.unique().tolist() == [4.0 * float(torch.tensor(6e4).half())]
