@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rlcore.functional import utility as utility_functions
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim.upgd_state import Averages, state_dtype
+from rlcore.optim.upgd_state import Averages
 from rlcore.optim.upgd_updates import Update
 from verification.faults import fault, healthy, unclaimed
 
@@ -204,14 +204,9 @@ def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor:
     pins="17251627cb843e11",
 )
 def vector_counts_as_its_first(parts: Sequence[Update], averages: Averages) -> bool:
-    """Parameters make one vector where they count the same steps, whatever one of them lacks."""
-    first, *others = parts
-    if not others or (first.group["adaptive_noise"] and first.group["sigma"] > 0):
-        return False
-    kind = (first.parameter.device, state_dtype(first.parameter))
-    counts = [first.state.get(counter) for counter in averages]
-    return all(
-        (part.parameter.device, part.parameter.dtype) == kind
-        and [part.state.get(counter) for counter in averages] == counts
-        for part in parts
-    )
+    """Of what the state of a parameter holds only the counters are looked at, whatever else one of them lacks."""
+    counted = [
+        replace(part, state={name: part.state[name] for name in averages if name in part.state}) for part in parts
+    ]
+    bundled: bool = healthy("fnd-67-vector-counts-as-its-first")(counted, averages)
+    return bundled
