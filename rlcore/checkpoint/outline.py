@@ -10,7 +10,7 @@ import math
 import pickletools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 
@@ -24,21 +24,15 @@ _PROTOCOL_HEADER = b"\x80\x02"
 _MAX_DIMENSIONS = 64
 
 
-class StorageOutline(NamedTuple):
-    """A tensor's storage as the pickle claims it: the record that holds it, its element type, its length."""
+@dataclass(frozen=True)
+class StorageOutline:
+    """A tensor's storage whose record has the size that the pickle claims, in elements."""
 
-    key: str
-    dtype: torch.dtype
     numel: int
 
 
-class TensorOutline(NamedTuple):
-    """A tensor as the pickle claims it, all in elements."""
-
-    storage: StorageOutline
-    offset: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
+class TensorOutline:
+    """A tensor whose elements lie inside its storage; nothing more is asked of it."""
 
 
 _REBUILD_TENSOR = object()
@@ -169,7 +163,7 @@ class _PickleReader:
                 f"its tensor data {quoted(key)} is not the {numel} elements of {dtype} that its pickle claims"
             )
         self.used.add(f"data/{key}")
-        self._stack.append(StorageOutline(key, dtype, numel))
+        self._stack.append(StorageOutline(numel))
 
     def call(self) -> None:
         """Make an empty OrderedDict or a tensor's outline; nothing else can be called."""
@@ -179,7 +173,8 @@ class _PickleReader:
         elif function is _REBUILD_TENSOR and type(arguments) is tuple:
             storage, offset, size, stride, requires_grad, hooks = arguments
             _require(requires_grad is False and type(hooks) is OrderedDict and not hooks)
-            self._stack.append(_tensor_outline(storage, offset, size, stride))
+            _check_tensor(storage, offset, size, stride)
+            self._stack.append(TensorOutline())
         else:
             raise TypeError
 
@@ -193,7 +188,7 @@ class _PickleReader:
         target.__dict__.update(attributes)
 
 
-def _tensor_outline(storage: object, offset: object, size: object, stride: object) -> TensorOutline:
+def _check_tensor(storage: object, offset: object, size: object, stride: object) -> None:
     if type(storage) is not StorageOutline or type(offset) is not int or offset < 0:
         raise TypeError
     sizes, strides = _dimensions(size), _dimensions(stride)
@@ -208,7 +203,6 @@ def _tensor_outline(storage: object, offset: object, size: object, stride: objec
         if numel and length != 1 and stride_of != step:
             raise RefusedError(f"a tensor of shape {quoted(sizes)} is not contiguous; save a contiguous copy of it")
         step *= length
-    return TensorOutline(storage, offset, sizes, strides)
 
 
 def _dimensions(value: object) -> tuple[int, ...]:

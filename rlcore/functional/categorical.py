@@ -76,7 +76,7 @@ def clip_categorical_mean(probabilities: Tensor, old_means: Tensor, clip_range: 
         )
     means = categorical_mean(probabilities, support)
     shift = old_means + (means - old_means).clamp(-clip_range, clip_range) - means
-    atoms = torch.arange(support.shape[0], device=support.device, dtype=support.dtype)
+    atoms = torch.arange(support.shape[0], device=support.device)
     return _project_positions(probabilities, atoms + (shift / _spacing(support)).unsqueeze(-1), support.shape[0])
 
 
@@ -130,7 +130,7 @@ def _cross_entropy(log_probabilities: Tensor, returns: Tensor, support: Tensor) 
 
 def _project_positions(probabilities: Tensor, positions: Tensor, num_atoms: int) -> Tensor:
     """``project`` with locations counted in atoms, 0 being the first."""
-    atoms = torch.arange(num_atoms, device=positions.device, dtype=positions.dtype)
+    atoms = torch.arange(num_atoms, device=positions.device)
     distances = (positions.clamp(0, num_atoms - 1).unsqueeze(-1) - atoms).abs()
     return (probabilities.unsqueeze(-1) * (1 - distances).clamp(min=0)).sum(dim=-2)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rlcore.errors import StateError
 from rlcore.optim.gradient_moments import LARGEST, Floats, Gradients, Integers, Moments
-from rlcore.optim.state_reading import read_entries, read_tensor
+from rlcore.optim.state_reading import read_entries, read_tensor, show
 from rlcore.optim.tensor_statistics import Number, TensorLayout, read_list, snapshot
 from rlcore.types import StateDict, StateValue
 
@@ -133,12 +133,13 @@ def _read_coordinates(values: StateValue, sizes: Sequence[int]) -> list[Integers
 
 
 def _read_drawn(value: StateValue, size: int, what: str) -> Integers:
-    count = value.numel() if isinstance(value, Tensor) else 0
-    drawn = read_tensor(value, (count,), torch.int64, what, minimum=0)
-    if bool((drawn >= size).any()) or bool((drawn.diff() <= 0).any()) or (count == 0) != (size == 0):
+    if not isinstance(value, Tensor):
+        raise StateError(f"{what}: expected a {torch.int64} tensor, got {show(value)}; nothing was changed.")
+    drawn = read_tensor(value, (value.numel(),), torch.int64, what, minimum=0)
+    if bool((drawn >= size).any()) or bool((drawn.diff() <= 0).any()) or (len(drawn) == 0) != (size == 0):
         raise StateError(
             f"{what}: expected rising numbers below {size}, the size of the tensor, and at least one of a tensor that "
-            f"is not empty; got {drawn[:8].tolist()}{'...' if count > 8 else ''}. Nothing was changed."
+            f"is not empty; got {drawn[:8].tolist()}{'...' if len(drawn) > 8 else ''}. Nothing was changed."
         )
     return drawn.cpu().numpy()
 

@@ -236,7 +236,7 @@ class UtilityGatedOptimizer(Optimizer):
         for update in updates:
             self._track_utility(update)
         extremes = self._extremes(updates)
-        for update, noise in zip(updates, self._draw_noise(updates), strict=True):
+        for update, noise in zip(updates, self._workspace.noise(updates), strict=True):
             direction = self._direction(update)
             if noise is not None:
                 direction = self._perturbed(direction, noise, self._noise_std(update, direction))
@@ -267,21 +267,6 @@ class UtilityGatedOptimizer(Optimizer):
     def _direction(self, update: Update) -> Tensor:
         """The direction d of the step; the parameter's shape, state dtype, finite."""
         raise NotImplementedError
-
-    def _draw_noise(self, updates: Sequence[Update]) -> list[Tensor | None]:
-        """Standard normal noise for each update, None where its group has sigma 0."""
-        kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
-        for position, update in enumerate(updates):
-            if update.group["sigma"] > 0:
-                kinds.setdefault((update.gradient.device, update.gradient.dtype), []).append(position)
-        noise: list[Tensor | None] = [None] * len(updates)
-        for positions in kinds.values():
-            sizes = [updates[position].gradient.numel() for position in positions]
-            room = self._workspace.rooms.of("noise", updates[positions[0]].gradient, sum(sizes))
-            draws = torch.split(room.normal_(), sizes)
-            for position, draw in zip(positions, draws, strict=True):
-                noise[position] = draw.view(updates[position].gradient.shape)
-        return noise
 
     def _noise_std(self, update: Update, direction: Tensor) -> Tensor | float:
         group = update.group

@@ -324,6 +324,20 @@ class Workspace:
             block.admitted = admitted
         return blocks
 
+    def noise(self, updates: Sequence[Update]) -> list[Tensor | None]:
+        """Standard normal noise for each update, None where its group has sigma 0."""
+        kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+        for position, update in enumerate(updates):
+            if update.group["sigma"] > 0:
+                kinds.setdefault((update.gradient.device, update.gradient.dtype), []).append(position)
+        noise: list[Tensor | None] = [None] * len(updates)
+        for positions in kinds.values():
+            sizes = [updates[position].gradient.numel() for position in positions]
+            room = self.rooms.of("noise", updates[positions[0]].gradient, sum(sizes))
+            for position, draw in zip(positions, torch.split(room.normal_(), sizes), strict=True):
+                noise[position] = draw.view(updates[position].gradient.shape)
+        return noise
+
     def _vectors_of(self, parts: Sequence[Update]) -> Vectors:
         gradients, first = [part.gradient for part in parts], parts[0].position
         if first not in self._vectors or not self._vectors[first].fit(gradients):

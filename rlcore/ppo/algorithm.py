@@ -30,11 +30,13 @@ from rlcore.ppo.last_observations import CheckedObservations
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
+from rlcore.ppo.settings_help import with_settings
 from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
 
+@with_settings
 class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnScale, CheckedObservations, RecurrentPPO):
     """Recurrent PPO whose one or two critics predict the distribution of the return.
 
@@ -390,7 +392,3 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
             env_state.restore_normalizer(wrapped, waiting)
         super().set_env(wrapped, force_reset)
         self._boundary = None
-
-
-DistributionalPPO.__doc__ = f"{DistributionalPPO.__doc__}\n{config.described()}\n"
-DistributionalPPO.__signature__ = config.signature()  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -382,28 +382,3 @@ def check_device(device: torch.device | str, setting: str = "device") -> None:
             f"{setting}={device!r}, but this machine has {present or 'no'} CUDA device{'s' * (present > 1)} for torch; "
             "use 'cpu' or 'auto'",
         )
-
-
-def signature() -> inspect.Signature:
-    """What ``help(DistributionalPPO)`` shows: the settings by name, with their defaults."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    settings = [
-        inspect.Parameter(name, keyword, default=field.default) for name, field in PPOSettings.model_fields.items()
-    ]
-    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("policy", "env")]
-    return inspect.Signature([*first, *settings, inspect.Parameter("device", keyword, default="auto")])
-
-
-def described() -> str:
-    """One line a setting: its name, its default, its choices and what it is, for the documentation of the class."""
-    lines = [
-        f"    {name} = {field.default!r}{_choices(field.annotation)}: {field.description}"
-        for name, field in PPOSettings.model_fields.items()
-    ]
-    return "\n".join(["    Settings:", "", *lines])
-
-
-def _choices(annotation: object) -> str:
-    """What a setting of given words can be, in brackets; nothing of any other."""
-    literals = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal]
-    return "".join(f" ({', '.join(map(repr, get_args(literal)))})" for literal in literals)

@@ -79,7 +79,7 @@ def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) 
         state["step"] += 1
         state["utility"].mul_(beta).add_(-update.gradient * update.parameter, alpha=1 - beta)
     maximum = torch.stack([self._utility(update).max() for update in updates]).max()
-    for update, noise in zip(updates, self._draw_noise(updates), strict=True):
+    for update, noise in zip(updates, self._workspace.noise(updates), strict=True):
         lr, weight_decay = update.group["lr"], update.group["weight_decay"]
         direction = _unlimited_direction(update)
         if noise is not None:
