@@ -30,7 +30,7 @@ def show(*parts: Any) -> None:
 
 def _print(part: Any) -> None:
     """Sentences stay on one line; tables are as wide as the terminal, or as `PLAIN_WIDTH` where there is none."""
-    terminal = sys.stdout.isatty()
+    terminal = bool(sys.stdout) and sys.stdout.isatty()
     console = Console(width=None if terminal else PLAIN_WIDTH, markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
         console.print(part, soft_wrap=isinstance(part, (str, Text)))
@@ -38,7 +38,12 @@ def _print(part: Any) -> None:
 
 
 def write(text: str) -> None:
-    """Print a text as it is."""
+    """Print a text as it is.
+
+    :raises OSError: there is nowhere to print it
+    """
+    if not sys.stdout:  # as Python has it where the descriptor was closed before the start
+        raise OSError("standard output is closed, so nothing can be printed; leave it open, or send it to a file")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -45,6 +45,17 @@ def test_a_reader_that_stops_reading_does_not_change_the_answer(arguments: list[
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"]])
+def test_a_closed_output_is_an_error_of_one_line(arguments: list[str]) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-m", "verification.entry", *arguments],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("rlverify: standard output is closed")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_interrupts_raise_while_workers_run_and_are_put_back_after() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
