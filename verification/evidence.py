@@ -80,7 +80,7 @@ def _summarise_variant(variant: Variant, runs: Sequence[Run]) -> VariantEvidence
 
 def _summarise_symptom(symptom: str, found: Sequence[Observation]) -> SymptomEvidence:
     repeats = all(each.repeats for each in found)
-    before, after = {each.before for each in found}, {each.after for each in found}
+    before, after = {each.before for each in found}, {each.roughly or each.after for each in found}
     return SymptomEvidence(
         symptom,
         held_runs=sum(each.holds for each in found),

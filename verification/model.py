@@ -42,6 +42,7 @@ class Observation:
     :param after: the printed value after it
     :param holds: whether the value is as it should be
     :param repeats: False where the texts differ between machines (raw floats); evidence then keeps only ``holds``
+    :param roughly: ``after`` as a bound or in words, where these repeat and its digits do not; evidence keeps them
     """
 
     symptom: str
@@ -49,6 +50,7 @@ class Observation:
     after: str
     holds: bool
     repeats: bool = True
+    roughly: str | None = None
 
     def __post_init__(self) -> None:
         texts = (self.symptom, self.before, self.after)

@@ -305,7 +305,8 @@ class UPGD(UtilityGatedOptimizer):
     :param sigma: standard deviation of the noise, or its ratio to the RMS of d; at least 0, and 0 means no noise
     :param adaptive_noise: noise in proportion to d, so that rescaled gradients keep their signal-to-noise ratio
     :param noise_beta: decay of the average of the RMS of d, in [0, 1)
-    :param min_noise_std: least standard deviation of adaptive noise, at least 0
+    :param min_noise_std: least standard deviation of adaptive noise, at least 0. Noise of that size does not adapt, so
+        lower it where sigma times the RMS of d lies below it
     :raises SettingError: a setting is unusable or a parameter is not real
     """
 

@@ -62,6 +62,13 @@ def test_only_texts_that_repeat_are_kept(evidence: Evidence) -> None:
     assert [(each.before, each.after) for each in faulty.symptoms] == [("0", None), (None, None)]
 
 
+def test_of_a_value_with_other_digits_everywhere_its_words_are_kept(claim: Claim) -> None:
+    seen = [Observation("raw", "1", digits, False, roughly="above 1.1") for digits in ("1.73", "1.74")]
+    runs = [Run("healthy", seed, (each,)) for seed, each in enumerate(seen)]
+    (kept,) = summarise(claim, runs, "", ()).variants[0].symptoms
+    assert (kept.before, kept.after) == ("1", "above 1.1")
+
+
 def test_a_fault_is_reached_only_if_it_ran_in_every_run(claim: Claim) -> None:
     runs = [_run("faulty", 0, False, executions=5), _run("faulty", 1, False, executions=0)]
     assert summarise(claim, runs, "", ()).variants[0].reached is False

@@ -15,7 +15,7 @@ from rlcore import DistributionalPPO, VarianceGradientScaler
 from verification.faults import plant
 from verification.laboratory import Laboratory
 from verification.model import Observation
-from verification.probes import endurance, gradient_noise, lost_statistics
+from verification.probes import endurance, gradient_noise, lost_statistics, noise_and_scaling, twin_mutation
 
 LABORATORY = Laboratory()
 
@@ -152,3 +152,21 @@ def test_a_sketch_that_misses_noise_or_grows_is_seen_to(monkeypatch: pytest.Monk
     monkeypatch.setattr(gradient_noise, "_measured", lambda make, _, history: measured(make, "mean", history))
     monkeypatch.setattr(gradient_noise, "_bytes", lambda make, _, elements: size(make, "element", elements))
     assert not any(held("a-sketch-sees-spread-noise-in-memory-that-stays").values())
+
+
+def test_twins_that_a_mutation_drives_apart_are_seen_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_sided(model: DistributionalPPO, _: dict[str, Any]) -> None:
+        """As if the mutation had reached one critic alone, which then learns elsewhere."""
+        for head in model.policy.value_net.heads[1:]:
+            list(head.parameters())[-1].data += 3.0
+            for parameter in head.parameters():
+                parameter.requires_grad_(False)
+
+    monkeypatch.setattr(twin_mutation, "set_hyperparameters", one_sided)
+    assert all(held("twins-diverge-under-mutation").values())
+    assert not any(held("twins-stay-together-under-mutation").values())
+
+
+def test_a_floor_below_the_noise_is_seen_to_leave_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(noise_and_scaling.DOCUMENTED, "min_noise_std", 1e-12)
+    assert list(held("the-floor-takes-over-adaptive-noise").values()) == [False, True]

@@ -13,6 +13,7 @@ from rlcore import DistributionalPPO
 from rlcore.optim.noise import noise_to_signal
 from verification.experiments import experiment
 from verification.experiments.training import trained
+from verification.probes.documented_noise import DOCUMENTED
 from verification.probes.make import Make
 
 FACTOR: Final = 0.1
@@ -28,10 +29,8 @@ def noise_beside_a_scaled_step(make: Make, seed: int) -> Mapping[str, float]:
     gradients = gradients_of(model)
     quantities = {}
     for name, optimizer_class in make.optimizers:
-        for noise, adaptive in (("sigma", False), ("adaptive noise", True)):
-            plain, scaled = (
-                loudness(make, model, gradients, optimizer_class, factor, adaptive) for factor in (1.0, FACTOR)
-            )
+        for noise, kind, adaptive in (("sigma", optimizer_class, False), ("documented noise", DOCUMENTED[name], True)):
+            plain, scaled = (loudness(make, model, gradients, kind, factor, adaptive) for factor in (1.0, FACTOR))
             quantities[f"noise-to-signal times, {name}, {noise}"] = scaled / plain
     return quantities
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from rlcore import UPGD, AdaptiveUPGD
 from verification.model import Observation
 from verification.probes import probe
+from verification.probes.documented_noise import DocumentedAdaptiveUPGD, DocumentedUPGD
 from verification.probes.make import Make
 
 SIZE, STEPS = 400, 20
@@ -22,22 +23,6 @@ SCALES = (0.5, 0.25, 0.1)
 SIGMA, SPREAD, MEAN = 0.4, 0.2, 0.3
 """Of the noise; of gradients from step to step; of their mean."""
 Optimizer = type[torch.optim.Optimizer]
-
-
-class _FollowsTheNorm:
-    """Adaptive noise as document 001 describes it: sigma times the average of the norm of the gradient."""
-
-    def _noise_reference(self, update: Any, direction: Tensor) -> Tensor:  # noqa: ARG002
-        norm: Tensor = torch.linalg.vector_norm(update.gradient)
-        return norm
-
-
-class _DocumentedUPGD(_FollowsTheNorm, UPGD):
-    pass
-
-
-class _DocumentedAdaptiveUPGD(_FollowsTheNorm, AdaptiveUPGD):
-    pass
 
 
 @probe("scaler-measures-without-noise")
@@ -95,7 +80,7 @@ def documented_adaptive_noise_keeps_its_ratio(make: Make, seed: int) -> Sequence
     settings = {"sigma": 0.01, "adaptive_noise": True}
     return [
         _relative(f"documented noise of {name} over its step", optimizer_class, seed, scale, **settings)
-        for name, optimizer_class in (("AdaptiveUPGD", _DocumentedAdaptiveUPGD), ("UPGD", _DocumentedUPGD))
+        for name, optimizer_class in (("AdaptiveUPGD", DocumentedAdaptiveUPGD), ("UPGD", DocumentedUPGD))
         for scale in SCALES
     ]
 
@@ -104,7 +89,7 @@ def documented_adaptive_noise_keeps_its_ratio(make: Make, seed: int) -> Sequence
 def documented_adaptive_noise_is_bounded(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
     """AdaptiveUPGD's step at gradients a million times as large, which it divides by their size."""
     kinds: dict[str, tuple[Optimizer, bool]] = {
-        "documented adaptive noise": (_DocumentedAdaptiveUPGD, True),
+        "documented adaptive noise": (DocumentedAdaptiveUPGD, True),
         "noise of a fixed size": (AdaptiveUPGD, False),
     }
     observations = []
