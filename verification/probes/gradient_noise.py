@@ -59,8 +59,10 @@ def _close(symptom: str, estimator: str, make: Make, history: Sequence[Tensor], 
     found = _measured(make, estimator, history)
     holds = abs(found - expected) <= (expected / 8 if expected else 0.005)
     text = f"about {expected:g}"
-    after = text if holds else "about 0" if abs(found) < 0.005 < expected else "another"
-    return Observation(symptom, text, after, holds)
+    if not holds:
+        roughly = "about 0" if abs(found) < 0.005 < expected else "more than that" if found > expected else "less"
+        return Observation(symptom, text, f"{found:.2g}", holds, roughly=roughly)
+    return Observation(symptom, text, text, holds)
 
 
 def _measured(make: Make, estimator: str, history: Iterable[Tensor]) -> float:
@@ -217,8 +219,9 @@ def mean_sees_the_noise_of_most_tensors(make: Make, seed: int) -> Sequence[Obser
     gradients = _policy_gradients(model).values()
     seen = [_measured(make, "mean", each) >= 0.1 * _measured(make, "element", each) for each in gradients]
     most = 2 * sum(seen) > len(seen)
+    found = f"{sum(seen)} of {len(seen)}"
     symptom = "tensors of which the mean keeps a tenth of the noise"
-    return [Observation(symptom, "most", "most" if most else "fewer than half", most)]
+    return [Observation(symptom, "most", found, most, roughly="most" if most else "fewer than half")]
 
 
 @probe("the-noise-of-the-actors-decision-is-seen")
