@@ -88,6 +88,12 @@ def test_every_line_of_the_documents_is_answered() -> None:
     assert {number: lines for number, lines in uncited(load(CATALOGUE).cites).items() if lines} == {}
 
 
+def test_what_speaks_for_or_against_a_document_says_of_which_lines() -> None:
+    silent = [claim for claim in load(CATALOGUE).claims if not claim.cites]
+    assert [claim.id for claim in silent if claim.against_document or claim.documented_fix] == []
+    assert {claim.kind for claim in silent} == {"finding", "null"}
+
+
 def test_a_contradiction_keeps_its_words(tmp_path: Path) -> None:
     (tmp_path / "toy.toml").write_text('document = "toy"\n' + CONTRADICTION, encoding="utf-8")
     (found,) = load(tmp_path).contradictions

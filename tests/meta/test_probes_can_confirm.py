@@ -11,11 +11,19 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from rlcore import DistributionalPPO, VarianceGradientScaler
+from rlcore import UPGD, DistributionalPPO, VarianceGradientScaler
 from verification.faults import plant
 from verification.laboratory import Laboratory
 from verification.model import Observation
-from verification.probes import endurance, gradient_noise, lost_statistics, noise_and_scaling, twin_mutation
+from verification.probes import (
+    documented_words,
+    endurance,
+    gradient_noise,
+    lost_statistics,
+    noise_and_scaling,
+    twin_mutation,
+)
+from verification.probes.make import Make
 
 LABORATORY = Laboratory()
 
@@ -170,3 +178,51 @@ def test_twins_that_a_mutation_drives_apart_are_seen_to_be(monkeypatch: pytest.M
 def test_a_floor_below_the_noise_is_seen_to_leave_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(noise_and_scaling.DOCUMENTED, "min_noise_std", 1e-12)
     assert list(held("the-floor-takes-over-adaptive-noise").values()) == [False, True]
+
+
+class _Silent(UPGD):
+    """Takes sigma and adds no noise; where it was asked for, makes steps a little shorter if told to."""
+
+    shorter = 1.0
+
+    def __init__(self, params: Any, *, sigma: float, lr: float, **options: Any) -> None:
+        super().__init__(params, sigma=0.0, lr=self.shorter * lr if sigma else lr, **options)
+
+
+class _SteadiedByNoise(_Silent):
+    shorter = 0.9
+
+
+def test_an_optimizer_without_noise_is_neither_unsettled_nor_sensitive_to_it() -> None:
+    make = Make(optimizers=(("UPGD", _Silent),))
+    unsettled, sensitive = (
+        [each.holds for each in LABORATORY.probe(probe)(make, 0)]
+        for probe in ("noise-beside-scaled-gradients-unsettles", "scaling-makes-sigma-matter")
+    )
+    assert (unsettled, sensitive) == ([False, True], [True, False])
+
+
+def test_noise_that_steadies_is_seen_to() -> None:
+    make = Make(optimizers=(("UPGD", _SteadiedByNoise),))
+    assert all(each.holds for each in LABORATORY.probe("noise-and-scaling-both-steady")(make, 0))
+
+
+def test_missing_tests_that_are_in_a_list_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["test_pbt_twin_critics_vgs", "test_exploit_hands_over_vgs", "test_twin_critics_divergence_in_pbt"]
+    text = "\n".join(f"- {name} ✅" for name in [*names, *("test_other" for _ in range(21))])
+    monkeypatch.setattr(documented_words.Citation, "text", text)
+    assert all(held("the-list-of-001-has-the-missing-tests").values())
+
+
+def test_a_block_that_pyyaml_reads_as_numbers_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = documented_words.yaml.safe_load
+    monkeypatch.setattr(
+        documented_words.yaml, "safe_load", lambda text: load(text.replace("3e-4", "3.0e-4").replace("1e-6", "1.0e-6"))
+    )
+    assert all(held("documented-configuration-as-pyyaml-reads-it").values())
+
+
+def test_quoted_code_that_measures_the_elements_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documented_words, "_quoted", lambda history: float(history.var(0, correction=0).mean()))
+    (found,) = observe("quoted-code-measures-the-variance-of-the-mean").values()
+    assert (found.after, found.holds) == ("of the elements over time", False)

@@ -34,19 +34,6 @@ def variance_of_the_mean(
 
 
 @fault(
-    "ppo-01-fix-in-the-documentation-only",
-    target="rlcore.optim.estimators:ElementEstimator.commit",
-    pins="9e8415ec5ed197d8",
-    area="scaler",
-)
-def fixed_in_the_documentation_only(
-    self: Any, positions: Integers, moments: Moments, measured: Sequence[Tensor], weights: Floats
-) -> None:
-    """Option 1 of the document: this docstring says that it is the variance of the mean, and it still is."""
-    variance_of_the_mean(self, positions, moments, measured, weights)
-
-
-@fault(
     "ppo-01-numbers-of-every-element-kept",
     target="rlcore.optim.estimators:MeanEstimator.__init__",
     pins="140a8dfe82ffebce",
