@@ -8,6 +8,7 @@ could be tested, and one ``[[contradiction]]`` per pair of statements of which o
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from pydantic import (
 
 from verification.citations import Citation
 from verification.errors import CatalogueError
-from verification.model import Aside, Claim, Contradiction, Figure, FixGrade, Kind, Problem, Quotation, Verdict
+from verification.model import Aside, Claim, Contradiction, Figure, FixGrade, Gives, Kind, Problem, Quotation, Verdict
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$")]
@@ -77,6 +78,7 @@ class FigureEntry(BaseModel):
     power: Annotated[float, Field(ge=0.8, le=1)]
     pilot: Text
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    document_gives: Gives = "interval"
 
     @field_validator("claimed")
     @classmethod
@@ -155,6 +157,19 @@ class ClaimEntry(BaseModel):
             raise ValueError("expected_verdict: a null fault changes nothing, so expect NOT REPRODUCED")
         if self.fault is not None and self.expected_verdict is Verdict.CONFIRMED and not self.killed_by:
             raise ValueError("killed_by: a fault that is expected to break something must be noticed; name the tests")
+        return self
+
+    @model_validator(mode="after")
+    def _document_gives_the_interval(self) -> ClaimEntry:
+        if self.figure is None or self.figure.document_gives != "interval" or not self.cites:
+            return self
+        cited = {float(n) for cite in self.cites for n in re.findall(r"\d+(?:\.\d+)?", Citation.parse(cite).text)}
+        for end in self.figure.claimed:
+            if math.isfinite(end) and end not in cited:
+                raise ValueError(
+                    f"figure.document_gives: {end:g} stands in no line that is cited; if it is our criterion, "
+                    'write "statement", and "nothing" if the statement is implied as well'
+                )
         return self
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,19 @@ def test_an_audit_shows_claimed_beside_measured(lab: Command, audited: Path) -> 
     _, output, _ = lab("audit", "--jobs", "1", "--reports", audited)
     (line,) = [line for line in output.splitlines() if line.startswith("FIG-BETTER") and "than" in line]
     assert line.split("  ")[-1].strip().startswith("0 % (95 % interval 0 to 0), all runs alike, 5 runs")
-    assert "REFUTED     more than 0 %" in line
+    assert "REFUTED     said: more than 0 %" in line
+
+
+def test_a_criterion_of_ours_is_shown_as_ours(lab: Command, reports: Path, tmp_path: Path) -> None:
+    catalogue = shutil.copytree(LAB / "catalogue", tmp_path / "ours")
+    path = catalogue / "figures.toml"
+    path.write_text(path.read_text().replace("claimed =", 'document_gives = "nothing"\nclaimed =', 1))
+    shown = lab("--catalogue", catalogue, "show", "FIG-GAIN")[1]
+    assert re.search(r"^criterion, ours +15 to 25 %$", shown, re.MULTILINE)
+    assert re.search(r"^statement +Implied, not stated: What is claimed", shown, re.MULTILINE)
+    run = lab("--catalogue", catalogue, "reproduce", "FIG-GAIN", "--reports", reports)[1]
+    assert re.search(r"^gain .* criterion, ours: 15 to 25 %$", run, re.MULTILINE)
+    assert re.search(r"^said +15 to 25 %$", lab("show", "FIG-DRIFT")[1], re.MULTILINE)
 
 
 def test_the_full_level_agrees_with_what_it_wrote(lab: Command, reports: Path) -> None:

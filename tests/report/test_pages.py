@@ -9,7 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from tests.report.records import CLAIM, FILES, book, figure, measured, records, simple
-from verification.model import Kind, Verdict
+from verification.model import Gives, Kind, Verdict
 from verification.report.book import Book
 from verification.report.interface import Record
 from verification.report.markdown import cell, prose
@@ -127,6 +127,40 @@ def test_a_finding_is_not_called_a_document_s() -> None:
 )
 def test_what_speaks_against_a_document_is_told_with_its_values(found: Record, told: str) -> None:
     assert difference(found) == told
+
+
+OURS = "criterion, ours: 15 to 25 %"
+
+
+@pytest.mark.parametrize(
+    ("gives", "criterion", "statement"),
+    [
+        ("interval", "said: 15 to 25 %", "Restoring"),
+        ("statement", OURS, "Restoring"),
+        ("nothing", OURS, "Implied, not stated: Restoring"),
+    ],
+)
+def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(gives: Gives, criterion: str, statement: str) -> None:
+    found = figure(-2.0, 3.0)
+    assert found.claim.figure is not None
+    claim = replace(found.claim, figure=replace(found.claim.figure, document_gives=gives))
+    text = page("index.md", replace(found, claim=claim))
+    assert f"Measured: 0.5 % (-2 to 3); {criterion}." in text
+    assert f"| {statement} forgets the" in text
+    home = page("fix-summary.md", replace(found, claim=claim))
+    assert f"| efficiency lost | {criterion.partition(':')[0]} | measured," in home
+    assert f"- Claim (figure): {statement} forgets the" in home
+
+
+@pytest.mark.parametrize(
+    ("effect", "shown"), [(1.4e9, "1,400,000,000"), (690.0, "690"), (-3.6, "-3.6"), (None, "none: all runs")]
+)
+def test_an_effect_size_is_shown_as_a_number(effect: float | None, shown: str) -> None:
+    found = figure(-2.0, 3.0)
+    assert found.evidence is not None
+    assert found.evidence.figure is not None
+    evidence = replace(found.evidence, figure=replace(found.evidence.figure, effect_size=effect))
+    assert f"| {shown}" in page("fix-summary.md", replace(found, evidence=evidence))
 
 
 def test_a_harmful_fix_is_told_by_what_it_breaks_anew() -> None:

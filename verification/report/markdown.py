@@ -10,7 +10,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from verification.model import Claim, Evidence, Variant
-from verification.report import words
+from verification.report import figure, words
 from verification.report.book import DOCUMENTS, Book, anchor, home, spans
 
 TITLES: Final[dict[Variant, str]] = {
@@ -49,7 +49,10 @@ def environment() -> Environment:
         "grade": words.grade,
         "difference": words.difference,
         "interval": words.interval,
-        "claimed": words.claimed,
+        "claimed": figure.claimed_in_words,
+        "origin": figure.origin,
+        "effect": figure.effect_in_words,
+        "statement": words.statement,
     }
     made.filters.update(filters)
     made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited)

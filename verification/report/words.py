@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from verification.model import FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
-from verification.report.figure import claimed_in_words
+from verification.model import Claim, FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
+from verification.report.figure import origin_and_claimed
 from verification.report.interface import Record
 
 SHOWN_SYMPTOMS: Final = 3
@@ -32,8 +32,8 @@ def difference(record: Record) -> str:
     """What measuring says against the document, in a sentence or two; empty where it says nothing against it."""
     if not record.contradicts_document or record.evidence is None:
         return ""
-    if record.evidence.figure is not None:
-        return f"Measured: {interval(record)}; said: {claimed(record)}."
+    if record.claim.figure is not None:
+        return f"Measured: {interval(record)}; {origin_and_claimed(record.claim.figure)}."
     if record.fix_grade in FIX_WORDS:
         broken = _violated(record, "documented_fix", new=record.fix_grade is FixGrade.HARMFUL)
         told = f"The fix, put in place, {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
@@ -55,9 +55,10 @@ def interval(record: Record) -> str:
     return f"{found.mean:g} {record.claim.figure.unit} ({found.low:g} to {found.high:g})"
 
 
-def claimed(record: Record) -> str:
-    """What a document says of a figure, with its unit; empty where the claim is about none."""
-    return claimed_in_words(record.claim.figure) if record.claim.figure is not None else ""
+def statement(claim: Claim) -> str:
+    """What is stated; a word before it says so where no document does."""
+    implied = claim.figure is not None and claim.figure.document_gives == "nothing"
+    return f"Implied, not stated: {claim.statement}" if implied else claim.statement
 
 
 def _violated(record: Record, variant: Variant, *, new: bool = False) -> str:
