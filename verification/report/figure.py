@@ -38,6 +38,7 @@ def effect_in_words(effect: float | None) -> str:
 
 def measured_in_words(measured: FigureEvidence, unit: str) -> str:
     """The mean with its interval, the effect size and the number of runs."""
-    effect = "all runs alike" if measured.effect_size is None else f"effect size {effect_in_words(measured.effect_size)}"
+    size = measured.effect_size
+    effect = "all runs alike" if size is None else f"effect size {effect_in_words(size)}"
     interval = f"95 % interval {measured.low:g} to {measured.high:g}"
     return f"{measured.mean:g} {unit} ({interval}), {effect}, {measured.runs} runs"
