@@ -92,7 +92,7 @@ def test_a_criterion_of_ours_is_shown_as_ours(lab: Command, reports: Path, tmp_p
     assert re.search(r"^statement +Implied, not stated: What is claimed", shown, re.MULTILINE)
     run = lab("--catalogue", catalogue, "reproduce", "FIG-GAIN", "--reports", reports)[1]
     assert re.search(r"^gain .* criterion, ours: 15 to 25 % *$", run, re.MULTILINE)
-    assert re.search(r"^said +15 to 25 %$", lab("show", "FIG-DRIFT")[1], re.MULTILINE)
+    assert re.search(r"^said +15 to 25 steps$", lab("show", "FIG-DRIFT")[1], re.MULTILINE)
 
 
 def test_the_full_level_agrees_with_what_it_wrote(lab: Command, reports: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from tests.report.records import CLAIM, FILES, book, figure, measured, records, simple
-from verification.model import Gives, Kind, Verdict
+from verification.model import Gives, Kind, SymptomEvidence, VariantEvidence, Verdict
 from verification.report.book import Book
 from verification.report.interface import Record
 from verification.report.markdown import cell, prose
@@ -107,6 +107,32 @@ def test_a_finding_is_not_called_a_document_s() -> None:
 
 
 @pytest.mark.parametrize(
+    ("against", "faulty", "told"),
+    [
+        (True, 0, "CONFIRMED, against the document"),
+        (False, 0, "CONFIRMED"),
+        (True, 2, "NOT REPRODUCED"),
+        (False, 2, "NOT REPRODUCED"),
+    ],
+)
+def test_confirmed_is_never_alone_where_it_speaks_against_a_document(against: bool, faulty: int, told: str) -> None:
+    record = measured(simple(8, kind="assurance", against_document=against), healthy=2, faulty=faulty)
+    text = page("bug-report.md", record) + page("index.md", record)
+    measured_cells = re.findall(r"^\| \[TOY-08\].*?\| (CONFIRMED.*?|NOT REPRODUCED.*?) \|", text, re.MULTILINE)
+    assert len(measured_cells) >= 2
+    assert set(measured_cells) == {told}
+    assert f"**{told}**" in text
+
+
+def test_values_that_differ_between_machines_are_not_told() -> None:
+    silent = VariantEvidence("healthy", 2, 0, None, (SymptomEvidence("ema", 0, 2, None, None),))
+    found = measured(simple(4, fault=None), healthy=0)
+    assert found.evidence is not None
+    odd = replace(found, evidence=replace(found.evidence, variants=(silent,)))
+    assert difference(odd) == "Measured: ema: not what the statement expects, by values that differ between machines."
+
+
+@pytest.mark.parametrize(
     ("found", "told"),
     [
         (
@@ -114,7 +140,7 @@ def test_a_finding_is_not_called_a_document_s() -> None:
             f"The defect is real. The fix, put in place, does not restore what is broken without it: {LOST}.",
         ),
         (measured(simple(2), healthy=2, faulty=2), "With it in place, nothing that is looked at breaks."),
-        (measured(simple(4, fault=None), healthy=0), f"Put to the test, it does not hold: {LOST}."),
+        (measured(simple(4, fault=None), healthy=0), "Measured: count | all: 0 (the statement expects: 320)."),
         (
             measured(simple(4, fault=None, against_document=True), healthy=2),
             "What is said here against the document was observed: count | all: 320; ema: as it should be.",

@@ -45,7 +45,7 @@ def environment() -> Environment:
         "prose": prose,
         "anchor": anchor,
         "address": address,
-        "outcome": words.outcome,
+        "outcome": words.outcome_in_words,
         "grade": words.grade,
         "difference": words.difference,
         "interval": words.interval,

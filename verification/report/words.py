@@ -23,6 +23,12 @@ def outcome(record: Record) -> str:
     return record.verdict.value if record.verdict else "NO EVIDENCE"
 
 
+def outcome_in_words(record: Record) -> str:
+    """The verdict as a word, with what it says of the document where the word alone would be read as its praise."""
+    against = record.claim.against_document and record.verdict is Verdict.CONFIRMED
+    return f"{outcome(record)}, against the document" if against else outcome(record)
+
+
 def grade(record: Record) -> str:
     """The grade of the documented fix as a word, or a dash."""
     return record.fix_grade.value if record.fix_grade else "-"
@@ -44,7 +50,7 @@ def difference(record: Record) -> str:
         return f"What is said here against the document was observed: {_values(_symptoms(record, 'healthy'))}."
     if record.verdict is Verdict.CONFIRMED:
         return f"With what is described put in place: {_violated(record, 'faulty')}."
-    return f"Put to the test, it does not hold: {_violated(record, 'healthy')}."
+    return f"Measured: {_unexpected(record)}."
 
 
 def interval(record: Record) -> str:
@@ -70,6 +76,11 @@ def _violated(record: Record, variant: Variant, *, new: bool = False) -> str:
     return _values(broken)
 
 
+def _unexpected(record: Record) -> str:
+    """What was observed on healthy code, where what should have been is what is stated."""
+    return _joined([_beside_expected(each) for each in _broken(record, "healthy")])
+
+
 def _broken(record: Record, variant: Variant) -> list[SymptomEvidence]:
     return [each for each in _symptoms(record, variant) if each.held_runs < each.runs]
 
@@ -80,9 +91,12 @@ def _symptoms(record: Record, variant: Variant) -> tuple[SymptomEvidence, ...]:
 
 
 def _values(symptoms: Sequence[SymptomEvidence]) -> str:
-    told = [_told(each) for each in symptoms[:SHOWN_SYMPTOMS]]
-    more = len(symptoms) - len(told)
-    return "; ".join([*told, *([f"and {more} more"] if more else [])])
+    return _joined([_told(each) for each in symptoms])
+
+
+def _joined(told: Sequence[str]) -> str:
+    more = len(told[SHOWN_SYMPTOMS:])
+    return "; ".join([*told[:SHOWN_SYMPTOMS], *([f"and {more} more"] if more else [])])
 
 
 def _told(symptom: SymptomEvidence) -> str:
@@ -94,6 +108,12 @@ def _told(symptom: SymptomEvidence) -> str:
     if held:
         return f"{symptom.symptom}: {symptom.after or '(empty)'}"
     return f"{symptom.symptom}: {symptom.after or '(empty)'} instead of {symptom.before or '(empty)'}"
+
+
+def _beside_expected(symptom: SymptomEvidence) -> str:
+    if symptom.before is None or symptom.after is None:
+        return f"{symptom.symptom}: not what the statement expects, by values that differ between machines"
+    return f"{symptom.symptom}: {symptom.after or '(empty)'} (the statement expects: {symptom.before or '(empty)'})"
 
 
 def symptom_outcome(name: str, variant: VariantEvidence) -> tuple[str, str]:
