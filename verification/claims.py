@@ -233,9 +233,13 @@ class Catalogue:
     @property
     def cites(self) -> tuple[str, ...]:
         """Every citation in it."""
+        return (*self.answered, *(cite for aside in self.asides for cite in aside.cites))
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """The citations of claims and contradictions."""
         quoted = [quote.cite for each in self.contradictions for quote in each.quotes]
-        claimed = [cite for claim in self.claims for cite in claim.cites]
-        return (*quoted, *claimed, *(cite for aside in self.asides for cite in aside.cites))
+        return (*quoted, *(cite for claim in self.claims for cite in claim.cites))
 
 
 def load_catalogue(folder: Path) -> tuple[Claim, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from verification.model import (
+    Aside,
     Claim,
     Contradiction,
     Evidence,
@@ -150,6 +151,7 @@ def book() -> Book:
         ),
         files=FILES,
         uncited={"000": (3, 10), "001": (0, 20)},
+        asides=(Aside(("001:1-3", "001:9"), "title | date"), Aside(("002:5",), "counts")),
         checklists=(
             Checklist(
                 "READY-1",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from verification.model import Claim, Contradiction
+from verification.model import Aside, Claim, Contradiction
 from verification.report.interface import Record
 from verification.report.plot import Plot
 
@@ -83,7 +83,8 @@ class Book:
     """Everything that the reports are made of.
 
     :param files: file name of each of the five documents, by the first three figures of it
-    :param uncited: how many lines of each document nobody answers for yet, and how many there are
+    :param uncited: how many lines of each document nobody answers for yet, and how many say something
+    :param asides: the lines that no claim and no contradiction cites, and why nothing in them can be tested
     :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
     """
@@ -92,6 +93,7 @@ class Book:
     contradictions: tuple[Contradiction, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     uncited: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    asides: tuple[Aside, ...] = ()
     checklists: tuple[Checklist, ...] = ()
     tests: tuple[NamedTest, ...] | None = None
     plots: Mapping[str, Plot] = field(default_factory=dict)
@@ -105,6 +107,20 @@ class Book:
     def nulls(self) -> list[Record]:
         """The null faults."""
         return [record for record in self.records if record.claim.kind == "null"]
+
+    @property
+    def statements(self) -> list[Record]:
+        """What documents state, those that contradict first."""
+        return [record for record in self.claims if record.claim.kind != "finding"]
+
+    @property
+    def findings(self) -> list[Record]:
+        """What we found, on whatever page it stands, those that speak against a document first."""
+        return [record for record in self.claims if record.claim.kind == "finding"]
+
+    def asides_of(self, document: str) -> list[Aside]:
+        """Of one document."""
+        return [aside for aside in self.asides if aside.cites[0].startswith(document)]
 
     def record(self, claim_id: str) -> Record | None:
         """The record of that id, or None where the catalogue has no such claim."""
@@ -151,6 +167,13 @@ def home(claim: Claim) -> str:
     if claim.kind == "figure" and claim.cites:
         number = claim.cites[0][:3]
     return HOMES.get(number, FINDINGS)
+
+
+def source(claim: Claim) -> str:
+    """The document that states a claim, by the first three figures of its name; for a finding, whose it is."""
+    if claim.kind == "finding":
+        return "ours"
+    return next((number for number, page in HOMES.items() if page == home(claim)), claim.document)
 
 
 def anchor(claim_id: str) -> str:

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from verification.model import Claim, Evidence, Variant
 from verification.report import figure, words
-from verification.report.book import DOCUMENTS, Book, anchor, home, spans
+from verification.report.book import DOCUMENTS, Book, anchor, home, source, spans
 
 TITLES: Final[dict[Variant, str]] = {
     "healthy": "healthy",
@@ -45,6 +45,7 @@ def environment() -> Environment:
         "prose": prose,
         "anchor": anchor,
         "address": address,
+        "source": source,
         "outcome": words.outcome_in_words,
         "grade": words.grade,
         "difference": words.difference,
