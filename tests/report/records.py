@@ -158,7 +158,6 @@ def book() -> Book:
                 "Readiness",
                 "ready",
                 ("001:331-350",),
-                "ready to ship",
                 (
                     Item("nothing runs code", "yes", True, ("001:338",), ("INT-01",)),
                     Item("state survives", "yes", True, ("001:339",), ("TOY-01", "TOY-03")),

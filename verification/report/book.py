@@ -32,7 +32,8 @@ class Item:
 
     :param documented: the document's own answer
     :param met: whether that answer says that the criterion is met
-    :param claims: ids; all of them must fit. None where nothing could be run
+    :param claims: ids; all of them must fit. None where nothing could be run. Where the answer is that the criterion is
+        not met, they are the problems that the document names
     :param tests: figures of the document all of whose named tests must pass on the code as it is, or empty
     :param core_claims: ids that answer for the code as it is, where ``claims`` measure what a document describes
     """
@@ -50,15 +51,13 @@ class Item:
 class Checklist:
     """A document's verdict on the whole, and the criteria that it stands on.
 
-    :param documented: what the document concludes
-    :param word: what the report says if every item holds, and denies if one does not
+    :param documented: what the document concludes, in our words
     """
 
     id: str
     title: str
     documented: str
     cites: tuple[str, ...]
-    word: str
     items: tuple[Item, ...]
 
 
