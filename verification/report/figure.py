@@ -8,7 +8,7 @@ from typing import Final
 from verification.model import Figure, FigureEvidence
 
 LARGE: Final = 1000.0
-"""From here on, powers of ten would be shown as such; a reader is given the number."""
+"""An effect size from here on says that the runs hardly differ, and is given in full rather than as a power of ten."""
 
 
 def claimed_in_words(figure: Figure) -> str:
@@ -30,10 +30,10 @@ def origin_and_claimed(figure: Figure) -> str:
 
 
 def effect_in_words(effect: float | None) -> str:
-    """An effect size, large ones in full."""
+    """An effect size, and what a large one says."""
     if effect is None:
         return "none: all runs are the same"
-    return f"{effect:,.0f}" if abs(effect) >= LARGE else f"{effect:g}"
+    return f"{effect:,.0f} (the runs hardly differ)" if abs(effect) >= LARGE else f"{effect:g}"
 
 
 def measured_in_words(measured: FigureEvidence, unit: str) -> str:
