@@ -227,7 +227,8 @@ def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(gives: Gives, cr
 
 
 @pytest.mark.parametrize(
-    ("effect", "shown"), [(1.4e9, "1,400,000,000 (the runs hardly differ) |"), (690.0, "690 |"), (-3.6, "-3.6 |"), (None, "none: all runs")]
+    ("effect", "shown"),
+    [(1.4e9, "1,400,000,000 (the runs hardly differ) |"), (690.0, "690 |"), (-3.6, "-3.6 |"), (None, "none: all runs")],
 )
 def test_an_effect_size_is_shown_as_a_number(effect: float | None, shown: str) -> None:
     found = figure(-2.0, 3.0)
