@@ -7,9 +7,10 @@ begins with 000; ``000:44`` is one line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "documents"
@@ -68,14 +69,32 @@ def documents() -> Mapping[str, tuple[str, ...]]:
     return {path.name[:3]: tuple(path.read_text(encoding="utf-8").splitlines()) for path in sorted(FOLDER.glob("*.md"))}
 
 
+def has_word(line: str) -> bool:
+    """Whether a line says anything; an empty line, a rule and a fence do not."""
+    return re.search(r"\w", line) is not None
+
+
+def apart_from(cites: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+    """What is left of citations without the lines of others: runs of lines that say something, and what is between."""
+    taken = {(each.document, number) for each in map(Citation.parse, others) for number in each.numbers}
+    return tuple(cite for each in map(Citation.parse, cites) for cite in _runs(each, taken))
+
+
+def _runs(citation: Citation, taken: Container[tuple[str, int]]) -> Iterator[str]:
+    lines = documents()[citation.document]
+    telling = [number for number in citation.numbers if has_word(lines[number - 1])]
+    for is_taken, run in groupby(telling, lambda number: (citation.document, number) in taken):
+        first, *rest = run
+        if not is_taken:
+            yield f"{citation.document}:{first}" + (f"-{rest[-1]}" if rest else "")
+
+
 def uncited(cites: Iterable[str]) -> dict[str, list[int]]:
-    """The numbers of the lines, without empty ones and rules, that none of the citations covers; by document."""
+    """The numbers of the lines, that say something and that none of the citations covers; by document."""
     covered = {(each.document, number) for each in map(Citation.parse, cites) for number in each.numbers}
     return {
         document: [
-            number
-            for number, line in enumerate(lines, start=1)
-            if re.search(r"\w", line) and (document, number) not in covered
+            number for number, line in enumerate(lines, start=1) if has_word(line) and (document, number) not in covered
         ]
         for document, lines in documents().items()
     }

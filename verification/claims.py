@@ -8,6 +8,7 @@ could be tested, and one ``[[contradiction]]`` per pair of statements of which o
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from pydantic import (
 
 from verification.citations import Citation
 from verification.errors import CatalogueError
-from verification.model import Aside, Claim, Contradiction, Figure, FixGrade, Kind, Problem, Quotation, Verdict
+from verification.model import Aside, Claim, Contradiction, Figure, FixGrade, Gives, Kind, Problem, Quotation, Verdict
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$")]
@@ -77,6 +78,7 @@ class FigureEntry(BaseModel):
     power: Annotated[float, Field(ge=0.8, le=1)]
     pilot: Text
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    document_gives: Gives = "interval"
 
     @field_validator("claimed")
     @classmethod
@@ -158,6 +160,19 @@ class ClaimEntry(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _document_gives_the_interval(self) -> ClaimEntry:
+        if self.figure is None or self.figure.document_gives != "interval" or not self.cites:
+            return self
+        cited = {float(n) for cite in self.cites for n in re.findall(r"\d+(?:\.\d+)?", Citation.parse(cite).text)}
+        for end in self.figure.claimed:
+            if math.isfinite(end) and end not in cited:
+                raise ValueError(
+                    f"figure.document_gives: {end:g} stands in no line that is cited; if it is our criterion, "
+                    'write "statement", and "nothing" if the statement is implied as well'
+                )
+        return self
+
+    @model_validator(mode="after")
     def _lists_fit(self) -> ClaimEntry:
         for field in ("killed_by", "shows"):
             if getattr(self, field) and (self.fault is None or self.expected_verdict is not Verdict.CONFIRMED):
@@ -218,9 +233,13 @@ class Catalogue:
     @property
     def cites(self) -> tuple[str, ...]:
         """Every citation in it."""
+        return (*self.answered, *(cite for aside in self.asides for cite in aside.cites))
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """The citations of claims and contradictions."""
         quoted = [quote.cite for each in self.contradictions for quote in each.quotes]
-        claimed = [cite for claim in self.claims for cite in claim.cites]
-        return (*quoted, *claimed, *(cite for aside in self.asides for cite in aside.cites))
+        return (*quoted, *(cite for claim in self.claims for cite in claim.cites))
 
 
 def load_catalogue(folder: Path) -> tuple[Claim, ...]:

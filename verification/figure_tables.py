@@ -9,7 +9,7 @@ from rich.text import Text
 
 from verification.model import Claim, PairedRun
 from verification.power import Plan
-from verification.report.figure import claimed_in_words, measured_in_words
+from verification.report.figure import claimed_in_words, measured_in_words, origin, origin_and_claimed
 from verification.report.interface import Record
 from verification.tables import plain_table, word
 
@@ -25,7 +25,7 @@ def figures_table(records: Sequence[Record]) -> Table:
             continue
         found = evidence.figure if evidence is not None else None
         measured = measured_in_words(found, claim.figure.unit) if found is not None and not found.errors else "-"
-        table.add_row(claim.id, _verdict(record), claimed_in_words(claim.figure), measured)
+        table.add_row(claim.id, _verdict(record), origin_and_claimed(claim.figure), measured)
     return table
 
 
@@ -34,7 +34,7 @@ def quantities_table(run: PairedRun, claim: Claim) -> Table:
     table = plain_table("quantity", "this run", "claimed", wrapped=["quantity"])
     for name, value in run.quantities:
         claimed = claim.figure is not None and name == claim.figure.quantity
-        table.add_row(name, f"{value:.6g}", claimed_in_words(claim.figure) if claim.figure and claimed else "")
+        table.add_row(name, f"{value:.6g}", origin_and_claimed(claim.figure) if claim.figure and claimed else "")
     return table
 
 
@@ -60,7 +60,7 @@ def plan_table(found: Plan, claim: Claim, runs: Sequence[PairedRun]) -> Table:
     seconds = sum(run.seconds for run in runs) / len(runs)
     least = str(found.least_runs) if found.least_runs is not None else "more than can be made"
     for name, value in (
-        ("claimed", claimed_in_words(figure)),
+        (origin(figure), claimed_in_words(figure)),
         ("pilot", f"{len(runs)} seeds ({seeds[0]}..{seeds[-1]}): mean {found.mean:.3g}, sd {found.sd:.3g}"),
         ("power", f"{found.power:.2f} in the {figure.runs} runs of the catalogue, if the statement is true"),
         ("least runs", f"{least} for a power of 0.8"),

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 Variant: TypeAlias = Literal["healthy", "faulty", "documented_fix"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 Kind: TypeAlias = Literal["defect", "fix", "figure", "assurance", "finding", "null"]
+Gives: TypeAlias = Literal["interval", "statement", "nothing"]
 
 
 class Verdict(StrEnum):
@@ -129,13 +130,15 @@ class Figure:
 
     :param quantity: the key of what the experiment returns
     :param unit: in which the quantity and every number here is given
-    :param claimed: the ends of what the document states; one of them infinite where it states one end only, and then
-        the other is no part of what is claimed: no change is no improvement
+    :param claimed: the ends of what is claimed; one of them infinite where there is one end only, and then the other is
+        no part of what is claimed: no change is no improvement
     :param runs: how many paired runs are made, with the seeds 0 to ``runs - 1``
     :param power: the probability of CONFIRMED if the statement is true, as the pilot gives it, in [0.8, 1]
     :param pilot: the runs, made with other seeds, from which ``runs`` and ``power`` were computed, in words
     :param tolerance: a fresh measurement agrees with the committed one if their intervals have a value in common or
         their means differ by at most this; 0 leaves the intervals alone to decide
+    :param document_gives: ``interval``, the ends in ``claimed``; ``statement``, of which the ends are our criterion; or
+        ``nothing``, where the statement is implied as well
     """
 
     quantity: str
@@ -145,6 +148,7 @@ class Figure:
     power: float
     pilot: str
     tolerance: float = 0.0
+    document_gives: Gives = "interval"
 
 
 @dataclass(frozen=True)

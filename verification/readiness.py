@@ -37,7 +37,6 @@ class _Checklist(BaseModel):
     id: Identifier
     title: Text
     documented: Text
-    word: Text
     cites: Annotated[tuple[Cite, ...], Field(min_length=1)]
     item: Annotated[tuple[_Item, ...], Field(min_length=1)]
 
@@ -71,4 +70,4 @@ def _checklist(entry: _Checklist) -> Checklist:
         Item(each.item, each.documented, each.met, each.cites, each.claims, each.tests, each.core_claims)
         for each in entry.item
     )
-    return Checklist(entry.id, entry.title, entry.documented, entry.cites, entry.word, items)
+    return Checklist(entry.id, entry.title, entry.documented, entry.cites, items)

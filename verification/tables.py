@@ -10,8 +10,9 @@ from rich.text import Text
 
 from verification.audit import Audit
 from verification.model import Claim, Figure, FixGrade, Observation, Run, Variant, Verdict
-from verification.report.figure import claimed_in_words
+from verification.report.figure import claimed_in_words, origin
 from verification.report.interface import Record
+from verification.report.words import statement
 
 STYLES = {
     Verdict.CONFIRMED.value: "green",
@@ -64,7 +65,8 @@ def claim_table(claim: Claim) -> Table:
         "fix_statement",
         "severity",
     )
-    rows = [(name, str(getattr(claim, name))) for name in names if getattr(claim, name)]
+    shown = {"statement": statement(claim)}
+    rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in names if getattr(claim, name)]
     rows += _probe_rows(claim) if claim.figure is None else _figure_rows(claim, claim.figure)
     rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]
     if claim.figure is None:
@@ -90,7 +92,7 @@ def _figure_rows(claim: Claim, figure: Figure) -> list[tuple[str, str]]:
     return [
         ("experiment", claim.experiment),
         ("quantity", figure.quantity),
-        ("claimed", claimed_in_words(figure)),
+        (origin(figure), claimed_in_words(figure)),
         ("runs", f"{figure.runs}, each of two or more arms that share a seed"),
         ("power", f"{figure.power:g}, by a pilot of {figure.pilot}"),
         ("tolerance", f"{figure.tolerance:g} {figure.unit}"),

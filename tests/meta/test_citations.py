@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from verification import citations
-from verification.citations import FOLDER, Citation, documents, uncited
+from verification.citations import FOLDER, Citation, apart_from, documents, uncited
 from verification.claims import load
 from verification.errors import CatalogueError
+from verification.laboratory import Laboratory
+from verification.library import gather
 
 CATALOGUE = Path(citations.__file__).with_name("catalogue")
+REPORTS = CATALOGUE.parents[1] / "reports"
 DIGESTS = {
     "000_923fc3d3e588f5b4": "fca4e15efb75b04ef16ab486cc2761f9d471a31b244c052e6f8f039cae14b37a",
     "001_98911a0f87a1dff4": "4622413657570b807b699c4802f127db6a286a9e18b449754d49216dd1e2b214",
@@ -82,6 +85,20 @@ def test_lines_that_nothing_cites_are_told_without_empty_ones_and_rules() -> Non
     assert uncited(["001:1-7", f"001:10-{last}"])["001"] == [9]
     assert uncited([f"001:9-{last}"])["001"] == [1, 3, 4, 5]
     assert len(uncited([])["003"]) > 100
+
+
+def test_what_is_left_of_citations_are_runs_of_lines_that_say_something() -> None:
+    assert apart_from(["003:1-11"], ["003:5", "003:9-10", "000:1-20"]) == ("003:1-3", "003:7", "003:11")
+    assert apart_from(["003:2", "003:4-8", "001:9"], []) == ("003:5-7", "001:9")
+
+
+def test_the_reports_tell_of_every_line_that_no_claim_cites() -> None:
+    laboratory = Laboratory()
+    told = [cite for aside in gather(laboratory, REPORTS, ()).asides for cite in aside.cites]
+    answered = laboratory.entries.answered
+    assert apart_from(told, answered) == tuple(told)
+    assert {number: lines for number, lines in uncited([*told, *answered]).items() if lines} == {}
+    assert all(uncited(answered).values())
 
 
 def test_every_line_of_the_documents_is_answered() -> None:

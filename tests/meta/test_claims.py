@@ -127,6 +127,10 @@ BROKEN = {
     "too few runs": (FIGURE.replace("runs = 24", "runs = 4"), "FIG-01", "figure.runs", "greater than or equal to 5"),
     "too little power": (FIGURE.replace("0.85", "0.7"), "FIG-01", "figure.power", "greater than or equal to 0.8"),
     "figure without pilot": (FIGURE.replace("pilot", "#"), "FIG-01", "figure.pilot", "is missing"),
+    "an interval that no cited line gives": (
+        FIGURE.replace("[claim.figure]", 'cites = ["003:160"]\n[claim.figure]').replace("15.0", "16.0"),
+        "FIG-01", "figure.document_gives", "16 stands in no line that is cited"),
+    "nobody's interval": (FIGURE + 'document_gives = "numbers"', "FIG-01", "figure.document_gives", "'interval'"),
     "endless tolerance": (FIGURE + "tolerance = inf", "FIG-01", "figure.tolerance", "finite"),
     "no id": (CLAIM.replace("id =", "#"), "entry 1", "id", "is missing"),
     "stray field": ('title = "x"\n' + CLAIM, "", "title", "outside every"),
@@ -142,6 +146,16 @@ def test_a_broken_entry_is_named(case: str, tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.claim, caught.value.field) == ("toy.toml", claim, field)
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "gives"), [("[15.0, 25.0]", "interval"), ("[10.0, inf]", "statement"), ("[0.0, inf]", "nothing")]
+)
+def test_an_interval_is_of_the_cited_lines_or_called_our_own(claimed: str, gives: str, tmp_path: Path) -> None:
+    text = FIGURE.replace("[claim.figure]", f'cites = ["003:160"]\n[claim.figure]\ndocument_gives = "{gives}"')
+    (claim,) = load_catalogue(_catalogue(tmp_path, HEAD + text.replace("[15.0, inf]", claimed)))
+    assert claim.figure is not None
+    assert claim.figure.document_gives == gives
 
 
 def test_a_file_is_named_as_its_document(tmp_path: Path) -> None:

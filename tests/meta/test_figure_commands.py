@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,19 @@ def test_an_audit_shows_claimed_beside_measured(lab: Command, audited: Path) -> 
     _, output, _ = lab("audit", "--jobs", "1", "--reports", audited)
     (line,) = [line for line in output.splitlines() if line.startswith("FIG-BETTER") and "than" in line]
     assert line.split("  ")[-1].strip().startswith("0 % (95 % interval 0 to 0), all runs alike, 5 runs")
-    assert "REFUTED     more than 0 %" in line
+    assert "REFUTED     said: more than 0 %" in line
+
+
+def test_a_criterion_of_ours_is_shown_as_ours(lab: Command, reports: Path, tmp_path: Path) -> None:
+    catalogue = shutil.copytree(LAB / "catalogue", tmp_path / "ours")
+    path = catalogue / "figures.toml"
+    path.write_text(path.read_text().replace("claimed =", 'document_gives = "nothing"\nclaimed =', 1))
+    shown = lab("--catalogue", catalogue, "show", "FIG-GAIN")[1]
+    assert re.search(r"^criterion, ours +15 to 25 %$", shown, re.MULTILINE)
+    assert re.search(r"^statement +Implied, not stated: What is claimed", shown, re.MULTILINE)
+    run = lab("--catalogue", catalogue, "reproduce", "FIG-GAIN", "--reports", reports)[1]
+    assert re.search(r"^gain .* criterion, ours: 15 to 25 % *$", run, re.MULTILINE)
+    assert re.search(r"^said +15 to 25 steps$", lab("show", "FIG-DRIFT")[1], re.MULTILINE)
 
 
 def test_the_full_level_agrees_with_what_it_wrote(lab: Command, reports: Path) -> None:
@@ -172,7 +185,7 @@ def test_one_run_is_shown_beside_what_is_claimed_and_committed(lab: Command, aud
     lines = output.splitlines()
     assert (code, lines[0]) == (0, "FIG-GAIN: the gain of transfer (seed 3)")
     (gain,) = [line.split() for line in lines if line.startswith("gain")]
-    assert (gain[1], " ".join(gain[2:])) == ("19.4759", "15 to 25 %")  # 20 + random.Random(3).uniform(-1, 1)
+    assert (gain[1], " ".join(gain[2:])) == ("19.4759", "said: 15 to 25 %")  # 20 + random.Random(3).uniform(-1, 1)
     assert lines[-2].startswith("committed: 20")
     assert lines[-1] == "verdict: CONFIRMED (expected CONFIRMED)"
     other = lab("reproduce", "FIG-GAIN", "--seed", "4", "--reports", audited)[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from verification.model import (
+    Aside,
     Claim,
     Contradiction,
     Evidence,
@@ -150,13 +151,13 @@ def book() -> Book:
         ),
         files=FILES,
         uncited={"000": (3, 10), "001": (0, 20)},
+        asides=(Aside(("001:1-3", "001:9"), "title | date"), Aside(("002:5",), "counts")),
         checklists=(
             Checklist(
                 "READY-1",
                 "Readiness",
                 "ready",
                 ("001:331-350",),
-                "ready to ship",
                 (
                     Item("nothing runs code", "yes", True, ("001:338",), ("INT-01",)),
                     Item("state survives", "yes", True, ("001:339",), ("TOY-01", "TOY-03")),

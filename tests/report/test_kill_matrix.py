@@ -49,12 +49,24 @@ def test_rates_stand_side_by_side() -> None:
     assert str(kill_rate(replace(MATRIX, rows=()))) == "-"
 
 
+def test_a_fault_in_two_roles_is_two_rows_and_one_fault() -> None:
+    again = Row(replace(BUG, kind="fix", claims=("TOY-2",)), "killed", True, (A,))
+    both = replace(GOOD, rows=(*GOOD.rows, again))
+    rate = kill_rate(both)
+    assert (rate.of, rate.faults, rate.noticed) == (2, 1, 2)
+    text = kill_matrix(both, CLAIMS)
+    assert "| kill rate: what must be noticed | 2 | 1 | 2 | 100.0 % |" in text
+    assert "Counted in two rows, as the bug of one claim and the documented fix of another: `forgets`." in text
+    assert "Counted in two rows" not in kill_matrix(GOOD, CLAIMS)
+    assert "what must not (1 null faults, 1 bugs that never were) | 2 | 2 | 0 | 0.0 % |" in text
+
+
 def test_survivors_come_before_all_that_is_as_it_should_be() -> None:
     text = kill_matrix(MATRIX, CLAIMS)
     order = ["### half-forgets", "### unseen", "## Checks that stayed silent", "## What must survive", "## Faults and"]
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
     assert "None: each of" not in text
-    assert "None: each of the 1 faults that must be noticed is." in kill_matrix(GOOD, CLAIMS)
+    assert "None: what each of the 1 rows plants is noticed." in kill_matrix(GOOD, CLAIMS)
 
 
 def test_the_checks_of_a_survivor_are_not_listed_again_as_silent() -> None:

@@ -9,7 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from tests.report.records import CLAIM, FILES, book, figure, measured, records, simple
-from verification.model import Kind, Verdict
+from verification.model import Gives, Kind, SymptomEvidence, VariantEvidence, Verdict
 from verification.report.book import Book
 from verification.report.interface import Record
 from verification.report.markdown import cell, prose
@@ -50,7 +50,7 @@ def test_a_page_without_claims_is_a_hole_that_says_so(name: str) -> None:
 
 def test_the_index_of_nothing_can_be_read() -> None:
     text = render_all(Book((), files=FILES))["index.md"]
-    assert "What was wrong: 0 of 0" in text
+    assert "0 of the 0 statements of documents, and 0 of the 0 findings of our own: 0 rows." in text
     assert text.count("a hole:") + text.count("A hole:") == 2
 
 
@@ -58,7 +58,7 @@ def test_a_claim_without_a_verdict_has_stood_up_to_nothing() -> None:
     undecided = figure(10.0, 20.0)
     assert undecided.verdict is Verdict.UNDECIDED
     text = render_all(Book((undecided,), files=FILES))["index.md"]
-    assert "| [All](#all-claims) | 1 | 0 | 0 | 1 |" in text
+    assert "| All documents | 1 | 0 | 0 | 1 |" in text
     assert f"**1 without a verdict**: {undecided.claim.id} (UNDECIDED)." in text
 
 
@@ -66,6 +66,52 @@ def test_claims_that_contradict_come_first_and_then_holes() -> None:
     text = render_all(Book(tuple(records()), files=FILES))["index.md"]
     rows = re.findall(r"^\| \[(TOY-\d+)\]", text.partition("## All claims")[2], re.MULTILINE)
     assert rows == ["TOY-01", "TOY-04", "TOY-03", "TOY-02", "TOY-05", "TOY-06", "TOY-07"]
+
+
+def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
+    said = measured(simple(1, document="004_toy"), healthy=2, faulty=2)
+    ours = measured(simple(8, id="FND-1", kind="finding", document="findings"), healthy=2, faulty=0)
+    beside = measured(
+        simple(9, id="FND-2", kind="finding", document="004_toy", against_document=True), healthy=2, faulty=0
+    )
+    texts = render_all(Book((said, ours, beside, figure(17.0, 23.0)), files=FILES))
+    index = texts["index.md"]
+    assert "| [PPO verification](ppo-verification.md) | 1 | 0 | 1 | 0 |" in index
+    assert "| [Fix summary](fix-summary.md) | 1 | 1 | 0 | 0 |" in index
+    assert "| All documents | 2 | 1 | 1 | 0 |" in index
+    assert "| [Findings](findings.md) | 2 | 1 | 1 | 0 |" in index
+    assert "Both together are the 4 of [all claims](#all-claims)." in index
+    assert "1 of the 2 statements of documents, and 1 of the 2 findings of our own: 2 rows." in index
+    table = index.partition("## All claims")[2]
+    sources = dict(re.findall(r"^\| \[([A-Z0-9-]+)\][^|]*\| (\w+) \|", table, re.MULTILINE))
+    assert sources == {"TOY-01": "004", "FND-1": "ours", "FND-2": "ours", "TOY-09": "003"}
+    assert "Findings: 2. Speak against a document: 1. As expected: 2.\nOf them, these stand on" in texts["findings.md"]
+    assert "are about: [FND-2](ppo-verification.md#fnd-2)." in texts["findings.md"]
+    told = "Statements of the document: 1. Did not stand up to measuring, as a statement, a fix or a recommendation: 1."
+    assert (
+        f"{told} Findings of our own beside them: 1. Speak against the document: 1. As expected: 1 of 2.\n"
+        in (texts["ppo-verification.md"])
+    )
+    assert "- Source: document 003, Bug 1;" in texts["fix-summary.md"]
+
+
+def test_lines_that_nothing_cites_stand_on_the_page_of_their_document_with_the_reason() -> None:
+    texts = render_all(book())
+    (row,) = re.findall(r"^\| .*title \\\| date \|$", texts["integration-analysis.md"], re.MULTILINE)
+    assert re.findall(r"\[(.*?)\]", row) == ["001:1-3", "001:9"]
+    assert "date" not in texts["bug-report.md"].partition("## Lines without a claim")[2].partition("\n## ")[0]
+    assert "| counts |" in texts["bug-report.md"]
+    assert "\nNone.\n" in texts["fix-summary.md"].partition("## Lines without a claim")[2].partition("\n## ")[0]
+    assert "each of its 20 lines that hold a word" in texts["index.md"]
+    assert "](integration-analysis.md#lines-without-a-claim)" in texts["index.md"]
+    assert "**3 of 10 lines are answered by no claim yet**" in texts["index.md"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_can_be_pasted(name: str) -> None:
+    text = render_all(book())[name]
+    assert "`.venv/bin/rlverify " in text
+    assert re.findall(r"(?<!\.venv/bin/)\brlverify \w+", text) == []
 
 
 def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
@@ -80,8 +126,8 @@ def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
 def test_what_is_stale_names_what_measures_it_anew() -> None:
     stale = replace(figure(-2.0, 3.0), misfits=("code changed",))
     assert "**1 stale**" in page("index.md", stale)
-    assert "Run `rlverify audit --level full --update`." in page("index.md", stale).partition("## Holes")[2]
-    assert "Run `rlverify audit --update`." in page(
+    assert "Run `.venv/bin/rlverify audit --level full --update`." in page("index.md", stale).partition("## Holes")[2]
+    assert "Run `.venv/bin/rlverify audit --update`." in page(
         "index.md", replace(measured(simple(2), healthy=2, faulty=0), misfits=("code changed",))
     )
 
@@ -95,7 +141,9 @@ def test_a_finding_speaks_against_a_document_where_its_claim_says_so(
 ) -> None:
     record = measured(simple(8, kind=kind, against_document=against), healthy=2, faulty=faulty)
     assert record.contradicts_document is contradicts
-    assert f"## What was wrong: {int(contradicts)} of 1" in page("index.md", record)
+    mine, theirs = (int(contradicts), 0) if kind == "finding" else (0, int(contradicts))
+    counted = f"{theirs} of the {int(kind != 'finding')} statements of documents, and {mine} of the"
+    assert counted in page("index.md", record)
     assert bool(difference(record)) is contradicts
 
 
@@ -107,6 +155,32 @@ def test_a_finding_is_not_called_a_document_s() -> None:
 
 
 @pytest.mark.parametrize(
+    ("against", "faulty", "told"),
+    [
+        (True, 0, "CONFIRMED, against the document"),
+        (False, 0, "CONFIRMED"),
+        (True, 2, "NOT REPRODUCED"),
+        (False, 2, "NOT REPRODUCED"),
+    ],
+)
+def test_confirmed_is_never_alone_where_it_speaks_against_a_document(against: bool, faulty: int, told: str) -> None:
+    record = measured(simple(8, kind="assurance", against_document=against), healthy=2, faulty=faulty)
+    text = page("bug-report.md", record) + page("index.md", record)
+    measured_cells = re.findall(r"^\| \[TOY-08\].*?\| (CONFIRMED.*?|NOT REPRODUCED.*?) \|", text, re.MULTILINE)
+    assert len(measured_cells) >= 2
+    assert set(measured_cells) == {told}
+    assert f"**{told}**" in text
+
+
+def test_values_that_differ_between_machines_are_not_told() -> None:
+    silent = VariantEvidence("healthy", 2, 0, None, (SymptomEvidence("ema", 0, 2, None, None),))
+    found = measured(simple(4, fault=None), healthy=0)
+    assert found.evidence is not None
+    odd = replace(found, evidence=replace(found.evidence, variants=(silent,)))
+    assert difference(odd) == "Measured: ema: not what the statement expects, by values that differ between machines."
+
+
+@pytest.mark.parametrize(
     ("found", "told"),
     [
         (
@@ -114,7 +188,7 @@ def test_a_finding_is_not_called_a_document_s() -> None:
             f"The defect is real. The fix, put in place, does not restore what is broken without it: {LOST}.",
         ),
         (measured(simple(2), healthy=2, faulty=2), "With it in place, nothing that is looked at breaks."),
-        (measured(simple(4, fault=None), healthy=0), f"Put to the test, it does not hold: {LOST}."),
+        (measured(simple(4, fault=None), healthy=0), "Measured: count | all: 0 (the statement expects: 320)."),
         (
             measured(simple(4, fault=None, against_document=True), healthy=2),
             "What is said here against the document was observed: count | all: 320; ema: as it should be.",
@@ -127,6 +201,41 @@ def test_a_finding_is_not_called_a_document_s() -> None:
 )
 def test_what_speaks_against_a_document_is_told_with_its_values(found: Record, told: str) -> None:
     assert difference(found) == told
+
+
+OURS = "criterion, ours: 15 to 25 %"
+
+
+@pytest.mark.parametrize(
+    ("gives", "criterion", "statement"),
+    [
+        ("interval", "said: 15 to 25 %", "Restoring"),
+        ("statement", OURS, "Restoring"),
+        ("nothing", OURS, "Implied, not stated: Restoring"),
+    ],
+)
+def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(gives: Gives, criterion: str, statement: str) -> None:
+    found = figure(-2.0, 3.0)
+    assert found.claim.figure is not None
+    claim = replace(found.claim, figure=replace(found.claim.figure, document_gives=gives))
+    text = page("index.md", replace(found, claim=claim))
+    assert f"Measured: 0.5 % (-2 to 3); {criterion}." in text
+    assert f"| {statement} forgets the" in text
+    home = page("fix-summary.md", replace(found, claim=claim))
+    assert f"| efficiency lost | {criterion.partition(':')[0]} | measured," in home
+    assert f"- Claim (figure): {statement} forgets the" in home
+
+
+@pytest.mark.parametrize(
+    ("effect", "shown"),
+    [(1.4e9, "1,400,000,000 (the runs hardly differ) |"), (690.0, "690 |"), (-3.6, "-3.6 |"), (None, "none: all runs")],
+)
+def test_an_effect_size_is_shown_as_a_number(effect: float | None, shown: str) -> None:
+    found = figure(-2.0, 3.0)
+    assert found.evidence is not None
+    assert found.evidence.figure is not None
+    evidence = replace(found.evidence, figure=replace(found.evidence.figure, effect_size=effect))
+    assert f"| {shown}" in page("fix-summary.md", replace(found, evidence=evidence))
 
 
 def test_a_harmful_fix_is_told_by_what_it_breaks_anew() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.records import FILES, NULL, measured, simple
+from tests.report.records import CLAIM, FILES, NULL, measured, simple
 from verification.errors import CatalogueError
 from verification.readiness import load_checklists
 from verification.report.book import Book, Checklist, Item, NamedTest
@@ -18,52 +18,64 @@ GOOD = measured(simple(1), healthy=2, faulty=0)
 CONTRADICTED = measured(simple(2), healthy=2, faulty=2)
 REGRESSED = measured(simple(3), healthy=0, faulty=0)
 MISSING = Record(simple(4), None)
+UNMENDED = measured(replace(CLAIM, id="TOY-06"), healthy=2, faulty=0, documented_fix=0)
+REFUTED = measured(simple(7, fault=None), healthy=0)
 STALE = replace(measured(simple(5), healthy=2, faulty=0), misfits=("toy changed since",))
 
 
 def conclude(*claims: str, met: bool = True, tests: str = "", outcomes: tuple[str, ...] = ()) -> tuple[str, str, str]:
     """The two answers to one criterion, and the conclusion from it alone."""
     item = Item("criterion", "yes", met, ("002:374",), claims, tests)
-    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), "ready to ship", (item,))
+    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
     named = tuple(NamedTest("002", "tests/a.py", f"test_{n}", outcome) for n, outcome in enumerate(outcomes))
-    records = (GOOD, CONTRADICTED, REGRESSED, MISSING, STALE)
+    records = (GOOD, CONTRADICTED, REGRESSED, MISSING, STALE, UNMENDED, REFUTED)
     (result,) = results(Book(records, files=FILES, checklists=(checklist,), tests=named or None))
     (line,) = result.lines
-    return line.answer, line.in_core, result.conclusion
+    return line.described, line.in_core, result.conclusion
 
 
-def test_it_is_ready_only_if_every_rule_holds() -> None:
+def test_all_rules_hold_only_if_every_one_does() -> None:
     assert conclude("TOY-01") == (
-        "stands",
         "holds",
-        "What the document describes: ready to ship (1 of 1 criteria). This core: ready to ship (1 of 1 criteria).",
+        "holds",
+        "As the document describes it, all 1 rules hold. In this core, all 1 rules hold.",
     )
 
 
 @pytest.mark.parametrize(
-    ("claims", "answer", "in_core"),
+    ("claims", "described", "in_core"),
     [
         (("TOY-01", "TOY-02"), "falls: TOY-02", "holds"),
-        (("TOY-03",), "stands", "falls: TOY-03"),
+        (("TOY-03",), "holds", "falls: TOY-03"),
         (("TOY-01", "TOY-04"), "cannot be told, no evidence: TOY-04", "cannot be told, no evidence: TOY-04"),
         (("TOY-05",), "cannot be told, no evidence: TOY-05", "cannot be told, no evidence: TOY-05"),
         (("NOT-THERE",), "cannot be told, no evidence: NOT-THERE", "cannot be told, no evidence: NOT-THERE"),
         (("TOY-02", "TOY-04"), "falls: TOY-02", "cannot be told, no evidence: TOY-04"),
     ],
 )
-def test_what_falls_and_what_cannot_be_told_is_named(claims: tuple[str, ...], answer: str, in_core: str) -> None:
+def test_what_falls_and_what_cannot_be_told_is_named(claims: tuple[str, ...], described: str, in_core: str) -> None:
     found = conclude(*claims)
-    assert found[:2] == (answer, in_core)
-    assert ("What the document describes: not ready" in found[2]) is (answer != "stands")
-    assert ("This core: not ready" in found[2]) is (in_core != "holds")
-    told = found[2].split("This core: ")
-    assert ["cannot be told here" in part for part in told] == ["told" in answer, "told" in in_core]
+    assert found[:2] == (described, in_core)
+    told = found[2].split("In this core, ")
+    assert ["all 1 rules hold" in part for part in told] == [described == "holds", in_core == "holds"]
+    assert ["cannot be told" in part for part in told] == ["told" in described, "told" in in_core]
 
 
-def test_a_criterion_that_the_document_calls_unmet_never_makes_it_ready() -> None:
-    answer, in_core, conclusion = conclude("TOY-01", met=False)
-    assert (answer, in_core) == ("stands", "holds")
-    assert conclusion.startswith("What the document describes: not ready to ship (0 of 1 criteria). This core: ready")
+@pytest.mark.parametrize(
+    ("claims", "described"),
+    [
+        (("TOY-01",), "falls: TOY-01"),  # shown
+        (("TOY-06",), "falls: TOY-06"),  # shown, and its fix is no good
+        (("TOY-02", "TOY-07"), "holds"),  # neither was found
+        (("TOY-01", "TOY-02"), "falls: TOY-01"),
+        (("TOY-03",), "falls: TOY-03"),  # of a regression nothing is known
+        (("TOY-04",), "cannot be told, no evidence: TOY-04"),
+    ],
+)
+def test_a_criterion_that_the_document_calls_unmet_holds_if_the_problem_was_not_found(
+    claims: tuple[str, ...], described: str
+) -> None:
+    assert conclude(*claims, met=False)[0] == described
 
 
 @pytest.mark.parametrize(
@@ -79,33 +91,43 @@ def test_named_tests_answer_for_this_core_alone(outcomes: tuple[str, ...], in_co
     assert conclude(tests="002", outcomes=outcomes)[:2] == ("not measured", in_core)
 
 
-def test_what_cannot_be_run_is_a_criterion_that_is_not_met() -> None:
+def test_what_cannot_be_run_is_a_rule_that_does_not_hold() -> None:
     assert conclude()[2] == (
-        "What the document describes: not ready to ship (0 of 1 criteria, 1 cannot be told here). "
-        "This core: not ready to ship (0 of 1 criteria, 1 cannot be told here)."
+        "As the document describes it, 0 of 1 rules hold; 1 cannot be told. "
+        "In this core, 0 of 1 rules hold; 1 cannot be told."
     )
 
 
-def test_one_criterion_that_cannot_be_run_is_enough_not_to_be_ready() -> None:
-    items = tuple(Item("criterion", "yes", True, ("002:374",), claims) for claims in ((GOOD.claim.id,), ()))
-    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), "ready", items)
-    (result,) = results(Book((GOOD,), files=FILES, checklists=(checklist,)))
-    assert result.conclusion.endswith("This core: not ready (1 of 2 criteria, 1 cannot be told here).")
+def test_the_numbers_are_those_of_the_columns() -> None:
+    items = tuple(
+        Item("criterion", "yes", met, ("002:374",), claims)
+        for met, claims in ((True, ("TOY-01",)), (True, ("TOY-03",)), (False, ("TOY-01",)), (True, ()))
+    )
+    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), items)
+    (result,) = results(Book((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
+    assert [line.described for line in result.lines] == ["holds", "holds", "falls: TOY-01", "not measured"]
+    assert [line.in_core for line in result.lines] == ["holds", "falls: TOY-03", "holds", "not measured"]
+    told = "2 of 4 rules hold; 1 cannot be told."
+    assert result.conclusion == f"As the document describes it, {told} In this core, {told}"
+
+
+def test_no_word_of_the_report_s_own_says_that_anything_is_ready() -> None:
+    assert "ready" not in conclude("TOY-01")[2]
 
 
 def test_other_claims_answer_for_the_core_where_they_are_named() -> None:
     item = Item("criterion", "yes", True, ("002:374",), (REGRESSED.claim.id,), core_claims=(GOOD.claim.id,))
-    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), "ready", (item,))
+    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
     (result,) = results(Book((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
-    assert (result.lines[0].answer, result.lines[0].in_core) == ("stands", "holds")
+    assert (result.lines[0].described, result.lines[0].in_core) == ("holds", "holds")
 
 
 def test_a_null_fault_is_no_hole() -> None:
     null = measured(NULL, healthy=2, faulty=2)
     item = Item("criterion", "yes", True, ("002:374",), ("NULL-1",))
-    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), "ready", (item,))
+    checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
     (result,) = results(Book((null,), files=FILES, checklists=(checklist,)))
-    assert result.lines[0].answer == "stands"
+    assert result.lines[0].described == "holds"
 
 
 RULES = """
@@ -114,7 +136,6 @@ id = "READY-1"
 title = "Readiness"
 documented = "ready"
 cites = ["002:372-392"]
-word = "ready"
 
 [[checklist.item]]
 item = "criterion"
@@ -138,7 +159,7 @@ def test_rules_are_read(tmp_path: Path) -> None:
         ("met = true\n", "", "checklist.0.item.0.met"),
         ('["002:374"]', '["002:9999"]', "has the lines 1 to"),
         ('claims = ["BUG-01"]', 'claim = ["BUG-01"]', "checklist.0.item.0.claim"),
-        ('word = "ready"', "word = ", "cannot be read"),
+        ('id = "READY-1"', "id = ", "cannot be read"),
     ],
 )
 def test_a_broken_rule_is_told_by_its_place(tmp_path: Path, old: str, new: str, told: str) -> None:

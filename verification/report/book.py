@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from verification.model import Claim, Contradiction
+from verification.model import Aside, Claim, Contradiction
 from verification.report.interface import Record
 from verification.report.plot import Plot
 
@@ -32,7 +32,8 @@ class Item:
 
     :param documented: the document's own answer
     :param met: whether that answer says that the criterion is met
-    :param claims: ids; all of them must fit. None where nothing could be run
+    :param claims: ids; all of them must fit. None where nothing could be run. Where the answer is that the criterion is
+        not met, they are the problems that the document names
     :param tests: figures of the document all of whose named tests must pass on the code as it is, or empty
     :param core_claims: ids that answer for the code as it is, where ``claims`` measure what a document describes
     """
@@ -50,15 +51,13 @@ class Item:
 class Checklist:
     """A document's verdict on the whole, and the criteria that it stands on.
 
-    :param documented: what the document concludes
-    :param word: what the report says if every item holds, and denies if one does not
+    :param documented: what the document concludes, in our words
     """
 
     id: str
     title: str
     documented: str
     cites: tuple[str, ...]
-    word: str
     items: tuple[Item, ...]
 
 
@@ -83,7 +82,8 @@ class Book:
     """Everything that the reports are made of.
 
     :param files: file name of each of the five documents, by the first three figures of it
-    :param uncited: how many lines of each document nobody answers for yet, and how many there are
+    :param uncited: how many lines of each document nobody answers for yet, and how many say something
+    :param asides: the lines that no claim and no contradiction cites, and why nothing in them can be tested
     :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
     """
@@ -92,6 +92,7 @@ class Book:
     contradictions: tuple[Contradiction, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     uncited: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    asides: tuple[Aside, ...] = ()
     checklists: tuple[Checklist, ...] = ()
     tests: tuple[NamedTest, ...] | None = None
     plots: Mapping[str, Plot] = field(default_factory=dict)
@@ -105,6 +106,20 @@ class Book:
     def nulls(self) -> list[Record]:
         """The null faults."""
         return [record for record in self.records if record.claim.kind == "null"]
+
+    @property
+    def statements(self) -> list[Record]:
+        """What documents state, those that contradict first."""
+        return [record for record in self.claims if record.claim.kind != "finding"]
+
+    @property
+    def findings(self) -> list[Record]:
+        """What we found, on whatever page it stands, those that speak against a document first."""
+        return [record for record in self.claims if record.claim.kind == "finding"]
+
+    def asides_of(self, document: str) -> list[Aside]:
+        """Of one document."""
+        return [aside for aside in self.asides if aside.cites[0].startswith(document)]
 
     def record(self, claim_id: str) -> Record | None:
         """The record of that id, or None where the catalogue has no such claim."""
@@ -151,6 +166,13 @@ def home(claim: Claim) -> str:
     if claim.kind == "figure" and claim.cites:
         number = claim.cites[0][:3]
     return HOMES.get(number, FINDINGS)
+
+
+def source(claim: Claim) -> str:
+    """The document that states a claim, by the first three figures of its name; for a finding, whose it is."""
+    if claim.kind == "finding":
+        return "ours"
+    return next((number for number, page in HOMES.items() if page == home(claim)), claim.document)
 
 
 def anchor(claim_id: str) -> str:

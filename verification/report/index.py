@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from verification.report.book import Book, home
+from verification.report.book import FINDINGS, HOMES, Book, home
 from verification.report.findings import false_alarms
 from verification.report.interface import Record
 from verification.report.markdown import render as render_template
@@ -28,7 +28,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Row:
-    """A page's claims in numbers."""
+    """Some claims in numbers: a finding falls where it speaks against a document."""
 
     title: str
     page: str
@@ -47,7 +47,10 @@ def render(book: Book, pages: Sequence[Page], texts: Mapping[str, str]) -> str:
     return render_template(
         "index.md.j2",
         book,
-        rows=_rows(book, pages),
+        rows=[_row(page.title, page.name, _at(book.statements, page)) for page in pages if page.name != FINDINGS],
+        statements=_row("All documents", "", book.statements),
+        findings=_row("Findings", FINDINGS, book.findings),
+        homes=HOMES,
         wrong_records=wrong,
         experiments=len({record.claim.probe or record.claim.experiment for record in wrong}),
         results=results(book),
@@ -56,9 +59,8 @@ def render(book: Book, pages: Sequence[Page], texts: Mapping[str, str]) -> str:
     )
 
 
-def _rows(book: Book, pages: Sequence[Page]) -> list[Row]:
-    rows = [_row(page.title, page.name, [r for r in book.claims if home(r.claim) == page.name]) for page in pages]
-    return [*rows, _row("All", "#all-claims", book.claims)]
+def _at(records: Sequence[Record], page: Page) -> list[Record]:
+    return [record for record in records if home(record.claim) == page.name]
 
 
 def _row(title: str, page: str, records: Sequence[Record]) -> Row:

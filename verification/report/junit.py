@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from verification.report.interface import Record
 from verification.report.standing import Standing, standing, told
-from verification.report.words import difference
+from verification.report.words import difference, statement
 
 # What XML 1.0 has no way to write, escaped or not.
 FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -48,7 +48,7 @@ def _add_case(suite: Element, record: Record) -> None:
     case = SubElement(suite, "testcase", classname=claim.document, name=_writable(f"{claim.id} {claim.title}"))
     if name := ELEMENTS.get(standing(record)):
         reason = SubElement(case, name, message=_writable(told(record)))
-        reason.text = _writable(f"{claim.statement}\nrlverify reproduce {claim.id}")
+        reason.text = _writable(f"{statement(claim)}\nrlverify reproduce {claim.id}")
     elif record.contradicts_document:
         SubElement(case, "system-out").text = _writable(difference(record))
 

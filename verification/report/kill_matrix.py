@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,10 +27,11 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class Rate:
-    """How many of the faults of some kind a test failed under."""
+    """Under how many rows of some kind a test failed, and of how many faults they are."""
 
     noticed: int
     of: int
+    faults: int
 
     def __str__(self) -> str:
         return f"{100 * self.noticed / self.of:.1f} %" if self.of else "-"
@@ -47,9 +49,11 @@ def kill_matrix(matrix: Matrix, claims: Sequence[Claim]) -> str:
             kill_rate=kill_rate(matrix),
             false_alarm_rate=false_alarm_rate(matrix),
             survivors=[row for row in must_die if not row.as_expected],
+            twice=_twice(must_die),
             silent=[row for row in must_die if row.as_expected and row.blind and row.plan.kind != "fix"],
             areas=_by_area(must_die),
             must_survive=must_survive,
+            nulls=[row for row in must_survive if row.plan.kind == "null"],
             false_alarms=[row for row in must_survive if not row.as_expected],
             missed=[each for each in matrix.history if each.missed],
             unnoticed=sorted({each.weak.fault for each in matrix.history if not matrix.killers_of(each.weak.fault)}),
@@ -72,7 +76,12 @@ def false_alarm_rate(matrix: Matrix) -> Rate:
 
 
 def _rate(rows: Sequence[Row]) -> Rate:
-    return Rate(sum(row.fate == "killed" for row in rows), len(rows))
+    return Rate(sum(row.fate == "killed" for row in rows), len(rows), len({row.plan.fault for row in rows}))
+
+
+def _twice(rows: Sequence[Row]) -> list[str]:
+    """Faults that have more than one row."""
+    return [fault for fault, count in Counter(row.plan.fault for row in rows).items() if count > 1]
 
 
 def _by_area(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from verification.model import Claim, Evidence, Variant
-from verification.report import words
-from verification.report.book import DOCUMENTS, Book, anchor, home, spans
+from verification.report import figure, words
+from verification.report.book import DOCUMENTS, Book, anchor, home, source, spans
 
 TITLES: Final[dict[Variant, str]] = {
     "healthy": "healthy",
@@ -45,11 +45,15 @@ def environment() -> Environment:
         "prose": prose,
         "anchor": anchor,
         "address": address,
-        "outcome": words.outcome,
+        "source": source,
+        "outcome": words.outcome_in_words,
         "grade": words.grade,
         "difference": words.difference,
         "interval": words.interval,
-        "claimed": words.claimed,
+        "claimed": figure.claimed_in_words,
+        "origin": figure.origin,
+        "effect": figure.effect_in_words,
+        "statement": words.statement,
     }
     made.filters.update(filters)
     made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited)

@@ -9,7 +9,7 @@ from typing import Final
 from verification.report.interface import Record
 from verification.report.markdown import cell
 from verification.report.standing import Standing, standing, told
-from verification.report.words import difference, outcome
+from verification.report.words import difference, outcome_in_words
 
 LIMIT: Final = 2**20
 """Bytes that GitHub shows; a summary that is longer by one it refuses as a whole."""
@@ -49,7 +49,7 @@ def _counts(records: Sequence[Record]) -> str:
 
 def _row(record: Record) -> str:
     claim = record.claim
-    measured = outcome(record) if standing(record) is Standing.PASSED else told(record)
+    measured = outcome_in_words(record) if standing(record) is Standing.PASSED else told(record)
     words = difference(record) or claim.title
     return f"| {claim.id} | {cell(measured)} | {cell(words)} | `rlverify reproduce {claim.id}` |\n"
 

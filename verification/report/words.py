@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from verification.model import FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
-from verification.report.figure import claimed_in_words
+from verification.model import Claim, FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
+from verification.report.figure import origin_and_claimed
 from verification.report.interface import Record
 
 SHOWN_SYMPTOMS: Final = 3
@@ -23,6 +23,12 @@ def outcome(record: Record) -> str:
     return record.verdict.value if record.verdict else "NO EVIDENCE"
 
 
+def outcome_in_words(record: Record) -> str:
+    """The verdict as a word, with what it says of the document where the word alone would be read as its praise."""
+    against = record.claim.against_document and record.verdict is Verdict.CONFIRMED
+    return f"{outcome(record)}, against the document" if against else outcome(record)
+
+
 def grade(record: Record) -> str:
     """The grade of the documented fix as a word, or a dash."""
     return record.fix_grade.value if record.fix_grade else "-"
@@ -32,8 +38,8 @@ def difference(record: Record) -> str:
     """What measuring says against the document, in a sentence or two; empty where it says nothing against it."""
     if not record.contradicts_document or record.evidence is None:
         return ""
-    if record.evidence.figure is not None:
-        return f"Measured: {interval(record)}; said: {claimed(record)}."
+    if record.claim.figure is not None:
+        return f"Measured: {interval(record)}; {origin_and_claimed(record.claim.figure)}."
     if record.fix_grade in FIX_WORDS:
         broken = _violated(record, "documented_fix", new=record.fix_grade is FixGrade.HARMFUL)
         told = f"The fix, put in place, {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
@@ -44,7 +50,7 @@ def difference(record: Record) -> str:
         return f"What is said here against the document was observed: {_values(_symptoms(record, 'healthy'))}."
     if record.verdict is Verdict.CONFIRMED:
         return f"With what is described put in place: {_violated(record, 'faulty')}."
-    return f"Put to the test, it does not hold: {_violated(record, 'healthy')}."
+    return f"Measured: {_unexpected(record)}."
 
 
 def interval(record: Record) -> str:
@@ -55,9 +61,10 @@ def interval(record: Record) -> str:
     return f"{found.mean:g} {record.claim.figure.unit} ({found.low:g} to {found.high:g})"
 
 
-def claimed(record: Record) -> str:
-    """What a document says of a figure, with its unit; empty where the claim is about none."""
-    return claimed_in_words(record.claim.figure) if record.claim.figure is not None else ""
+def statement(claim: Claim) -> str:
+    """What is stated; a word before it says so where no document does."""
+    implied = claim.figure is not None and claim.figure.document_gives == "nothing"
+    return f"Implied, not stated: {claim.statement}" if implied else claim.statement
 
 
 def _violated(record: Record, variant: Variant, *, new: bool = False) -> str:
@@ -67,6 +74,11 @@ def _violated(record: Record, variant: Variant, *, new: bool = False) -> str:
         before = {each.symptom for each in _broken(record, "faulty")}
         broken = [each for each in broken if each.symptom not in before]
     return _values(broken)
+
+
+def _unexpected(record: Record) -> str:
+    """What was observed on healthy code, where what should have been is what is stated."""
+    return _joined([_beside_expected(each) for each in _broken(record, "healthy")])
 
 
 def _broken(record: Record, variant: Variant) -> list[SymptomEvidence]:
@@ -79,9 +91,12 @@ def _symptoms(record: Record, variant: Variant) -> tuple[SymptomEvidence, ...]:
 
 
 def _values(symptoms: Sequence[SymptomEvidence]) -> str:
-    told = [_told(each) for each in symptoms[:SHOWN_SYMPTOMS]]
-    more = len(symptoms) - len(told)
-    return "; ".join([*told, *([f"and {more} more"] if more else [])])
+    return _joined([_told(each) for each in symptoms])
+
+
+def _joined(told: Sequence[str]) -> str:
+    more = len(told[SHOWN_SYMPTOMS:])
+    return "; ".join([*told[:SHOWN_SYMPTOMS], *([f"and {more} more"] if more else [])])
 
 
 def _told(symptom: SymptomEvidence) -> str:
@@ -93,6 +108,12 @@ def _told(symptom: SymptomEvidence) -> str:
     if held:
         return f"{symptom.symptom}: {symptom.after or '(empty)'}"
     return f"{symptom.symptom}: {symptom.after or '(empty)'} instead of {symptom.before or '(empty)'}"
+
+
+def _beside_expected(symptom: SymptomEvidence) -> str:
+    if symptom.before is None or symptom.after is None:
+        return f"{symptom.symptom}: not what the statement expects, by values that differ between machines"
+    return f"{symptom.symptom}: {symptom.after or '(empty)'} (the statement expects: {symptom.before or '(empty)'})"
 
 
 def symptom_outcome(name: str, variant: VariantEvidence) -> tuple[str, str]:
