@@ -163,13 +163,13 @@ class ClaimEntry(BaseModel):
     def _document_gives_the_interval(self) -> ClaimEntry:
         if self.figure is None or self.figure.document_gives != "interval" or not self.cites:
             return self
-        cited = {float(n) for cite in self.cites for n in re.findall(r"\d+(?:\.\d+)?", Citation.parse(cite).text)}
-        for end in self.figure.claimed:
-            if math.isfinite(end) and end not in cited:
-                raise ValueError(
-                    f"figure.document_gives: {end:g} stands in no line that is cited; if it is our criterion, "
-                    'write "statement", and "nothing" if the statement is implied as well'
-                )
+        lines = [line for cite in self.cites for line in Citation.parse(cite).text.splitlines()]
+        ends = {abs(end) for end in self.figure.claimed if math.isfinite(end)}
+        if not any(ends <= {float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)} for line in lines):
+            raise ValueError(
+                f"figure.document_gives: no cited line has {' and '.join(f'{end:g}' for end in sorted(ends))}; if the "
+                'interval is our criterion, write "statement", and "nothing" if the statement is implied as well'
+            )
         return self
 
     @model_validator(mode="after")

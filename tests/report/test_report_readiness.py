@@ -34,11 +34,11 @@ def conclude(*claims: str, met: bool = True, tests: str = "", outcomes: tuple[st
     return line.described, line.in_core, result.conclusion
 
 
-def test_all_rules_hold_only_if_every_one_does() -> None:
+def test_all_hold_only_if_every_one_does() -> None:
     assert conclude("TOY-01") == (
         "holds",
         "holds",
-        "As the document describes it, all 1 rules hold. In this core, all 1 rules hold.",
+        "As the document describes it, 1 of 1 criteria that it calls met hold. In this core, 1 of 1 criteria hold.",
     )
 
 
@@ -57,22 +57,23 @@ def test_what_falls_and_what_cannot_be_told_is_named(claims: tuple[str, ...], de
     found = conclude(*claims)
     assert found[:2] == (described, in_core)
     told = found[2].split("In this core, ")
-    assert ["all 1 rules hold" in part for part in told] == [described == "holds", in_core == "holds"]
+    assert ["1 of 1" in part for part in told] == [described == "holds", in_core == "holds"]
     assert ["cannot be told" in part for part in told] == ["told" in described, "told" in in_core]
 
 
 @pytest.mark.parametrize(
     ("claims", "described"),
     [
-        (("TOY-01",), "falls: TOY-01"),  # shown
-        (("TOY-06",), "falls: TOY-06"),  # shown, and its fix is no good
-        (("TOY-02", "TOY-07"), "holds"),  # neither was found
-        (("TOY-01", "TOY-02"), "falls: TOY-01"),
-        (("TOY-03",), "falls: TOY-03"),  # of a regression nothing is known
+        (("TOY-01",), "found: TOY-01"),
+        (("TOY-06",), "found: TOY-06"),  # its fix is no good
+        (("TOY-02", "TOY-07"), "not found"),
+        (("TOY-01", "TOY-02"), "found: TOY-01"),
+        (("TOY-03",), "cannot be told, no evidence: TOY-03"),  # of a regression nothing is known
         (("TOY-04",), "cannot be told, no evidence: TOY-04"),
+        ((), "not measured"),
     ],
 )
-def test_a_criterion_that_the_document_calls_unmet_holds_if_the_problem_was_not_found(
+def test_of_a_criterion_that_the_document_calls_unmet_it_is_told_whether_the_problem_was_found(
     claims: tuple[str, ...], described: str
 ) -> None:
     assert conclude(*claims, met=False)[0] == described
@@ -93,8 +94,8 @@ def test_named_tests_answer_for_this_core_alone(outcomes: tuple[str, ...], in_co
 
 def test_what_cannot_be_run_is_a_rule_that_does_not_hold() -> None:
     assert conclude()[2] == (
-        "As the document describes it, 0 of 1 rules hold; 1 cannot be told. "
-        "In this core, 0 of 1 rules hold; 1 cannot be told."
+        "As the document describes it, 0 of 1 criteria that it calls met hold; 1 cannot be told. "
+        "In this core, 0 of 1 criteria hold; 1 cannot be told."
     )
 
 
@@ -105,10 +106,13 @@ def test_the_numbers_are_those_of_the_columns() -> None:
     )
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), items)
     (result,) = results(Book((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
-    assert [line.described for line in result.lines] == ["holds", "holds", "falls: TOY-01", "not measured"]
+    assert [line.described for line in result.lines] == ["holds", "holds", "found: TOY-01", "not measured"]
     assert [line.in_core for line in result.lines] == ["holds", "falls: TOY-03", "holds", "not measured"]
-    told = "2 of 4 rules hold; 1 cannot be told."
-    assert result.conclusion == f"As the document describes it, {told} In this core, {told}"
+    assert result.conclusion == (
+        "As the document describes it, 2 of 3 criteria that it calls met hold; "
+        "of 1 that it calls unmet the problem was found in 1; 1 cannot be told. "
+        "In this core, 2 of 4 criteria hold; 1 cannot be told."
+    )
 
 
 def test_no_word_of_the_report_s_own_says_that_anything_is_ready() -> None:

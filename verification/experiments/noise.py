@@ -18,6 +18,8 @@ from verification.probes.make import Make
 
 FACTOR: Final = 0.1
 LEARNING_RATE: Final = 1e-4
+UPDATES: Final = 8
+"""Until the warm-up of 100 steps is over, at 16 an update, and one more: gradients of before are never scaled."""
 
 Steps = Sequence[Sequence[Tensor]]
 
@@ -25,7 +27,7 @@ Steps = Sequence[Sequence[Tensor]]
 @experiment("noise-beside-a-scaled-step")
 def noise_beside_a_scaled_step(make: Make, seed: int) -> Mapping[str, float]:
     """The gradients of one rollout through each optimizer, as they are and through a scaler at its floor."""
-    model = trained(make, seed, 1)
+    model = trained(make, seed, UPDATES, return_scale="zero_lag")
     gradients = gradients_of(model)
     quantities = {}
     for name, optimizer_class in make.optimizers:

@@ -1,4 +1,7 @@
-"""Adaptive noise as lines 128 to 134 of document 001 have it: sigma times the average of the gradient's norm."""
+"""Adaptive noise as lines 128 to 134 of document 001 have it: sigma times the average of the gradient's norm.
+
+Of each tensor's, which the document does not say; corrected for its start, and with the floor that stands there.
+"""
 
 from __future__ import annotations
 

@@ -81,8 +81,11 @@ def quoted_code_measures_the_variance_of_the_mean(make: Make, seed: int) -> Sequ
 @probe("an-exploit-leaves-nothing-of-the-old-policy")
 def an_exploit_leaves_nothing_of_the_old_policy(make: Make, seed: int) -> Sequence[Observation]:
     """Of the scenario of document 000 the part that is the mismatch: B's weights under what A measured."""
-    part = ("weights", "statistics measured under A's old policy")
-    return [each for each in an_exploit_takes_the_measured_variance(make, seed) if each.symptom in part]
+    seen = {each.symptom: each for each in an_exploit_takes_the_measured_variance(make, seed)}
+    variance = seen["grad_var_ema"]
+    left = variance.after not in ("None", variance.before)
+    found = variance.after if left else "none"
+    return [seen["weights"], Observation("variance that A measured under its old policy", "none", found, not left)]
 
 
 def _quoted(history: Tensor) -> float:

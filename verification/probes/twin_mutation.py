@@ -27,8 +27,12 @@ CATEGORICAL: dict[str, Any] = {"value_distribution": "categorical", "num_atoms":
 
 @probe("twins-diverge-under-mutation")
 def twins_diverge_under_mutation(make: Make, seed: int) -> Sequence[Observation]:
-    """Mutate what both critics are trained with, as document 000 expects it to end."""
-    return _ends(make, seed, expected=APART)
+    """Mutate what both critics are trained with, as document 000 expects one of the mutations to end."""
+    ends = _ends(make, seed, expected=APART)
+    found = next((each.roughly for each in ends if each.holds), TOGETHER)
+    told = "; ".join(f"{each.symptom}: {each.after}" for each in ends)
+    symptom = f"twins after the worst of {len(ends)} mutations"
+    return [Observation(symptom, APART, told, found == APART, roughly=found)]
 
 
 @probe("twins-stay-together-under-mutation")

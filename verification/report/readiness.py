@@ -12,6 +12,7 @@ from verification.report.interface import Record
 from verification.verdict import decide_variant
 
 HOLDS: Final = "holds"
+FOUND, NOT_FOUND = "found", "not found"
 NOT_RUN: Final = "not measured"
 UNTOLD: Final = "cannot be told"
 
@@ -48,13 +49,11 @@ def results(book: Book) -> list[Result]:
 
 def _result(book: Book, checklist: Checklist) -> Result:
     lines = tuple(Line(item, _described(book, item), _in_core(book, item)) for item in checklist.items)
-    described = _conclusion("As the document describes it", [line.described for line in lines])
-    core = _conclusion("In this core", [line.in_core for line in lines])
-    return Result(checklist, lines, f"{described} {core}")
+    return Result(checklist, lines, f"{_conclusion_of_document(lines)} {_conclusion_of_core(lines)}")
 
 
 def _described(book: Book, item: Item) -> str:
-    return _answer(book, item.claims, _stands if item.met else _was_not_found)
+    return _answer(book, item.claims, _stands) if item.met else _problem(book, item.claims)
 
 
 def _answer(book: Book, claims: Sequence[str], rule: Rule) -> str:
@@ -83,9 +82,17 @@ def _stands(record: Record) -> bool:
     return not record.contradicts_document
 
 
-def _was_not_found(record: Record) -> bool:
-    """Of a problem, whatever a fix of it does."""
-    return record.verdict in (Verdict.REFUTED, Verdict.NOT_REPRODUCED)
+def _problem(book: Book, claims: Sequence[str]) -> str:
+    """Whether a problem that a document names was found, whatever a fix of it does."""
+    if not claims:
+        return NOT_RUN
+    verdicts = {claim_id: record.verdict for claim_id in claims if (record := book.record(claim_id)) is not None}
+    found = [claim_id for claim_id in claims if verdicts.get(claim_id) is Verdict.CONFIRMED]
+    absent = (Verdict.REFUTED, Verdict.NOT_REPRODUCED)
+    untold = [claim_id for claim_id in claims if claim_id not in found and verdicts.get(claim_id) not in absent]
+    if found:
+        return f"{FOUND}: {', '.join(found)}"
+    return f"{UNTOLD}, no evidence: {', '.join(untold)}" if untold else NOT_FOUND
 
 
 def _holds_in_core(record: Record) -> bool:
@@ -93,8 +100,20 @@ def _holds_in_core(record: Record) -> bool:
     return _stands(record) if healthy is None else decide_variant(healthy).outcome == "held"
 
 
-def _conclusion(subject: str, answers: Sequence[str]) -> str:
-    held, untold = answers.count(HOLDS), sum(NOT_RUN in answer or UNTOLD in answer for answer in answers)
-    number = f"all {held}" if held == len(answers) else f"{held} of {len(answers)}"
-    verb = "holds" if held == 1 < len(answers) else "hold"
-    return f"{subject}, {number} rules {verb}{f'; {untold} cannot be told' if untold else ''}."
+def _conclusion_of_document(lines: Sequence[Line]) -> str:
+    met = [line.described for line in lines if line.item.met]
+    named = [line.described for line in lines if not line.item.met]
+    found = sum(answer.startswith(FOUND) for answer in named)
+    parts = [f"{met.count(HOLDS)} of {len(met)} criteria that it calls met hold"] if met else []
+    parts += [f"of {len(named)} that it calls unmet the problem was found in {found}"] if named else []
+    return f"As the document describes it, {'; '.join(parts)}{_cannot_be_told([*met, *named])}."
+
+
+def _conclusion_of_core(lines: Sequence[Line]) -> str:
+    answers = [line.in_core for line in lines]
+    return f"In this core, {answers.count(HOLDS)} of {len(answers)} criteria hold{_cannot_be_told(answers)}."
+
+
+def _cannot_be_told(answers: Sequence[str]) -> str:
+    untold = sum(NOT_RUN in answer or UNTOLD in answer for answer in answers)
+    return f"; {untold} cannot be told" if untold else ""
