@@ -131,7 +131,7 @@ BROKEN = {
         FIGURE.replace("[claim.figure]", 'cites = ["003:160"]\n[claim.figure]').replace("15.0", "16.0"),
         "FIG-01", "figure.document_gives", "no cited line has 16"),
     "an interval whose ends stand in two lines": (
-        FIGURE.replace("[claim.figure]", 'cites = ["003:16-17"]\n[claim.figure]').replace("[15.0, inf]", "[15.0, 200.0]"),
+        FIGURE.replace("[claim.figure]", 'cites = ["003:16-17"]\n[claim.figure]').replace("inf", "200.0"),
         "FIG-01", "figure.document_gives", "no cited line has 15 and 200"),
     "nobody's interval": (FIGURE + 'document_gives = "numbers"', "FIG-01", "figure.document_gives", "'interval'"),
     "endless tolerance": (FIGURE + "tolerance = inf", "FIG-01", "figure.tolerance", "finite"),
