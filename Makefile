@@ -26,7 +26,7 @@ gate: $(VENV)/.ready
 matrix: $(VENV)/.ready
 	$(VENV)/bin/rlverify matrix
 
-# Hours for all; ONLY='rlcore.functional.clipping*' takes minutes. Interrupted, it goes on where it stood.
+# An hour or two for all; ONLY='rlcore.functional.clipping*' takes minutes. Interrupted, it goes on where it stood.
 ONLY ?= *
 mutants: $(VENV)/.ready
 	$(RUN) pip install --quiet --editable '.[dev,mutation]'

@@ -62,6 +62,12 @@ def test_a_tensor_is_no_more_than_its_bytes(changes: dict[str, Any], said: str, 
     refused(forge.file(forge.dictionary(x=forge.tensor(**changes))), said)
 
 
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_tensor_is_a_tensor_wherever_it_stands(forge: Any) -> None:
+    """A tuple may hold plain values, of which it is none."""
+    refused(forge.file(forge.dictionary(x=b"(" + forge.tensor() + b"t")), r"payload\['x'\].*tuple")
+
+
 def test_an_empty_tensor_may_have_long_sides_but_none_that_overflow(forge: Any) -> None:
     tensor = forge.tensor(size=(0, GIANT), stride=(GIANT, 1))
     with pytest.warns(UserWarning, match="no digest"):

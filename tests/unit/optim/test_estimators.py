@@ -172,7 +172,7 @@ GOOD = torch.arange(5)
         (with_coordinates(GOOD, torch.tensor([3, 2])), "rising"),
         (with_coordinates(GOOD, torch.tensor([-1, 2])), "below 0"),
         (with_coordinates(GOOD, torch.tensor([], dtype=torch.int64)), "at least one"),
-        (with_coordinates(GOOD, torch.tensor([1.0, 2.0])), "int64"),
+        (with_coordinates(GOOD, torch.tensor([1.0, 2.0])), "coordinates.*, position 1: expected a torch.int64"),
         (with_coordinates(GOOD, torch.tensor([[1, 2]])), "int64"),
         (with_coordinates(GOOD, [1, 2]), r"position 1: expected a torch.int64 tensor, got \[1, 2\] \(list\)"),
         (with_coordinates(GOOD, torch.tensor([1, 2])), r"means.*position 1.*\(2,\)"),
