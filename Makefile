@@ -30,7 +30,7 @@ matrix: $(VENV)/.ready
 ONLY ?= *
 mutants: $(VENV)/.ready
 	$(RUN) pip install --quiet --editable '.[dev,mutation]'
-	$(RUN) mutmut run '$(ONLY)'
+	$(RUN) mutmut run $(if $(filter-out *,$(ONLY)),'$(ONLY)')
 	$(RUN) tests.mutation.compare '$(ONLY)'
 
 bench: $(VENV)/.ready
