@@ -279,7 +279,7 @@ def test_a_report_has_a_hole_where_evidence_is_missing(toy: Command, reports: Pa
     assert _one_line(errors, "TOY-02: has no evidence; run `rlverify audit --update`")
     text = (reports / "index.md").read_text(encoding="utf-8")
     assert "**1 without evidence**: TOY-02" in text
-    assert "| toy | open | NO EVIDENCE | - | `rlverify reproduce TOY-02` |" in text
+    assert "| toy | open | NO EVIDENCE | - | `.venv/bin/rlverify reproduce TOY-02` |" in text
     assert "| NO EVIDENCE | CONFIRMED |" in (reports / "findings.md").read_text(encoding="utf-8")
 
 
