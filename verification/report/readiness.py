@@ -12,7 +12,8 @@ from verification.report.interface import Record
 from verification.verdict import decide_variant
 
 HOLDS: Final = "holds"
-FOUND, NOT_FOUND = "found", "not found"
+FOUND: Final = "found"
+NOT_FOUND: Final = "not found"
 NOT_RUN: Final = "not measured"
 UNTOLD: Final = "cannot be told"
 
@@ -23,8 +24,8 @@ Rule = Callable[[Record], bool]
 class Line:
     """A criterion and what became of it, each a word and the claims that it falls with or hangs on.
 
-    :param described: whether it holds as the document describes it: where it says so, no claim contradicts a document;
-        where it names a problem instead, the problem was not found
+    :param described: of a criterion that the document calls met, whether it holds: no claim contradicts a document; of
+        one that it calls unmet, whether a problem that it names was found
     :param in_core: whether it holds here: nothing that the claims look at is violated on the code as it is
     """
 
@@ -35,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Result:
-    """A checklist with its answers, and how many of its rules hold, in words."""
+    """A checklist with its answers, and what became of how many, in words."""
 
     checklist: Checklist
     lines: tuple[Line, ...]
