@@ -14,7 +14,7 @@ LAB = Path(__file__).parent / "lab"
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(LAB))
 
-from verification.laboratory import Laboratory  # noqa: E402
+from rlverify.project.content import Project  # noqa: E402
 
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -29,21 +29,21 @@ def _environment_is_restored() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def toylab() -> Laboratory:
+def toylab() -> Project:
     """Claims that all come out as expected."""
-    return Laboratory("toylab")
+    return Project("toylab")
 
 
 @pytest.fixture(scope="session")
-def troublelab() -> Laboratory:
+def troublelab() -> Project:
     """Claims that each go wrong in one way."""
-    return Laboratory("troublelab")
+    return Project("troublelab")
 
 
 @pytest.fixture(scope="session")
-def figurelab() -> Laboratory:
+def figurelab() -> Project:
     """Figures that are confirmed, refuted, undecided, and refuted because nothing changes; one claim is no figure."""
-    return Laboratory("figurelab")
+    return Project("figurelab")
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +57,7 @@ def rlverify(lab_environment: dict[str, str]) -> Invoke:
     """Runs the command line in a process of its own, as a user would."""
 
     def invoke(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "verification.entry", *map(str, arguments)]
+        command = [sys.executable, "-m", "rlverify.cli.entry", *map(str, arguments)]
         environment = {**lab_environment, **{k: v for k, v in settings.items() if k != "cwd"}}
         return subprocess.run(
             command, cwd=settings.get("cwd"), env=environment, capture_output=True, text=True, check=False

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from verification.changes import packages_under_test
-from verification.laboratory import Laboratory
+from rlverify.gating.changes import packages_under_test
+from rlverify.project.content import Project
 
 LAB = Path(__file__).parent / "lab"
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def git(checkout: Path, *arguments: str) -> None:
 
 def rlverify(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "verification.entry", "--package", "toylab", *arguments]
+    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "toylab", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -119,7 +119,7 @@ def test_a_catalogue_file_affects_its_own_claims(checkout: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toylab: Laboratory) -> None:
+def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toylab: Project) -> None:
     path = checkout / "toylab/faults/arithmetic.py"
     path.write_text(path.read_text() + "# changed\n")
     code, said = gate(checkout)
@@ -129,7 +129,7 @@ def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toylab: L
 
 
 @pytest.mark.slow
-def test_an_experiment_file_affects_the_figures_of_its_experiments(figurelab: Laboratory, tmp_path: Path) -> None:
+def test_an_experiment_file_affects_the_figures_of_its_experiments(figurelab: Project, tmp_path: Path) -> None:
     checkout = tmp_path / "figures"
     shutil.copytree(LAB / "figurelab", checkout / "figurelab", ignore=shutil.ignore_patterns("__pycache__"))
     git(checkout, "init", "--quiet")
@@ -138,7 +138,7 @@ def test_an_experiment_file_affects_the_figures_of_its_experiments(figurelab: La
     with (checkout / "figurelab/experiments/values.py").open("a") as file:
         file.write("# changed\n")
     code = (
-        "from verification.changes import select; from verification.laboratory import Laboratory; from pathlib import "
+        "from rlverify.gating.changes import select; from rlverify.project.content import Laboratory; from pathlib import "
         "Path; print(*sorted(select(Laboratory('figurelab'), Path('.'), 'HEAD').claim_ids))"
     )
     done = subprocess.run(
@@ -231,9 +231,9 @@ def test_a_change_beside_the_folder_in_a_larger_checkout_affects_everything(chec
     assert "measured 6 of 6: README.md changed" in gate(nested)[1]
 
 
-def test_the_code_under_test_is_what_claims_are_about_and_nothing_that_is_installed(toylab: Laboratory) -> None:
+def test_the_code_under_test_is_what_claims_are_about_and_nothing_that_is_installed(toylab: Project) -> None:
     """Claims of ours are about a module of Stable-Baselines3 too, which the pinned versions stand for."""
-    ours = Laboratory()
+    ours = Project()
     assert any(name.startswith("stable_baselines3.") for claim in ours.claims for name in claim.modules)
     assert packages_under_test(ours) == [ROOT / "rlcore", ROOT / "verification"]
     assert [folder.name for folder in packages_under_test(toylab)] == ["toylab"]

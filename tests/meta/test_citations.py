@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from verification import citations
-from verification.citations import FOLDER, Citation, apart_from, documents, uncited
-from verification.claims import load
-from verification.errors import CatalogueError
-from verification.laboratory import Laboratory
-from verification.library import gather
+from rlverify.project import citations
+from rlverify.project.catalogue import load
+from rlverify.project.citations import FOLDER, Citation, apart_from, documents, uncited
+from rlverify.project.content import Project
+from rlverify.records.errors import CatalogueError
+from rlverify.reporting.collecting import collect
 
 CATALOGUE = Path(citations.__file__).with_name("catalogue")
 REPORTS = CATALOGUE.parents[1] / "reports"
@@ -93,9 +93,9 @@ def test_what_is_left_of_citations_are_runs_of_lines_that_say_something() -> Non
 
 
 def test_the_reports_tell_of_every_line_that_no_claim_cites() -> None:
-    laboratory = Laboratory()
-    told = [cite for aside in gather(laboratory, REPORTS, ()).asides for cite in aside.cites]
-    answered = laboratory.entries.answered
+    project = Project()
+    told = [cite for aside in collect(project, REPORTS, ()).asides for cite in aside.cites]
+    answered = project.entries.answered
     assert apart_from(told, answered) == tuple(told)
     assert {number: lines for number, lines in uncited([*told, *answered]).items() if lines} == {}
     assert all(uncited(answered).values())

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from verification.claims import load_catalogue
-from verification.errors import CatalogueError, UnknownNameError
-from verification.laboratory import Laboratory
-from verification.model import Figure, FixGrade, Verdict
+from rlverify.project.catalogue import load_catalogue
+from rlverify.project.content import Project
+from rlverify.records.claims import Figure, FixGrade, Verdict
+from rlverify.records.errors import CatalogueError, UnknownNameError
 
 HEAD = 'document = "toy"\n'
 CLAIM = """
@@ -184,7 +184,7 @@ def test_a_missing_or_empty_folder_is_named(tmp_path: Path) -> None:
         load_catalogue(tmp_path)
 
 
-def test_a_sound_laboratory_passes_its_check(toylab: Laboratory) -> None:
+def test_a_sound_laboratory_passes_its_check(toylab: Project) -> None:
     toylab.check()
     assert len(toylab.claims) == 6
 
@@ -198,20 +198,20 @@ def test_a_sound_laboratory_passes_its_check(toylab: Laboratory) -> None:
     ],
 )
 def test_a_name_that_does_not_exist_is_found(field: str, old: str, new: str, tmp_path: Path) -> None:
-    laboratory = Laboratory("toylab", _catalogue(tmp_path, HEAD + CLAIM.replace(f'"{old}"', f'"{new}"')))
+    project = Project("toylab", _catalogue(tmp_path, HEAD + CLAIM.replace(f'"{old}"', f'"{new}"')))
     with pytest.raises(CatalogueError, match=new) as caught:
-        laboratory.check()
+        project.check()
     assert (caught.value.claim, caught.value.field) == ("TOY-01", field)
 
 
 def test_the_module_in_which_a_fault_is_planted_is_named(tmp_path: Path) -> None:
     text = HEAD + CLAIM.replace('"toylab.target"', '"toylab.probes.make"')
     with pytest.raises(CatalogueError, match=r"toylab\.target is missing, where restored-forgets is planted"):
-        Laboratory("toylab", _catalogue(tmp_path, text)).check()
+        Project("toylab", _catalogue(tmp_path, text)).check()
 
 
 def test_what_a_module_imports_is_in_its_digest(
-    toylab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toylab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in {
         "helper.py": "X = 1",
@@ -229,10 +229,10 @@ def test_what_a_module_imports_is_in_its_digest(
         path.write_text(text, encoding="utf-8")
         os.utime(path, (len(stamps), len(stamps)))
         stamps.append(name)
-        laboratory = Laboratory("digestedlab")
+        project = Project("digestedlab")
         for member in ("probes", "faults"):
-            laboratory.__dict__[member] = getattr(toylab, member)
-        ((module, found),) = laboratory.digests(claim)[1]
+            project.__dict__[member] = getattr(toylab, member)
+        ((module, found),) = project.digests(claim)[1]
         assert module == "digestedlab.target"
         return found
 
@@ -241,27 +241,27 @@ def test_what_a_module_imports_is_in_its_digest(
     assert digest_with("helper.py", "X = 2") != before
 
 
-def test_a_fault_or_probe_that_no_claim_uses_is_found(tmp_path: Path, toylab: Laboratory) -> None:
+def test_a_fault_or_probe_that_no_claim_uses_is_found(tmp_path: Path, toylab: Project) -> None:
     text = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
-    laboratory = Laboratory("toylab", _catalogue(tmp_path, text))
+    project = Project("toylab", _catalogue(tmp_path, text))
     with pytest.raises(CatalogueError, match="fault: no claim names null-add-twice"):
-        laboratory.check()
+        project.check()
     nulls = toylab.folder / "catalogue" / "nulls.toml"
     _catalogue(tmp_path, nulls.read_text(encoding="utf-8"), "nulls.toml")
     _catalogue(tmp_path, text.replace('"mean-is-largest"', '"count"'))
     with pytest.raises(CatalogueError, match="probe: no claim names mean-is-largest"):
-        Laboratory("toylab", tmp_path).check()
+        Project("toylab", tmp_path).check()
 
 
-def test_a_fault_that_is_not_to_be_claimed_needs_no_claim(tmp_path: Path, toylab: Laboratory) -> None:
+def test_a_fault_that_is_not_to_be_claimed_needs_no_claim(tmp_path: Path, toylab: Project) -> None:
     text = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
-    laboratory = Laboratory("toylab", _catalogue(tmp_path, text))
+    project = Project("toylab", _catalogue(tmp_path, text))
     unclaimed = {
         name: replace(fault, claimed=fault.claimed and not name.startswith("null-"))
         for name, fault in toylab.faults.items()
     }
-    laboratory.__dict__["faults"] = unclaimed
-    laboratory.check()
+    project.__dict__["faults"] = unclaimed
+    project.check()
 
 
 @pytest.mark.parametrize(
@@ -272,23 +272,23 @@ def test_a_fault_that_is_not_to_be_claimed_needs_no_claim(tmp_path: Path, toylab
     ],
 )
 def test_experiments_and_claims_name_each_other(
-    old: str, new: str, words: str, figurelab: Laboratory, tmp_path: Path
+    old: str, new: str, words: str, figurelab: Project, tmp_path: Path
 ) -> None:
     figurelab.check()
     for path in (figurelab.folder / "catalogue").iterdir():
         _catalogue(tmp_path, path.read_text(encoding="utf-8").replace(old, new), path.name)
     with pytest.raises(CatalogueError, match=words):
-        Laboratory("figurelab", tmp_path).check()
+        Project("figurelab", tmp_path).check()
 
 
-def test_every_part_of_a_figure_is_in_its_digest_and_none_of_the_plan(figurelab: Laboratory, tmp_path: Path) -> None:
+def test_every_part_of_a_figure_is_in_its_digest_and_none_of_the_plan(figurelab: Project, tmp_path: Path) -> None:
     source = (figurelab.folder / "catalogue" / "figures.toml").read_text(encoding="utf-8")
     experiment, _ = figurelab.digests(figurelab.claim("FIG-GAIN"))
     runs = figurelab.run_digest("transfer")
 
     def changed(old: str, new: str) -> tuple[bool, bool]:
         assert old in source
-        other = Laboratory("figurelab", _catalogue(tmp_path, source.replace(old, new), "figures.toml"))
+        other = Project("figurelab", _catalogue(tmp_path, source.replace(old, new), "figures.toml"))
         return other.digests(other.claim("FIG-GAIN"))[0] != experiment, other.run_digest("transfer") != runs
 
     assert changed('"gain"', '"drift"') == (True, False)
@@ -300,10 +300,10 @@ def test_every_part_of_a_figure_is_in_its_digest_and_none_of_the_plan(figurelab:
 
 def test_an_unknown_package_is_named() -> None:
     with pytest.raises(UnknownNameError, match="'nolab'"):
-        _ = Laboratory("nolab").folder
+        _ = Project("nolab").folder
 
 
-def test_every_part_of_an_experiment_is_in_its_digest(toylab: Laboratory, tmp_path: Path) -> None:
+def test_every_part_of_an_experiment_is_in_its_digest(toylab: Project, tmp_path: Path) -> None:
     source = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
     claim = toylab.claim("TOY-01")
     experiment, modules = toylab.digests(claim)
@@ -312,8 +312,8 @@ def test_every_part_of_an_experiment_is_in_its_digest(toylab: Laboratory, tmp_pa
     for number, (old, new) in enumerate(changes.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
-        other = Laboratory("toylab", _catalogue(folder, source.replace(old, new, 1)))
+        other = Project("toylab", _catalogue(folder, source.replace(old, new, 1)))
         assert other.digests(other.claim("TOY-01"))[0] != experiment, old
     (tmp_path / "same").mkdir()
-    same = Laboratory("toylab", _catalogue(tmp_path / "same", source.replace("the state is not read", "other words")))
+    same = Project("toylab", _catalogue(tmp_path / "same", source.replace("the state is not read", "other words")))
     assert same.digests(same.claim("TOY-01"))[0] == experiment

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from verification.cli import run
+from rlverify.cli.app import run
 
 PAGES = {
     "bug-report.md",
@@ -94,7 +94,7 @@ def test_show_tells_what_is_claimed(toy: Command) -> None:
 
 def test_list_imports_neither_torch_nor_the_code_under_test(lab_environment: dict[str, str]) -> None:
     code = (
-        "import sys; from verification.cli import run; assert run(['list']) in (0, 2); "
+        "import sys; from rlverify.cli.app import run; assert run(['list']) in (0, 2); "
         "assert run(['--package', 'toylab', 'list']) == 0; "
         "sys.exit(str([name for name in ('torch', 'scipy', 'rlcore', 'toylab.target') if name in sys.modules]))"
     )
@@ -375,7 +375,7 @@ def test_an_interrupted_run_is_one_line_and_leaves_nothing_behind(
     slowlab: Path, lab_environment: dict[str, str]
 ) -> None:
     environment = {**lab_environment, "PYTHONPATH": f"{slowlab}{os.pathsep}{lab_environment['PYTHONPATH']}"}
-    command = [sys.executable, "-m", "verification.entry", "--package", "slowlab", "audit", "--update", "--jobs", "2"]
+    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "slowlab", "audit", "--update", "--jobs", "2"]
     pipe = subprocess.PIPE
     program = subprocess.Popen(
         [*command, "--reports", str(slowlab / "reports")],

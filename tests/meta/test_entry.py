@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from verification import interrupts
+from rlverify.records import interrupts
 
 ROOT = Path(__file__).parents[2]
 STOPPED_WHILE_IMPORTING = """
 import signal, sys
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
-        if name == "verification.cli":
+        if name == "rlverify.cli.app":
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
-from verification.entry import main
+from rlverify.cli.entry import main
 main()
 """
 
@@ -38,7 +38,7 @@ def test_a_reader_that_stops_reading_does_not_change_the_answer(arguments: list[
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "verification.entry", *arguments],
+        [sys.executable, "-m", "rlverify.cli.entry", *arguments],
         cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     os.close(writing)
@@ -48,7 +48,7 @@ def test_a_reader_that_stops_reading_does_not_change_the_answer(arguments: list[
 @pytest.mark.parametrize("arguments", [["list"], ["list", "--json"]])
 def test_a_closed_output_is_an_error_of_one_line(arguments: list[str]) -> None:
     done = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-m", "verification.entry", *arguments],
+        ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-m", "rlverify.cli.entry", *arguments],
         cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2
@@ -83,7 +83,7 @@ def test_an_interrupt_waits_until_files_are_replaced(tmp_path: Path) -> None:
 def test_a_file_where_the_reports_should_be_is_a_failure_of_the_harness(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = subprocess.run(
-        [sys.executable, "-m", "verification.entry", "report", "--check", "--reports", tmp_path / "file"],
+        [sys.executable, "-m", "rlverify.cli.entry", "report", "--check", "--reports", tmp_path / "file"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from verification.errors import EvidenceError
-from verification.evidence import (
-    check_writable,
+from rlverify.evidence.claim_evidence import (
     compare,
     from_json,
     is_committable,
@@ -22,10 +20,13 @@ from verification.evidence import (
     raw_lines,
     summarise,
     to_json,
-    write_files,
 )
-from verification.laboratory import Laboratory
-from verification.model import Claim, Evidence, Observation, Run, Variant
+from rlverify.evidence.files import check_writable, write_files
+from rlverify.project.content import Project
+from rlverify.records.claims import Claim
+from rlverify.records.errors import EvidenceError
+from rlverify.records.measured import Evidence
+from rlverify.records.runs import Observation, Run, Variant
 
 PATH = Path("TOY-01.json")
 MODULES = (("toylab.target", "00ff"),)
@@ -37,7 +38,7 @@ def _run(variant: Variant, seed: int, holds: bool, *, after: str = "é 1", execu
 
 
 @pytest.fixture
-def claim(toylab: Laboratory) -> Claim:
+def claim(toylab: Project) -> Claim:
     return toylab.claim("TOY-01")
 
 

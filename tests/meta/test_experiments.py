@@ -11,14 +11,14 @@ import torch
 
 from rlcore import DistributionalPPO
 from rlcore.ppo.returns import Moments
+from rlverify.project.content import Project
 from tests.support.training import differing
 from verification.experiments import exploit, noise, normaliser, returns, stability, training, twins
 from verification.experiments.episodes import Episodes, Listener, first_episodes
-from verification.laboratory import Laboratory
 from verification.probes.make import Make
 
 MAKE = Make()
-LABORATORY = Laboratory()
+LABORATORY = Project()
 FIGURES = [claim for claim in LABORATORY.claims if claim.figure is not None]
 TINY: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2}
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from toylab import target
 
-from verification import faults
-from verification.errors import FaultError, ProbeError, StaleFaultError, UnknownNameError
-from verification.faults import Fault, get, healthy, null_fault_of, plant
-from verification.fingerprint import member_digest
-from verification.laboratory import Laboratory
-from verification.probes import probe
+from rlverify.project import faults
+from rlverify.project.content import Project
+from rlverify.project.faults import Fault, get, healthy, null_fault_of, plant
+from rlverify.project.fingerprint import member_digest
+from rlverify.project.probes import probe
+from rlverify.records.errors import FaultError, ProbeError, StaleFaultError, UnknownNameError
 
 
 def _fault(owner: str, member: str, replacement: Callable[..., Any], healthy_member: Callable[..., Any]) -> Fault:
@@ -87,7 +87,7 @@ def test_a_fault_is_taken_out_when_the_block_fails() -> None:
     assert target.clip is found
 
 
-def test_a_replacement_can_call_what_it_replaces(toylab: Laboratory) -> None:
+def test_a_replacement_can_call_what_it_replaces(toylab: Project) -> None:
     with plant(toylab.fault("add-twice")):
         assert _average(3).count == 2
         assert healthy("add-twice").__qualname__ == "Average.add"
@@ -102,21 +102,21 @@ def test_faults_of_different_members_can_be_planted_together() -> None:
         assert (one.executions, two.executions) == (1, 1)
 
 
-def test_a_member_can_be_replaced_by_one_fault_at_a_time(toylab: Laboratory) -> None:
+def test_a_member_can_be_replaced_by_one_fault_at_a_time(toylab: Project) -> None:
     with plant(toylab.fault("clip-one-sided")), pytest.raises(FaultError, match="already replaced"):  # noqa: SIM117
         with plant(toylab.fault("clip-other-order")):
             pass
     assert target.clip(-1, 0, 3) == 0
 
 
-def test_a_null_fault_runs_and_changes_nothing(toylab: Laboratory) -> None:
+def test_a_null_fault_runs_and_changes_nothing(toylab: Project) -> None:
     null = null_fault_of(toylab.fault("clip-one-sided"))
     with plant(null) as planted:
         assert target.clip(-5, 0, 3) == 0
     assert (null.name, planted.executions) == ("null-clip-one-sided", 1)
 
 
-def test_a_changed_member_makes_its_fault_stale(troublelab: Laboratory) -> None:
+def test_a_changed_member_makes_its_fault_stale(troublelab: Project) -> None:
     with pytest.raises(StaleFaultError, match=r"stale is stale.*pinned '0000000000000000', now '[0-9a-f]{16}'"):
         plant(troublelab.fault("stale")).__enter__()
 
@@ -170,7 +170,7 @@ def test_a_mistake_in_a_fault_is_noted_whoever_catches_it() -> None:
             assert len(planted.mistakes) == noted
 
 
-def test_a_type_error_of_the_healthy_code_is_no_mistake(toylab: Laboratory) -> None:
+def test_a_type_error_of_the_healthy_code_is_no_mistake(toylab: Project) -> None:
     with plant(toylab.fault("add-twice")) as planted:
         with pytest.raises(TypeError, match="must be real number"):
             _average("text")  # type: ignore[arg-type]
@@ -185,13 +185,13 @@ def test_a_generator_cannot_be_a_fault() -> None:
         faults.fault("generates", target="toylab.target:unused", pins="")(figures)
 
 
-def test_a_name_is_given_once(toylab: Laboratory) -> None:
+def test_a_name_is_given_once(toylab: Project) -> None:
     known = toylab.fault("add-twice")
     with pytest.raises(FaultError, match=r"two faults are named 'add-twice': in toylab\.faults\.arithmetic and"):
         faults.add(known)
 
 
-def test_a_probe_is_named_once(toylab: Laboratory) -> None:
+def test_a_probe_is_named_once(toylab: Project) -> None:
     with pytest.raises(ProbeError, match=r"two probes are named 'clip': in toylab\.probes\.arithmetic and"):
         probe("clip")(toylab.probe("clip"))
 
@@ -203,13 +203,13 @@ def test_a_target_must_name_a_module_and_a_member() -> None:
         faults.fault("no-text", target=5, pins="")  # type: ignore[arg-type]
 
 
-def test_an_unknown_name_is_told(toylab: Laboratory) -> None:
+def test_an_unknown_name_is_told(toylab: Project) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'add-twice'"):
         toylab.fault("add-twise")
     with pytest.raises(UnknownNameError, match="no fault named 'nowhere' is registered"):
         get("nowhere")
 
 
-def test_the_area_of_a_fault_is_its_module_unless_told(toylab: Laboratory) -> None:
+def test_the_area_of_a_fault_is_its_module_unless_told(toylab: Project) -> None:
     assert toylab.fault("clip-one-sided").area == "arithmetic"
     assert toylab.fault("restored-forgets").area == "state"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from verification.cli import run
-from verification.console import left_in_words
+from rlverify.cli.app import run
+from rlverify.cli.console import left_in_words
 
 LAB = Path(__file__).parent / "lab" / "figurelab"
 Command = Callable[..., tuple[int, str, str]]
@@ -281,7 +281,7 @@ def test_show_and_list_tell_of_figures(lab: Command) -> None:
 
 def test_list_of_figures_imports_neither_torch_nor_an_experiment(lab_environment: dict[str, str]) -> None:
     code = (
-        "import sys; from verification.cli import run; assert run(['--package', 'figurelab', 'list']) == 0; "
+        "import sys; from rlverify.cli.app import run; assert run(['--package', 'figurelab', 'list']) == 0; "
         "sys.exit(str([name for name in ('torch', 'scipy', 'numpy', 'figurelab.experiments') if name in sys.modules]))"
     )
     done = subprocess.run(

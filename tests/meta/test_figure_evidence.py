@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from verification.errors import EvidenceError
-from verification.evidence import compare, from_json, is_committable, misfits, to_json
-from verification.figure_evidence import rounded, summarise_figure
-from verification.laboratory import Laboratory
-from verification.model import Claim, Evidence, FigureEvidence, PairedRun, Verdict
-from verification.report.interface import Record
-from verification.verdict import judge
+from rlverify.evidence.claim_evidence import compare, from_json, is_committable, misfits, to_json
+from rlverify.evidence.figure_evidence import rounded, summarise_figure
+from rlverify.project.content import Project
+from rlverify.records.claims import Claim, Verdict
+from rlverify.records.errors import EvidenceError
+from rlverify.records.measured import Evidence, FigureEvidence
+from rlverify.records.runs import PairedRun
+from rlverify.reporting.record import Record
+from rlverify.verdicts.verdict import judge
 
 MODULES = (("figurelab.target", "00ff"),)
 PATH = Path("FIG-GAIN.json")
@@ -25,7 +27,7 @@ VALUES = (16.0, 18.0, 19.0, 20.0, 20.0, 21.0, 22.0, 24.0)
 
 
 @pytest.fixture
-def claim(figurelab: Laboratory) -> Claim:
+def claim(figurelab: Project) -> Claim:
     return figurelab.claim("FIG-GAIN")
 
 
@@ -192,7 +194,7 @@ def test_every_other_difference_is_told_whatever_the_tolerance(claim: Claim) -> 
     ]
 
 
-def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, toylab: Laboratory) -> None:
+def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, toylab: Project) -> None:
     evidence = _evidence(claim)
     assert misfits(evidence, claim, "abc", MODULES) == []
     other = _claiming(claim, runs=9, claimed=(10.0, 25.0))

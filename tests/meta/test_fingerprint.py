@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from toylab import target
 
-from verification.errors import StaleFaultError
-from verification.fingerprint import (
+from rlverify.project.fingerprint import (
     canonical,
     digest,
     member_digest,
@@ -19,6 +18,7 @@ from verification.fingerprint import (
     module_path,
     source_digest,
 )
+from rlverify.records.errors import StaleFaultError
 
 PLAIN = "def f(x, y=1):\n    return x + y\n"
 

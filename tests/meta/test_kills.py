@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from verification.kill import run_under_faults
-from verification.laboratory import Laboratory
-from verification.model import Claim, FixGrade, Verdict
+from rlverify.kill_matrix.planted_tests import run_under_faults
+from rlverify.project.content import Project
+from rlverify.records.claims import Claim, FixGrade, Verdict
 
 ROOT = Path(__file__).parents[2]
-LABORATORY = Laboratory()
+LABORATORY = Project()
 ABOUT_THE_HARNESS = ("meta", "mutation", "report")
 
 

@@ -8,34 +8,34 @@ from pathlib import Path
 
 import pytest
 
-from verification.errors import MatrixError
-from verification.laboratory import Laboratory
-from verification.matrix.check import compare, few, problems_of
-from verification.matrix.file import from_json, load, to_json
-from verification.matrix.plan import Bench
-from verification.matrix.records import Digests, Matrix, Plan, Retold, Row, Suite, WeakTest
+from rlverify.kill_matrix.committed import compare, few, problems_of
+from rlverify.kill_matrix.matrix_file import from_json, load, to_json
+from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.project.content import Project
+from rlverify.records.errors import MatrixError
+from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, MatrixDigests, NamedSuite, WeakTest, WeakTestResult
 
-REAL = Bench(Laboratory())
+REAL = MatrixPlan(Project())
 PATH = Path("matrix.json")
-BUG = Plan("forgets", "defect", ("TOY-1",), "state", ("t.py::test_a",), ("t.py::test_a", "t.py::test_b"))
-NULL = Plan("null-forgets", "null", ("NULL-1",), "state", (), ("t.py::test_a", "t.py::test_b"))
-KILLED = Row(BUG, "killed", True, ("t.py::test_a",))
-SURVIVED = Row(NULL, "survived", reached=True)
+BUG = FaultPlan("forgets", "defect", ("TOY-1",), "state", ("t.py::test_a",), ("t.py::test_a", "t.py::test_b"))
+NULL = FaultPlan("null-forgets", "null", ("NULL-1",), "state", (), ("t.py::test_a", "t.py::test_b"))
+KILLED = FaultResult(BUG, "killed", True, ("t.py::test_a",))
+SURVIVED = FaultResult(NULL, "survived", reached=True)
 WEAK = WeakTest("w.py::test_w", "forgets", "told", "blind")
 MATRIX = Matrix(
-    Digests("core", {"faults": "1"}, {"t.py": "2"}),
+    MatrixDigests("core", {"faults": "1"}, {"t.py": "2"}),
     (KILLED, SURVIVED),
     {"t.py::test_a": "passed", "t.py::test_b": "passed"},
-    (Suite("002", "t.py", ("t.py::test_b",)),),
-    (Retold(WEAK, "passed", "passed", reached=False),),
+    (NamedSuite("002", "t.py", ("t.py::test_b",)),),
+    (WeakTestResult(WEAK, "passed", "passed", reached=False),),
 )
 
 
-def planned(bench: Bench) -> dict[tuple[str, str], Plan]:
-    return {(plan.fault, plan.kind): plan for plan in bench.plans}
+def planned(matrix_plan: MatrixPlan) -> dict[tuple[str, str], FaultPlan]:
+    return {(plan.fault, plan.kind): plan for plan in matrix_plan.plans}
 
 
-def test_every_fault_is_planned_in_each_of_its_roles(toylab: Laboratory, tmp_path: Path) -> None:
+def test_every_fault_is_planned_in_each_of_its_roles(toylab: Project, tmp_path: Path) -> None:
     names = tmp_path / "tests" / "meta" / "named_tests.toml"
     names.parent.mkdir(parents=True)
     names.write_text(
@@ -43,8 +43,8 @@ def test_every_fault_is_planned_in_each_of_its_roles(toylab: Laboratory, tmp_pat
         '"test_mean" = ["mean-of-nothing", "add-twice"]\n',
         encoding="utf-8",
     )
-    bench = Bench(toylab, tmp_path)
-    plans = planned(bench)
+    matrix_plan = MatrixPlan(toylab, tmp_path)
+    plans = planned(matrix_plan)
     assert {role: plan.claims for role, plan in plans.items()} == {
         ("restored-forgets", "defect"): ("TOY-01",),
         ("restored-keeps-total", "fix"): ("TOY-01",),
@@ -62,27 +62,27 @@ def test_every_fault_is_planned_in_each_of_its_roles(toylab: Laboratory, tmp_pat
     assert plans["add-twice", "defect"].checks == ("tests/a.py::test_mean", "tests/test_toy.py")
     assert plans["null-add-twice", "null"].tests == ("tests/test_toy.py",)
     assert plans["mean-of-nothing", "named"].tests == ("tests/a.py::test_mean", "tests/test_toy.py")
-    assert bench.suites == (Suite("002", "tests/a.py", ("tests/a.py::test_mean",)),)
+    assert matrix_plan.suites == (NamedSuite("002", "tests/a.py", ("tests/a.py::test_mean",)),)
 
 
-def test_a_documented_fix_that_cures_is_not_planted(toylab: Laboratory, tmp_path: Path) -> None:
+def test_a_documented_fix_that_cures_is_not_planted(toylab: Project, tmp_path: Path) -> None:
     for path in (toylab.folder / "catalogue").iterdir():
         text = path.read_text(encoding="utf-8").replace('"PARTIAL"', '"CURED"')
         (tmp_path / path.name).write_text(text, encoding="utf-8")
-    kinds = {plan.kind for plan in Bench(replace(toylab, catalogue=tmp_path)).plans}
+    kinds = {plan.kind for plan in MatrixPlan(replace(toylab, catalogue=tmp_path)).plans}
     assert kinds == {"defect", "never a bug", "null"}
 
 
 @pytest.mark.parametrize(("grade", "kind"), [("NO EFFECT", "never a bug"), ("HARMFUL", "fix")])
 def test_the_fix_of_a_bug_that_never_was_must_survive_unless_it_harms(
-    grade: str, kind: str, toylab: Laboratory, tmp_path: Path
+    grade: str, kind: str, toylab: Project, tmp_path: Path
 ) -> None:
     for path in (toylab.folder / "catalogue").iterdir():
         text = path.read_text(encoding="utf-8")
         fix = f'documented_fix = "clip-one-sided"\nfix_statement = "-"\nexpected_fix_grade = "{grade}"'
         fixed = text.replace('fault = "clip-other-order"', f'fault = "clip-other-order"\n{fix}')
         (tmp_path / path.name).write_text(fixed, encoding="utf-8")
-    plans = planned(Bench(replace(toylab, catalogue=tmp_path)))
+    plans = planned(MatrixPlan(replace(toylab, catalogue=tmp_path)))
     assert [role for role, plan in plans.items() if plan.claims == ("TOY-03",)] == [
         ("clip-other-order", "never a bug"),
         ("clip-one-sided", kind),
@@ -91,7 +91,7 @@ def test_the_fix_of_a_bug_that_never_was_must_survive_unless_it_harms(
 
 def test_a_bug_that_never_was_is_not_asked_of_the_tests_that_see_it_elsewhere() -> None:
     """BUG-04 and FND-16 plant the same fault, which breaks nothing in the case of the one."""
-    seen, unseen = REAL.laboratory.claim("FND-16"), REAL.laboratory.claim("BUG-04")
+    seen, unseen = REAL.project.claim("FND-16"), REAL.project.claim("BUG-04")
     assert seen.fault == unseen.fault is not None
     plans = planned(REAL)
     never, defect = plans[unseen.fault, "never a bug"], plans[unseen.fault, "defect"]
@@ -100,20 +100,20 @@ def test_a_bug_that_never_was_is_not_asked_of_the_tests_that_see_it_elsewhere() 
     assert not set(never.tests) & set(defect.checks)
 
 
-def test_where_an_area_has_no_tests_those_of_all_areas_may_cry_wolf(toylab: Laboratory, tmp_path: Path) -> None:
+def test_where_an_area_has_no_tests_those_of_all_areas_may_cry_wolf(toylab: Project, tmp_path: Path) -> None:
     for path in (toylab.folder / "catalogue").iterdir():
         before, null, after = path.read_text(encoding="utf-8").partition('id = "NULL-TOY"')
         text = before + null + after.replace('"arithmetic"', '"elsewhere"', 1) if null else before
         (tmp_path / path.name).write_text(text, encoding="utf-8")
-    plan = planned(Bench(replace(toylab, catalogue=tmp_path)))["null-add-twice", "null"]
+    plan = planned(MatrixPlan(replace(toylab, catalogue=tmp_path)))["null-add-twice", "null"]
     assert (plan.area, plan.tests) == ("elsewhere", ("tests/test_toy.py", "tests/test_toy.py::test_restore"))
 
 
 def test_every_fault_of_the_real_laboratory_is_planned() -> None:
     """But for documented fixes that cure, which must be noticed by nobody and fail no test."""
-    cures = {claim.documented_fix for claim in REAL.laboratory.claims if claim.expected_fix_grade == "CURED"}
+    cures = {claim.documented_fix for claim in REAL.project.claims if claim.expected_fix_grade == "CURED"}
     assert REAL.has_tests
-    assert {fault for fault, _ in planned(REAL)} | (cures - {None}) == set(REAL.laboratory.faults)
+    assert {fault for fault, _ in planned(REAL)} | (cures - {None}) == set(REAL.project.faults)
     assert all((REAL.root / test.partition("::")[0]).is_file() for test in REAL.columns)
 
 
@@ -171,27 +171,27 @@ def told(matrix: Matrix) -> list[tuple[str, int]]:
     [
         ((KILLED, SURVIVED), []),
         ((replace(KILLED, fate="survived", killers=()),), [("forgets", 1), ("w.py::test_w", 1)]),
-        ((KILLED, Row(replace(BUG, fault="half-forgets", kind="fix"), "survived", True)), [("half-forgets", 1)]),
-        ((KILLED, Row(replace(BUG, fault="unseen", kind="named"), "unreached", False)), [("unseen", 1)]),
-        ((KILLED, Row(NULL, "killed", True, ("t.py::test_b",))), [("null-forgets", 1)]),
-        ((KILLED, Row(NULL, "unreached", False)), [("null-forgets", 2)]),
-        ((KILLED, Row(replace(NULL, kind="never a bug"), "killed", True, ("t.py::test_b",))), [("null-forgets", 1)]),
+        ((KILLED, FaultResult(replace(BUG, fault="half-forgets", kind="fix"), "survived", True)), [("half-forgets", 1)]),
+        ((KILLED, FaultResult(replace(BUG, fault="unseen", kind="named"), "unreached", False)), [("unseen", 1)]),
+        ((KILLED, FaultResult(NULL, "killed", True, ("t.py::test_b",))), [("null-forgets", 1)]),
+        ((KILLED, FaultResult(NULL, "unreached", False)), [("null-forgets", 2)]),
+        ((KILLED, FaultResult(replace(NULL, kind="never a bug"), "killed", True, ("t.py::test_b",))), [("null-forgets", 1)]),
     ],
 )
-def test_a_fault_that_does_not_meet_its_fate_is_a_problem(rows: tuple[Row, ...], expected: list[object]) -> None:
+def test_a_fault_that_does_not_meet_its_fate_is_a_problem(rows: tuple[FaultResult, ...], expected: list[object]) -> None:
     assert told(replace(MATRIX, rows=rows)) == expected
 
 
 def test_a_survivor_names_who_should_have_noticed() -> None:
     (problem, _) = problems_of(replace(MATRIX, rows=(replace(KILLED, fate="survived", killers=()),)))
     assert str(problem) == "forgets: (defect) SURVIVED: t.py::test_a should have noticed"
-    (alarm,) = problems_of(replace(MATRIX, rows=(KILLED, Row(NULL, "killed", True, ("t.py::test_b",)))))
+    (alarm,) = problems_of(replace(MATRIX, rows=(KILLED, FaultResult(NULL, "killed", True, ("t.py::test_b",)))))
     assert str(alarm) == "null-forgets: (null) a false alarm: t.py::test_b failed"
 
 
 def test_checks_that_stay_silent_are_told_by_name() -> None:
     plan = replace(BUG, checks=("t.py::test_a[case]", "t.py::test_b", "u.py"))
-    row = Row(plan, "killed", True, ("t.py::test_a", "u.py::test_c"))
+    row = FaultResult(plan, "killed", True, ("t.py::test_a", "u.py::test_c"))
     assert row.blind == ("t.py::test_b",)
 
 

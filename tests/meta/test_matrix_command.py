@@ -52,7 +52,7 @@ FILES = {
 def rlverify(checkout: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
     paths = {"PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "verification.entry", "--package", "toylab", *map(str, arguments)]
+    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "toylab", *map(str, arguments)]
     environment = {**kept, **paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

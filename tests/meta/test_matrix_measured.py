@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from verification import sessions
-from verification.laboratory import Laboratory
-from verification.matrix.measure import Measurement, measure
-from verification.matrix.plan import Bench, Task
-from verification.matrix.records import Plan, Retold, Row, WeakTest
+from rlverify.kill_matrix import sessions
+from rlverify.kill_matrix.measure import Measurement, measure
+from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
+from rlverify.project.content import Project
+from rlverify.records.matrix import FaultPlan, FaultResult, WeakTest, WeakTestResult
 
 TESTS = """
 import pytest
@@ -66,7 +66,7 @@ Measure = Callable[..., Measurement]
 
 
 @pytest.fixture
-def bench(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+def matrix_plan(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> MatrixPlan:
     """Toy faults and tests of the toy code, in an environment where they run."""
     for name, text in {FILE: TESTS, "weak.py": WEAK, "script.py": "x = 1\n", "pytest.ini": STRICT}.items():
         path = tmp_path / name
@@ -76,26 +76,26 @@ def bench(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: pytest.M
     for name in [name for name in os.environ if name.startswith(("PYTEST_", "COV_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    return Bench(Laboratory("toylab"), tmp_path)
+    return MatrixPlan(Project("toylab"), tmp_path)
 
 
-def plan(fault: str, *tests: str, kind: str = "defect") -> Plan:
+def plan(fault: str, *tests: str, kind: str = "defect") -> FaultPlan:
     asked = tuple(f"{FILE}::{test}" for test in tests)
-    return Plan(fault, kind, ("TOY",), "toy", asked if kind == "defect" else (), asked)  # type: ignore[arg-type]
+    return FaultPlan(fault, kind, ("TOY",), "toy", asked if kind == "defect" else (), asked)  # type: ignore[arg-type]
 
 
-def measured(bench: Bench, *plans: Plan, weak: tuple[WeakTest, ...] = (), processes: int = 1) -> Measurement:
-    return measure(bench, Task(plans, (), weak), processes=processes, on_progress=lambda *_: None)
+def measured(matrix_plan: MatrixPlan, *plans: FaultPlan, weak: tuple[WeakTest, ...] = (), processes: int = 1) -> Measurement:
+    return measure(matrix_plan, MatrixTask(plans, (), weak), processes=processes, on_progress=lambda *_: None)
 
 
-def only(found: Measurement) -> Row:
+def only(found: Measurement) -> FaultResult:
     assert found.problems == ()
     (row,) = found.matrix.rows
     return row
 
 
-def test_a_fault_is_killed_by_the_tests_that_fail_and_by_no_others(bench: Bench) -> None:
-    found = measured(bench, plan("clip-one-sided", "test_ends", "test_high", "test_unrelated"))
+def test_a_fault_is_killed_by_the_tests_that_fail_and_by_no_others(matrix_plan: MatrixPlan) -> None:
+    found = measured(matrix_plan, plan("clip-one-sided", "test_ends", "test_high", "test_unrelated"))
     row = only(found)
     assert (row.fate, row.reached, row.killers, row.diff) == ("killed", True, (f"{FILE}::test_ends",), "")
     assert row.blind == (f"{FILE}::test_high", f"{FILE}::test_unrelated")
@@ -103,8 +103,8 @@ def test_a_fault_is_killed_by_the_tests_that_fail_and_by_no_others(bench: Bench)
     assert set(found.matrix.tests) == set(row.plan.tests)
 
 
-def test_a_survivor_is_shown_beside_the_healthy_member(bench: Bench) -> None:
-    row = only(measured(bench, plan("clip-one-sided", "test_high")))
+def test_a_survivor_is_shown_beside_the_healthy_member(matrix_plan: MatrixPlan) -> None:
+    row = only(measured(matrix_plan, plan("clip-one-sided", "test_high")))
     assert (row.fate, row.killers) == ("survived", ())
     assert row.diff.splitlines()[:2] == ["--- toylab.target.clip, healthy", "+++ clip-one-sided"]
     assert "-    return min(max(value, low), high)" in row.diff
@@ -112,14 +112,14 @@ def test_a_survivor_is_shown_beside_the_healthy_member(bench: Bench) -> None:
     assert "@fault" not in row.diff
 
 
-def test_a_null_fault_survives_without_a_word(bench: Bench) -> None:
-    row = only(measured(bench, plan("null-add-twice", "test_count", kind="null")))
+def test_a_null_fault_survives_without_a_word(matrix_plan: MatrixPlan) -> None:
+    row = only(measured(matrix_plan, plan("null-add-twice", "test_count", kind="null")))
     assert (row.fate, row.reached, row.diff) == ("survived", True, "")
 
 
 @pytest.mark.parametrize("tests", [("test_unrelated",), ()])
-def test_what_no_test_runs_is_unreached(bench: Bench, tests: tuple[str, ...]) -> None:
-    row = only(measured(bench, plan("add-twice", *tests)))
+def test_what_no_test_runs_is_unreached(matrix_plan: MatrixPlan, tests: tuple[str, ...]) -> None:
+    row = only(measured(matrix_plan, plan("add-twice", *tests)))
     assert (row.fate, row.reached, row.killers) == ("unreached", False, ())
 
 
@@ -136,34 +136,34 @@ def test_what_no_test_runs_is_unreached(bench: Bench, tests: tuple[str, ...]) ->
         ),
     ],
 )
-def test_a_test_that_does_not_pass_on_healthy_code_disqualifies_itself(bench: Bench, body: str, words: str) -> None:
-    (bench.root / "tests/test_bad.py").write_text(body, encoding="utf-8")
-    bad = Plan("clip-one-sided", "defect", (), "toy", (), (f"{FILE}::test_ends", "tests/test_bad.py::test_bad"))
-    found = measured(bench, bad)
+def test_a_test_that_does_not_pass_on_healthy_code_disqualifies_itself(matrix_plan: MatrixPlan, body: str, words: str) -> None:
+    (matrix_plan.root / "tests/test_bad.py").write_text(body, encoding="utf-8")
+    bad = FaultPlan("clip-one-sided", "defect", (), "toy", (), (f"{FILE}::test_ends", "tests/test_bad.py::test_bad"))
+    found = measured(matrix_plan, bad)
     assert found.matrix.rows == ()
     (problem,) = found.problems
     assert (problem.subject, problem.exit_code) == ("tests/test_bad.py::test_bad", 2)
     assert words in problem.sentence
 
 
-def test_a_case_can_be_asked_for_alone(bench: Bench) -> None:
-    (bench.root / "tests/test_cases.py").write_text(
+def test_a_case_can_be_asked_for_alone(matrix_plan: MatrixPlan) -> None:
+    (matrix_plan.root / "tests/test_cases.py").write_text(
         "import pytest\nfrom toylab.target import clip\n"
         "@pytest.mark.parametrize('value', [-5, 5])\ndef test_case(value):\n    assert 0 <= clip(value, 0, 3) <= 3\n",
         encoding="utf-8",
     )
     one = "tests/test_cases.py::test_case[-5]"
-    row = only(measured(bench, Plan("clip-one-sided", "defect", (), "toy", (one,), (one,))))
+    row = only(measured(matrix_plan, FaultPlan("clip-one-sided", "defect", (), "toy", (one,), (one,))))
     assert (row.killers, row.blind) == (("tests/test_cases.py::test_case",), ())
 
 
-def test_a_session_that_breaks_is_no_fate(bench: Bench) -> None:
-    (bench.root / "tests/test_half.py").write_text(
+def test_a_session_that_breaks_is_no_fate(matrix_plan: MatrixPlan) -> None:
+    (matrix_plan.root / "tests/test_half.py").write_text(
         "from troublelab.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
     )
     tests = ("tests/test_half.py",)
-    trouble = Bench(Laboratory("troublelab"), bench.root)
-    found = measured(trouble, *(Plan(fault, "defect", (), "toy", tests, tests) for fault in ("crashing", "stale")))
+    trouble = MatrixPlan(Project("troublelab"), matrix_plan.root)
+    found = measured(trouble, *(FaultPlan(fault, "defect", (), "toy", tests, tests) for fault in ("crashing", "stale")))
     assert found.matrix.rows == ()
     assert [(each.subject, each.exit_code) for each in found.problems] == [("crashing", 2), ("stale", 2)]
     assert "fault stale is stale" in found.problems[1].sentence
@@ -173,10 +173,10 @@ def weak(test: str, fault: str = "clip-one-sided") -> WeakTest:
     return WeakTest(test, fault, "told", "blind")
 
 
-def test_weak_tests_miss_their_fault_each_in_its_own_way(bench: Bench) -> None:
+def test_weak_tests_miss_their_fault_each_in_its_own_way(matrix_plan: MatrixPlan) -> None:
     tests = ["weak.py::test_other_end", "weak.py::test_returns", "weak.py::test_elsewhere", "weak.py::test_later"]
     tests += ["script.py", "weak.py::test_notices"]
-    found = measured(bench, weak=tuple(map(weak, tests)))
+    found = measured(matrix_plan, weak=tuple(map(weak, tests)))
     assert found.problems == ()
     assert [(each.weak.test, each.faulty, each.reached) for each in found.matrix.history] == [
         ("weak.py::test_other_end", "passed", True),
@@ -192,31 +192,31 @@ def test_weak_tests_miss_their_fault_each_in_its_own_way(bench: Bench) -> None:
 
 @pytest.mark.parametrize(("test", "fault"), [("weak.py::test_wrong", "clip-one-sided"), ("weak.py", "no-such-fault")])
 def test_a_weak_test_that_fails_on_healthy_code_or_cannot_run_tells_nothing(
-    bench: Bench, test: str, fault: str
+    matrix_plan: MatrixPlan, test: str, fault: str
 ) -> None:
-    found = measured(bench, weak=(weak(test, fault),))
+    found = measured(matrix_plan, weak=(weak(test, fault),))
     assert found.matrix.history == ()
     assert [(each.subject, each.exit_code) for each in found.problems] == [(test, 2)]
 
 
-def test_sessions_beside_each_other_give_the_same_matrix_and_count_to_the_end(bench: Bench) -> None:
+def test_sessions_beside_each_other_give_the_same_matrix_and_count_to_the_end(matrix_plan: MatrixPlan) -> None:
     plans = (
         plan("clip-one-sided", "test_ends"),
         plan("add-twice", "test_count"),
         plan("restored-forgets", "test_restore"),
     )
-    task = Task(plans, (), (weak("weak.py::test_notices"),))
+    task = MatrixTask(plans, (), (weak("weak.py::test_notices"),))
     seen: list[tuple[int, int]] = []
-    together = measure(bench, task, processes=3, on_progress=lambda done, total: seen.append((done, total)))
+    together = measure(matrix_plan, task, processes=3, on_progress=lambda done, total: seen.append((done, total)))
     assert seen == [(done, 5) for done in range(1, 6)]
-    assert together == measured(bench, *plans, weak=task.weak_tests)
-    assert isinstance(together.matrix.history[0], Retold)
+    assert together == measured(matrix_plan, *plans, weak=task.weak_tests)
+    assert isinstance(together.matrix.history[0], WeakTestResult)
     assert sessions._zygotes == {}
 
 
 def test_the_weak_tests_are_found_beside_the_faults_and_by_no_run_of_the_suite() -> None:
-    real = Bench(Laboratory())
-    assert {each.fault for each in real.weak_tests} <= set(real.laboratory.faults)
+    real = MatrixPlan(Project())
+    assert {each.fault for each in real.weak_tests} <= set(real.project.faults)
     paths = {real.root / each.test.partition("::")[0] for each in real.weak_tests}
     assert {path.parent for path in paths} == {real.weak_folder}
     assert paths == {path for path in real.weak_folder.glob("*.py") if path.name != "__init__.py"}

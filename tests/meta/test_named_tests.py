@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from verification.kill import run_under_faults
-from verification.laboratory import Laboratory
+from rlverify.kill_matrix.planted_tests import run_under_faults
+from rlverify.project.content import Project
 
 ROOT = Path(__file__).parents[2]
-LABORATORY = Laboratory()
+LABORATORY = Project()
 COUNTS = {
     "test_upgd_pbt_twin_critics_variance_integration.py": 24,
     "test_integration_edge_cases.py": 12,

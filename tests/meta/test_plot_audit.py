@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from verification.errors import EvidenceError
-from verification.laboratory import Laboratory
-from verification.plot_audit import plot_problems, replace_plots
-from verification.plot_files import Points, from_json, load_plots, to_json
-from verification.report.plot import Plot
+from rlverify.evidence.plot_files import Points, from_json, load_plots, to_json
+from rlverify.gating.plot_audit import plot_problems, replace_plots
+from rlverify.project.content import Project
+from rlverify.records.errors import EvidenceError
+from rlverify.records.plot_points import Plot
 
 NAME = "toy-squares"
 
 
 @pytest.fixture
-def reports(toylab: Laboratory, tmp_path: Path) -> Path:
+def reports(toylab: Project, tmp_path: Path) -> Path:
     """A folder with the plots of the toy laboratory."""
     replace_plots(toylab, tmp_path)
     return tmp_path
@@ -36,7 +36,7 @@ def _rewrite(reports: Path, **changes: str) -> None:
     _committed(reports).write_text(to_json(replace(points, **changes)), encoding="utf-8")
 
 
-def test_points_are_read_as_they_were_written(toylab: Laboratory, reports: Path) -> None:
+def test_points_are_read_as_they_were_written(toylab: Project, reports: Path) -> None:
     points = load_plots(reports)[NAME]
     assert points == Points(toylab.plots[NAME](toylab.make()), toylab.plot_digest(NAME))
     assert points.plot.lines[0].values == (0.0, 1.0, 4.0, 9.0)
@@ -44,7 +44,7 @@ def test_points_are_read_as_they_were_written(toylab: Laboratory, reports: Path)
 
 
 def test_points_that_fit_are_kept_as_they_are(
-    toylab: Laboratory, reports: Path, monkeypatch: pytest.MonkeyPatch
+    toylab: Project, reports: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _committed(reports).read_bytes()
     monkeypatch.setitem(toylab.plots, NAME, _pretending_to_be_in(toylab))  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def test_points_that_fit_are_kept_as_they_are(
     assert _committed(reports).read_bytes() == before
 
 
-def _pretending_to_be_in(toylab: Laboratory) -> object:
+def _pretending_to_be_in(toylab: Project) -> object:
     def measure(make: object) -> Plot:
         return _never(make)
 
@@ -60,7 +60,7 @@ def _pretending_to_be_in(toylab: Laboratory) -> object:
     return measure
 
 
-def test_points_of_other_code_are_told_and_measured_again(toylab: Laboratory, reports: Path) -> None:
+def test_points_of_other_code_are_told_and_measured_again(toylab: Project, reports: Path) -> None:
     before = _committed(reports).read_bytes()
     _rewrite(reports, digest="0" * 16)
     assert plot_problems(toylab, reports) == [(f"plots/{NAME}.json", "was measured of other code")]
@@ -68,7 +68,7 @@ def test_points_of_other_code_are_told_and_measured_again(toylab: Laboratory, re
     assert _committed(reports).read_bytes() == before
 
 
-def test_missing_and_orphaned_plots_are_told_and_mended(toylab: Laboratory, reports: Path) -> None:
+def test_missing_and_orphaned_plots_are_told_and_mended(toylab: Project, reports: Path) -> None:
     folder = _committed(reports).parent
     _committed(reports).rename(folder / "gone.json")
     (folder / "gone.svg").touch()
@@ -90,7 +90,7 @@ def test_missing_and_orphaned_plots_are_told_and_mended(toylab: Laboratory, repo
     ],
 )
 def test_broken_points_are_one_line_and_an_update_mends_them(
-    toylab: Laboratory, reports: Path, old: str, new: str, told: str
+    toylab: Project, reports: Path, old: str, new: str, told: str
 ) -> None:
     path = _committed(reports)
     before = path.read_text(encoding="utf-8")

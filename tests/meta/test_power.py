@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import pytest
 
-from verification.power import claimed_effect, least_runs, plan, power
+from rlverify.verdicts.power import claimed_effect, least_runs, plan_measurement, power
 
 NORMAL = NormalDist()
 PILOT = [NORMAL.inv_cdf((place + 0.5) / 50) for place in range(50)]
@@ -58,7 +58,7 @@ def test_a_statement_with_one_end_is_planned_for_an_effect_of_one_deviation() ->
 
 
 def test_runs_that_are_all_alike_decide_whatever_they_show() -> None:
-    found = plan([3.0, 3.0], (0.0, math.inf), 5)
+    found = plan_measurement([3.0, 3.0], (0.0, math.inf), 5)
     assert (found.mean, found.sd, found.power, found.least_runs) == (3.0, 0.0, 1.0, 5)
 
 
@@ -68,4 +68,4 @@ def test_what_no_number_of_runs_can_show_is_none() -> None:
 
 def test_a_pilot_of_one_run_is_refused() -> None:
     with pytest.raises(ValueError, match="1 runs has no spread"):
-        plan([1.0], (0.0, 1.0), 5)
+        plan_measurement([1.0], (0.0, 1.0), 5)

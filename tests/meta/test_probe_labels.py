@@ -12,11 +12,11 @@ import rlcore.optim.gradient_check
 import rlcore.pbt.member_files
 import rlcore.ppo.config
 from rlcore import DistributionalPPO, NonFiniteGradientError, ResumeWarning
-from verification.laboratory import Laboratory
-from verification.model import Observation
+from rlverify.project.content import Project
+from rlverify.records.runs import Observation
 from verification.probes.make import Make
 
-LABORATORY = Laboratory()
+LABORATORY = Project()
 
 
 def observe(probe: str, make: Make | None = None) -> dict[str, Observation]:

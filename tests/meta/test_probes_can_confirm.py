@@ -12,9 +12,9 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from rlcore import UPGD, DistributionalPPO, VarianceGradientScaler
-from verification.faults import plant
-from verification.laboratory import Laboratory
-from verification.model import Observation
+from rlverify.project.content import Project
+from rlverify.project.planting import plant
+from rlverify.records.runs import Observation
 from verification.probes import (
     documented_words,
     endurance,
@@ -25,7 +25,7 @@ from verification.probes import (
 )
 from verification.probes.make import Make
 
-LABORATORY = Laboratory()
+LABORATORY = Project()
 
 
 def observe(probe: str) -> dict[str, Observation]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verification.kill import Kill, run_tests, run_under_faults
+from rlverify.kill_matrix.planted_tests import Kill, run_tests, run_under_faults
 
 TESTS = """
 import pytest
@@ -167,7 +167,7 @@ def test_a_stale_fault_is_an_error(suite: Path) -> None:
 
 def test_a_fault_of_a_module_that_is_named_beside_is_planted_too(suite: Path) -> None:
     (suite / "mine.py").write_text(
-        "from verification.faults import fault\nfrom verification.fingerprint import member_digest\n"
+        "from verification.faults import fault\nfrom rlverify.project.fingerprint import member_digest\n"
         "from toylab.target import clip\n\n"
         "@fault('of-mine', target='toylab.target:clip', pins=member_digest(clip))\n"
         "def unclipped(value, low, high):\n    return value\n",

@@ -7,13 +7,13 @@ from itertools import permutations
 
 import pytest
 
-from verification.evidence import summarise
-from verification.laboratory import Laboratory
-from verification.model import Claim, Verdict
-from verification.report.interface import Record
-from verification.runner import run_here
+from rlverify.evidence.claim_evidence import summarise
+from rlverify.project.content import Project
+from rlverify.records.claims import Claim, Verdict
+from rlverify.reporting.record import Record
+from rlverify.running.runner import run_here
 
-LABORATORY = Laboratory()
+LABORATORY = Project()
 OTHER_SEED = 1234
 CONFIRMABLE = [claim for claim in LABORATORY.claims if claim.expected_verdict is Verdict.CONFIRMED and claim.fault]
 SHARED = [

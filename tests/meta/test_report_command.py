@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from verification.cli import run
-from verification.report.formats import FORMATS
-from verification.report_command import FormatName
+from rlverify.cli.app import run
+from rlverify.cli.report_command import FormatName
+from rlverify.reporting.formats import FORMATS
 
 Command = Callable[..., tuple[int, str, str]]
 

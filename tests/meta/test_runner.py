@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 from troublelab.limited import ends_in_time_and_lives_on
 
-from verification.audit import Shelf, audit, check_report, committed_records
-from verification.errors import EvidenceError
-from verification.evidence import load_folder, to_json, write_files
-from verification.laboratory import Laboratory
-from verification.model import Claim, Evidence, Run, SymptomEvidence, VariantEvidence
-from verification.runner import Crash, attempt, run_claims, run_here
+from rlverify.evidence.claim_evidence import load_folder, to_json
+from rlverify.evidence.files import write_files
+from rlverify.gating.audit import audit, check_report, committed_records
+from rlverify.project.content import Project
+from rlverify.project.settings import ReportPaths
+from rlverify.records.claims import Claim
+from rlverify.records.errors import EvidenceError
+from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
+from rlverify.records.runs import Run
+from rlverify.running.runner import Crash, attempt, run_claims, run_here
 
 REASONS = {
     "STALE": ("STALE", 2, "fault stale is stale"),
@@ -38,11 +42,11 @@ KEPT = Evidence(
 )
 
 
-def test_every_kind_of_trouble_gets_its_verdict(troublelab: Laboratory, tmp_path: Path) -> None:
+def test_every_kind_of_trouble_gets_its_verdict(troublelab: Project, tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
-    shelf = Shelf(tmp_path / "reports")
-    write_files(shelf.evidence, {"CRASH.json": to_json(KEPT)})
-    result = audit(troublelab, shelf, update=True, processes=2, on_progress=lambda *step: steps.append(step))
+    paths = ReportPaths(tmp_path / "reports")
+    write_files(paths.evidence, {"CRASH.json": to_json(KEPT)})
+    result = audit(troublelab, paths, update=True, processes=2, on_progress=lambda *step: steps.append(step))
     verdicts = {claim: verdict for claim, (verdict, _, _) in REASONS.items()} | AS_EXPECTED
     assert {record.claim.id: record.verdict for record in result.records} == verdicts
     problems = {problem.subject: problem for problem in result.problems}
@@ -53,19 +57,19 @@ def test_every_kind_of_trouble_gets_its_verdict(troublelab: Laboratory, tmp_path
     assert result.exit_code == 2
     assert [done for done, _ in steps] == list(range(1, steps[0][1] + 1))
     measured = {"UNREACHED", "UNDECIDED", "REGRESSED", *AS_EXPECTED}
-    assert {path.stem for path in (shelf.working / "evidence").iterdir()} == measured
-    assert {path.stem for path in shelf.evidence.iterdir()} == {"CRASH", *measured}
-    assert (shelf.evidence / "CRASH.json").read_text(encoding="utf-8") == to_json(KEPT)
-    assert "trouble of one kind | - | STALE | CONFIRMED |" in (shelf.reports / "findings.md").read_text()
-    committed = load_folder(shelf.evidence)
-    assert check_report(troublelab, shelf, committed_records(troublelab, committed), committed) == []
-    again = audit(troublelab, shelf, update=False, processes=2, on_progress=lambda *_: None)
+    assert {path.stem for path in (paths.working / "evidence").iterdir()} == measured
+    assert {path.stem for path in paths.evidence.iterdir()} == {"CRASH", *measured}
+    assert (paths.evidence / "CRASH.json").read_text(encoding="utf-8") == to_json(KEPT)
+    assert "trouble of one kind | - | STALE | CONFIRMED |" in (paths.reports / "findings.md").read_text()
+    committed = load_folder(paths.evidence)
+    assert check_report(troublelab, paths, committed_records(troublelab, committed), committed) == []
+    again = audit(troublelab, paths, update=False, processes=2, on_progress=lambda *_: None)
     assert {problem.subject for problem in again.problems} == set(REASONS)
 
 
 @pytest.mark.parametrize("claim", ["SLOW", "DEAF"])
 def test_a_probe_that_does_not_end_is_an_error_and_takes_no_other_run_with_it(
-    troublelab: Laboratory, claim: str
+    troublelab: Project, claim: str
 ) -> None:
     claims = [replace(troublelab.claim(claim), seeds=(2, 1, 4)), troublelab.claim("UNREACHED")]
     runs = run_claims(troublelab, claims, processes=1, on_progress=lambda *_: None, limit=0.25)
@@ -79,7 +83,7 @@ def test_a_probe_that_does_not_end_is_an_error_and_takes_no_other_run_with_it(
     assert [run.error for run in runs["UNREACHED"]] == [None, None]
 
 
-def test_a_probe_that_does_not_end_is_an_error_in_this_process_too(troublelab: Laboratory) -> None:
+def test_a_probe_that_does_not_end_is_an_error_in_this_process_too(troublelab: Project) -> None:
     before = signal.getsignal(signal.SIGALRM)
     slow, fast = run_here(troublelab, troublelab.claim("SLOW"), [1, 2], limit=0.1)
     assert str(slow.error).startswith("TimeLimitError: did not end within 0.1 seconds")
@@ -92,23 +96,23 @@ def test_a_worker_that_ended_in_time_lives_on() -> None:
         assert executor.submit(ends_in_time_and_lives_on, 0.1, 0.3).result()
 
 
-def test_a_run_in_another_thread_has_no_limit(troublelab: Laboratory) -> None:
+def test_a_run_in_another_thread_has_no_limit(troublelab: Project) -> None:
     with ThreadPoolExecutor(1) as executor:
         (run,) = executor.submit(run_here, troublelab, troublelab.claim("SLOW"), [2], limit=0.1).result()
     assert run.error is None
 
 
 @pytest.mark.parametrize("update", [True, False])
-def test_nothing_is_measured_that_could_not_be_kept(toylab: Laboratory, tmp_path: Path, update: bool) -> None:
+def test_nothing_is_measured_that_could_not_be_kept(toylab: Project, tmp_path: Path, update: bool) -> None:
     (tmp_path / "file").touch()
     steps: list[tuple[int, int]] = []
-    shelf = Shelf(tmp_path / "file" / "reports")
+    paths = ReportPaths(tmp_path / "file" / "reports")
     with pytest.raises(EvidenceError, match="cannot be written"):
-        audit(toylab, shelf, update=update, processes=1, on_progress=lambda *step: steps.append(step))
+        audit(toylab, paths, update=update, processes=1, on_progress=lambda *step: steps.append(step))
     assert steps == []
 
 
-def test_a_process_that_dies_takes_no_other_run_with_it(troublelab: Laboratory) -> None:
+def test_a_process_that_dies_takes_no_other_run_with_it(troublelab: Project) -> None:
     claims = [troublelab.claim(name) for name in ("DIE", "UNREACHED", "REGRESSED")]
     runs = run_claims(troublelab, claims, processes=1, on_progress=lambda *_: None)
     assert [run.error is None for run in runs["DIE"]] == [False]
@@ -116,7 +120,7 @@ def test_a_process_that_dies_takes_no_other_run_with_it(troublelab: Laboratory) 
 
 
 def test_a_run_whose_process_died_once_is_marked(
-    troublelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    troublelab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TROUBLELAB_DIES_ONCE", str(tmp_path / "died"))
     claims = [troublelab.claim(name) for name in ("DIE-ONCE", "UNREACHED", "DIE")]
@@ -126,13 +130,13 @@ def test_a_run_whose_process_died_once_is_marked(
     assert runs["DIE"][0].error is not None
 
 
-def test_a_run_that_was_retried_is_told(toylab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_with_a_death(laboratory: Laboratory, claims: Sequence[Claim], **_: object) -> dict[str, tuple[Run, ...]]:
-        runs = {claim.id: run_here(laboratory, claim, claim.seeds) for claim in claims}
+def test_a_run_that_was_retried_is_told(toylab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_with_a_death(project: Project, claims: Sequence[Claim], **_: object) -> dict[str, tuple[Run, ...]]:
+        runs = {claim.id: run_here(project, claim, claim.seeds) for claim in claims}
         return {**runs, "TOY-05": tuple(replace(run, retried=True) for run in runs["TOY-05"])}
 
-    monkeypatch.setattr("verification.measuring.run_claims", run_with_a_death)
-    result = audit(toylab, Shelf(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
+    monkeypatch.setattr("rlverify.gating.measuring.run_claims", run_with_a_death)
+    result = audit(toylab, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
     assert [str(problem) for problem in result.problems] == [
         "TOY-05: healthy, seed 7; faulty, seed 7: a process died that ran this or what ran beside it, and not when run "
         "again"
@@ -141,22 +145,22 @@ def test_a_run_that_was_retried_is_told(toylab: Laboratory, tmp_path: Path, monk
 
 
 def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
-    troublelab: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    troublelab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = Shelf(tmp_path / "reports")
-    write_files(shelf.evidence, {"CRASH.json": "{"})
+    paths = ReportPaths(tmp_path / "reports")
+    write_files(paths.evidence, {"CRASH.json": "{"})
     monkeypatch.setattr(
-        "verification.measuring.run_claims",
+        "rlverify.gating.measuring.run_claims",
         lambda _, claims, **__: {each.id: (Run("healthy", 0, error="boom"),) for each in claims},
     )
-    result = audit(troublelab, shelf, update=True, processes=1, on_progress=lambda *_: None)
+    result = audit(troublelab, paths, update=True, processes=1, on_progress=lambda *_: None)
     assert {problem.exit_code for problem in result.problems} == {2}
-    assert list(shelf.evidence.iterdir()) == []
-    assert "trouble of one kind | - | NO EVIDENCE |" in (shelf.reports / "findings.md").read_text()
+    assert list(paths.evidence.iterdir()) == []
+    assert "trouble of one kind | - | NO EVIDENCE |" in (paths.reports / "findings.md").read_text()
 
 
-def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toylab: Laboratory, tmp_path: Path) -> None:
-    result = audit(toylab, Shelf(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
+def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toylab: Project, tmp_path: Path) -> None:
+    result = audit(toylab, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
     assert result.problems == ()
     assert {record.claim.id: str(record.verdict) for record in result.records} == {
         "NULL-TOY": "NOT REPRODUCED",
@@ -168,7 +172,7 @@ def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toylab: Laborato
     }
 
 
-def test_a_run_in_this_process_is_the_run_of_the_pool(toylab: Laboratory) -> None:
+def test_a_run_in_this_process_is_the_run_of_the_pool(toylab: Project) -> None:
     claim = toylab.claim("TOY-01")
     here = run_here(toylab, claim, claim.seeds)
     assert run_claims(toylab, [claim], processes=1, on_progress=lambda *_: None) == {"TOY-01": here}
@@ -178,7 +182,7 @@ def test_a_run_in_this_process_is_the_run_of_the_pool(toylab: Laboratory) -> Non
     ]  # fmt: skip
 
 
-def test_what_two_claims_need_is_measured_once(toylab: Laboratory) -> None:
+def test_what_two_claims_need_is_measured_once(toylab: Project) -> None:
     """The second calls a documented fix what the first calls the fault, and has a seed more."""
     first = toylab.claim("TOY-01")
     other = replace(first, id="OTHER", fault=first.documented_fix, documented_fix=first.fault, seeds=(*first.seeds, 5))
@@ -188,7 +192,7 @@ def test_what_two_claims_need_is_measured_once(toylab: Laboratory) -> None:
     assert counts[-1] == (len(runs["OTHER"]), len(runs["OTHER"]))
 
 
-def test_what_a_probe_prints_stays_out_of_the_output(toylab: Laboratory, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_probe_prints_stays_out_of_the_output(toylab: Project, capsys: pytest.CaptureFixture[str]) -> None:
     run_here(toylab, toylab.claim("TOY-02"), [0])
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("a probe may print")) == ("", 2)
@@ -197,7 +201,7 @@ def test_what_a_probe_prints_stays_out_of_the_output(toylab: Laboratory, capsys:
 @pytest.mark.parametrize(
     ("claim", "words"), [("NOTHING", "observed nothing"), ("TWICE", "names one symptom twice: same, same")]
 )
-def test_a_probe_that_cannot_be_judged_is_an_error(troublelab: Laboratory, claim: str, words: str) -> None:
+def test_a_probe_that_cannot_be_judged_is_an_error(troublelab: Project, claim: str, words: str) -> None:
     (run,) = run_here(troublelab, troublelab.claim(claim), [0])
     assert words in str(run.error)
     assert run.observations == ()

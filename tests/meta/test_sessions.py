@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from verification import sessions
-from verification.sessions import Session, SessionTimeoutError
+from rlverify.kill_matrix import sessions
+from rlverify.kill_matrix.sessions import Session, SessionTimeoutError
 
 PROCESSES = """
 import os, sys
@@ -42,7 +42,7 @@ def test_endless():
 ASKS = """
 import os, sys
 from pathlib import Path
-from verification.sessions import run_session
+from rlverify.kill_matrix.sessions import run_session
 
 run_session(["-q", "test_endless.py"], package="toylab", root=Path.cwd(), environment=dict(os.environ), limit=600)
 """

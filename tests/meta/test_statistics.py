@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from verification.statistics import binomial_interval, bootstrap_interval, decide, effect_size, place_of
+from rlverify.verdicts.statistics import binomial_interval, bootstrap_interval, decide, effect_size, place_of
 
 
 def test_the_interval_is_the_exact_one() -> None:

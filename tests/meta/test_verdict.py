@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from verification.model import Evidence, FigureEvidence, FixGrade, SymptomEvidence, Variant, VariantEvidence, Verdict
-from verification.verdict import grade_fix, judge
+from rlverify.records.claims import FixGrade, Verdict
+from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
+from rlverify.records.runs import Variant
+from rlverify.verdicts.verdict import grade_fix, judge
 
 RUNS = 4
 

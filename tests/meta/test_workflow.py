@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from verification.cli import app
+from rlverify.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/verification.yml").read_text(encoding="utf-8"))

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from verification.model import (
-    Aside,
+from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
+from rlverify.records.claims import (
     Claim,
     Contradiction,
-    Evidence,
+    DocumentedProblem,
     Figure,
-    FigureEvidence,
     FixGrade,
-    Problem,
     Quotation,
-    SymptomEvidence,
-    Variant,
-    VariantEvidence,
+    UntestableLines,
     Verdict,
 )
-from verification.report.book import Book, Checklist, Item, NamedTest
-from verification.report.interface import Record
-from verification.report.plot import Line, Plot
+from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
+from rlverify.records.plot_points import Line, Plot
+from rlverify.records.runs import Variant
+from rlverify.reporting.record import Record
+from rlverify.reporting.report_data import ReportData
 
 CLAIM = Claim(
     id="TOY-01",
@@ -112,9 +110,9 @@ def records() -> list[Record]:
     ]
 
 
-def book() -> Book:
+def data() -> ReportData:
     """One of everything that the pages show."""
-    problem = Problem(
+    problem = DocumentedProblem(
         category="security",
         components=("loader", "files"),
         scenario=("A file is written.", "It is read, and runs."),
@@ -138,7 +136,7 @@ def book() -> Book:
         measured(checked, healthy=2, faulty=2),
         figure(-2.0, 3.0),
     ]
-    return Book(
+    return ReportData(
         records=(*records(), *others),
         contradictions=(
             Contradiction(
@@ -151,7 +149,7 @@ def book() -> Book:
         ),
         files=FILES,
         uncited={"000": (3, 10), "001": (0, 20)},
-        asides=(Aside(("001:1-3", "001:9"), "title | date"), Aside(("002:5",), "counts")),
+        asides=(UntestableLines(("001:1-3", "001:9"), "title | date"), UntestableLines(("002:5",), "counts")),
         checklists=(
             Checklist(
                 "READY-1",
@@ -159,10 +157,10 @@ def book() -> Book:
                 "ready",
                 ("001:331-350",),
                 (
-                    Item("nothing runs code", "yes", True, ("001:338",), ("INT-01",)),
-                    Item("state survives", "yes", True, ("001:339",), ("TOY-01", "TOY-03")),
-                    Item("tests pass", "yes", True, ("001:339",), (), "002"),
-                    Item("documented", "yes", True, ("001:340",), ()),
+                    ChecklistItem("nothing runs code", "yes", True, ("001:338",), ("INT-01",)),
+                    ChecklistItem("state survives", "yes", True, ("001:339",), ("TOY-01", "TOY-03")),
+                    ChecklistItem("tests pass", "yes", True, ("001:339",), (), "002"),
+                    ChecklistItem("documented", "yes", True, ("001:340",), ()),
                 ),
             ),
         ),

@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from rlverify.reporting.claim_status import ClaimStatus, status_of
+from rlverify.reporting.formats import FORMATS
+from rlverify.reporting.junit import JUnitReport
+from rlverify.reporting.record import Record
+from rlverify.reporting.step_summary import LIMIT, StepSummary
 from tests.report.records import NULL, figure, measured, records, simple
-from verification.report.formats import FORMATS
-from verification.report.interface import Record
-from verification.report.junit import JUnitReport
-from verification.report.standing import Standing, standing
-from verification.report.step_summary import LIMIT, StepSummary
 
 STALE_FIGURE = replace(figure(-2.0, 3.0), misfits=("toy changed since",))
 
@@ -52,19 +52,19 @@ def test_the_json_report_holds_what_the_records_hold() -> None:
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        (measured(simple(1), healthy=2, faulty=0), Standing.PASSED),
-        (measured(simple(1), healthy=2, faulty=2), Standing.FAILED),
-        (measured(simple(1), healthy=1, faulty=0), Standing.ERROR),
-        (Record(simple(1), None), Standing.ERROR),
-        (replace(measured(simple(1), healthy=2, faulty=0), misfits=("changed",)), Standing.ERROR),
-        (figure(17.0, 23.0), Standing.PASSED),
-        (figure(-2.0, 3.0), Standing.FAILED),
-        (figure(10.0, 20.0), Standing.SET_ASIDE),
-        (STALE_FIGURE, Standing.SET_ASIDE),
+        (measured(simple(1), healthy=2, faulty=0), ClaimStatus.PASSED),
+        (measured(simple(1), healthy=2, faulty=2), ClaimStatus.FAILED),
+        (measured(simple(1), healthy=1, faulty=0), ClaimStatus.ERROR),
+        (Record(simple(1), None), ClaimStatus.ERROR),
+        (replace(measured(simple(1), healthy=2, faulty=0), misfits=("changed",)), ClaimStatus.ERROR),
+        (figure(17.0, 23.0), ClaimStatus.PASSED),
+        (figure(-2.0, 3.0), ClaimStatus.FAILED),
+        (figure(10.0, 20.0), ClaimStatus.SET_ASIDE),
+        (STALE_FIGURE, ClaimStatus.SET_ASIDE),
     ],
 )
-def test_what_a_record_counts_as(record: Record, expected: Standing) -> None:
-    assert standing(record) is expected
+def test_what_a_record_counts_as(record: Record, expected: ClaimStatus) -> None:
+    assert status_of(record) is expected
 
 
 def test_junit_counts_add_up() -> None:

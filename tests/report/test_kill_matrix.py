@@ -7,32 +7,32 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from verification.laboratory import Laboratory
-from verification.matrix.records import Digests, Matrix, Plan, Retold, Row, Suite, WeakTest
-from verification.report.kill_matrix import false_alarm_rate, kill_matrix, kill_rate
+from rlverify.project.content import Project
+from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, MatrixDigests, NamedSuite, WeakTest, WeakTestResult
+from rlverify.reporting.kill_matrix_page import false_alarm_rate, kill_matrix, kill_rate
 
-CLAIMS = [replace(Laboratory().claims[0], id="TOY-1", title="A state is forgotten")]
+CLAIMS = [replace(Project().claims[0], id="TOY-1", title="A state is forgotten")]
 A, B, C = (f"tests/t.py::test_{name}" for name in "abc")
-BUG = Plan("forgets", "defect", ("TOY-1",), "state", (A, B), (A, B, C))
+BUG = FaultPlan("forgets", "defect", ("TOY-1",), "state", (A, B), (A, B, C))
 DIFF = "--- toy.State.restore, healthy\n+++ half-forgets\n@@ -1 +1 @@\n-    return all\n+    return half"
-KILLED = Row(BUG, "killed", True, (A,))
-SURVIVED = Row(replace(BUG, fault="half-forgets", kind="fix"), "survived", True, diff=DIFF)
-UNREACHED = Row(Plan("unseen", "named", (), "scale", (), (C,)), "unreached", False)
-NULL = Row(Plan("null-state", "null", ("NULL-1",), "state", (), (A, B)), "survived", True)
-NEVER = Row(Plan("no-maximum", "never a bug", ("BUG-06",), "scale", (), (C,)), "survived", True, diff=DIFF)
-ALARM = Row(Plan("null-scale", "null", ("NULL-2",), "scale", (), (C,)), "killed", True, (C,))
+KILLED = FaultResult(BUG, "killed", True, (A,))
+SURVIVED = FaultResult(replace(BUG, fault="half-forgets", kind="fix"), "survived", True, diff=DIFF)
+UNREACHED = FaultResult(FaultPlan("unseen", "named", (), "scale", (), (C,)), "unreached", False)
+NULL = FaultResult(FaultPlan("null-state", "null", ("NULL-1",), "state", (), (A, B)), "survived", True)
+NEVER = FaultResult(FaultPlan("no-maximum", "never a bug", ("BUG-06",), "scale", (), (C,)), "survived", True, diff=DIFF)
+ALARM = FaultResult(FaultPlan("null-scale", "null", ("NULL-2",), "scale", (), (C,)), "killed", True, (C,))
 HISTORY = (
-    Retold(WeakTest("w/equal.py::test_equal", "forgets", "002, Bug #1", "sees | nothing"), "passed", "passed", True),
-    Retold(WeakTest("w/early.py::test_early", "forgets", "002", "too early"), "passed", "passed", False),
-    Retold(WeakTest("w/skip.py::test_skip", "forgets", "002", "never runs"), "skipped", "skipped", False),
-    Retold(WeakTest("w/script.py", "unseen", "002", "no test"), "nothing collected", "nothing collected", False),
-    Retold(WeakTest("w/good.py::test_good", "forgets", "002", "none"), "passed", "failed", True),
+    WeakTestResult(WeakTest("w/equal.py::test_equal", "forgets", "002, Bug #1", "sees | nothing"), "passed", "passed", True),
+    WeakTestResult(WeakTest("w/early.py::test_early", "forgets", "002", "too early"), "passed", "passed", False),
+    WeakTestResult(WeakTest("w/skip.py::test_skip", "forgets", "002", "never runs"), "skipped", "skipped", False),
+    WeakTestResult(WeakTest("w/script.py", "unseen", "002", "no test"), "nothing collected", "nothing collected", False),
+    WeakTestResult(WeakTest("w/good.py::test_good", "forgets", "002", "none"), "passed", "failed", True),
 )
 MATRIX = Matrix(
-    Digests("core", {}, {}),
+    MatrixDigests("core", {}, {}),
     (KILLED, SURVIVED, UNREACHED, NULL, NEVER, ALARM),
     {A: "passed", B: "passed", C: "passed"},
-    (Suite("002", "tests/t.py", (A, B)),),
+    (NamedSuite("002", "tests/t.py", (A, B)),),
     HISTORY,
 )
 GOOD = replace(MATRIX, rows=(replace(KILLED, killers=(A, B)), NULL, NEVER), history=HISTORY[:1])
@@ -50,7 +50,7 @@ def test_rates_stand_side_by_side() -> None:
 
 
 def test_a_fault_in_two_roles_is_two_rows_and_one_fault() -> None:
-    again = Row(replace(BUG, kind="fix", claims=("TOY-2",)), "killed", True, (A,))
+    again = FaultResult(replace(BUG, kind="fix", claims=("TOY-2",)), "killed", True, (A,))
     both = replace(GOOD, rows=(*GOOD.rows, again))
     rate = kill_rate(both)
     assert (rate.of, rate.faults, rate.noticed) == (2, 1, 2)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.records import FILES, book
-from verification.laboratory import Laboratory
-from verification.report.pages import render_all
+from rlverify.project.content import Project
+from rlverify.reporting.rendering import render_all
+from tests.report.records import FILES, data
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
@@ -56,7 +56,7 @@ def test_every_link_of_a_committed_page_leads_somewhere(page: str) -> None:
 def test_the_links_of_a_full_book_lead_somewhere(tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
     texts = {
-        name: text.replace("../verification/documents/", "documents/") for name, text in render_all(book()).items()
+        name: text.replace("../verification/documents/", "documents/") for name, text in render_all(data()).items()
     }
     beside = {
         "plots/four-variances.json": "{}",
@@ -92,7 +92,7 @@ def test_a_line_that_a_document_does_not_have_is_found() -> None:
 
 
 def test_every_claim_stands_on_the_index_with_a_command_that_reproduces_it() -> None:
-    claims = {claim.id: claim for claim in Laboratory().claims}
+    claims = {claim.id: claim for claim in Project().claims}
     row = r"^\| \[([A-Z0-9-]+)\].*`\.venv/bin/rlverify reproduce ([A-Z0-9-]+)` \|$"
     rows = dict(re.findall(row, COMMITTED["index.md"], re.MULTILINE))
     assert rows == {claim_id: claim_id for claim_id, claim in claims.items() if claim.kind != "null"}
@@ -100,5 +100,5 @@ def test_every_claim_stands_on_the_index_with_a_command_that_reproduces_it() -> 
 
 @pytest.mark.parametrize("page", COMMITTED)
 def test_every_command_shown_names_a_claim(page: str) -> None:
-    known = {claim.id for claim in Laboratory().claims}
+    known = {claim.id for claim in Project().claims}
     assert set(re.findall(r"rlverify reproduce ([A-Z]+-[A-Z0-9-]+)", COMMITTED[page])) <= known

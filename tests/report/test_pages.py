@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from tests.report.records import CLAIM, FILES, book, figure, measured, records, simple
-from verification.model import Gives, Kind, SymptomEvidence, VariantEvidence, Verdict
-from verification.report.book import Book
-from verification.report.interface import Record
-from verification.report.markdown import cell, prose
-from verification.report.pages import render_all
-from verification.report.words import difference
+from rlverify.records.claims import ClaimKind, DocumentGives, Verdict
+from rlverify.records.measured import SymptomEvidence, VariantEvidence
+from rlverify.reporting.markdown import cell, prose
+from rlverify.reporting.phrasing import difference
+from rlverify.reporting.record import Record
+from rlverify.reporting.rendering import render_all
+from rlverify.reporting.report_data import ReportData
+from tests.report.records import CLAIM, FILES, data, figure, measured, records, simple
 
 PAGES = (
     "bug-report.md",
@@ -31,25 +32,25 @@ LOST = "count | all: 0 instead of 320"
 
 
 def page(name: str, *found: Record) -> str:
-    return render_all(Book(records=found, files=FILES))[name]
+    return render_all(ReportData(records=found, files=FILES))[name]
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_whole_page(name: str, snapshot: SnapshotAssertion) -> None:
-    assert render_all(book())[name] == snapshot
+    assert render_all(data())[name] == snapshot
 
 
 def test_the_pages_are_these_and_the_plots() -> None:
-    assert set(render_all(book())) == {*PAGES, "plots/four-variances.svg"}
+    assert set(render_all(data())) == {*PAGES, "plots/four-variances.svg"}
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in ("index.md", "findings.md")])
 def test_a_page_without_claims_is_a_hole_that_says_so(name: str) -> None:
-    assert "**A hole: the catalogue holds no claim of document 00" in render_all(Book((), files=FILES))[name]
+    assert "**A hole: the catalogue holds no claim of document 00" in render_all(ReportData((), files=FILES))[name]
 
 
 def test_the_index_of_nothing_can_be_read() -> None:
-    text = render_all(Book((), files=FILES))["index.md"]
+    text = render_all(ReportData((), files=FILES))["index.md"]
     assert "0 of the 0 statements of documents, and 0 of the 0 findings of our own: 0 rows." in text
     assert text.count("a hole:") + text.count("A hole:") == 2
 
@@ -57,13 +58,13 @@ def test_the_index_of_nothing_can_be_read() -> None:
 def test_a_claim_without_a_verdict_has_stood_up_to_nothing() -> None:
     undecided = figure(10.0, 20.0)
     assert undecided.verdict is Verdict.UNDECIDED
-    text = render_all(Book((undecided,), files=FILES))["index.md"]
+    text = render_all(ReportData((undecided,), files=FILES))["index.md"]
     assert "| All documents | 1 | 0 | 0 | 1 |" in text
     assert f"**1 without a verdict**: {undecided.claim.id} (UNDECIDED)." in text
 
 
 def test_claims_that_contradict_come_first_and_then_holes() -> None:
-    text = render_all(Book(tuple(records()), files=FILES))["index.md"]
+    text = render_all(ReportData(tuple(records()), files=FILES))["index.md"]
     rows = re.findall(r"^\| \[(TOY-\d+)\]", text.partition("## All claims")[2], re.MULTILINE)
     assert rows == ["TOY-01", "TOY-04", "TOY-03", "TOY-02", "TOY-05", "TOY-06", "TOY-07"]
 
@@ -74,7 +75,7 @@ def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
     beside = measured(
         simple(9, id="FND-2", kind="finding", document="004_toy", against_document=True), healthy=2, faulty=0
     )
-    texts = render_all(Book((said, ours, beside, figure(17.0, 23.0)), files=FILES))
+    texts = render_all(ReportData((said, ours, beside, figure(17.0, 23.0)), files=FILES))
     index = texts["index.md"]
     assert "| [PPO verification](ppo-verification.md) | 1 | 0 | 1 | 0 |" in index
     assert "| [Fix summary](fix-summary.md) | 1 | 1 | 0 | 0 |" in index
@@ -96,7 +97,7 @@ def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
 
 
 def test_lines_that_nothing_cites_stand_on_the_page_of_their_document_with_the_reason() -> None:
-    texts = render_all(book())
+    texts = render_all(data())
     (row,) = re.findall(r"^\| .*title \\\| date \|$", texts["integration-analysis.md"], re.MULTILINE)
     assert re.findall(r"\[(.*?)\]", row) == ["001:1-3", "001:9"]
     assert "date" not in texts["bug-report.md"].partition("## Lines without a claim")[2].partition("\n## ")[0]
@@ -109,13 +110,13 @@ def test_lines_that_nothing_cites_stand_on_the_page_of_their_document_with_the_r
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_can_be_pasted(name: str) -> None:
-    text = render_all(book())[name]
+    text = render_all(data())[name]
     assert "`.venv/bin/rlverify " in text
     assert re.findall(r"(?<!\.venv/bin/)\brlverify \w+", text) == []
 
 
 def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
-    texts = render_all(Book(tuple(records()), files=FILES))
+    texts = render_all(ReportData(tuple(records()), files=FILES))
     assert "**1 without evidence**: TOY-03." in texts["index.md"]
     assert "**2 stale**, measured of another experiment or of other code: TOY-06, NULL-4." in texts["index.md"]
     assert "**1 without evidence**: TOY-03." in texts["bug-report.md"]
@@ -137,7 +138,7 @@ def test_what_is_stale_names_what_measures_it_anew() -> None:
     [(False, "finding", 0, False), (True, "finding", 0, True), (True, "finding", 2, False), (False, "defect", 2, True)],
 )
 def test_a_finding_speaks_against_a_document_where_its_claim_says_so(
-    against: bool, kind: Kind, faulty: int, contradicts: bool
+    against: bool, kind: ClaimKind, faulty: int, contradicts: bool
 ) -> None:
     record = measured(simple(8, kind=kind, against_document=against), healthy=2, faulty=faulty)
     assert record.contradicts_document is contradicts
@@ -214,7 +215,7 @@ OURS = "criterion, ours: 15 to 25 %"
         ("nothing", OURS, "Implied, not stated: Restoring"),
     ],
 )
-def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(gives: Gives, criterion: str, statement: str) -> None:
+def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(gives: DocumentGives, criterion: str, statement: str) -> None:
     found = figure(-2.0, 3.0)
     assert found.claim.figure is not None
     claim = replace(found.claim, figure=replace(found.claim.figure, document_gives=gives))
@@ -254,14 +255,14 @@ def test_a_harmful_fix_is_told_by_what_it_breaks_anew() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_row_has_the_cells_of_its_heading(name: str) -> None:
-    for block in render_all(book())[name].split("\n\n"):
+    for block in render_all(data())[name].split("\n\n"):
         rows = [line.replace("\\|", "") for line in block.splitlines() if line.startswith("|")]
         assert len({row.count("|") for row in rows}) <= 1, block
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_table_stands_apart_from_the_text_before_it(name: str) -> None:
-    lines = render_all(book())[name].splitlines()
+    lines = render_all(data())[name].splitlines()
     starts = [
         number for number, line in enumerate(lines) if line.startswith("|") and not lines[number - 1].startswith("|")
     ]

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from rlverify.cli.app import app
 
-from verification import cli
-from verification.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
-from verification.faults import plant
-from verification.laboratory import Laboratory
-from verification.model import FixGrade, Verdict
+from rlverify.project.content import Project
+from rlverify.project.planting import plant
+from rlverify.records.claims import FixGrade, Verdict
+from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ def blocks(language: str, mark: str = "") -> list[str]:
 
 def rlverify(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "verification.entry", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "rlverify.cli.entry", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return done.stdout
 
@@ -50,10 +50,10 @@ def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_fault_shown_is_five_lines_and_can_be_planted() -> None:
-    laboratory = Laboratory()
+    project = Project()
     example = blocks("python", "<!-- runs -->")[0]
     assert len([line for line in example.splitlines() if line]) == 5
-    fault = laboratory.fault("bug-05-fixed-in-upgd-only")
+    fault = project.fault("bug-05-fixed-in-upgd-only")
     assert f'pins="{fault.pins}"' in example
     with plant(fault):
         pass
@@ -73,7 +73,7 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
 
 def test_every_command_is_listed_and_every_listed_command_exists() -> None:
     listed = set(re.findall(r"^\| `rlverify (\w+)", README, re.MULTILINE))
-    known = {command.name or command.callback.__name__ for command in cli.app.registered_commands}  # type: ignore[union-attr]
+    known = {command.name or command.callback.__name__ for command in app.app.registered_commands}  # type: ignore[union-attr]
     assert listed == known
 
 

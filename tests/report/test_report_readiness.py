@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from rlverify.project.checklist_file import load_checklists
+from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
+from rlverify.records.errors import CatalogueError
+from rlverify.reporting.checklist_results import results
+from rlverify.reporting.record import Record
+from rlverify.reporting.report_data import ReportData
 from tests.report.records import CLAIM, FILES, NULL, measured, simple
-from verification.errors import CatalogueError
-from verification.readiness import load_checklists
-from verification.report.book import Book, Checklist, Item, NamedTest
-from verification.report.interface import Record
-from verification.report.readiness import results
 
 GOOD = measured(simple(1), healthy=2, faulty=0)
 CONTRADICTED = measured(simple(2), healthy=2, faulty=2)
@@ -25,11 +26,11 @@ STALE = replace(measured(simple(5), healthy=2, faulty=0), misfits=("toy changed 
 
 def conclude(*claims: str, met: bool = True, tests: str = "", outcomes: tuple[str, ...] = ()) -> tuple[str, str, str]:
     """The two answers to one criterion, and the conclusion from it alone."""
-    item = Item("criterion", "yes", met, ("002:374",), claims, tests)
+    item = ChecklistItem("criterion", "yes", met, ("002:374",), claims, tests)
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
     named = tuple(NamedTest("002", "tests/a.py", f"test_{n}", outcome) for n, outcome in enumerate(outcomes))
     records = (GOOD, CONTRADICTED, REGRESSED, MISSING, STALE, UNMENDED, REFUTED)
-    (result,) = results(Book(records, files=FILES, checklists=(checklist,), tests=named or None))
+    (result,) = results(ReportData(records, files=FILES, checklists=(checklist,), tests=named or None))
     (line,) = result.lines
     return line.described, line.in_core, result.conclusion
 
@@ -101,11 +102,11 @@ def test_what_cannot_be_run_is_a_rule_that_does_not_hold() -> None:
 
 def test_the_numbers_are_those_of_the_columns() -> None:
     items = tuple(
-        Item("criterion", "yes", met, ("002:374",), claims)
+        ChecklistItem("criterion", "yes", met, ("002:374",), claims)
         for met, claims in ((True, ("TOY-01",)), (True, ("TOY-03",)), (False, ("TOY-01",)), (True, ()))
     )
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), items)
-    (result,) = results(Book((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
+    (result,) = results(ReportData((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
     assert [line.described for line in result.lines] == ["holds", "holds", "found: TOY-01", "not measured"]
     assert [line.in_core for line in result.lines] == ["holds", "falls: TOY-03", "holds", "not measured"]
     assert result.conclusion == (
@@ -120,17 +121,17 @@ def test_no_word_of_the_report_s_own_says_that_anything_is_ready() -> None:
 
 
 def test_other_claims_answer_for_the_core_where_they_are_named() -> None:
-    item = Item("criterion", "yes", True, ("002:374",), (REGRESSED.claim.id,), core_claims=(GOOD.claim.id,))
+    item = ChecklistItem("criterion", "yes", True, ("002:374",), (REGRESSED.claim.id,), core_claims=(GOOD.claim.id,))
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
-    (result,) = results(Book((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
+    (result,) = results(ReportData((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
     assert (result.lines[0].described, result.lines[0].in_core) == ("holds", "holds")
 
 
 def test_a_null_fault_is_no_hole() -> None:
     null = measured(NULL, healthy=2, faulty=2)
-    item = Item("criterion", "yes", True, ("002:374",), ("NULL-1",))
+    item = ChecklistItem("criterion", "yes", True, ("002:374",), ("NULL-1",))
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
-    (result,) = results(Book((null,), files=FILES, checklists=(checklist,)))
+    (result,) = results(ReportData((null,), files=FILES, checklists=(checklist,)))
     assert result.lines[0].described == "holds"
 
 
@@ -153,7 +154,7 @@ claims = ["BUG-01"]
 def test_rules_are_read(tmp_path: Path) -> None:
     (tmp_path / "readiness.toml").write_text(RULES, encoding="utf-8")
     (checklist,) = load_checklists(tmp_path)
-    assert checklist.items == (Item("criterion", "yes", True, ("002:374",), ("BUG-01",)),)
+    assert checklist.items == (ChecklistItem("criterion", "yes", True, ("002:374",), ("BUG-01",)),)
     assert load_checklists(tmp_path / "none") == ()
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlcore import DistributionalPPO
 from rlcore.optim.noise import noise_to_signal
-from verification.experiments import experiment
+from rlverify import experiment
 from verification.experiments.training import trained
 from verification.probes.documented_noise import DOCUMENTED
 from verification.probes.make import Make

@@ -8,7 +8,7 @@ from typing import Any, Final
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore import DistributionalPPO
-from verification.experiments import experiment
+from rlverify import experiment
 from verification.experiments.episodes import Listener, Normalise, first_episodes
 from verification.experiments.training import trained
 from verification.probes.make import Make

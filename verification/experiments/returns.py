@@ -11,8 +11,7 @@ from torch import Tensor
 
 from rlcore import DistributionalPPO
 from rlcore.ppo.returns import Moments
-from verification import faults
-from verification.experiments import experiment
+from rlverify import experiment, get_fault, plant
 from verification.experiments.training import untrained, update
 from verification.faults import returns as registered_there  # noqa: F401
 from verification.probes.make import Make
@@ -42,7 +41,7 @@ FIX: Final = "fnd-25-fix-snapshot-after-training"
 def lag_of_the_return_scale(make: Make, seed: int) -> Mapping[str, float]:
     """Targets under three orders of measuring and scaling, while CartPole is learnt and when rewards then double."""
     lagged, without = (lag_errors(make, seed, rule) for rule in ("snapshot", "zero_lag"))
-    with faults.plant(faults.get(FIX)):
+    with plant(get_fault(FIX)):
         fixed = lag_errors(make, seed, "snapshot")
     learning, fixed_learning, without_learning = (np.mean(each[STARTED:UPDATES]) for each in (lagged, fixed, without))
     still = errors_of_updates(model_of(make, seed, "snapshot", **STILL), UPDATES_STILL)

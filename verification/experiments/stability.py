@@ -16,7 +16,7 @@ from torch.nn.utils import parameters_to_vector
 
 from rlcore import DistributionalPPO
 from rlcore.optim.scaler_settings import Estimator, Normalization
-from verification.experiments import experiment
+from rlverify import experiment
 from verification.experiments.training import untrained, update
 from verification.probes.make import Make
 

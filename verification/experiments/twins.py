@@ -8,7 +8,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from rlcore import DistributionalPPO
-from verification.experiments import experiment
+from rlverify import experiment
 from verification.experiments.episodes import Episodes, Listener, first_episodes
 from verification.experiments.training import untrained
 from verification.probes.make import Make

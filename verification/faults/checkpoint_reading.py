@@ -9,7 +9,7 @@ import torch
 
 from rlcore.checkpoint import storage
 from rlcore.types import StateDict
-from verification.faults import fault
+from rlverify import fault
 
 
 @fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="3ba28c84995d7c0c")

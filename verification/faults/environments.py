@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from verification.faults import fault, unclaimed
+from rlverify import fault, unclaimed
 
 
 @fault(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlcore.optim.gradient_moments import Floats, Integers, Moments
 from rlcore.optim.tensor_statistics import TensorLayout
-from verification.faults import fault, healthy
+from rlverify import fault, healthy
 
 
 @fault(

@@ -9,7 +9,7 @@ import torch
 from stable_baselines3.common.utils import FloatSchedule
 
 from rlcore.ppo.config import Schedule
-from verification.faults import fault, healthy, unclaimed
+from rlverify import fault, healthy, unclaimed
 
 DOCUMENTED_DEFAULT = 3e-4
 """What trains in the audited system, whatever is asked for."""

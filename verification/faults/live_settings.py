@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rlcore import DistributionalPPO
-from verification.faults import fault, healthy
+from rlverify import fault, healthy
 
 ATOMS = ("num_atoms", "v_min", "v_max")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from rlcore.ppo.losses import Predictions
-from verification.faults import fault, healthy, unclaimed
+from rlverify import fault, healthy, unclaimed
 
 
 @fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="c9d4993f1cf0e418")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rlcore import PPOSettings
-from verification.faults import fault, healthy, unclaimed
+from rlverify import fault, healthy, unclaimed
 
 
 @fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="2b2611df7c5256b7")

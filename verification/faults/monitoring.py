@@ -11,7 +11,7 @@ from rlcore.pbt.hyperparams import Hyperparams
 from rlcore.pbt.member import PopulationMember
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.buffer import TwinCriticBuffer
-from verification.faults import fault, healthy
+from rlverify import fault, healthy
 
 
 @fault(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlcore.optim.upgd_updates import Update
 from rlcore.ppo import gradients
-from verification.faults import fault
+from rlverify import fault
 
 
 def _step(self: Any, loss: Tensor, factor: float | None = None) -> float:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rlverify import add_fault, get_fault, null_fault_of
 from verification.faults import (
-    add,
     checkpoint_reading,
     environments,
-    get,
     learning_rate,
     losses,
     model_file,
     monitoring,
-    null_fault_of,
     optimizers,
     pbt,
     pbt_exploit,
@@ -47,5 +45,5 @@ OF_AREAS = {
 """The module of each area's faults, and the fault whose member is replaced by itself."""
 
 for _module, _fault in OF_AREAS.items():
-    _area = get(_fault).area
-    add(replace(null_fault_of(get(_fault)), name=f"null-{_area.replace('_', '-')}", defined_in=__name__))
+    _area = get_fault(_fault).area
+    add_fault(replace(null_fault_of(get_fault(_fault)), name=f"null-{_area.replace('_', '-')}", defined_in=__name__))

@@ -14,7 +14,7 @@ from rlcore.functional import utility as utility_functions
 from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim.upgd_state import Averages
 from rlcore.optim.upgd_updates import Update
-from verification.faults import fault, healthy, unclaimed
+from rlverify import fault, healthy, unclaimed
 
 
 def _unguarded_gate(utility: Tensor, extremes: UtilityExtremes) -> Tensor:

@@ -14,7 +14,7 @@ from rlcore.checkpoint import Checkpoint, load_checkpoint
 from rlcore.errors import SettingError
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.member import PopulationMember
-from verification.faults import fault, healthy
+from rlverify import fault, healthy
 
 
 @fault("fnd-01-nobody-exploits", target="rlcore.pbt.selection:truncation_count", pins="2cd8e861b72e0eaa")

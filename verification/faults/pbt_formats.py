@@ -11,7 +11,7 @@ from rlcore.checkpoint import Checkpoint, storage
 from rlcore.checkpoint.refusal import PathOrFile
 from rlcore.pbt.member import PopulationMember
 from rlcore.types import StateDict
-from verification.faults import fault, healthy
+from rlverify import fault, healthy
 
 
 @fault(

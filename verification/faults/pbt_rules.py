@@ -11,7 +11,7 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig, Hyperparams, HyperparamValue
 from rlcore.pbt.member import PopulationMember
 from rlcore.types import StateDict
-from verification.faults import healthy, unclaimed
+from rlverify import healthy, unclaimed
 
 
 @unclaimed(

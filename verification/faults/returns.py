@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from rlcore.ppo.returns import Moments, ReturnScale, Rule, SnapshotReturnScale
-from verification.faults import fault
+from rlverify import fault
 
 
 @fault("fnd-24-heads-left-uncorrected", target="rlcore.ppo.returns:preserve_outputs", pins="1902ace60b439488")

@@ -8,7 +8,7 @@ import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from torch import Tensor, nn
 
-from verification.faults import fault, healthy
+from rlverify import fault, healthy
 
 
 @fault(

@@ -16,7 +16,7 @@ from rlcore.optim.scaler import Pending
 from rlcore.optim.tensor_statistics import TensorLayout
 from rlcore.ppo import construction
 from rlcore.types import StateDict
-from verification.faults import fault, healthy, unclaimed
+from rlverify import fault, healthy, unclaimed
 
 
 @fault(

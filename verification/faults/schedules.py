@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from verification.faults import fault, healthy
+from rlverify import fault, healthy
 
 DEFAULT_FLOOR = 1e-3
 

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, model_validator, root_validator
 
 from rlcore.yaml_file import Document
-from verification.faults import fault, healthy
+from rlverify import fault, healthy
 
 
 @fault("bug-07-unknown-settings-ignored", target="rlcore.ppo.config:reject_unknown", pins="0f8ffbcf19410fd5")

@@ -13,7 +13,7 @@ from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart
 from rlcore.ppo import components
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.types import StateDict
-from verification.faults import fault, healthy, unclaimed
+from rlverify import fault, healthy, unclaimed
 
 
 @fault(

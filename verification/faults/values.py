@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.ppo.algorithm import DistributionalPPO
-from verification.faults import fault, healthy
+from rlverify import fault, healthy
 
 
 @fault(

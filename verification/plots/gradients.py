@@ -8,10 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.optim.noise import noise_to_signal as measured_ratio
-from verification.faults import get, optimizers, plant  # noqa: F401 - the module registers what is planted
-from verification.plots import plot
+from rlverify import Line, Plot, get_fault, plant, plot
 from verification.probes.make import Make
-from verification.report.plot import Line, Plot
 
 PHASE: Final = 100
 EVERY: Final = 5
@@ -76,7 +74,7 @@ def noise_to_signal(make: Make) -> Plot:
         Line(f"{plain}, adaptive noise", _ratios(upgd, adaptive=True)),
         Line(f"{adapted}, adaptive noise, this core", _ratios(adaptive_upgd, adaptive=True)),
     ]
-    with plant(get("fnd-37-noise-follows-the-gradient")):
+    with plant(get_fault("fnd-37-noise-follows-the-gradient")):
         documented = _ratios(adaptive_upgd, adaptive=True)
     lines.append(Line(f"{adapted}, adaptive noise as documented", documented))
     return Plot(

@@ -10,10 +10,9 @@ import numpy as np
 
 from rlcore import DistributionalPPO, ReturnScale, VarianceGradientScaler, apply_exploit
 from rlcore.ppo.returns import make_return_scale
-from verification.plots import plot
+from rlverify import Line, Plot, plot
 from verification.probes.make import Make
 from verification.probes.returns import ScaledRewards
-from verification.report.plot import Line, Plot
 
 SEEDS: Final = range(3)
 ROLLOUT: Final = 96

@@ -17,8 +17,7 @@ import torch
 
 from rlcore import CheckpointError, ResumeWarning, StateError, apply_exploit, load_checkpoint, save_checkpoint
 from rlcore.checkpoint import FORMAT_V1, FORMAT_V2
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 REFUSALS = (CheckpointError, pickle.UnpicklingError)

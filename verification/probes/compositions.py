@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore import DistributionalPPO
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 HUGE = 1e30

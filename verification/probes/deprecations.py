@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pydantic.warnings import PydanticDeprecationWarning
 
 from rlcore import TrainingConfig
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 MODULES = (

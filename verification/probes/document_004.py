@@ -14,9 +14,8 @@ from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
 
 from rlcore import DistributionalPPO, apply_exploit
-from verification.citations import Citation
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
+from verification.probes.cited import cited_text
 from verification.probes.make import Make
 from verification.probes.return_timeline import move_to_the_end
 
@@ -29,7 +28,7 @@ Test = Callable[[], None]
 def _defined(cite: str, name: str, names: Mapping[str, Any]) -> Callable[..., Any]:
     """A function of the document, with what its code takes for given."""
     namespace = dict(names)
-    exec(compile(Citation.parse(cite).text, cite, "exec"), namespace)  # noqa: S102  # the document is what is tested
+    exec(compile(cited_text(cite), cite, "exec"), namespace)  # noqa: S102  # the document is what is tested
     function: Callable[..., Any] = namespace[name]
     return function
 

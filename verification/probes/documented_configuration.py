@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rlcore import ConfigFileError, SettingError, build_model, load_config
-from verification.citations import Citation
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
+from verification.probes.cited import cited_text
 from verification.probes.make import Make
 
 BLOCK = "001:397-409"
@@ -30,7 +29,7 @@ EXPECTED = {"lr": 3e-4, "sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.
 @probe("documented-configuration-builds-and-trains")
 def documented_configuration_builds_and_trains(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
     """Read the block, build the model, train, and look into the optimizer's groups and the scaler."""
-    indented = "".join(f"  {line}\n" for line in Citation.parse(BLOCK).text.splitlines())
+    indented = "".join(f"  {line}\n" for line in cited_text(BLOCK).splitlines())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.yaml"
         path.write_text(AROUND + indented)

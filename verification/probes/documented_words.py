@@ -11,9 +11,8 @@ import yaml
 from torch import Tensor
 
 from rlcore import SettingError
-from verification.citations import Citation
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
+from verification.probes.cited import cited_text
 from verification.probes.exploit_scenario import an_exploit_takes_the_measured_variance
 from verification.probes.make import Make
 
@@ -34,7 +33,7 @@ TRANSCRIBED = ("grad.mean().item()", "grad_mean_current ** 2", "sq_corrected - m
 @probe("the-list-of-001-has-the-missing-tests")
 def the_list_of_001_has_the_missing_tests(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
     """Look through the names of the 24 tests for those that document 000 misses."""
-    names = re.findall(r"^- (test_\w+)", Citation.parse(LISTED).text, re.MULTILINE)
+    names = re.findall(r"^- (test_\w+)", cited_text(LISTED), re.MULTILINE)
     found = {gap: [name for name in names if is_one(name)] for gap, is_one in GAPS.items()}
     return [
         Observation("tests in the list", "24", str(len(names)), len(names) == 24),
@@ -48,7 +47,7 @@ def the_list_of_001_has_the_missing_tests(make: Make, seed: int) -> Sequence[Obs
 @probe("documented-configuration-as-pyyaml-reads-it")
 def documented_configuration_as_pyyaml_reads_it(make: Make, seed: int) -> Sequence[Observation]:
     """Read the block with PyYAML, and train with what it gives."""
-    settings: dict[str, Any] = yaml.safe_load(Citation.parse(SETTINGS).text)
+    settings: dict[str, Any] = yaml.safe_load(cited_text(SETTINGS))
     rate = settings["optimizer_kwargs"]["lr"]
     kind = "a text" if isinstance(rate, str) else "a number"
     try:
@@ -65,7 +64,7 @@ def documented_configuration_as_pyyaml_reads_it(make: Make, seed: int) -> Sequen
 @probe("quoted-code-measures-the-variance-of-the-mean")
 def quoted_code_measures_the_variance_of_the_mean(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
     """Run the lines that document 004 quotes of version 3.0 beside the variances that they may be."""
-    assert all(code in Citation.parse(QUOTED).text for code in TRANSCRIBED), "the document quotes other code"
+    assert all(code in cited_text(QUOTED) for code in TRANSCRIBED), "the document quotes other code"
     noise = torch.randn(ROUNDS, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     history = noise + torch.tensor([3.0, -3.0], dtype=torch.float64).repeat(32)
     kinds = {

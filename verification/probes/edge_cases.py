@@ -11,8 +11,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from torch import Tensor, nn
 
 from rlcore import DistributionalPPO, NonFiniteGradientError
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 from verification.probes.models import scaler_of
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore import DistributionalPPO, PBTConfig, Population
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 from verification.probes.models import step_or_refusal
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from gymnasium import spaces
 
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 

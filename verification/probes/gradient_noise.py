@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlcore import DistributionalPPO
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 HUGE = 1e30

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from rlcore import DistributionalPPO, PBTScheduler, ResumeWarning, apply_exploit
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 from verification.probes.models import scaler_of
 

@@ -10,8 +10,7 @@ import torch
 from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO, apply_exploit
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 from verification.probes.models import saved_and_loaded, scaler_of, step_or_refusal
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlcore import DistributionalPPO
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 ASKED = (1e-3, 5e-3, 1e-4, 1e-2)

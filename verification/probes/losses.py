@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from rlcore import DistributionalPPO
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 

@@ -18,8 +18,7 @@ from rlcore import (
     StateError,
     apply_exploit,
 )
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 from verification.probes.models import scaler_of
 

@@ -9,8 +9,7 @@ import numpy as np
 from stable_baselines3.common.logger import Logger
 from torch import Tensor
 
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 

@@ -9,8 +9,7 @@ import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 
 from rlcore import DistributionalPPO
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 

@@ -12,8 +12,7 @@ import torch
 from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import CheckpointError, DistributionalPPO, PPOSettings
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 MULTIPLIER = 3.0

@@ -17,8 +17,7 @@ from torch import nn
 
 from rlcore import DistributionalPPO, PBTConfig, Population, ResumeWarning, VarianceGradientScaler, read_lineage
 from rlcore.checkpoint import FORMAT_V2
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 SIGMA = 0.1

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.optim.noise import noise_to_signal
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 STEPS, WARM_UP = 20, 5

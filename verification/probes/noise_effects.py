@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore import UPGD, AdaptiveUPGD
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.documented_noise import DocumentedAdaptiveUPGD, DocumentedUPGD
 from verification.probes.make import Make
 

@@ -10,8 +10,7 @@ import torch
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import DistributionalPPO, apply_exploit
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 ROLLOUT = 48

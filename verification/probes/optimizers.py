@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 LR = 0.1

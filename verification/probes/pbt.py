@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from rlcore import PBTScheduler, PopulationMember, ResumeWarning, RLCoreError
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 LR = {"name": "learning_rate", "min_value": 1e-5, "max_value": 1e-3}

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from rlcore import DistributionalPPO, MemberStatus, PBTConfig, Population, SettingError, apply_exploit
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 STEPS = 4

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from rlcore import DistributionalPPO
 from rlcore.ppo.returns import MeasuredReturnScale
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 UPDATE = 96

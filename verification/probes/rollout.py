@@ -11,8 +11,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import DistributionalPPO
 from rlcore.ppo.buffer import TwinCriticRolloutBuffer
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 

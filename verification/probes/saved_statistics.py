@@ -13,8 +13,7 @@ import torch
 from rlcore import CheckpointError, DistributionalPPO, ResumeWarning, StateError
 from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.types import StateDict
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 from verification.probes.models import saved_and_loaded, scaler_of
 

@@ -12,8 +12,7 @@ import torch
 from stable_baselines3 import PPO
 
 from rlcore import VarianceGradientScaler
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 STEPS = 3

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 SIZE, STEPS, SETTLED = 256, 300, 200

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from rlcore import DistributionalPPO, VarianceGradientScaler
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 ALPHA = 1.0

@@ -12,9 +12,8 @@ import torch
 
 from rlcore import DistributionalPPO, PBTScheduler, apply_exploit, load_checkpoint
 from rlcore.checkpoint import FORMAT_V2
-from verification.citations import Citation
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
+from verification.probes.cited import cited_text
 from verification.probes.make import Make
 
 ROLLOUT = 96
@@ -140,7 +139,7 @@ def _scheduler(make: Make, seed: int, folder: str) -> PBTScheduler:
 
 def _configured() -> dict[str, int]:
     """The two numbers of document 001's configuration of a population, as they stand there."""
-    lines = [line.partition("#")[0] for line in Citation.parse("001:415-416").text.splitlines()]
+    lines = [line.partition("#")[0] for line in cited_text("001:415-416").splitlines()]
     return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
 
 

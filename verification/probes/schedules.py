@@ -7,8 +7,7 @@ from typing import Any
 
 from stable_baselines3.common.logger import Logger
 
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 CASES: tuple[tuple[str, dict[str, float], float], ...] = (

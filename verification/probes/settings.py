@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlcore import DistributionalPPO, SettingError
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import SMALL_NETWORK, Make
 
 WRITTEN: dict[str, tuple[dict[str, Any], str]] = {

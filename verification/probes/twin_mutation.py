@@ -9,8 +9,7 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import SettingError, set_hyperparameters
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 ROLLOUT, ROLLOUTS = 96, 12

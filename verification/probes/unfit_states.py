@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from rlcore import ResumeWarning, StateError, set_hyperparameters
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 STEPS = 10

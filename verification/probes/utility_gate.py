@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore import NonFiniteGradientError
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 SILENT: Final[dict[str, Any]] = {"lr": 0.1, "sigma": 0.0, "weight_decay": 0.0}

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from rlcore import ValueDistribution
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -17,8 +17,7 @@ from rlcore import (
     apply_exploit,
     optimizer_steps_per_update,
 )
-from verification.model import Observation
-from verification.probes import probe
+from rlverify import Observation, probe
 from verification.probes.make import Make
 
 ROLLOUT = 24

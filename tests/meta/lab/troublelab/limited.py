@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from verification.time_limit import time_limit
+from rlverify.running.time_limit import time_limit
 
 
 def ends_in_time_and_lives_on(limit: float, after: float) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from figurelab.probes.make import Make
 
-from verification.experiments import experiment
+from rlverify.project.experiments import experiment
 
 
 @experiment("transfer")

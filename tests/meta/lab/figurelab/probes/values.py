@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from figurelab.probes.make import Make
 
-from verification.model import Observation
-from verification.probes import probe
+from rlverify.project.probes import probe
+from rlverify.records.runs import Observation
 
 
 @probe("middle")

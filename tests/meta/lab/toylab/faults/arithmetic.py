@@ -8,7 +8,7 @@ from typing import Any
 
 from toylab.target import Average
 
-from verification.faults import add, fault, get, healthy, null_fault_of, unclaimed
+from rlverify.project.faults import add, fault, get, healthy, null_fault_of, unclaimed
 
 
 @fault("restored-forgets", target="toylab.target:Average.restored", pins="541b32191600d6d9", area="state")

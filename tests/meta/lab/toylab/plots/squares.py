@@ -2,8 +2,8 @@
 
 from toylab.probes.make import Make
 
-from verification.plots import plot
-from verification.report.plot import Line, Plot
+from rlverify.project.plots import plot
+from rlverify.records.plot_points import Line, Plot
 
 
 @plot("toy-squares")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from toylab import target
 from toylab.probes.make import Make
 
-from verification.model import Observation
-from verification.probes import probe
+from rlverify.project.probes import probe
+from rlverify.records.runs import Observation
 
 
 @probe("restore")

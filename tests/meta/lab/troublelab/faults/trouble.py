@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from verification.faults import fault
+from rlverify.project.faults import fault
 
 
 @fault("stale", target="troublelab.target:half", pins="0000000000000000")

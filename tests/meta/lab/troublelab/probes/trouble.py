@@ -13,8 +13,8 @@ from pathlib import Path
 
 from troublelab import target
 
-from verification.model import Observation
-from verification.probes import probe
+from rlverify.project.probes import probe
+from rlverify.records.runs import Observation
 
 
 @probe("half")

@@ -1,0 +1,266 @@
+"""The command line; nothing but it, its console and the commands about figures prints or exits.
+
+Exit codes: 0 as expected; 1 a claim fell, or the committed evidence or reports are out of date; 2 the harness failed
+(a claim could not be measured, the catalogue is broken, a folder cannot be written); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from rlverify.cli import figure_tables, tables
+from rlverify.cli.console import complain, progress_bars, show
+from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
+from rlverify.cli.matrix_command import matrix
+from rlverify.cli.options import (
+    Afresh,
+    AsJson,
+    Changed,
+    ClaimId,
+    Jobs,
+    LevelOption,
+    Reports,
+    Revision,
+    report_paths,
+    usable_cores,
+)
+from rlverify.cli.report_command import report
+from rlverify.evidence.claim_evidence import summarise
+from rlverify.gating.audit import Audit, Level, audit, problems_of
+from rlverify.gating.changes import select
+from rlverify.kill_matrix.committed import committed_status
+from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.project.content import Project, open_project
+from rlverify.project.settings import ReportPaths
+from rlverify.records.claims import Claim
+from rlverify.records.errors import HarnessError
+from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
+from rlverify.records.problems import Problem, exit_code_of
+from rlverify.reporting.json_report import as_object
+from rlverify.reporting.record import Record
+from rlverify.running.runner import Crash, attempt, run_here
+
+WITHOUT_PROJECT = ("init",)
+"""Commands that do not need a project."""
+
+app = typer.Typer(
+    help="Put every documented bug back, and see whether its check catches it.",
+    epilog=(__doc__ or "").partition("\n\n")[2],
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def choose_project(
+    context: typer.Context,
+    project: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A folder of the project. [default: the current folder]")
+    ] = None,
+) -> None:
+    if context.invoked_subcommand not in WITHOUT_PROJECT:
+        context.obj = open_project(project or Path.cwd())
+
+
+@app.command("list")
+def list_claims(context: typer.Context, as_json: AsJson = False) -> None:
+    """List all claims."""
+    claims = context.obj.claims
+    show([asdict(claim) for claim in claims] if as_json else tables.claims_table(claims))
+
+
+@app.command("show")
+def show_claim(context: typer.Context, claim_id: ClaimId, as_json: AsJson = False) -> None:
+    """Show one claim: what is said, where, and how it is tested."""
+    claim = context.obj.claim(claim_id)
+    if as_json:
+        show(asdict(claim))
+    else:
+        show(Text(f"{claim.id}: {claim.title}\n"), tables.claim_table(claim))
+
+
+@app.command()
+def reproduce(
+    context: typer.Context,
+    claim_id: ClaimId,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="[default: the claim's first seed]")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Of a figure: all paired runs; kept, so that it resumes.")
+    ] = False,
+    reports: Reports = None,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure one claim here and now, with one seed, and show what was observed."""
+    project: Project = context.obj
+    claim = project.claim(claim_id)
+    if claim.figure is not None:
+        paths = report_paths(project, reports)
+        if every:
+            raise typer.Exit(reproduce_all(project, claim, paths, jobs, as_json))
+        raise typer.Exit(reproduce_one(project, claim, paths, seed or 0, as_json))
+    if every:
+        raise typer.BadParameter(f"--all is for figures, and {claim.id} is a {claim.kind}; give --seed instead")
+    _reproduce_with_probe(project, claim, claim.seeds[0] if seed is None else seed, as_json)
+
+
+def _reproduce_with_probe(project: Project, claim: Claim, seed: int, as_json: bool) -> None:
+    runs = run_here(project, claim, [seed])
+    record = Record(claim, summarise(claim, runs, *project.digests(claim)))
+    problems = problems_of(record)
+    if as_json:
+        show({**as_object(record), "runs": [asdict(run) for run in runs], **_outcome(problems)})
+    else:
+        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), tables.runs_table(runs))
+        show(Text("\n") + _verdict_line(record), *(Text(str(problem)) for problem in problems))
+    raise typer.Exit(exit_code_of(problems))
+
+
+app.command()(pilot)
+
+
+@app.command("audit")
+def audit_command(
+    context: typer.Context,
+    update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
+    level: LevelOption = "quick",
+    afresh: Afresh = False,
+    reports: Reports = None,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure all claims afresh; compare with what is expected and with what is committed."""
+    paths = report_paths(context.obj, reports)
+    result = _run_audit(context, paths, jobs, level, update=update, afresh=afresh)
+    if as_json:
+        content = {"claims": [as_object(record) for record in result.records], "notes": list(result.notes)}
+        show({**content, **_outcome(result.problems)})
+    else:
+        show(tables.audit_table(result), Text(""))
+        if any(record.claim.figure is not None for record in result.records):
+            show(figure_tables.figures_table(result.records), Text(""))
+        show(*_sentences(result), _summary(result))
+    raise typer.Exit(result.exit_code)
+
+
+@app.command()
+def gate(
+    context: typer.Context,
+    revision: Revision = None,
+    changed: Changed = False,
+    level: LevelOption = "quick",
+    reports: Reports = None,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed."""
+    project: Project = context.obj
+    if revision is not None and not changed:
+        raise typer.BadParameter(f"{revision!r} is the revision for --changed: gate --changed {revision}")
+    selection = select(project, revision or "HEAD") if changed else None
+    affected = None if selection is None else selection.claim_ids
+    if selection is not None and len(selection.claim_ids) == len(project.claims):
+        typer.echo(f"to measure: everything, as {selection.reason}", err=True)
+    paths = report_paths(project, reports)
+    result = _run_audit(context, paths, jobs, level, affected=affected)
+    kills = committed_status(MatrixPlan(project), paths)
+    problems, notes = (*result.problems, *kills.problems), (*result.notes, *kills.notes)
+    result = replace(result, problems=problems, notes=notes)
+    chosen = None if selection is None else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
+    if as_json:
+        content = {"notes": list(result.notes), **_outcome(result.problems)}
+        show({**content, **({} if chosen is None else {"selection": chosen})})
+    else:
+        show(*_sentences(result), *filter(None, (chosen, _summary(result))))
+    raise typer.Exit(result.exit_code)
+
+
+app.command()(matrix)
+app.command()(report)
+
+
+def _run_audit(
+    context: typer.Context,
+    paths: ReportPaths,
+    jobs: int | None,
+    level: Level,
+    *,
+    update: bool = False,
+    affected: frozenset[str] | None = None,
+    afresh: bool = False,
+) -> Audit:
+    with progress_bars() as bars:
+        return audit(
+            context.obj,
+            paths,
+            update=update,
+            processes=jobs or usable_cores(),
+            on_progress=bars.probes,
+            affected=affected,
+            level=level,
+            on_figures=bars.figures,
+            afresh=afresh,
+        )
+
+
+def _outcome(problems: Sequence[Problem]) -> dict[str, Any]:
+    return {"exit_code": exit_code_of(problems), "problems": [asdict(problem) for problem in problems]}
+
+
+def _verdict_line(record: Record) -> Text:
+    claim: Claim = record.claim
+    verdict = record.verdict.value if record.verdict else "NO EVIDENCE"
+    line = Text.assemble("verdict: ", tables.word(verdict), f" (expected {claim.expected_verdict.value})")
+    if record.fix_grade is not None and claim.expected_fix_grade is not None:
+        grade = tables.word(record.fix_grade.value)
+        line = Text.assemble(line, "\nfix: ", grade, f" (expected {claim.expected_fix_grade.value})")
+    return line
+
+
+def _sentences(result: Audit) -> list[Text]:
+    return [Text(line) for line in (*map(str, result.problems), *result.notes)]
+
+
+def _summary(result: Audit) -> str:
+    expected = sum(record.as_expected for record in result.records)
+    fell = "a claim fell" if expected < len(result.records) else "the committed evidence or reports are out of date"
+    quiet = "no other has failed" if expected < len(result.records) else "nothing to report"
+    words = {CLAIM_FELL: fell, HARNESS_FAILED: "the harness failed"}
+    return f"{expected} of {len(result.records)} claims as expected; {words.get(result.exit_code, quiet)}"
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; every error becomes one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    outcome = attempt(lambda: _invoke(arguments))
+    if isinstance(outcome, Crash):
+        complain(f"the harness failed: {outcome.line}")
+        return HARNESS_FAILED
+    return outcome
+
+
+def _invoke(arguments: Sequence[str] | None) -> int:
+    code: object = INTERRUPTED
+    try:
+        app(arguments, prog_name="rlverify")
+    except SystemExit as exit_:
+        code = exit_.code
+    except (HarnessError, OSError) as error:
+        complain(str(error))
+        return HARNESS_FAILED
+    except KeyboardInterrupt:
+        pass
+    if code == INTERRUPTED:
+        complain("interrupted before the end; run it again")
+    return code if isinstance(code, int) else HARNESS_FAILED

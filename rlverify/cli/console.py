@@ -1,0 +1,103 @@
+"""How the command line prints, and shows how far it is; used by the files of commands and by nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from rlverify.evidence.files import canonical_json
+
+PLAIN_WIDTH = 100
+LINES_WITHOUT_TERMINAL = 10
+"""How often the figures tell how far they are where no bar can be drawn."""
+
+
+def show(*parts: Any) -> None:
+    """Print each part: objects and lists as JSON, texts and tables as they are."""
+    for part in parts:
+        if isinstance(part, (dict, list)):
+            write(canonical_json(part))
+        else:
+            _print(part)
+
+
+def _print(part: Any) -> None:
+    """Sentences stay on one line; tables are as wide as the terminal, or as `PLAIN_WIDTH` where there is none."""
+    terminal = bool(sys.stdout) and sys.stdout.isatty()
+    console = Console(width=None if terminal else PLAIN_WIDTH, markup=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(part, soft_wrap=isinstance(part, (str, Text)))
+    write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+def write(text: str) -> None:
+    """Print a text as it is.
+
+    :raises OSError: there is nowhere to print it
+    """
+    if not sys.stdout:  # as Python has it where the descriptor was closed before the start
+        raise OSError("standard output is closed, so nothing can be printed; leave it open, or send it to a file")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has what it wanted; the verdict stands
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def complain(line: str) -> None:
+    """Print one line on stderr."""
+    sys.stderr.write(f"rlverify: {line}\n")
+
+
+def left_in_words(seconds: float | None) -> str:
+    """How long something will take yet."""
+    if seconds is None:
+        return "time left unknown"
+    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+
+
+class Bars:
+    """Shows how many runs have ended: as bars, or, of figures, as some lines where there is no terminal."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._probes = progress.add_task("measuring", total=None, left="")
+        self._figures: TaskID | None = None
+        self._told = 0
+
+    def probes(self, done: int, total: int) -> None:
+        """Runs of probes that have ended, out of all."""
+        self._progress.update(self._probes, completed=done, total=total)
+
+    def figures(self, done: int, total: int, seconds_left: float | None) -> None:
+        """Paired runs that have ended, out of all, and how long the others will take."""
+        left = left_in_words(seconds_left)
+        if self._figures is None:
+            self._figures = self._progress.add_task("figures", total=total, left=left)
+        self._progress.update(self._figures, completed=done, total=total, left=left)
+        tenth = done * LINES_WITHOUT_TERMINAL // total if total else 0
+        if self._progress.disable and tenth > self._told:
+            self._told = tenth
+            sys.stderr.write(f"figures: {done} of {total} runs, {left}\n")
+
+
+@contextmanager
+def progress_bars() -> Iterator[Bars]:
+    """Bars on stderr while the block runs."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield Bars(progress)

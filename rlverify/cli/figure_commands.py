@@ -1,0 +1,120 @@
+"""The commands about figures, and what `reproduce` does with one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from rlverify.cli.console import progress_bars, show
+from rlverify.cli.figure_tables import plan_table, quantities_table, verdict_lines
+from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, report_paths, usable_cores
+from rlverify.evidence.claim_evidence import load_folder
+from rlverify.evidence.figure_evidence import summarise_figure
+from rlverify.gating.audit import committed_records, problems_of
+from rlverify.project.content import Project
+from rlverify.project.settings import ReportPaths
+from rlverify.records.claims import Claim, Figure
+from rlverify.records.errors import HarnessError
+from rlverify.records.exit_codes import HARNESS_FAILED
+from rlverify.records.problems import Problem, exit_code_of
+from rlverify.records.runs import PairedRun
+from rlverify.reporting.json_report import as_object
+from rlverify.reporting.record import Record
+from rlverify.running.paired_runs import run_figure_here, run_figures
+from rlverify.verdicts.power import plan_measurement
+
+FIRST_PILOT_SEED = 1000
+"""So that no run of a pilot is one of the measurement."""
+
+
+def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> int:
+    """Make one paired run here and show its quantities beside what is claimed and committed; its exit code."""
+    run = run_figure_here(project, claim.experiment, seed)
+    record = _committed(project, claim, paths)
+    problems = [Problem(claim.id, HARNESS_FAILED, f"ERROR, seed {seed}: {run.error}")] if run.error else []
+    code = exit_code_of(problems)
+    if as_json:
+        show({**as_object(record), "run": _as_object(run), **_outcome(problems)})
+    else:
+        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), quantities_table(run, claim), Text(""))
+        show(verdict_lines(record, "committed"), *(Text(str(problem)) for problem in problems))
+    return code
+
+
+def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int | None, as_json: bool) -> int:
+    """Make all paired runs of a figure that are not kept, and show what they amount to; its exit code."""
+    runs = _runs(project, claim, claim.seeds, paths, jobs)
+    record = Record(claim, summarise_figure(claim, runs, *project.digests(claim)))
+    problems = problems_of(record)
+    if as_json:
+        show({**as_object(record), "runs": [_as_object(run) for run in runs], **_outcome(problems)})
+    else:
+        show(Text(f"{claim.id}: {claim.title}\n"), verdict_lines(record, "measured"))
+        show(verdict_lines(_committed(project, claim, paths), "committed"))
+        show(*(Text(str(problem)) for problem in problems))
+    return exit_code_of(problems)
+
+
+def pilot(
+    context: typer.Context,
+    claim_id: ClaimId,
+    seeds: Annotated[int, typer.Option(min=2, max=1000, help="How many paired runs; their seeds start at 1000.")] = 8,
+    reports: Reports = None,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make some paired runs of a figure, and tell how many its measurement needs."""
+    project: Project = context.obj
+    claim = project.claim(claim_id)
+    if claim.figure is None:
+        raise typer.BadParameter(f"{claim.id} is a {claim.kind}; only a figure has a number of runs to plan")
+    chosen = range(FIRST_PILOT_SEED, FIRST_PILOT_SEED + seeds)
+    runs = _runs(project, claim, chosen, report_paths(project, reports), jobs)
+    values = _values(runs, claim.figure)
+    found = plan_measurement(values, claim.figure.claimed, claim.figure.runs)
+    if as_json:
+        show({**asdict(found), "values": values, "runs": [_as_object(run) for run in runs]})
+    else:
+        show(Text(f"{claim.id}: {claim.title}\n"), plan_table(found, claim, runs))
+
+
+def _runs(
+    project: Project, claim: Claim, seeds: Sequence[int], paths: ReportPaths, jobs: int | None
+) -> tuple[PairedRun, ...]:
+    with progress_bars() as bars:
+        found = run_figures(
+            project,
+            paths.runs,
+            {claim.experiment: seeds},
+            processes=jobs or usable_cores(),
+            on_progress=bars.figures,
+        )
+    return found[claim.experiment]
+
+
+def _values(runs: Sequence[PairedRun], figure: Figure) -> list[float]:
+    """The quantity of the claim in every run of a pilot, which must all have ended."""
+    for run in runs:
+        if run.error is not None:
+            raise HarnessError(f"seed {run.seed} of the pilot: {run.error}")
+        if figure.quantity not in dict(run.quantities):
+            known = ", ".join(repr(name) for name, _ in run.quantities)
+            raise HarnessError(f"experiment {run.experiment!r} gives no quantity {figure.quantity!r}, but {known}")
+    return [dict(run.quantities)[figure.quantity] for run in runs]
+
+
+def _committed(project: Project, claim: Claim, paths: ReportPaths) -> Record:
+    records = committed_records(project, load_folder(paths.evidence))
+    return next(record for record in records if record.claim.id == claim.id)
+
+
+def _as_object(run: PairedRun) -> dict[str, Any]:
+    return asdict(run) | {"quantities": dict(run.quantities)}
+
+
+def _outcome(problems: Sequence[Problem]) -> dict[str, Any]:
+    return {"exit_code": exit_code_of(problems), "problems": [asdict(problem) for problem in problems]}

@@ -1,0 +1,35 @@
+"""The command that measures the kill matrix, or one row of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rlverify.cli import matrix_tables
+from rlverify.cli.console import progress_bars, show
+from rlverify.cli.options import AsJson, Jobs, Reports, report_paths, usable_cores
+from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.kill_matrix.run import run_fault, run_matrix
+
+
+def matrix(
+    context: typer.Context,
+    fault: Annotated[str | None, typer.Option(metavar="NAME", help="Plant this fault alone; compare nothing.")] = None,
+    update: Annotated[bool, typer.Option("--update", help="Replace the committed matrix and its report.")] = False,
+    reports: Reports = None,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plant every fault and run the tests that should notice; compare with the committed kill matrix."""
+    if fault is not None and update:
+        raise typer.BadParameter(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
+    matrix_plan, processes = MatrixPlan(context.obj), jobs or usable_cores()
+    with progress_bars() as bars:
+        if fault is None:
+            paths = report_paths(context.obj, reports)
+            result = run_matrix(matrix_plan, paths, update=update, processes=processes, on_progress=bars.probes)
+        else:
+            result = run_fault(matrix_plan, fault, processes=processes, on_progress=bars.probes)
+    show(*([result.as_object()] if as_json else matrix_tables.parts(result)))
+    raise typer.Exit(result.exit_code)

@@ -1,0 +1,58 @@
+"""What the command line shows of a kill matrix, survivors first; nothing here prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from rlverify.kill_matrix.run import MatrixResult
+from rlverify.records.matrix import FaultResult
+from rlverify.reporting.kill_matrix_page import false_alarm_rate, kill_rate
+
+STYLES = {"killed": "green", "survived": "yellow"}
+OF_DIFFERENCES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def parts(result: MatrixResult) -> Iterator[Any]:
+    """Survivors with what is planted, one line a fault, those asked for by name, all that is wrong, and the rates."""
+    rows = sorted(result.matrix.rows, key=lambda row: row.as_expected)
+    for row in rows:
+        if row.plan.fault in result.differences or not (row.as_expected or row.plan.must_survive):
+            yield from _closely(row, result.differences.get(row.plan.fault, row.diff))
+    if rows:
+        yield _table(rows)
+    yield Text("")
+    yield from (Text(str(problem)) for problem in result.problems)
+    yield Text(_summary(result))
+
+
+def _closely(row: FaultResult, difference: str) -> Iterator[Text]:
+    yield Text.assemble(f"\n{row.plan.fault} ({row.plan.kind}): ", (row.fate.upper(), STYLES.get(row.fate, "red")))
+    yield from (Text(line, style=OF_DIFFERENCES.get(line[:1], "")) for line in difference.splitlines())
+    yield from (Text(f"killed by {test}") for test in row.killers)
+    silent = () if row.plan.must_survive else row.blind
+    yield from (Text(f"expected to notice, and did not: {test}") for test in silent)
+    yield Text("")
+
+
+def _table(rows: list[FaultResult]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("fault", "kind", "killed by", "of", "fate"):
+        table.add_column(heading, overflow="fold", justify="right" if heading in ("killed by", "of") else "left")
+    for row in rows:
+        fate = Text(row.fate, style=STYLES.get(row.fate, "red") if row.as_expected else "red")
+        table.add_row(row.plan.fault, row.plan.kind, str(len(row.killers)), str(len(row.plan.tests)), fate)
+    return table
+
+
+def _summary(result: MatrixResult) -> str:
+    bugs, controls = kill_rate(result.matrix), false_alarm_rate(result.matrix)
+    words = {0: "nothing to report", 1: "not as expected, or not as committed", 2: "the harness failed"}
+    return (
+        f"killed {bugs.noticed} of {bugs.of} faults ({bugs}), false alarms {controls.noticed} of {controls.of} "
+        f"({controls}); {words[result.exit_code]}"
+    )

@@ -1,0 +1,73 @@
+"""The command that renders what was measured: pages for readers, or one text for another program."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlverify.cli.console import complain, write
+from rlverify.cli.options import AsJson, Reports, report_paths
+from rlverify.evidence.claim_evidence import load_folder
+from rlverify.evidence.files import write_files
+from rlverify.gating.audit import check_report, committed_records, notes_of, problems_of_all, write_report
+from rlverify.kill_matrix.committed import committed_status
+from rlverify.kill_matrix.committed import write_report as write_kill_report
+from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.records.problems import exit_code_of
+from rlverify.reporting.formats import FORMATS
+
+
+class FormatName(StrEnum):
+    """The names of the formats, as they are typed."""
+
+    JSON = "json"
+    JUNIT = "junit"
+    STEP_SUMMARY = "step-summary"
+
+
+Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
+FormatOption = Annotated[
+    FormatName | None, typer.Option("--format", help="One text for a program, and no pages: to stdout, or --output.")
+]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Where that text goes. [default: stdout]")]
+
+
+def report(
+    context: typer.Context,
+    check: Check = False,
+    text_format: FormatOption = None,
+    output: Output = None,
+    reports: Reports = None,
+    as_json: AsJson = False,
+) -> None:
+    """Render the reports from the committed evidence; measures nothing."""
+    chosen = text_format or (FormatName.JSON if as_json else None)
+    if output is not None and chosen is None:
+        names = ", ".join(FORMATS)
+        raise typer.BadParameter(f"--output {output} is for one text; say which with --format ({names})")
+    paths, matrix_plan = report_paths(context.obj, reports), MatrixPlan(context.obj)
+    context.obj.check()
+    committed = load_folder(paths.evidence)
+    records = committed_records(context.obj, committed)
+    problems = problems_of_all(records)
+    if check:
+        problems = problems or check_report(context.obj, paths, records, committed)
+    elif chosen is None:
+        write_report(context.obj, paths, records)
+        write_kill_report(matrix_plan, paths)
+    problems = [*problems, *committed_status(matrix_plan, paths).problems]
+    if chosen is not None:
+        _hand_over(FORMATS[chosen].format(records), output)
+    for line in (*map(str, problems), *notes_of(records)):
+        complain(line)
+    raise typer.Exit(exit_code_of(problems))
+
+
+def _hand_over(text: str, output: Path | None) -> None:
+    if output is None:
+        write(text)
+    else:
+        write_files(output.absolute().parent, {output.name: text})

@@ -1,0 +1,139 @@
+"""What the command line shows, built from records; nothing here prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from rlverify.gating.audit import Audit
+from rlverify.records.claims import Claim, Figure, FixGrade, Verdict
+from rlverify.records.runs import Observation, Run, Variant
+from rlverify.reporting.figure_phrasing import claimed_in_words, origin
+from rlverify.reporting.phrasing import statement
+from rlverify.reporting.record import Record
+
+STYLES = {
+    Verdict.CONFIRMED.value: "green",
+    Verdict.NOT_REPRODUCED.value: "yellow",
+    FixGrade.CURED.value: "green",
+    "holds": "green",
+    "violated": "red",
+}
+HEADINGS: dict[Variant, str] = {"healthy": "healthy", "faulty": "faulty", "documented_fix": "fixed"}
+
+
+def word(text: str) -> Text:
+    """A verdict word; its colour says nothing that the word does not."""
+    return Text(text, style=STYLES.get(text, ""))
+
+
+def plain_table(*headings: str, wrapped: Sequence[str]) -> Table:
+    """An empty table with rules below its headings alone.
+
+    :param wrapped: the headings of those columns whose texts may be broken
+    """
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading not in wrapped)
+    return table
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """One line a claim."""
+    table = plain_table("claim", "kind", "area", "expected", "title", wrapped=["title"])
+    for claim in claims:
+        table.add_row(claim.id, claim.kind, claim.area, claim.expected_verdict.value, Text(claim.title))
+    return table
+
+
+def claim_table(claim: Claim) -> Table:
+    """One line a field of a claim."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    names = (
+        "kind",
+        "area",
+        "document",
+        "section",
+        "statement",
+        "if_true",
+        "documented_status",
+        "root_cause",
+        "fix_statement",
+        "severity",
+    )
+    shown = {"statement": statement(claim)}
+    rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in names if getattr(claim, name)]
+    rows += _probe_rows(claim) if claim.figure is None else _figure_rows(claim, claim.figure)
+    rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]
+    if claim.figure is None:
+        rows += [
+            ("seeds", ", ".join(str(seed) for seed in claim.seeds)),
+            ("killed by", "\n".join(claim.killed_by) or "none"),
+        ]
+    for name, value in rows:
+        table.add_row(name.replace("_", " "), Text(value))
+    return table
+
+
+def _probe_rows(claim: Claim) -> list[tuple[str, str]]:
+    return [
+        ("probe", claim.probe),
+        ("fault", claim.fault or "none"),
+        ("shows", "\n".join(claim.shows) or ("any symptom of the probe" if claim.fault else "none")),
+        ("fix", claim.documented_fix or "none"),
+    ]
+
+
+def _figure_rows(claim: Claim, figure: Figure) -> list[tuple[str, str]]:
+    return [
+        ("experiment", claim.experiment),
+        ("quantity", figure.quantity),
+        (origin(figure), claimed_in_words(figure)),
+        ("runs", f"{figure.runs}, each of two or more arms that share a seed"),
+        ("power", f"{figure.power:g}, by a pilot of {figure.pilot}"),
+        ("tolerance", f"{figure.tolerance:g} {figure.unit}"),
+    ]
+
+
+def expected_words(claim: Claim) -> str:
+    """Expected verdict and grade in one phrase."""
+    grade = claim.expected_fix_grade
+    return claim.expected_verdict.value + (f", fix {grade.value}" if grade else "")
+
+
+def runs_table(runs: Sequence[Run]) -> Table:
+    """Each symptom, before and after, in every variant of one seed."""
+    headings = ["symptom", *(HEADINGS[run.variant] for run in runs)]
+    table = plain_table(*headings, wrapped=headings)
+    symptoms = dict.fromkeys(each.symptom for run in runs for each in run.observations)
+    for symptom in symptoms:
+        found = [next((each for each in run.observations if each.symptom == symptom), None) for run in runs]
+        table.add_row(Text(symptom), *(_measured(each) for each in found))
+    return table
+
+
+def _measured(observation: Observation | None) -> Text:
+    if observation is None:
+        return Text("not observed")
+    values = f"{observation.before} -> {observation.after}\n"
+    return Text.assemble(values, word("holds" if observation.holds else "violated"))
+
+
+def audit_table(audit: Audit) -> Table:
+    """One line a claim: measured beside expected."""
+    table = plain_table("claim", "measured", "expected", "fix", "expected", "title", wrapped=["title"])
+    for record in audit.records:
+        claim = record.claim
+        grades = [grade.value if grade else "-" for grade in (record.fix_grade, claim.expected_fix_grade)]
+        verdict = word(_verdict_words(record))
+        table.add_row(claim.id, verdict, claim.expected_verdict.value, word(grades[0]), grades[1], Text(claim.title))
+    return table
+
+
+def _verdict_words(record: Record) -> str:
+    return record.verdict.value if record.verdict else "NO EVIDENCE"

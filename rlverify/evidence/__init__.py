@@ -1,0 +1,1 @@
+"""Evidence: summarised from runs, written as canonical JSON, read, checked and compared."""

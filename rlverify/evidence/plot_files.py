@@ -1,0 +1,87 @@
+"""The committed points of the plots: canonical JSON, with the digest of the code that gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rlverify.evidence.files import canonical_json
+from rlverify.records.errors import EvidenceError
+from rlverify.records.plot_points import Line, Plot
+
+SCHEMA_VERSION = 1
+FOLDER = "plots"
+
+
+@dataclass(frozen=True)
+class Points:
+    """A plot, and the digest of what measured it."""
+
+    plot: Plot
+    digest: str
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str
+    values: tuple[float | None, ...]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1]
+    digest: str
+    title: str
+    x_label: str
+    y_label: str
+    positions: tuple[float, ...]
+    lines: tuple[_Line, ...]
+    note: str
+    log_x: bool
+    log_y: bool
+
+
+def to_json(points: Points) -> str:
+    """The points as they are committed."""
+    return canonical_json({"schema_version": SCHEMA_VERSION, "digest": points.digest, **asdict(points.plot)})
+
+
+def from_json(text: str, path: Path) -> Points:
+    """Read what `to_json` wrote.
+
+    :param path: where it stands, for the error
+    :raises EvidenceError: if a field is missing, unknown or mistyped, or the points cannot be drawn
+    """
+    try:
+        content: dict[str, Any] = _File.model_validate_json(text).model_dump()
+        digest = content.pop("digest")
+        del content["schema_version"]
+        lines = tuple(Line(**line) for line in content.pop("lines"))
+        return Points(Plot(**content, lines=lines), digest)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise EvidenceError(path, f"{place + ': ' if place else ''}{first['msg']}; measure it again") from error
+    except ValueError as error:
+        raise EvidenceError(path, f"{error}; measure it again") from error
+
+
+def load_plots(reports: Path) -> Mapping[str, Points]:
+    """All committed plots by name; a folder that does not exist holds none.
+
+    :param reports: the folder of reports
+    :raises EvidenceError: on the first broken file
+    """
+    found = {}
+    for path in sorted((reports / FOLDER).glob("*.json")):
+        try:
+            found[path.stem] = from_json(path.read_text(encoding="utf-8"), path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise EvidenceError(path, f"cannot be read: {error}") from error
+    return found

@@ -1,0 +1,1 @@
+"""Audit and gate: measure, compare with what is committed, and select what a change affects."""

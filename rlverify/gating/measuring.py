@@ -1,0 +1,70 @@
+"""Measures claims, each in its own way: by runs of a probe, or by paired runs of an experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rlverify.evidence.claim_evidence import raw_lines, summarise
+from rlverify.evidence.figure_evidence import summarise_figure
+from rlverify.project.content import Project
+from rlverify.records.claims import Claim
+from rlverify.records.measured import Evidence
+from rlverify.records.runs import PairedRun, Run
+from rlverify.running.paired_runs import FigureProgress, run_figures, seeds_of
+from rlverify.running.runner import Progress, run_claims
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What measuring gave.
+
+    :param evidence: of each claim, by its id
+    :param raw: everything that the runs told, one JSON object a line
+    :param deaths: claim and sentence, where a process died and nobody knows which run killed it
+    """
+
+    evidence: Mapping[str, Evidence]
+    raw: str
+    deaths: tuple[tuple[str, str], ...]
+
+
+def measure(
+    project: Project,
+    claims: Sequence[Claim],
+    kept_runs: Path,
+    *,
+    processes: int,
+    on_progress: Progress,
+    on_figures: FigureProgress,
+    afresh: bool = False,
+) -> Measured:
+    """Measure claims, those with a probe first.
+
+    :param kept_runs: folder of the paired runs that have ended, which are not made again
+    :param afresh: make those too
+    """
+    probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
+    runs = run_claims(project, probed, processes=processes, on_progress=on_progress)
+    paired = run_figures(
+        project, kept_runs, seeds_of(figures), processes=processes, on_progress=on_figures, afresh=afresh
+    )
+    evidence = {each.id: summarise(each, runs[each.id], *project.digests(each)) for each in probed}
+    evidence |= {each.id: summarise_figure(each, paired[each.experiment], *project.digests(each)) for each in figures}
+    raw = [raw_lines(claim, runs[claim.id]) for claim in probed]
+    raw += [json.dumps(asdict(run), sort_keys=True) + "\n" for found in paired.values() for run in found]
+    deaths = [_deaths(claim, runs[claim.id]) for claim in probed]
+    deaths += [_deaths(claim, paired[claim.experiment]) for claim in figures]
+    return Measured(evidence, "".join(raw), tuple(each for found in deaths for each in found))
+
+
+def _deaths(claim: Claim, runs: Sequence[Run] | Sequence[PairedRun]) -> list[tuple[str, str]]:
+    retried = [_told(run) for run in runs if run.retried]
+    sentence = f"{'; '.join(retried)}: a process died that ran this or what ran beside it, and not when run again"
+    return [(claim.id, sentence)] * bool(retried)
+
+
+def _told(run: Run | PairedRun) -> str:
+    return f"{run.variant if isinstance(run, Run) else run.experiment}, seed {run.seed}"

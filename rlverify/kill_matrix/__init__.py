@@ -1,0 +1,1 @@
+"""Plants every fault and records which tests detect it."""

@@ -1,0 +1,159 @@
+"""What is wrong with a kill matrix, and whether the committed one is of the faults and tests of today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlverify.evidence.files import write_files
+from rlverify.kill_matrix.digests import row_digest, under_test_digest, weak_test_digest
+from rlverify.kill_matrix.matrix_file import load
+from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.project.content import Project
+from rlverify.project.settings import ReportPaths
+from rlverify.records.claims import Verdict
+from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
+from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, WeakTestResult
+from rlverify.records.problems import Problem
+from rlverify.reporting.kill_matrix_page import kill_matrix
+
+MATRIX, REPORT = "matrix.json", "kill-matrix.md"
+REMEDY = "run `rlverify matrix --update`"
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class CommittedStatus:
+    """The committed matrix as the gate sees it.
+
+    :param matrix: None where none is committed
+    :param notes: what is worth a line and no failure
+    """
+
+    matrix: Matrix | None
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def path_of(paths: ReportPaths) -> Path:
+    """Where the matrix is committed."""
+    return paths.reports / MATRIX
+
+
+def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedStatus:
+    """Read the committed matrix and compare it with the faults and tests of today; plants and measures nothing.
+
+    A project whose claims name no test has no matrix, but every fault that must be detected asks for one.
+
+    :raises MatrixError: if the matrix cannot be believed, or a test that a claim names does not exist
+    """
+    problems = [*undetected(matrix_plan)]
+    matrix = load(path_of(paths))
+    if matrix is None:
+        missing = Problem(MATRIX, CLAIM_FELL, f"which tests detect which faults was never measured; {REMEDY}")
+        return CommittedStatus(None, (*problems, *([missing] * matrix_plan.has_tests)))
+    problems += problems_of(matrix)
+    if found := [*_misfits(matrix, matrix_plan)]:
+        problems.append(Problem(MATRIX, CLAIM_FELL, f"measured of other faults or tests: {few(found)}; {REMEDY}"))
+    report = paths.reports / REPORT
+    if not report.is_file() or report.read_bytes() != render_page(matrix_plan.project, matrix).encode():
+        problems.append(Problem(REPORT, CLAIM_FELL, "is not what the committed matrix gives; run `rlverify report`"))
+    note = f"{MATRIX} was measured of other code under test; `rlverify matrix` plants every fault again"
+    changed = matrix.under_test != under_test_digest(matrix_plan)
+    return CommittedStatus(matrix, tuple(problems), (note,) * changed)
+
+
+def undetected(matrix_plan: MatrixPlan) -> Iterator[Problem]:
+    """Claims with a fault that must be detected, and no test that is to detect it."""
+    for claim in matrix_plan.project.claims:
+        if claim.fault is not None and claim.expected_verdict is Verdict.CONFIRMED and not claim.killed_by:
+            sentence = f'no test is named that fails when {claim.fault} is planted; add killed_by = ["tests/..."]'
+            yield Problem(claim.id, CLAIM_FELL, sentence)
+
+
+def render_page(project: Project, matrix: Matrix) -> str:
+    """The report of the matrix."""
+    return kill_matrix(matrix, project.claims, project.templates, project.settings.command)
+
+
+def write_report(matrix_plan: MatrixPlan, paths: ReportPaths) -> None:
+    """Render the report from the committed matrix, if there is one."""
+    if (matrix := load(path_of(paths))) is not None:
+        write_files(paths.reports, {REPORT: render_page(matrix_plan.project, matrix)})
+
+
+def problems_of(matrix: Matrix) -> Iterator[Problem]:
+    """Every fault that did not meet its fate, and every weak test whose fault nothing of ours kills."""
+    for row in matrix.rows:
+        if not row.as_expected:
+            code = HARNESS_FAILED if row.plan.must_survive and row.fate == "unreached" else CLAIM_FELL
+            yield Problem(row.plan.fault, code, _sentence(row))
+    for each in matrix.history:
+        if not matrix.killers_of(each.weak.fault):
+            sentence = f"no test detects {each.weak.fault}, which this weak test should detect"
+            yield Problem(each.weak.test, CLAIM_FELL, sentence)
+
+
+def _sentence(row: FaultResult) -> str:
+    """What became of a fault that did not meet its fate."""
+    if row.plan.must_survive:
+        if row.fate == "unreached":
+            return f"({row.plan.kind}) no test of {row.plan.area} runs it, so that its survival proves nothing"
+        return f"({row.plan.kind}) a false alarm: {few(row.killers)} failed"
+    expected = few(row.plan.checks) if row.plan.checks else "no test"
+    return f"({row.plan.kind}) {row.fate.upper()}: {expected} should have detected it"
+
+
+def _misfits(matrix: Matrix, matrix_plan: MatrixPlan) -> Iterator[str]:
+    """Why the matrix is not of the faults and tests of today."""
+    was = {_role(row.plan): (row.plan.claims, row.plan.checks, row.digest) for row in matrix.rows}
+    now = {_role(plan): (plan.claims, plan.checks, row_digest(matrix_plan, plan)) for plan in matrix_plan.plans}
+    yield from _differences(was, now)
+    if matrix.suites != matrix_plan.suites:
+        yield "the tests that the documents name have changed"
+    weak = [(each.weak, each.digest) for each in matrix.history]
+    if weak != [(each, weak_test_digest(matrix_plan, each)) for each in matrix_plan.weak_tests]:
+        yield "the weak tests have changed"
+
+
+def compare(committed: Matrix, fresh: Matrix) -> Iterator[str]:
+    """Where a fresh matrix differs from the committed one, as sentences; it may in the core that it was measured of."""
+    was, now = ({_role(row.plan): row for row in matrix.rows} for matrix in (committed, fresh))
+    yield from (f"{name} is new" for name in now if name not in was)
+    yield from (f"{name} is gone" for name in was if name not in now)
+    for name in now.keys() & was.keys():
+        before, row = was[name], now[name]
+        if (before.fate, before.killers) != (row.fate, row.killers):
+            yield f"{name}: {_told(row)}, committed: {_told(before)}"
+        elif (before.plan, before.digest) != (row.plan, row.digest):
+            yield f"{name} has changed"
+    yield from _differences(committed.tests, fresh.tests)
+    if committed.suites != fresh.suites:
+        yield "the tests that the documents name have changed"
+    yield from _differences(*(_by_pair(matrix) for matrix in (committed, fresh)))
+
+
+def _role(plan: FaultPlan) -> str:
+    return f"{plan.fault} ({plan.kind})"
+
+
+def _by_pair(matrix: Matrix) -> dict[str, WeakTestResult]:
+    return {f"{each.weak.test} under {each.weak.fault}": each for each in matrix.history}
+
+
+def _differences(was: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
+    yield from (f"{name} is new" for name in now if name not in was)
+    yield from (f"{name} is gone" for name in was if name not in now)
+    yield from (f"{name} has changed" for name in now if name in was and was[name] != now[name])
+
+
+def _told(row: FaultResult) -> str:
+    return f"{row.fate} by {len(row.killers)} tests" if row.killers else row.fate
+
+
+def few(sentences: Iterable[str]) -> str:
+    """The first of them, and how many more there are."""
+    found = [*sentences]
+    shown = found if len(found) <= SHOWN + 1 else [*found[:SHOWN], f"and {len(found) - SHOWN} more"]
+    return ", ".join(shown)

@@ -1,0 +1,176 @@
+"""Plants every fault and runs the tests that should notice, in as many sessions at a time as there are cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rlverify.kill_matrix import sessions
+from rlverify.kill_matrix.digests import row_digest, under_test_digest, weak_test_digest
+from rlverify.kill_matrix.fault_diff import difference
+from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
+from rlverify.kill_matrix.planted_tests import Kill, TestRun, run_tests, run_under_faults
+from rlverify.records.exit_codes import HARNESS_FAILED
+from rlverify.records.matrix import (
+    FaultPlan,
+    FaultResult,
+    Matrix,
+    TestOutcome,
+    WeakTest,
+    WeakTestResult,
+    is_of,
+    without_case,
+)
+from rlverify.records.problems import Problem
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+
+AS_THE_ORIGINALS = ("-o", "filterwarnings=", "-W", "ignore::pytest.PytestReturnNotNoneWarning")
+"""Weak tests run as the tests of the audited system did, where a warning was no failure."""
+COLLECTED_NOTHING = 5
+SHOWN_LINES = 5
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured, and what could not be.
+
+    :param matrix: without what could not be measured
+    :param problems: tests that do not pass on healthy code, and sessions that did not come to their end
+    """
+
+    matrix: Matrix
+    problems: tuple[Problem, ...]
+
+
+class Running:
+    """Runs sessions beside each other and tells how many of all are done.
+
+    :param count: how many there will be
+    """
+
+    def __init__(self, count: int, processes: int, on_progress: Progress) -> None:
+        self._done, self._count = 0, count
+        self._on_progress = on_progress
+        self._pool = ThreadPoolExecutor(processes)
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        sessions.close()
+
+    def each(self, run: Callable[[Given], Result], given: Sequence[Given]) -> list[Result]:
+        """What ``run`` gives for each, in their order."""
+        futures = [self._pool.submit(run, each) for each in given]
+        for _ in as_completed(futures):
+            self._done += 1
+            self._on_progress(self._done, self._count)
+        return [future.result() for future in futures]
+
+
+def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, processes: int, on_progress: Progress) -> Measurement:
+    """Run all tests on healthy code, those of each fault with it planted, and the weak tests with theirs.
+
+    Where a test does not pass on healthy code nothing is planted: it would kill whatever it was run under.
+    """
+    with Running(task.sessions, processes, on_progress) as running:
+        runs = running.each(lambda tests: run_tests(tests, root=matrix_plan.root), task.columns)
+        unfit = [problem for tests, run in zip(task.columns, runs, strict=True) for problem in _unfit(tests, run)]
+        if unfit:
+            return Measurement(Matrix(under_test_digest(matrix_plan), (), {}, task.suites), tuple(unfit))
+        outcomes = {test: found for run in runs for test, found in _outcomes(run).items()}
+        rows = running.each(lambda plan: _row(matrix_plan, plan), task.plans)
+        history = running.each(lambda weak: _retell(matrix_plan, weak), task.weak_tests)
+    matrix = Matrix(
+        under_test_digest(matrix_plan),
+        tuple(each for each in rows if isinstance(each, FaultResult)),
+        outcomes,
+        task.suites,
+        tuple(each for each in history if isinstance(each, WeakTestResult)),
+    )
+    return Measurement(matrix, tuple(each for each in (*rows, *history) if isinstance(each, Problem)))
+
+
+def _unfit(tests: Iterable[str], run: TestRun) -> list[Problem]:
+    """Those of the tests that did not pass on healthy code, in every case of theirs."""
+    cases = _cases(run)
+    problems = []
+    for asked in tests:
+        found: set[TestOutcome] = {outcome for test, outcome in cases if is_of(test, asked)} or {"nothing collected"}
+        if found != {"passed"}:
+            words = ", ".join(sorted(found - {"passed"}))
+            problems.append(_failed(asked, f"{words} on healthy code, so that it can prove nothing", run.output))
+    return problems
+
+
+def _outcomes(run: TestRun) -> dict[str, TestOutcome]:
+    """The outcome of every test, the worst of its cases."""
+    return {without_case(test): outcome for test, outcome in _cases(run)}
+
+
+def _cases(run: TestRun) -> list[tuple[str, TestOutcome]]:
+    """Every case of every test with its outcome, the worst last."""
+    found = run.outcome
+    if found is None:
+        return []
+    words: list[tuple[TestOutcome, list[str]]] = [
+        ("passed", found.passed),
+        ("skipped", found.skipped),
+        ("failed", [*found.failed, *found.errors, *found.mistakes]),
+    ]
+    return [(test, outcome) for outcome, tests in words for test in tests]
+
+
+def _failed(subject: str, what: str, output: str) -> Problem:
+    said = [line for line in output.splitlines() if line.strip()][-SHOWN_LINES:]
+    return Problem(subject, HARNESS_FAILED, "\n  ".join([what, *said]))
+
+
+def _row(matrix_plan: MatrixPlan, plan: FaultPlan) -> FaultResult | Problem:
+    digest = row_digest(matrix_plan, plan)
+    if not plan.tests:
+        return FaultResult(plan, "unreached", reached=False, digest=digest)
+    kill: Kill = run_under_faults([plan.fault], plan.tests, root=matrix_plan.root)
+    if kill.fate == "error":
+        return _failed(plan.fault, "its session did not come to its end", kill.output)
+    if kill.fate == "unreached":
+        return FaultResult(plan, "unreached", reached=False, digest=digest)
+    killers = tuple(sorted({without_case(test) for test in kill.failed}))
+    shown = kill.fate == "survived" and plan.kind != "null"
+    diff = difference(matrix_plan.project.fault(plan.fault)) if shown else ""
+    return FaultResult(plan, kill.fate, True, killers, digest, diff)
+
+
+def _retell(matrix_plan: MatrixPlan, weak: WeakTest) -> WeakTestResult | Problem:
+    """The weak test on healthy code and under its fault; that it fails there is as good as any other answer."""
+
+    def run(*planted: str) -> TestRun:
+        arguments = [*planted, *AS_THE_ORIGINALS, weak.test]
+        return run_tests(arguments, root=matrix_plan.root)
+
+    healthy, faulty = run(), run("--plant", weak.fault)
+    before, after = _outcome_of(healthy), _outcome_of(faulty)
+    if before is None or before == "failed":
+        return _failed(weak.test, "this weak test fails on healthy code, so that it can prove nothing", healthy.output)
+    if after is None or faulty.outcome is None:
+        return _failed(weak.test, "its session did not come to its end", faulty.output)
+    reached = sum(faulty.outcome.executions.values()) > 0
+    return WeakTestResult(weak, before, after, reached, weak_test_digest(matrix_plan, weak))
+
+
+def _outcome_of(run: TestRun) -> TestOutcome | None:
+    """The worst of all outcomes of a session; None if it broke."""
+    found = run.outcome
+    if found is None or found.mistakes:
+        return None
+    if found.failed or found.errors:
+        return "failed"
+    if run.exit_code == COLLECTED_NOTHING:
+        return "nothing collected"
+    return "passed" if found.passed else "skipped"

@@ -1,0 +1,184 @@
+"""What is planted and which tests run under it, from the catalogue and the lists of named and of weak tests."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rlverify.project.content import Project
+from rlverify.records.claims import Claim, FixGrade, Verdict
+from rlverify.records.errors import MatrixError
+from rlverify.records.matrix import FaultPlan, FaultRole, NamedSuite, WeakTest
+
+NAMED_TESTS = "named_tests.toml"
+"""In the content package: the tests that documents name."""
+WEAK_TESTS = "weak_tests/history.toml"
+"""In the content package: tests that are known to be blind."""
+
+
+@dataclass(frozen=True)
+class MatrixPlan:
+    """What is planted and which tests run under it, for one project."""
+
+    project: Project
+
+    @property
+    def root(self) -> Path:
+        """The folder that ids of tests are relative to."""
+        return self.project.root
+
+    @property
+    def has_tests(self) -> bool:
+        """Whether any test is there that could kill a fault."""
+        return any((self.root / test.partition("::")[0]).is_file() for test in self.columns)
+
+    @cached_property
+    def named(self) -> tuple[tuple[NamedSuite, Mapping[str, Sequence[str]]], ...]:
+        """The tests that the documents name, and the faults under which each of them must fail, by id."""
+        path = self.project.folder / NAMED_TESTS
+        content = _read(path).get("suite", []) if path.is_file() else []
+        return tuple(_suite(each) for each in content)
+
+    @property
+    def suites(self) -> tuple[NamedSuite, ...]:
+        """The tests that the documents name."""
+        return tuple(suite for suite, _ in self.named)
+
+    @cached_property
+    def weak_tests(self) -> tuple[WeakTest, ...]:
+        """Tests that are known to be blind, and the fault that each of them should detect."""
+        path = self.project.folder / WEAK_TESTS
+        content = _read(path).get("weak_test", []) if path.is_file() else []
+        return tuple(_weak_test(path, each) for each in content)
+
+    @cached_property
+    def plans(self) -> tuple[FaultPlan, ...]:
+        """Every fault in each of its roles: those of claims in their order, then those that only named tests name."""
+        planned: dict[tuple[str, FaultRole], FaultPlan] = {}
+        for fault, kind, claim in _roles(self.project.claims):
+            earlier = planned.get((fault, kind))
+            planned[fault, kind] = self._of_claim(fault, kind, claim, earlier)
+        known = {fault for fault, _ in planned}
+        for fault in sorted({fault for _, faults in self.named for each in faults.values() for fault in each} - known):
+            area = self.project.fault(fault).area
+            checks = self._named_for(fault)
+            planned[fault, "named"] = FaultPlan(fault, "named", (), area, checks, _all(checks, self._of_area(area)))
+        return tuple(planned.values())
+
+    def _of_claim(self, fault: str, kind: FaultRole, claim: Claim, earlier: FaultPlan | None) -> FaultPlan:
+        checks, tests = self._tests_for(fault, kind, claim)
+        if earlier is None:
+            return FaultPlan(fault, kind, (claim.id,), claim.area, checks, tests)
+        claims = (*earlier.claims, claim.id)
+        return replace(earlier, claims=claims, checks=_all(earlier.checks, checks), tests=_all(earlier.tests, tests))
+
+    def _tests_for(self, fault: str, kind: FaultRole, claim: Claim) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What is expected to notice, and all that is run.
+
+        A fault that was never a bug in the case of one claim may be one in the case of another, whose tests see it.
+        Where the area has no test that could give a false alarm, the tests of all areas run.
+        """
+        area = self._of_area(claim.area)
+        if kind == "null":
+            return (), area or self._of_any_area
+        if kind == "never a bug":
+            elsewhere = {*self._named_for(fault), *self._killers_elsewhere(fault, claim)}
+            return (), _without(area, elsewhere) or _without(self._of_any_area, elsewhere)
+        checks = _all(claim.killed_by, self._named_for(fault))
+        return checks, _all(checks, area)
+
+    def _killers_elsewhere(self, fault: str, claim: Claim) -> set[str]:
+        others = [each for each in self.project.claims if each is not claim and each.fault == fault]
+        return {test for each in others for test in each.killed_by}
+
+    def _of_area(self, area: str) -> tuple[str, ...]:
+        return _all(*(claim.killed_by for claim in self.project.claims if claim.area == area))
+
+    @cached_property
+    def _of_any_area(self) -> tuple[str, ...]:
+        return _all(*(claim.killed_by for claim in self.project.claims))
+
+    def _named_for(self, fault: str) -> tuple[str, ...]:
+        return _all(*([test for test, names in faults.items() if fault in names] for _, faults in self.named))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every test that is run, as it is asked for."""
+        return _all(*(plan.tests for plan in self.plans), *(suite.tests for suite in self.suites))
+
+
+@dataclass(frozen=True)
+class MatrixTask:
+    """What is to be measured.
+
+    :param suites: tests that are to pass on healthy code, whether or not they run under a fault
+    """
+
+    plans: tuple[FaultPlan, ...]
+    suites: tuple[NamedSuite, ...] = ()
+    weak_tests: tuple[WeakTest, ...] = ()
+
+    @property
+    def columns(self) -> list[tuple[str, ...]]:
+        """Every test that is run, those of one file together."""
+        tests = {test for plan in self.plans for test in plan.tests} | {
+            test for each in self.suites for test in each.tests
+        }
+        by_file: dict[str, list[str]] = {}
+        for test in sorted(tests):
+            by_file.setdefault(test.partition("::")[0], []).append(test)
+        return [tuple(tests) for tests in by_file.values()]
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions it takes."""
+        return len(self.columns) + len(self.plans) + len(self.weak_tests)
+
+
+def _roles(claims: Iterable[Claim]) -> Iterator[tuple[str, FaultRole, Claim]]:
+    """Each fault that a claim names, with the role that it plays there."""
+    for claim in claims:
+        if claim.fault is None:
+            continue
+        if claim.kind == "null":
+            yield claim.fault, "null", claim
+        elif claim.expected_verdict is Verdict.NOT_REPRODUCED:
+            yield claim.fault, "never a bug", claim
+            if claim.documented_fix is not None:
+                harms = claim.expected_fix_grade is FixGrade.HARMFUL
+                yield claim.documented_fix, "fix" if harms else "never a bug", claim
+        elif claim.expected_verdict is Verdict.CONFIRMED:
+            yield claim.fault, "defect", claim
+            if claim.documented_fix is not None and claim.expected_fix_grade is not FixGrade.CURED:
+                yield claim.documented_fix, "fix", claim
+
+
+def _all(*parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({each for part in parts for each in part}))
+
+
+def _without(tests: Iterable[str], others: Container[str]) -> tuple[str, ...]:
+    return tuple(test for test in tests if test not in others)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise MatrixError(path, f"cannot be read: {error}") from error
+
+
+def _suite(entry: Mapping[str, Any]) -> tuple[NamedSuite, Mapping[str, Sequence[str]]]:
+    faults = {f"{entry['file']}::{name}": tuple(each) for name, each in entry["tests"].items()}
+    return NamedSuite(entry["document"], entry["file"], tuple(faults)), faults
+
+
+def _weak_test(path: Path, entry: Mapping[str, Any]) -> WeakTest:
+    try:
+        return WeakTest(**entry)
+    except TypeError as error:
+        raise MatrixError(path, f"{entry.get('test', 'an entry')}: {error}") from error

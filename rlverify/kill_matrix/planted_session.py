@@ -1,0 +1,126 @@
+"""A test session with faults planted: which tests failed, and how often each fault was executed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Generator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlverify.project.content import Project, open_project
+from rlverify.project.faults import FAULTS, Fault
+from rlverify.project.planting import Planted, null_fault_of, plant
+from rlverify.records.errors import HarnessError
+
+MISTAKE = "mistake in a planted fault"
+SUMMARY = "planted {name}: executed {executions} times"
+
+
+@dataclass
+class SessionOutcome:
+    """What became of the tests and of the faults.
+
+    :param passed: ids of the tests that ran to their end; one that is torn down with an error is in ``errors`` as well
+    :param skipped: ids of the tests that were skipped, or failed as they were expected to
+    :param failed: ids of the tests that failed themselves
+    :param errors: ids of the tests and files that could not be set up, torn down or collected
+    :param mistakes: ids of the tests in which a fault's own code went wrong, whatever became of the test
+    :param executions: how often each fault ran
+    """
+
+    passed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
+    executions: dict[str, int] = field(default_factory=dict)
+
+
+def read_outcome(path: Path) -> SessionOutcome:
+    """Read the file that ``--plant-outcome`` wrote."""
+    return SessionOutcome(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def _found(project: Project, name: str) -> Fault:
+    """The fault of that name, of the project or of a module that pytest has imported (``-p module``)."""
+    return project.faults.get(name) or FAULTS.entries.get(name) or project.fault(name)
+
+
+class PlantedSession:
+    """The faults of one session and what became of them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.stack = ExitStack()
+        self.planted: list[Planted] = []
+        self.mistakes_told = 0
+        self.of_workers: Counter[str] = Counter()
+        self.outcome = SessionOutcome()
+        self.outcome_file: str | None = config.getoption("--plant-outcome")
+        try:
+            project = open_project(config.invocation_params.dir)
+            faults = [_found(project, name) for name in config.getoption("--plant")]
+            faults += [null_fault_of(_found(project, name)) for name in config.getoption("--plant-null")]
+            for fault in faults:
+                self.planted.append(self.stack.enter_context(plant(fault)))
+        except (HarnessError, ImportError) as error:
+            self.stack.close()
+            raise pytest.UsageError(str(error)) from error
+
+    @property
+    def executions(self) -> dict[str, int]:
+        """How often each fault ran, here and in the workers."""
+        return {each.fault.name: each.executions + self.of_workers[each.fault.name] for each in self.planted}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Mark a test in which a fault's own code went wrong, which proves nothing about the test."""
+        report = yield
+        mistakes = sum(len(each.mistakes) for each in self.planted)
+        if mistakes > self.mistakes_told:
+            report.user_properties.append((MISTAKE, True))
+        self.mistakes_told = mistakes
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what became of a test, and where it failed, whether it was the test itself."""
+        if (MISTAKE, True) in report.user_properties:
+            self.outcome.mistakes.append(report.nodeid)
+        elif report.failed:
+            (self.outcome.failed if report.when == "call" else self.outcome.errors).append(report.nodeid)
+        elif report.skipped:
+            self.outcome.skipped.append(report.nodeid)
+        elif report.when == "call":
+            self.outcome.passed.append(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note what could not be collected."""
+        if report.failed:
+            self.outcome.errors.append(report.nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over the counts of a worker that has finished."""
+        self.of_workers.update(getattr(node, "workeroutput", {}).get("planted", {}))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand the counts of a worker to the process that started it."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["planted"] = self.executions
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell how often each fault ran, and write the outcome where it is asked for."""
+        self.outcome.executions = self.executions
+        if self.outcome_file is not None:
+            Path(self.outcome_file).write_text(json.dumps(asdict(self.outcome)), encoding="utf-8")
+        for name, executions in self.executions.items():
+            terminalreporter.write_line(SUMMARY.format(name=name, executions=executions))
+
+    def pytest_unconfigure(self) -> None:
+        """Take the faults out again."""
+        self.stack.close()

@@ -1,0 +1,117 @@
+"""``rlverify matrix``: measures, compares with what is committed, or replaces it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from rlverify.evidence.claim_evidence import load_folder
+from rlverify.evidence.files import check_writable, write_files
+from rlverify.gating.audit import committed_records, write_report
+from rlverify.kill_matrix.committed import MATRIX, REMEDY, REPORT, compare, few, path_of, problems_of, render_page
+from rlverify.kill_matrix.fault_diff import difference
+from rlverify.kill_matrix.matrix_file import load, to_json
+from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
+from rlverify.project.settings import ReportPaths
+from rlverify.records.errors import MatrixError
+from rlverify.records.exit_codes import CLAIM_FELL
+from rlverify.records.matrix import Matrix
+from rlverify.records.problems import Problem, exit_code_of
+
+if TYPE_CHECKING:
+    from rlverify.kill_matrix.measure import Measurement
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class MatrixResult:
+    """What was measured and all that is wrong with it.
+
+    :param differences: of each fault that was asked for by its name, beside the healthy member
+    """
+
+    matrix: Matrix
+    problems: tuple[Problem, ...]
+    differences: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0 as expected, 1 a fault met another fate than it should, 2 something could not be measured."""
+        return exit_code_of(self.problems)
+
+    def as_object(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "matrix": asdict(self.matrix),
+            "differences": dict(self.differences),
+            "exit_code": self.exit_code,
+            "problems": [asdict(problem) for problem in self.problems],
+        }
+
+
+def run_matrix(
+    matrix_plan: MatrixPlan, paths: ReportPaths, *, update: bool, processes: int, on_progress: Progress
+) -> MatrixResult:
+    """Measure the whole matrix; compare with the committed one, or replace it and render the pages.
+
+    Where something could not be measured, nothing is compared or written. Else what was measured is left in the working
+    folder in either case.
+
+    :raises MatrixError: if there are no tests, or no pytest that could run them
+    :raises EvidenceError: if a folder cannot be written; nothing has been changed then
+    """
+    for folder in (paths.working, paths.reports)[: 1 + update]:
+        check_writable(folder)
+    committed = None if update else load(path_of(paths))
+    task = MatrixTask(matrix_plan.plans, matrix_plan.suites, matrix_plan.weak_tests)
+    found = _measure(matrix_plan, task, processes=processes, on_progress=on_progress)
+    problems = [*found.problems, *problems_of(found.matrix)]
+    if found.problems:
+        return MatrixResult(found.matrix, tuple(problems))
+    files = {MATRIX: to_json(found.matrix), REPORT: render_page(matrix_plan.project, found.matrix)}
+    write_files(paths.working, files)
+    if update:
+        write_files(paths.reports, files)
+        # The other pages show which tests passed.
+        write_report(matrix_plan.project, paths, committed_records(matrix_plan.project, load_folder(paths.evidence)))
+    else:
+        problems += _compared(committed, found.matrix)
+    return MatrixResult(found.matrix, tuple(problems))
+
+
+def run_fault(matrix_plan: MatrixPlan, name: str, *, processes: int, on_progress: Progress) -> MatrixResult:
+    """Measure one fault, in each of its roles; nothing is compared or written.
+
+    :raises UnknownNameError: if there is no such fault
+    :raises MatrixError: if it is planted for nobody, or there are no tests, or no pytest that could run them
+    """
+    asked = matrix_plan.project.fault(name)
+    plans = tuple(plan for plan in matrix_plan.plans if plan.fault == name)
+    if not plans:
+        raise MatrixError(name, "no claim and no named test expects anything of it, so that nothing can be run")
+    found = _measure(matrix_plan, MatrixTask(plans), processes=processes, on_progress=on_progress)
+    return MatrixResult(found.matrix, (*found.problems, *problems_of(found.matrix)), {name: difference(asked)})
+
+
+def _measure(matrix_plan: MatrixPlan, task: MatrixTask, *, processes: int, on_progress: Progress) -> Measurement:
+    """Measure; what runs the tests is imported here alone, for without them nobody needs pytest."""
+    if not matrix_plan.has_tests:
+        raise MatrixError(
+            matrix_plan.root / "tests", "is not there: an installed package comes without the tests that kill"
+        )
+    if find_spec("pytest") is None:
+        raise MatrixError("pytest", "cannot be imported, which runs the tests: pip install pytest")
+    from rlverify.kill_matrix.measure import measure
+
+    return measure(matrix_plan, task, processes=processes, on_progress=on_progress)
+
+
+def _compared(committed: Matrix | None, fresh: Matrix) -> list[Problem]:
+    if committed is None:
+        return [Problem(MATRIX, CLAIM_FELL, f"is not there to compare with; {REMEDY}")]
+    differences = [*compare(committed, fresh)]
+    sentence = f"differs from the committed one: {few(differences)}; if that is right, {REMEDY}"
+    return [Problem(MATRIX, CLAIM_FELL, sentence)] * bool(differences)

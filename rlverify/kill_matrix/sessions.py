@@ -1,0 +1,159 @@
+"""Test sessions in processes of their own, forked where the system can from one that has imported what they need."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CAN_FORK = hasattr(os, "fork") and hasattr(os, "killpg")
+
+
+class SessionTimeoutError(Exception):
+    """A session was stopped because its time was up."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What became of a session.
+
+    :param exit_code: pytest's, or negative for a signal
+    :param output: all that it printed
+    """
+
+    exit_code: int
+    output: str
+
+
+@dataclass(frozen=True)
+class SessionSetting:
+    """What a session finds when it starts.
+
+    :param root: the project's folder, whose faults are imported beforehand; the working folder
+    :param environment: name and value of every variable
+    """
+
+    root: Path
+    environment: frozenset[tuple[str, str]]
+
+
+def run_session(arguments: Sequence[str], *, root: Path, environment: Mapping[str, str], limit: float) -> Session:
+    """Run pytest in a process of its own.
+
+    The first session of a setting imports everything, those after it are forked. Another setting starts anew. Every
+    thread has a process of its own that forks, so that sessions of several threads run beside each other.
+
+    :param limit: seconds after which the session is stopped, together with all that it started
+    :raises SessionTimeoutError: when they are over
+    """
+    if CAN_FORK:
+        server = _server_for(SessionSetting(root, frozenset(environment.items())))
+        session = server.run(arguments, limit)
+        if session is not None:
+            return session
+    return _run_fresh(arguments, root, environment, limit)
+
+
+def _run_fresh(arguments: Sequence[str], root: Path, environment: Mapping[str, str], limit: float) -> Session:
+    command = [sys.executable, "-m", "pytest", *arguments]
+    try:
+        done = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=limit
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SessionTimeoutError from error
+    return Session(done.returncode, done.stdout + done.stderr)
+
+
+class ForkServer:
+    """The process that forks the sessions of one setting (see `rlverify.kill_matrix.fork_server`)."""
+
+    def __init__(self, setting: SessionSetting) -> None:
+        self.setting = setting
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rlverify.kill_matrix.fork_server"],
+            cwd=setting.root,
+            env=dict(setting.environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked for another session."""
+        return self._process.poll() is None
+
+    def run(self, arguments: Sequence[str], limit: float) -> Session | None:
+        """One session; None if there was none because the fork server itself could not start.
+
+        :raises SessionTimeoutError: after ``limit`` seconds
+        """
+        answer = None
+        with tempfile.TemporaryDirectory() as folder:
+            files = {name: str(Path(folder) / name) for name in ("stdout", "stderr")}
+            try:
+                answer = self._ask({"arguments": list(arguments), **files}, limit)
+            finally:
+                if not answer:
+                    self.close()
+            if not answer:
+                return None
+            printed = [Path(file).read_text(encoding="utf-8", errors="replace") for file in files.values()]
+        return Session(int(answer), "".join(printed))
+
+    def _ask(self, request: Mapping[str, object], limit: float) -> bytes:
+        """The line of answer; empty if the fork server has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return b""
+        if not select.select([self._process.stdout], [], [], limit)[0]:
+            raise SessionTimeoutError
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        """End it, and all that it started."""
+        if self.is_alive:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+_servers: dict[int, ForkServer] = {}
+"""The one of the latest setting, by thread."""
+
+
+def _server_for(setting: SessionSetting) -> ForkServer:
+    thread = threading.get_ident()
+    latest = _servers.get(thread)
+    if latest is not None and latest.setting == setting and latest.is_alive:
+        return latest
+    if latest is not None:
+        latest.close()
+    _servers[thread] = ForkServer(setting)
+    return _servers[thread]
+
+
+def close() -> None:
+    """End the processes that fork sessions; the next session starts another."""
+    while _servers:
+        _servers.popitem()[1].close()
+
+
+atexit.register(close)

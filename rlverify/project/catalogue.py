@@ -1,0 +1,159 @@
+"""Loads the catalogue: TOML files with claims, each checked before any of them is used.
+
+A file has one ``[[claim]]`` table for each claim, with the fields of `rlverify.project.catalogue_entries.ClaimEntry`. It
+may have ``[[untestable]]`` tables, which name lines of a document that state nothing that could be tested, and
+``[[contradiction]]`` tables, which name statements that cannot all be true.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, ValidationError
+
+from rlverify.project.catalogue_entries import ClaimEntry, ContradictionEntry, UntestableEntry
+from rlverify.project.citations import Documents
+from rlverify.records.claims import Claim, Contradiction, DocumentedProblem, Figure, Quotation, UntestableLines
+from rlverify.records.errors import CatalogueError
+
+SCHEMA_VERSION: Final = 1
+"""Of the files; one without ``schema_version`` has this one."""
+
+TABLES: Mapping[str, type[BaseModel]] = {
+    "claim": ClaimEntry,
+    "untestable": UntestableEntry,
+    "contradiction": ContradictionEntry,
+}
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All that the files of a folder say, in the order of the file names and of the entries."""
+
+    claims: tuple[Claim, ...]
+    untestable: tuple[UntestableLines, ...]
+    contradictions: tuple[Contradiction, ...]
+
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """Every citation in it."""
+        return (*self.answered, *(cite for each in self.untestable for cite in each.cites))
+
+    @property
+    def answered(self) -> tuple[str, ...]:
+        """The citations of claims and contradictions."""
+        quoted = [quote.cite for each in self.contradictions for quote in each.quotes]
+        return (*quoted, *(cite for claim in self.claims for cite in claim.cites))
+
+
+def load(folder: Path, documents: Documents) -> Catalogue:
+    """All that the TOML files of a folder say.
+
+    :param documents: what the entries may cite
+    :raises CatalogueError: naming file, entry and field of the first broken entry
+    """
+    entries = [(path, entry) for path in _files(folder) for entry in _load_file(path, documents)]
+    _check_ids(entries)
+    claims = tuple(_claim(path, entry) for path, entry in entries if isinstance(entry, ClaimEntry))
+    untestable = tuple(
+        UntestableLines(entry.cites, entry.why) for _, entry in entries if isinstance(entry, UntestableEntry)
+    )
+    contradictions = tuple(_contradiction(entry) for _, entry in entries if isinstance(entry, ContradictionEntry))
+    return Catalogue(claims, untestable, contradictions)
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+    except OSError as error:
+        raise CatalogueError(str(folder), "", "", f"cannot be read: {error.strerror}") from error
+    if not files:
+        raise CatalogueError(str(folder), "", "", "holds no .toml file, so there is nothing to verify")
+    return files
+
+
+def _check_ids(entries: Sequence[tuple[Path, BaseModel]]) -> None:
+    """Every id once, and none named that does not exist."""
+    first: dict[str, Path] = {}
+    for path, entry in entries:
+        if isinstance(entry, (ClaimEntry, ContradictionEntry)):
+            if entry.id in first:
+                raise CatalogueError(path.name, entry.id, "id", f"already used in {first[entry.id].name}")
+            first[entry.id] = path
+    for path, entry in entries:
+        named: tuple[str, ...] = ()
+        if isinstance(entry, ClaimEntry) and entry.part_of is not None:
+            field, named, own = "part_of", (entry.part_of,), entry.id
+        elif isinstance(entry, ContradictionEntry):
+            field, named, own = "settled_by", entry.settled_by, entry.id
+        for name in named:
+            if name not in first or name == own:
+                raise CatalogueError(path.name, own, field, f"there is no other entry {name!r}")
+
+
+def _claim(path: Path, entry: ClaimEntry) -> Claim:
+    given = {name: value for name, value in entry.model_dump().items() if value is not None}
+    given["expected_verdict"] = given.pop("expected")
+    given = {"area": path.stem, "probe": "", "seeds": (0,), **given}
+    if entry.problem is not None:
+        given["problem"] = DocumentedProblem(**entry.problem.model_dump())
+    if entry.figure is not None:
+        given |= {"figure": Figure(**entry.figure.model_dump()), "seeds": tuple(range(entry.figure.runs))}
+    return Claim(document=path.stem, **given)
+
+
+def _contradiction(entry: ContradictionEntry) -> Contradiction:
+    quotes = tuple(Quotation(quote.cite, quote.text) for quote in entry.quotes)
+    return Contradiction(entry.id, entry.statement, quotes, entry.measured, entry.settled_by)
+
+
+def _load_file(path: Path, documents: Documents) -> Sequence[BaseModel]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CatalogueError(path.name, "", "", f"cannot be read: {error}") from error
+    version = content.get("schema_version", SCHEMA_VERSION)
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        known = f"this rlverify reads up to version {SCHEMA_VERSION}; upgrade it, or correct the file"
+        raise CatalogueError(path.name, "", "schema_version", f"{version!r} is unknown; {known}")
+    if content.get("document", path.stem) != path.stem:
+        raise CatalogueError(path.name, "", "document", f"must be {path.stem!r}, the name of the file")
+    if unknown := sorted(set(content) - {"schema_version", "document", *TABLES}):
+        raise CatalogueError(path.name, "", unknown[0], "is outside every [[claim]]")
+    tables = {name: content[name] for name in TABLES if name in content}
+    for name, entries in tables.items():
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise CatalogueError(path.name, "", name, f"must be one or more [[{name}]] tables")
+    if not any(tables.values()):
+        raise CatalogueError(path.name, "", "claim", "must be one or more [[claim]] tables")
+    return [
+        _load_entry(path, kind, number, entry, documents)
+        for kind, entries in tables.items()
+        for number, entry in enumerate(entries, start=1)
+    ]
+
+
+def _load_entry(path: Path, kind: str, number: int, table: Mapping[str, Any], documents: Documents) -> BaseModel:
+    try:
+        return TABLES[kind].model_validate(table, context={"documents": documents})
+    except ValidationError as error:
+        name = str(table.get("id", f"entry {number}" if kind == "claim" else f"{kind} {number}"))
+        field, reason = _explain(cast("dict[str, Any]", error.errors(include_url=False)[0]), TABLES[kind])
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise CatalogueError(path.name, name, field, reason + more) from error
+
+
+def _explain(problem: Mapping[str, Any], kind: type[BaseModel]) -> tuple[str, str]:
+    field = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "value_error":
+        said = str(problem["ctx"]["error"])
+        return (field, said) if field else (said.partition(": ")[0], said.partition(": ")[2])
+    if problem["type"] == "extra_forbidden":
+        close = get_close_matches(field, kind.model_fields, n=1)
+        return field, "no such field" + (f"; did you mean {close[0]!r}?" if close else "")
+    return field, f"{problem['msg']}, got {problem['input']!r}" if problem["type"] != "missing" else "is missing"

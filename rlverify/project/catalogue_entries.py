@@ -1,0 +1,215 @@
+"""The tables of a catalogue file as they are written, each checked before any of them is used."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from rlverify.project.citations import Documents
+from rlverify.records.claims import ClaimKind, DocumentGives, FixGrade, Verdict
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
+
+MINIMUM_RUNS = 5
+"""Paired runs of a figure; resampling fewer gives too few different means for an interval."""
+
+
+def _documents(info: ValidationInfo) -> Documents:
+    """The documents that the entry may cite, which the reader of the file hands over as the context."""
+    found = (info.context or {}).get("documents")
+    return found if isinstance(found, Documents) else Documents()
+
+
+def _citation(text: str, info: ValidationInfo) -> str:
+    _documents(info).cite(text)
+    return text
+
+
+Cite = Annotated[str, AfterValidator(_citation)]
+
+EXPECTED_WITH_FAULT = (Verdict.CONFIRMED, Verdict.NOT_REPRODUCED)
+EXPECTED_WITHOUT_FAULT = (Verdict.CONFIRMED, Verdict.REFUTED)
+
+
+class DocumentedProblemEntry(BaseModel):
+    """The ``[claim.problem]`` table of a claim."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    category: str = ""
+    components: tuple[Text, ...] = ()
+    scenario: tuple[Text, ...] = ()
+    impact: str = ""
+    recommendation: str = ""
+    priority: str = ""
+    probability: str = ""
+    effort: str = ""
+
+
+class ClaimedFigureEntry(BaseModel):
+    """The ``[claim.figure]`` table of a claim."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    quantity: Text
+    unit: Text
+    claimed: tuple[float, float]
+    runs: Annotated[int, Field(strict=True, ge=MINIMUM_RUNS)]
+    power: Annotated[float, Field(ge=0.8, le=1)]
+    pilot: Text
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    document_gives: DocumentGives = "interval"
+
+    @field_validator("claimed")
+    @classmethod
+    def _can_be_true_and_false(cls, claimed: tuple[float, float]) -> tuple[float, float]:
+        low, high = claimed
+        if not low < high:
+            raise ValueError(f"from {low:g} to {high:g} holds no interval; write the lower end first")
+        if math.isinf(low) and math.isinf(high):
+            raise ValueError("every number lies between its ends, so that nothing could refute it")
+        return claimed
+
+
+class ClaimEntry(BaseModel):
+    """One ``[[claim]]`` table as it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Identifier
+    title: Text
+    statement: Text
+    probe: Name | None = None
+    fault: Name | None = None
+    expected: Verdict
+    kind: ClaimKind = "defect"
+    area: Text | None = None
+    section: str = ""
+    if_true: str = ""
+    documented_status: str = ""
+    modules: tuple[Text, ...] = ()
+    seeds: tuple[Seed, ...] | None = None
+    shows: tuple[Text, ...] = ()
+    against_document: Annotated[bool, Field(strict=True)] = False
+    documented_fix: Name | None = None
+    fix_statement: Text | None = None
+    expected_fix_grade: FixGrade | None = None
+    root_cause: Text | None = None
+    severity: Text | None = None
+    killed_by: tuple[Text, ...] = ()
+    cites: tuple[Cite, ...] = ()
+    part_of: Identifier | None = None
+    problem: DocumentedProblemEntry | None = None
+    experiment: Name | None = None
+    figure: ClaimedFigureEntry | None = None
+
+    @model_validator(mode="after")
+    def _is_measured_in_one_way(self) -> ClaimEntry:
+        is_figure = self.kind == "figure"
+        by_probe, by_experiment = ("probe", "seeds", "fault", "documented_fix"), ("experiment", "figure")
+        needed, unused = (by_experiment, by_probe) if is_figure else (by_probe[:1], by_experiment)
+        told = f"a {self.kind} is measured by its {needed[0]}"
+        for field in needed:
+            if not getattr(self, field):
+                raise ValueError(f"{field}: is missing; {told}")
+        for field in unused:
+            if getattr(self, field):
+                raise ValueError(f"{field}: {told}; leave this out")
+        return self
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> ClaimEntry:
+        needs_fault = self.kind in ("defect", "null")
+        if needs_fault and self.fault is None:
+            raise ValueError(
+                f"fault: is missing; a {self.kind} needs the fault that re-injects it, and other kinds need none"
+            )
+        if self.documented_fix is not None and self.fault is None:
+            raise ValueError("documented_fix: a fix is measured with the fault that it fixes; name the fault")
+        for field in ("expected_fix_grade", "fix_statement"):
+            if (self.documented_fix is None) != (getattr(self, field) is None):
+                raise ValueError(f"{field}: goes with documented_fix, and only with it")
+        allowed = EXPECTED_WITHOUT_FAULT if self.fault is None else EXPECTED_WITH_FAULT
+        if self.expected not in allowed:
+            choice = " or ".join(verdict.value for verdict in allowed)
+            raise ValueError(f"expected: {'without' if self.fault is None else 'with'} a fault it can be {choice}")
+        if self.kind == "null" and self.expected is not Verdict.NOT_REPRODUCED:
+            raise ValueError("expected: a null fault changes nothing, so expect NOT REPRODUCED")
+        if self.fault is None and not self.modules:
+            raise ValueError("modules: is missing; without a fault, name the modules that the claim is about")
+        return self
+
+    @model_validator(mode="after")
+    def _document_gives_the_interval(self, info: ValidationInfo) -> ClaimEntry:
+        if self.figure is None or self.figure.document_gives != "interval" or not self.cites:
+            return self
+        lines = [line for cite in self.cites for line in _documents(info).text(cite).splitlines()]
+        ends = {abs(end) for end in self.figure.claimed if math.isfinite(end)}
+        if not any(ends <= {float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)} for line in lines):
+            raise ValueError(
+                f"figure.document_gives: no cited line has {' and '.join(f'{end:g}' for end in sorted(ends))}; if the "
+                'interval is our criterion, write "statement", and "nothing" if the statement is implied as well'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _lists_fit(self) -> ClaimEntry:
+        for field in ("killed_by", "shows"):
+            if getattr(self, field) and (self.fault is None or self.expected is not Verdict.CONFIRMED):
+                raise ValueError(f"{field}: no test is expected to detect this; leave it out, or expect CONFIRMED")
+        for field in ("seeds", "shows"):
+            given = getattr(self, field) or ()
+            if len(set(given)) != len(given):
+                raise ValueError(f"{field}: names one of them twice")
+        return self
+
+
+class UntestableEntry(BaseModel):
+    """One ``[[untestable]]`` table as it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cites: Annotated[tuple[Cite, ...], Field(min_length=1)]
+    why: Text
+
+
+class QuotationEntry(BaseModel):
+    """One of the ``quotes`` of a contradiction."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cite: Cite
+    text: Text
+
+    @model_validator(mode="after")
+    def _is_there(self, info: ValidationInfo) -> QuotationEntry:
+        if self.text not in _documents(info).text(self.cite):
+            raise ValueError(f"{self.text!r} is not in {self.cite}")
+        return self
+
+
+class ContradictionEntry(BaseModel):
+    """One ``[[contradiction]]`` table as it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Identifier
+    statement: Text
+    quotes: Annotated[tuple[QuotationEntry, ...], Field(min_length=2)]
+    measured: Text
+    settled_by: tuple[Identifier, ...] = ()

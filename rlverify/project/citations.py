@@ -1,0 +1,122 @@
+"""The documents under audit, line by line: which lines are cited, and which are not.
+
+``notes:44-60`` are the lines 44 to 60 of the document ``notes.md``, and ``notes:44`` is one line. The key of a document
+is its file name without ``.md``, up to the first underscore: ``000_923f.md`` is cited as ``000:44``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from rlverify.records.errors import CatalogueError
+
+PATTERN = re.compile(r"(?P<document>[^\s:]+):(?P<first>[1-9]\d*)(?:-(?P<last>[1-9]\d*))?")
+
+
+def document_key(name: str) -> str:
+    """The key under which a document is cited, from the stem of its file name."""
+    return name.partition("_")[0]
+
+
+@dataclass(frozen=True)
+class Citation:
+    """Some consecutive lines of a document.
+
+    :param document: the key of the document
+    :param first: number of the first line, from 1
+    :param last: number of the last line
+    """
+
+    document: str
+    first: int
+    last: int
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its lines."""
+        return range(self.first, self.last + 1)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a project, by key.
+
+    :param paths: the file of each
+    :param lines: the lines of each
+    """
+
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Documents:
+        """The Markdown files of a folder; a folder that does not exist holds none.
+
+        :raises CatalogueError: if one cannot be read, or two share a key
+        """
+        paths: dict[str, Path] = {}
+        lines: dict[str, tuple[str, ...]] = {}
+        for path in sorted(folder.glob("*.md")):
+            key = document_key(path.stem)
+            if key in paths:
+                raise CatalogueError(path.name, "", "", f"has the key {key!r}, as {paths[key].name}; rename one")
+            try:
+                lines[key] = tuple(path.read_text(encoding="utf-8").splitlines())
+            except (OSError, UnicodeDecodeError) as error:
+                raise CatalogueError(path.name, "", "", f"cannot be read: {error}") from error
+            paths[key] = path
+        return cls(paths, lines)
+
+    def cite(self, text: str) -> Citation:
+        """Read ``notes:44-60`` or ``notes:44``.
+
+        :raises ValueError: if it is neither, or no document has these lines
+        """
+        match = PATTERN.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is no citation; write document:first-last, as in notes:44-60")
+        key, first, last = match["document"], int(match["first"]), int(match["last"] or match["first"])
+        if key not in self.lines:
+            known = f"only {', '.join(self.lines)}" if self.lines else "and no other either"
+            raise ValueError(f"{text!r}: there is no document {key}, {known}")
+        if not first <= last <= len(self.lines[key]):
+            raise ValueError(f"{text!r}: document {key} has the lines 1 to {len(self.lines[key])}")
+        return Citation(key, first, last)
+
+    def text(self, cite: str) -> str:
+        """The cited lines as they are written.
+
+        :raises ValueError: as `cite`
+        """
+        found = self.cite(cite)
+        return "\n".join(self.lines[found.document][found.first - 1 : found.last])
+
+    def apart_from(self, cites: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+        """Citations without the lines of others, as runs of lines that have a word and what is between them."""
+        taken = {(each.document, number) for each in map(self.cite, others) for number in each.numbers}
+        return tuple(cite for each in map(self.cite, cites) for cite in self._runs(each, taken))
+
+    def _runs(self, citation: Citation, taken: Container[tuple[str, int]]) -> Iterator[str]:
+        lines = self.lines[citation.document]
+        with_words = [number for number in citation.numbers if has_word(lines[number - 1])]
+        for is_taken, run in groupby(with_words, lambda number: (citation.document, number) in taken):
+            first, *rest = run
+            if not is_taken:
+                yield f"{citation.document}:{first}" + (f"-{rest[-1]}" if rest else "")
+
+    def uncited(self, cites: Iterable[str]) -> dict[str, list[int]]:
+        """By document, the numbers of the lines that have a word and that no citation covers."""
+        covered = {(each.document, number) for each in map(self.cite, cites) for number in each.numbers}
+        return {
+            key: [n for n, line in enumerate(lines, start=1) if has_word(line) and (key, n) not in covered]
+            for key, lines in self.lines.items()
+        }
+
+
+def has_word(line: str) -> bool:
+    """Whether a line has a word; an empty line, a rule and a fence have none."""
+    return re.search(r"\w", line) is not None

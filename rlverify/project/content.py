@@ -1,0 +1,266 @@
+"""A project: its settings, its catalogue, and the faults, probes, experiments, plots and pages that it registers."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from rlverify.project.catalogue import Catalogue, load
+from rlverify.project.citations import Documents
+from rlverify.project.experiments import EXPERIMENTS, Experiment
+from rlverify.project.faults import FAULTS, Fault
+from rlverify.project.fingerprint import digest, digest_with_imports, module_digests, module_path
+from rlverify.project.pages import PAGES, Page
+from rlverify.project.plots import PLOTS, PlotMeasurement
+from rlverify.project.probes import PROBES, Probe
+from rlverify.project.settings import ReportPaths, Settings, find_root, load_settings
+from rlverify.records.claims import Claim
+from rlverify.records.errors import CatalogueError, SettingsError, UnknownNameError
+
+Entry = TypeVar("Entry")
+
+MEASURING: Final = ("probes", "faults", "experiments")
+"""The subpackages of a content package that measure; imports among them are part of the digest of an experiment."""
+
+
+def open_project(start: Path) -> Project:
+    """The project that a folder belongs to: the nearest from there upwards that has settings.
+
+    :raises SettingsError: if there is none, or its settings are wrong
+    """
+    return Project(load_settings(find_root(start.absolute())))
+
+
+@dataclass(frozen=True)
+class Project:
+    """A verification project; small enough to be sent to a worker process.
+
+    As soon as a project is opened, its packages can be imported: the folders of its ``pythonpath`` are put at the front
+    of ``sys.path``.
+    """
+
+    settings: Settings
+
+    def __post_init__(self) -> None:
+        missing = [str(folder) for folder in self.settings.pythonpath if str(folder) not in sys.path]
+        sys.path[:0] = missing
+
+    def __reduce__(self) -> tuple[type[Project], tuple[Settings]]:
+        return Project, (self.settings,)
+
+    @property
+    def root(self) -> Path:
+        """The project's folder, to which ids of tests are relative."""
+        return self.settings.root
+
+    @property
+    def package(self) -> str:
+        """Dotted name of the content package."""
+        return self.settings.content
+
+    @cached_property
+    def folder(self) -> Path:
+        """The content package's folder.
+
+        :raises SettingsError: if there is no such package
+        """
+        try:
+            spec = importlib.util.find_spec(self.package)
+        except ModuleNotFoundError:
+            spec = None
+        if spec is None or not spec.submodule_search_locations:
+            places = ", ".join(map(str, self.settings.pythonpath)) or "no folder"
+            raise SettingsError(
+                self.root / "pyproject.toml",
+                "content",
+                f"no package {self.package!r} can be imported (pythonpath: {places}); create it, or correct the name",
+            )
+        return Path(next(iter(spec.submodule_search_locations)))
+
+    @property
+    def paths(self) -> ReportPaths:
+        """Where the committed evidence and reports are."""
+        return ReportPaths(self.settings.reports)
+
+    @property
+    def templates(self) -> Path:
+        """Folder of the project's own page templates."""
+        return self.folder / "pages" / "templates"
+
+    @cached_property
+    def documents(self) -> Documents:
+        """The documents that claims cite."""
+        return Documents.read(self.settings.documents or self.folder / "documents")
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """All that the catalogue says; needs no import of what is under test."""
+        return load(self.settings.catalogue or self.folder / "catalogue", self.documents)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Every claim, in the order of the catalogue files."""
+        return self.catalogue.claims
+
+    @cached_property
+    def faults(self) -> Mapping[str, Fault]:
+        """Every fault by name; imports what is under test."""
+        return FAULTS.load(f"{self._checked_package}.faults")
+
+    @cached_property
+    def probes(self) -> Mapping[str, Probe]:
+        """Every probe by name; imports what is under test."""
+        return PROBES.load(f"{self._checked_package}.probes")
+
+    @cached_property
+    def experiments(self) -> Mapping[str, Experiment]:
+        """Every experiment by name; imports what is under test."""
+        return EXPERIMENTS.load(f"{self._checked_package}.experiments")
+
+    @cached_property
+    def plots(self) -> Mapping[str, PlotMeasurement]:
+        """What measures each plot, by name; imports what is under test."""
+        return PLOTS.load(f"{self._checked_package}.plots")
+
+    @cached_property
+    def pages(self) -> tuple[Page, ...]:
+        """The registered report pages, in the order of the documents that they are about."""
+        found = PAGES.load(f"{self._checked_package}.pages").values()
+        return tuple(sorted(found, key=lambda page: page.documents))
+
+    @property
+    def _checked_package(self) -> str:
+        assert self.folder  # which raises a clear error if there is no such package
+        return self.package
+
+    def claim(self, claim_id: str) -> Claim:
+        """The claim of that id; an unknown one raises UnknownNameError with a suggestion."""
+        return _look_up("claim", claim_id, {claim.id: claim for claim in self.claims})
+
+    def fault(self, name: str) -> Fault:
+        """The fault of that name; an unknown one raises UnknownNameError with a suggestion."""
+        return _look_up("fault", name, self.faults)
+
+    def probe(self, name: str) -> Probe:
+        """The probe of that name; an unknown one raises UnknownNameError with a suggestion."""
+        return _look_up("probe", name, self.probes)
+
+    def experiment(self, name: str) -> Experiment:
+        """The experiment of that name; an unknown one raises UnknownNameError with a suggestion."""
+        return _look_up("experiment", name, self.experiments)
+
+    def make(self) -> tuple[Any, ...]:
+        """The arguments that probes, experiments and plots are given before the seed: a fresh ``Make``, or none."""
+        module = f"{self._checked_package}.probes.make"
+        if importlib.util.find_spec(f"{self.package}.probes") is None or importlib.util.find_spec(module) is None:
+            return ()
+        return (importlib.import_module(module).Make(),)
+
+    def modules(self, claim: Claim) -> tuple[str, ...]:
+        """Dotted names of the modules that a claim is about: those that it names, and those that its faults replace."""
+        planted = (self.fault(name) for name in (claim.fault, claim.documented_fix) if name is not None)
+        return tuple(sorted({*claim.modules, *(each.owner.partition(":")[0] for each in planted)}))
+
+    def digests(self, claim: Claim) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """Digest of what measures the claim, with its settings, and (name, digest) of the modules it is about.
+
+        What measures it are its probe and faults, or its experiment. The digest of a module covers all that it imports
+        from the packages under test as well.
+        """
+        code = module_digests(self.sources(claim), within=self._measuring)
+        settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds)]
+        settings += claim.shows
+        if claim.figure is not None:
+            settings += [claim.experiment, claim.figure.quantity, str(claim.figure.claimed)]
+        modules = self.module_digests(self.modules(claim))
+        return digest([*settings, *(part for pair in code for part in pair)]), modules
+
+    def run_digest(self, experiment: str) -> str:
+        """Digest of all that the runs of an experiment follow from: its code, and every module that its claims name."""
+        claims = [claim for claim in self.claims if claim.experiment == experiment]
+        code = module_digests([self.experiment(experiment).__module__], within=self._measuring)
+        modules = self.module_digests(name for claim in claims for name in claim.modules)
+        return digest([experiment, *(part for pair in (*code, *modules) for part in pair)])
+
+    def module_digests(self, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """(name, digest) of modules under test, each with all that it imports from the packages under test; sorted."""
+        return tuple((name, self._digest_with_imports(name)) for name in sorted(set(names)))
+
+    @cached_property
+    def _digest_with_imports(self) -> Callable[[str], str]:
+        """Of a module under test, read once, so that all claims are compared with the same code."""
+        return cache(partial(digest_with_imports, within=(*self.settings.under_test, self.package)))
+
+    def plot_digest(self, name: str) -> str:
+        """Digest of what measures a plot, and of all that it imports from the packages under test."""
+        within = (*self.settings.under_test, f"{self.package}.plots", *self._measuring)
+        return digest_with_imports(self.plots[name].__module__, within)
+
+    @property
+    def _measuring(self) -> tuple[str, ...]:
+        return tuple(f"{self.package}.{kind}" for kind in MEASURING)
+
+    def sources(self, claim: Claim) -> list[str]:
+        """Dotted names of the modules that define what measures a claim: its probe and faults, or its experiment."""
+        if claim.figure is not None:
+            return [self.experiment(claim.experiment).__module__]
+        names = [name for name in (claim.fault, claim.documented_fix) if name is not None]
+        return [self.probe(claim.probe).__module__, *(self.fault(name).defined_in for name in names)]
+
+    def check(self) -> tuple[str, ...]:
+        """Compare the catalogue with the content package, in both directions.
+
+        :returns: warnings, one sentence for each kind of entry that no claim uses
+        :raises CatalogueError: if a claim names a probe, experiment, fault or module that does not exist
+        """
+        for claim in self.claims:
+            self._check_claim(claim)
+        claimed = {name for name, fault in self.faults.items() if fault.claimed}
+        warnings = (
+            _unused("fault", claimed, {name for claim in self.claims for name in (claim.fault, claim.documented_fix)}),
+            _unused("probe", self.probes, {claim.probe for claim in self.claims}),
+            _unused("experiment", self.experiments, {claim.experiment for claim in self.claims}),
+        )
+        return tuple(filter(None, warnings))
+
+    def _check_claim(self, claim: Claim) -> None:
+        named: list[tuple[str, str | None, Mapping[str, Any]]] = [
+            ("probe", claim.probe or None, self.probes),
+            ("experiment", claim.experiment or None, self.experiments),
+            ("fault", claim.fault, self.faults),
+            ("documented_fix", claim.documented_fix, self.faults),
+        ]
+        for field, name, known in named:
+            if name is not None and name not in known:
+                raise CatalogueError(
+                    f"{claim.document}.toml", claim.id, field, f"there is no {name!r}{_nearest(name, known)}"
+                )
+        for name in claim.modules:
+            try:
+                module_path(name)
+            except LookupError as error:
+                raise CatalogueError(f"{claim.document}.toml", claim.id, "modules", str(error)) from error
+
+
+def _unused(what: str, known: Iterable[str], used: set[str | None]) -> str:
+    unused = sorted(set(known) - used)
+    return f"no claim uses the {what} {', '.join(unused)}; write a claim, or remove it" if unused else ""
+
+
+def _look_up(what: str, name: str, known: Mapping[str, Entry]) -> Entry:
+    if name not in known:
+        raise UnknownNameError(f"no {what} named {name!r}{_nearest(name, known)}")
+    return known[name]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    spelt = {each.casefold(): each for each in known}
+    close = get_close_matches(name.casefold(), spelt, n=1)
+    return f"; did you mean {spelt[close[0]]!r}?" if close else ""

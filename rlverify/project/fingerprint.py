@@ -1,0 +1,164 @@
+"""Digests of source code that change when its meaning may have changed, and not with comments, docstrings or layout.
+
+The dump below is our own because ``ast.dump`` differs between Python versions. Files are found without importing
+anything, so that a digest costs no import of the package it is taken of.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rlverify.records.errors import StaleFaultError
+
+_LAYOUT_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores", "type_params"})
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def digest(texts: Iterable[str]) -> str:
+    """16 hexadecimal digits of SHA-256 over the texts and the borders between them."""
+    total = hashlib.sha256()
+    for text in texts:
+        data = text.encode()
+        total.update(f"{len(data)}:".encode() + data)
+    return total.hexdigest()[:16]
+
+
+def canonical(node: object) -> str:
+    """A text of a syntax tree that is the same on every supported Python version."""
+    if isinstance(node, list):
+        return "[" + ",".join(canonical(item) for item in node) + "]"
+    if not isinstance(node, ast.AST):
+        return f"{type(node).__name__}:{node!a}"
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, (*_DEFINITIONS, ast.Module)):
+        fields["body"] = _without_docstring(node.body)
+    kept = {name: value for name, value in fields.items() if name not in _LAYOUT_FIELDS and value not in (None, [])}
+    return type(node).__name__ + "(" + ",".join(f"{name}={canonical(kept[name])}" for name in sorted(kept)) + ")"
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0] if body else None
+    is_text = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    return body[1:] if is_text else body
+
+
+def source_digest(source: str, qualified_name: str = "") -> str:
+    """Digest of a source text, or of every definition in it under one qualified name (``Class.method``).
+
+    :raises LookupError: if the text defines no such name
+    """
+    nodes: list[ast.AST] = [ast.parse(source)]
+    for part in filter(None, qualified_name.split(".")):
+        nodes = [found for node in nodes for found in _definitions(node) if found.name == part]
+    if not nodes:
+        raise LookupError(f"no definition of {qualified_name}")
+    return digest(canonical(node) for node in nodes)
+
+
+def _definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Definitions directly inside a node, those under an ``if`` or ``try`` included."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _DEFINITIONS):
+            yield child
+        elif isinstance(child, (ast.If, ast.Try, ast.With, ast.ExceptHandler)):
+            yield from _definitions(child)
+
+
+def member_digest(function: Any) -> str:
+    """Digest of a function's or method's own source, as it stands in the file of the module that defines it.
+
+    :raises StaleFaultError: if it cannot be found there (made by a call, or defined inside another function)
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "?")
+    path = getattr(sys.modules.get(module or ""), "__file__", None)
+    try:
+        if path is None:
+            raise LookupError(f"module {module} has no source file")
+        return _digest_of_file(Path(path), Path(path).stat().st_mtime_ns, name)
+    except (LookupError, OSError) as error:
+        raise StaleFaultError(f"{module}:{name} cannot be fingerprinted: {error.args[0]}") from error
+
+
+def module_path(name: str) -> Path:
+    """The source file of a dotted module name, found without importing its parents.
+
+    :raises LookupError: if there is none
+    """
+    top, *rest = name.split(".")
+    spec = importlib.util.find_spec(top)
+    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec is not None else []
+    if not rest and spec is not None and spec.origin is not None:
+        return Path(spec.origin)
+    for root in roots:
+        path = root.joinpath(*rest)
+        for candidate in (path.with_name(path.name + ".py"), path / "__init__.py"):
+            if candidate.is_file():
+                return candidate
+    raise LookupError(f"no module {name}")
+
+
+def module_digest(name: str) -> str:
+    """Digest of a whole module, by its dotted name.
+
+    :raises LookupError: if there is no such module
+    """
+    path = module_path(name)
+    return _digest_of_file(path, path.stat().st_mtime_ns, "")
+
+
+def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
+    """(name, digest) of each module, and of all that they import from the packages in ``within``, sorted by name."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(_imports_within(name, within))
+    return tuple((name, module_digest(name)) for name in sorted(found))
+
+
+def digest_with_imports(name: str, within: tuple[str, ...]) -> str:
+    """One digest of a module and of all that it imports from the packages in ``within``, and so on.
+
+    :raises LookupError: if there is no such module
+    """
+    return digest(part for pair in module_digests([name], within) for part in pair)
+
+
+def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:
+    path = module_path(name)
+    return _imports_of_file(path, path.stat().st_mtime_ns, tuple(f"{package}." for package in within))
+
+
+@lru_cache(maxsize=1024)
+def _imports_of_file(path: Path, _modified: int, prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    candidates: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            candidates += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            candidates += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(each for each in candidates if each.startswith(prefixes) and _exists(each))
+
+
+def _exists(name: str) -> bool:
+    try:
+        module_path(name)
+    except LookupError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _digest_of_file(path: Path, _modified: int, qualified_name: str) -> str:
+    return source_digest(path.read_text(encoding="utf-8"), qualified_name)

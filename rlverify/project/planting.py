@@ -1,0 +1,166 @@
+"""Plants a fault: replaces one member of the healthy code while a block runs, and counts how often it is executed."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+from rlverify.project.faults import Fault, get_fault
+from rlverify.project.fingerprint import member_digest
+from rlverify.records.errors import FaultError, StaleFaultError
+
+MISTAKES = (NameError, AttributeError, ImportError, TypeError)
+"""What an error is that a fault raises by mistake; healthy code that it calls may raise them on purpose."""
+
+
+@dataclass
+class Planted:
+    """A fault in place, and what has become of it so far in this process.
+
+    :param executions: how often it has run
+    :param mistakes: errors in its own code (a misspelt name, say), which prove nothing, whoever catches them
+    """
+
+    fault: Fault
+    executions: int = 0
+    mistakes: list[str] = field(default_factory=list)
+
+
+_in_place: dict[tuple[str, str], Callable[..., Any]] = {}
+
+
+def null_fault_of(fault: Fault) -> Fault:
+    """The fault that replaces the same member by itself: a test or probe that detects it gives a false alarm."""
+
+    def unchanged(*args: Any, **kwargs: Any) -> Any:
+        return healthy_member(fault.owner, fault.member)(*args, **kwargs)
+
+    return replace(fault, name=f"null-{fault.name}", replacement=unchanged)
+
+
+def healthy(name: str) -> Callable[..., Any]:
+    """The member that the fault ``name`` replaces, as it is without the fault."""
+    return healthy_member(get_fault(name).owner, get_fault(name).member)
+
+
+@contextmanager
+def plant(fault: Fault) -> Iterator[Planted]:
+    """Put a fault in place for every user of the class or module, and take it out again whatever happens.
+
+    Faults of different members can be planted at the same time. Processes that are forked inherit the fault.
+
+    :raises StaleFaultError: if the member has changed since the fault was written; nothing is replaced
+    :raises FaultError: if another fault already replaces the member, or the signatures differ
+    """
+    key = (fault.owner, fault.member)
+    if key in _in_place:
+        raise FaultError(f"{fault.name}: {fault.owner}.{fault.member} is already replaced by another fault")
+    owner = _resolve_owner(fault)
+    found = _find_member(owner, fault)
+    original = _function_of(found)
+    _check_target(fault, original)
+    planted = Planted(fault)
+    own = fault.member in vars(owner)
+    _in_place[key] = original
+    setattr(owner, fault.member, _dressed_as(found, _counted(planted, original)))
+    try:
+        yield planted
+    finally:
+        if own:
+            setattr(owner, fault.member, found)
+        else:
+            delattr(owner, fault.member)
+        del _in_place[key]
+
+
+def healthy_member(owner: str, member: str) -> Callable[..., Any]:
+    """The plain function of a member, as it is without any fault.
+
+    :param owner: as in `Fault`
+    """
+    if (owner, member) in _in_place:
+        return _in_place[owner, member]
+    return _function_of(inspect.getattr_static(_import_owner(owner), member))
+
+
+def _import_owner(owner: str) -> type | ModuleType:
+    module, _, path = owner.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in filter(None, path.split(".")):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def _resolve_owner(fault: Fault) -> type | ModuleType:
+    try:
+        return _import_owner(fault.owner)
+    except (ModuleNotFoundError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and not fault.owner.startswith(error.name or "?"):
+            raise
+        raise StaleFaultError(
+            f"fault {fault.name}: its target {fault.owner} is gone ({error}); point it elsewhere"
+        ) from error
+
+
+def _find_member(owner: type | ModuleType, fault: Fault) -> Any:
+    try:
+        return inspect.getattr_static(owner, fault.member)
+    except AttributeError as error:
+        raise StaleFaultError(f"fault {fault.name}: {fault.owner} no longer has a member {fault.member!r}") from error
+
+
+def _function_of(found: Any) -> Callable[..., Any]:
+    inner = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+    if isinstance(found, type) or not callable(inner):
+        raise FaultError(f"{found!r} is not a function, method or property, so no fault can replace it")
+    return inner
+
+
+def _dressed_as(found: Any, function: Callable[..., Any]) -> Any:
+    """The function in the same kind of member as the one it replaces."""
+    if isinstance(found, property):
+        return property(function, found.fset, found.fdel, found.__doc__)
+    if isinstance(found, (staticmethod, classmethod)):
+        return type(found)(function)
+    return function
+
+
+def _counted(planted: Planted, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        planted.executions += 1
+        try:
+            return planted.fault.replacement(*args, **kwargs)
+        except MISTAKES as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            if last.filename == inspect.getfile(planted.fault.replacement):
+                planted.mistakes.append(f"{type(error).__name__}: {error} (line {last.lineno})")
+            raise
+
+    return counted
+
+
+def _check_target(fault: Fault, original: Callable[..., Any]) -> None:
+    current = member_digest(original)
+    if current != fault.pins:
+        raise StaleFaultError(
+            f"fault {fault.name} is stale: {fault.owner}.{fault.member} has changed since it was written "
+            f'(pinned {fault.pins!r}, now {current!r}); check the fault against the new code, then set pins="{current}"'
+        )
+    expected, given = _parameters(original), _parameters(fault.replacement)
+    if given != expected and given != ["*args", "**kwargs"]:
+        raise FaultError(f"fault {fault.name} takes ({', '.join(given)}), but its target takes ({', '.join(expected)})")
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    found = inspect.signature(function).parameters.values()
+    stars = {each.name: "*" for each in found if each.kind is each.VAR_POSITIONAL}
+    stars |= {each.name: "**" for each in found if each.kind is each.VAR_KEYWORD}
+    return [stars.get(each.name, "") + each.name for each in found]

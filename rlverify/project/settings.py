@@ -1,0 +1,163 @@
+"""Reads the settings of a project: the table ``[tool.rlverify]`` of its ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from rlverify.records.errors import SettingsError
+
+FILE: Final = "pyproject.toml"
+TABLE: Final = "tool.rlverify"
+
+PackageName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")]
+Text = Annotated[str, StringConstraints(min_length=1)]
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """Where the committed evidence and reports are.
+
+    :param reports: the folder of reports; the working folder ``.rlverify`` is next to it
+    """
+
+    reports: Path
+
+    @property
+    def evidence(self) -> Path:
+        """Folder of the committed evidence."""
+        return self.reports / "evidence"
+
+    @property
+    def working(self) -> Path:
+        """Folder for what is not committed."""
+        return self.reports.parent / ".rlverify"
+
+    @property
+    def runs(self) -> Path:
+        """Folder of the paired runs that have ended."""
+        return self.working / "runs"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one project. Every path is absolute.
+
+    :param root: the folder of its ``pyproject.toml``
+    :param content: dotted name of the package with ``faults``, ``probes``, ``experiments``, ``plots`` and ``pages``
+    :param under_test: dotted names of the packages whose source counts: a change in them makes evidence stale
+    :param catalogue: folder of the TOML files with the claims; None for ``catalogue`` in the content package
+    :param documents: folder of the documents that claims cite; None for ``documents`` in the content package
+    :param reports: folder of the reports and of the committed evidence
+    :param tests: folder of the test suite
+    :param pythonpath: folders from which the packages are imported, before any other
+    :param libraries: distributions of which another version makes paired runs other runs
+    :param unmeasured: files and folders that no measurement reads, so that a change in them affects no claim
+    :param command: how the reports spell the command ``rlverify``
+    """
+
+    root: Path
+    content: str
+    under_test: tuple[str, ...]
+    catalogue: Path | None = None
+    documents: Path | None = None
+    reports: Path = Path("reports")
+    tests: Path = Path("tests")
+    pythonpath: tuple[Path, ...] = ()
+    libraries: tuple[str, ...] = ()
+    unmeasured: tuple[Path, ...] = ()
+    command: str = "rlverify"
+
+
+class _Table(BaseModel):
+    """The table as it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    content: PackageName
+    under_test: Annotated[tuple[PackageName, ...], Field(min_length=1)]
+    catalogue: Text | None = None
+    documents: Text | None = None
+    reports: Text = "reports"
+    tests: Text = "tests"
+    pythonpath: tuple[Text, ...] = (".", "src")
+    libraries: tuple[Text, ...] = ()
+    unmeasured: tuple[Text, ...] = ()
+    command: Text = "rlverify"
+
+
+def find_root(start: Path) -> Path:
+    """The nearest folder, from ``start`` upwards, whose ``pyproject.toml`` has the table ``[tool.rlverify]``.
+
+    :raises SettingsError: if there is none, or a ``pyproject.toml`` on the way cannot be read
+    """
+    for folder in (start, *start.parents):
+        if (folder / FILE).is_file() and _table(folder / FILE) is not None:
+            return folder
+    raise SettingsError(
+        start,
+        "",
+        f"no {FILE} with a table [{TABLE}] here or above; run `rlverify init` here, or name the project's folder "
+        "with --project",
+    )
+
+
+def load_settings(root: Path) -> Settings:
+    """The settings of the project in a folder.
+
+    :raises SettingsError: naming the file, and the key if one of them is unknown, missing or wrong
+    """
+    path = root / FILE
+    content = _table(path)
+    if content is None:
+        raise SettingsError(path, "", f"has no table [{TABLE}]; run `rlverify init` in {root}")
+    try:
+        table = _Table.model_validate(content)
+    except ValidationError as error:
+        raise SettingsError(path, *_explain(error.errors(include_url=False)[0])) from error
+    return Settings(
+        root=root,
+        content=table.content,
+        under_test=table.under_test,
+        catalogue=None if table.catalogue is None else root / table.catalogue,
+        documents=None if table.documents is None else root / table.documents,
+        reports=root / table.reports,
+        tests=root / table.tests,
+        pythonpath=tuple((root / each).resolve() for each in table.pythonpath if (root / each).is_dir()),
+        libraries=table.libraries,
+        unmeasured=tuple(root / each for each in table.unmeasured),
+        command=table.command,
+    )
+
+
+def _table(path: Path) -> Mapping[str, Any] | None:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(path, "", f"cannot be read: {error}") from error
+    found: Any = content
+    for key in TABLE.split("."):
+        if not isinstance(found, dict) or key not in found:
+            return None
+        found = found[key]
+    if not isinstance(found, dict):
+        raise SettingsError(path, "", f"[{TABLE}] must be a table, got {found!r}")
+    return found
+
+
+def _explain(problem: Mapping[str, Any]) -> tuple[str, str]:
+    """The key that is wrong, and why."""
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        close = get_close_matches(key, _Table.model_fields, n=1)
+        known = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(_Table.model_fields)}"
+        return key, f"there is no such setting; {known}"
+    if problem["type"] == "missing":
+        return key, f"is missing; add it to the table [{TABLE}]"
+    return key, f"{problem['msg']}, got {problem['input']!r}"

@@ -1,0 +1,185 @@
+"""The records that travel from the catalogue to the report; frozen, and free of everything but the standard library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from rlverify.records.runs import VARIANTS, Variant
+
+ClaimKind: TypeAlias = Literal["defect", "fix", "figure", "assurance", "finding", "null"]
+DocumentGives: TypeAlias = Literal["interval", "statement", "nothing"]
+
+
+class Verdict(StrEnum):
+    """What the evidence says about a claim; the last three say that there is no evidence."""
+
+    CONFIRMED = "CONFIRMED"
+    NOT_REPRODUCED = "NOT REPRODUCED"
+    REFUTED = "REFUTED"
+    UNDECIDED = "UNDECIDED"
+    REGRESSED = "REGRESSED"
+    UNREACHED = "UNREACHED"
+    STALE = "STALE"
+    ERROR = "ERROR"
+
+
+class FixGrade(StrEnum):
+    """What the fix that a document describes does to the symptoms of its fault."""
+
+    CURED = "CURED"
+    PARTIAL = "PARTIAL"
+    NO_EFFECT = "NO EFFECT"
+    HARMFUL = "HARMFUL"
+
+
+@dataclass(frozen=True)
+class DocumentedProblem:
+    """What a document says of a problem beside that it exists, in our own words; empty where it says nothing.
+
+    :param category: the kind of risk
+    :param components: the parts of the system that it touches
+    :param scenario: how it comes about, step by step
+    :param impact: what it costs
+    :param recommendation: what is to be done
+    :param priority: its place in the document's own order, P0 first
+    :param probability: how likely it is said to be
+    :param effort: how much work its fix is said to be
+    """
+
+    category: str = ""
+    components: tuple[str, ...] = ()
+    scenario: tuple[str, ...] = ()
+    impact: str = ""
+    recommendation: str = ""
+    priority: str = ""
+    probability: str = ""
+    effort: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a statement puts a figure on, and the rule by which measuring decides; written before it is measured.
+
+    :param quantity: the key of what the experiment returns
+    :param unit: in which the quantity and every number here is given
+    :param claimed: the ends of what is claimed; one of them infinite where there is one end only, and then the other is
+        no part of what is claimed: no change is no improvement
+    :param runs: how many paired runs are made, with the seeds 0 to ``runs - 1``
+    :param power: the probability of CONFIRMED if the statement is true, as the pilot gives it, in [0.8, 1]
+    :param pilot: the runs, made with other seeds, from which ``runs`` and ``power`` were computed, in words
+    :param tolerance: a fresh measurement agrees with the committed one if their intervals have a value in common or
+        their means differ by at most this; 0 leaves the intervals alone to decide
+    :param document_gives: ``interval``, the ends in ``claimed``; ``statement``, of which the ends are our criterion; or
+        ``nothing``, where the statement is implied as well
+    """
+
+    quantity: str
+    unit: str
+    claimed: tuple[float, float]
+    runs: int
+    power: float
+    pilot: str
+    tolerance: float = 0.0
+    document_gives: DocumentGives = "interval"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a document, with the experiment that tests it.
+
+    :param statement: what is asserted, in our own words
+    :param if_true: what would be observed if it were true
+    :param documented_status: what the document says has become of it
+    :param expected_verdict: written before it is measured; the gate compares
+    :param fault: name of the fault that puts the defect back; None where the statement is tested on healthy code
+    :param shows: the symptoms that the fault must violate, and the only ones; empty where each symptom of the probe is
+        one of this claim, so that any of them will do
+    :param against_document: whether CONFIRMED speaks against a document, which recommends what is put back
+    :param documented_fix: name of the replacement that applies the document's fix to the faulty code
+    :param fix_statement: what that fix does, in our own words
+    :param probe: name of the probe that looks for the symptoms; empty where a figure is claimed
+    :param modules: dotted names of the modules under test; a change in one makes the evidence stale
+    :param seeds: one run of the probe, or one paired run of the experiment, for each
+    :param killed_by: ids of the tests of the suite that fail when the fault is planted
+    :param cites: the lines of the documents that state it, as `rlverify.project.citations` reads them: ``000:44-60``
+    :param part_of: id of the problem that this is an effect, an option or an assurance of; empty where it is its own
+    :param problem: what the document says of it beside that it exists, or None
+    :param experiment: name of the experiment that measures the figure; empty where none is claimed
+    :param figure: the figure that is claimed, or None
+    """
+
+    id: str
+    title: str
+    kind: ClaimKind
+    area: str
+    document: str
+    statement: str
+    expected_verdict: Verdict
+    probe: str
+    seeds: tuple[int, ...]
+    fault: str | None = None
+    modules: tuple[str, ...] = ()
+    section: str = ""
+    if_true: str = ""
+    documented_status: str = ""
+    shows: tuple[str, ...] = ()
+    against_document: bool = False
+    documented_fix: str | None = None
+    fix_statement: str = ""
+    expected_fix_grade: FixGrade | None = None
+    root_cause: str = ""
+    severity: str = ""
+    killed_by: tuple[str, ...] = ()
+    cites: tuple[str, ...] = ()
+    part_of: str = ""
+    problem: DocumentedProblem | None = None
+    experiment: str = ""
+    figure: Figure | None = None
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The variants that this claim is measured in; none where an experiment measures a figure."""
+        if self.figure is not None:
+            return ()
+        planted = {"healthy": "", "faulty": self.fault, "documented_fix": self.documented_fix}
+        return tuple(variant for variant in VARIANTS if planted[variant] is not None)
+
+
+@dataclass(frozen=True)
+class UntestableLines:
+    """Lines of a document that state nothing that could be tested, or nothing beside what other lines state.
+
+    :param cites: as in `Claim`
+    """
+
+    cites: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Quotation:
+    """Words as a document has them.
+
+    :param cite: the lines in which they stand
+    """
+
+    cite: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Statements of the documents that cannot all be true.
+
+    :param statement: what they disagree about, in our own words
+    :param measured: what this project can say about it
+    :param settled_by: ids of the claims whose verdict decides between them
+    """
+
+    id: str
+    statement: str
+    quotes: tuple[Quotation, ...]
+    measured: str
+    settled_by: tuple[str, ...] = ()

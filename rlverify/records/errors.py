@@ -1,0 +1,86 @@
+"""Every error that the harness raises on purpose: one line that names the value, what it breaks and what to do."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+
+class HarnessError(Exception):
+    """Root of the errors below: the harness could not do its work, which says nothing about a claim."""
+
+
+class SettingsError(HarnessError, ValueError):
+    """The settings of a project cannot be used.
+
+    :param path: the file, or the folder in which none was found
+    :param key: the setting that is wrong, or empty
+    :param reason: what is wrong with it
+    """
+
+    def __init__(self, path: str | PathLike[str], key: str, reason: str) -> None:
+        super().__init__(f"settings {path}{f', {key}' if key else ''}: {reason}")
+        self.path = path
+        self.key = key
+
+
+class CatalogueError(HarnessError, ValueError):
+    """An entry of the catalogue cannot be used.
+
+    :param file: name of the TOML file
+    :param claim: id of the entry, or its position where it has none; empty for the file as a whole
+    :param field: the field, or empty
+    :param reason: what is wrong with it
+    """
+
+    def __init__(self, file: str, claim: str, field: str, reason: str) -> None:
+        super().__init__(f"catalogue {', '.join(part for part in (file, claim, field) if part)}: {reason}")
+        self.file = file
+        self.claim = claim
+        self.field = field
+
+
+class UnknownNameError(HarnessError, LookupError):
+    """A claim, fault or probe of that name does not exist; the message suggests the nearest one."""
+
+
+class RegistrationError(HarnessError):
+    """Two faults, probes, experiments, plots or pages have the same name."""
+
+
+class FaultError(HarnessError):
+    """A fault cannot be planted as it is written."""
+
+
+class StaleFaultError(FaultError):
+    """The member that a fault replaces has changed, moved or gone since the fault was written."""
+
+
+class ProbeError(HarnessError):
+    """A probe returned something that cannot be judged."""
+
+
+class TimeLimitError(HarnessError):
+    """A probe did not end in time."""
+
+
+class EvidenceError(HarnessError, ValueError):
+    """A file of evidence is missing, broken or says something else than its own counts.
+
+    :param path: the file
+    :param reason: what is wrong with it
+    """
+
+    def __init__(self, path: str | PathLike[str], reason: str) -> None:
+        super().__init__(f"evidence {path}: {reason}")
+        self.path = path
+
+
+class MatrixError(HarnessError, ValueError):
+    """The kill matrix, or what it is made from, is missing, broken or says something else than its own rows.
+
+    :param subject: the file, fault or test
+    :param reason: what is wrong with it
+    """
+
+    def __init__(self, subject: str | PathLike[str], reason: str) -> None:
+        super().__init__(f"kill matrix, {subject}: {reason}")

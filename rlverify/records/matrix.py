@@ -1,0 +1,157 @@
+"""The records of the kill matrix; frozen, and free of everything but the standard library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+FaultRole: TypeAlias = Literal["defect", "fix", "named", "null", "never a bug"]
+Fate: TypeAlias = Literal["killed", "survived", "unreached"]
+TestOutcome: TypeAlias = Literal["passed", "failed", "skipped", "nothing collected"]
+
+MUST_SURVIVE: tuple[FaultRole, ...] = ("null", "never a bug")
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """A fault and the tests that are run under it.
+
+    :param kind: ``defect`` of a claim expected CONFIRMED; ``fix`` that a document describes and that leaves something
+        broken; ``named``, a fault that only tests which the documents name must notice; ``null``, which changes
+        nothing; ``never a bug``, of a claim expected NOT REPRODUCED
+    :param claims: ids of the claims that name it in this role
+    :param area: the part of the core that it belongs to
+    :param checks: the tests that are expected to notice it, as the catalogue and the lists of named tests give them
+    :param tests: all tests that are run, which are those of its area and its checks
+    """
+
+    fault: str
+    kind: FaultRole
+    claims: tuple[str, ...]
+    area: str
+    checks: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    @property
+    def must_survive(self) -> bool:
+        """Whether a test that fails under it cries wolf."""
+        return self.kind in MUST_SURVIVE
+
+    @property
+    def expected(self) -> Fate:
+        """The fate that it is to meet."""
+        return "survived" if self.must_survive else "killed"
+
+
+@dataclass(frozen=True)
+class FaultResult:
+    """What became of a fault.
+
+    :param fate: ``unreached`` if no test ran it, else ``killed`` if a test failed and ``survived`` if none did
+    :param reached: whether it was executed
+    :param killers: the tests that failed, cases of one test as one
+    :param digest: of the fault and of the tests that must detect it; in another case it is to be measured again
+    :param diff: the fault next to the healthy member, where it survived and is more than a null fault
+    """
+
+    plan: FaultPlan
+    fate: Fate
+    reached: bool
+    killers: tuple[str, ...] = ()
+    digest: str = ""
+    diff: str = ""
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it met the fate that it is to meet."""
+        return self.fate == self.plan.expected
+
+    @property
+    def blind(self) -> tuple[str, ...]:
+        """The checks that were expected to notice it and did not."""
+        found = [(each, without_case(each)) for each in self.plan.checks]
+        return tuple(each for each, check in found if not any(is_of(test, check) for test in self.killers))
+
+
+@dataclass(frozen=True)
+class NamedSuite:
+    """The tests that a document names in one file.
+
+    :param document: its number
+    :param file: relative to the folder that holds the tests' folder
+    :param tests: their ids
+    """
+
+    document: str
+    file: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WeakTest:
+    """A test as the audited system had it, written anew, and a fault that it is there for.
+
+    :param test: its id, or the file of a check that pytest does not collect
+    :param told_by: where its weakness is told
+    :param weakness: why it cannot notice, in a sentence
+    """
+
+    test: str
+    fault: str
+    told_by: str
+    weakness: str
+
+
+@dataclass(frozen=True)
+class WeakTestResult:
+    """What a weak test makes of its fault.
+
+    :param healthy: its outcome without the fault
+    :param faulty: its outcome with it
+    :param reached: whether it executed the fault
+    :param digest: of the fault and of the weak test
+    """
+
+    weak: WeakTest
+    healthy: TestOutcome
+    faulty: TestOutcome
+    reached: bool
+    digest: str = ""
+
+    @property
+    def missed(self) -> bool:
+        """Whether nobody would have learnt of the fault from this test."""
+        return self.faulty != "failed"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All that is known of which tests notice which faults.
+
+    :param under_test: digest of the packages under test, which may change without making the matrix worthless
+    :param tests: what became of each test on healthy code, by id
+    :param suites: the tests that the documents name
+    :param history: what the weak tests make of their faults
+    """
+
+    under_test: str
+    rows: tuple[FaultResult, ...]
+    tests: Mapping[str, TestOutcome]
+    suites: tuple[NamedSuite, ...] = ()
+    history: tuple[WeakTestResult, ...] = ()
+    schema_version: Literal[2] = 2
+
+    def killers_of(self, fault: str) -> tuple[str, ...]:
+        """Every test that fails under a fault, in whatever role it was planted."""
+        return tuple(sorted({test for row in self.rows if row.plan.fault == fault for test in row.killers}))
+
+
+def is_of(test: str, asked: str) -> bool:
+    """Whether a test is what was asked for by its id, or one of its cases, or in that class or file."""
+    return test == asked or test.startswith((f"{asked}[", f"{asked}::"))
+
+
+def without_case(test: str) -> str:
+    """The id of a test without that of its case."""
+    return test.partition("[")[0]

@@ -1,0 +1,36 @@
+"""How a record counts where a program has to decide: passed, failed, not told, or set aside."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from rlverify.records.claims import Verdict
+from rlverify.reporting.phrasing import grade, outcome
+from rlverify.reporting.record import Record
+from rlverify.verdicts.verdict import NOT_MEASURED
+
+
+class ClaimStatus(StrEnum):
+    """The worse, the earlier in a list."""
+
+    ERROR = "error"
+    FAILED = "failed"
+    SET_ASIDE = "set aside"
+    PASSED = "passed"
+
+
+def status_of(record: Record) -> ClaimStatus:
+    """What a record counts as; a figure whose evidence is stale or decides nothing is set aside, as an audit does."""
+    if record.as_expected:
+        return ClaimStatus.PASSED
+    if record.claim.figure is not None and record.verdict in (Verdict.STALE, Verdict.UNDECIDED):
+        return ClaimStatus.SET_ASIDE
+    return ClaimStatus.ERROR if record.verdict is None or record.verdict in NOT_MEASURED else ClaimStatus.FAILED
+
+
+def told(record: Record) -> str:
+    """What was measured beside what is expected, in one line."""
+    line = f"{outcome(record)}, expected {record.claim.expected_verdict.value}"
+    if record.claim.expected_fix_grade is not None:
+        line += f"; fix {grade(record)}, expected {record.claim.expected_fix_grade.value}"
+    return "; ".join([line, *record.misfits])

@@ -1,0 +1,54 @@
+"""Collects from the folders of a project what its reports are made of; measures nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rlverify.evidence.plot_files import load_plots
+from rlverify.project.checklist_file import load_checklists
+from rlverify.project.citations import has_word
+from rlverify.project.content import Project
+from rlverify.records.claims import UntestableLines
+from rlverify.reporting.named_tests import load_named_tests
+from rlverify.reporting.record import Record
+from rlverify.reporting.report_data import ReportData
+
+
+def collect(project: Project, reports: Path, records: Sequence[Record]) -> ReportData:
+    """Everything that the reports of a project are made of.
+
+    :param reports: the folder of the committed reports
+    :raises HarnessError: if a file cannot be read
+    """
+    home = project.settings.reports  # links are the same wherever the pages are written
+    return ReportData(
+        records=tuple(records),
+        pages=project.pages,
+        contradictions=project.catalogue.contradictions,
+        files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
+        uncited=_uncited(project),
+        untestable=_untestable(project),
+        checklists=load_checklists(project.folder, project.documents),
+        tests=load_named_tests(reports),
+        plots={name: points.plot for name, points in load_plots(reports).items()},
+        templates=project.templates,
+        command=project.settings.command,
+    )
+
+
+def _uncited(project: Project) -> Mapping[str, tuple[int, int]]:
+    """For each document: how many of its lines the catalogue does not cite, and how many have a word."""
+    left = project.documents.uncited(project.catalogue.cites)
+    return {key: (len(left[key]), sum(map(has_word, lines))) for key, lines in project.documents.lines.items()}
+
+
+def _untestable(project: Project) -> tuple[UntestableLines, ...]:
+    """Without the lines that a claim or a contradiction cites as well."""
+    catalogue = project.catalogue
+    left = (
+        UntestableLines(project.documents.apart_from(each.cites, catalogue.answered), each.why)
+        for each in catalogue.untestable
+    )
+    return tuple(each for each in left if each.cites)

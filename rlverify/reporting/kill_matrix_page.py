@@ -1,0 +1,107 @@
+"""The report of the kill matrix, from the matrix and the catalogue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlverify.records.claims import Claim
+from rlverify.records.matrix import FaultResult, Matrix, WeakTestResult
+from rlverify.reporting.markdown import environment
+
+ROLES = {
+    "defect": "bug",
+    "fix": "documented fix that leaves something broken",
+    "named": "only named tests ask for it",
+    "null": "null fault",
+    "never a bug": "never a bug",
+}
+OUTCOMES = {
+    "passed": "passes",
+    "skipped": "is skipped",
+    "nothing collected": "is not even collected",
+    "failed": "fails",
+}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Under how many rows of some kind a test failed, and of how many faults they are."""
+
+    noticed: int
+    of: int
+    faults: int
+
+    def __str__(self) -> str:
+        return f"{100 * self.noticed / self.of:.1f} %" if self.of else "-"
+
+
+def kill_matrix(
+    matrix: Matrix, claims: Sequence[Claim], templates: Path | None = None, command: str = "rlverify"
+) -> str:
+    """Survivors, rates, faults and their killers by area, what must survive, and the weak tests.
+
+    :param templates: folder of the project's own templates, of which ``kill-matrix.md.j2`` replaces the engine's
+    :param command: how the page spells the command ``rlverify``
+    """
+    must_die = [row for row in matrix.rows if not row.plan.must_survive]
+    must_survive = [row for row in matrix.rows if row.plan.must_survive]
+    return (
+        environment(templates)
+        .get_template("kill-matrix.md.j2")
+        .render(
+            matrix=matrix,
+            command=command,
+            kill_rate=kill_rate(matrix),
+            false_alarm_rate=false_alarm_rate(matrix),
+            survivors=[row for row in must_die if not row.as_expected],
+            twice=_twice(must_die),
+            silent=[row for row in must_die if row.as_expected and row.blind and row.plan.kind != "fix"],
+            areas=_by_area(must_die),
+            must_survive=must_survive,
+            nulls=[row for row in must_survive if row.plan.kind == "null"],
+            false_alarms=[row for row in must_survive if not row.as_expected],
+            missed=[each for each in matrix.history if each.missed],
+            unnoticed=sorted({each.weak.fault for each in matrix.history if not matrix.killers_of(each.weak.fault)}),
+            passed=lambda suite: sum(matrix.tests[test] == "passed" for test in suite.tests),
+            titles={claim.id: claim.title for claim in claims},
+            roles=ROLES,
+            retold=_retold,
+        )
+    )
+
+
+def kill_rate(matrix: Matrix) -> Rate:
+    """Of the faults that a test must notice."""
+    return _rate([row for row in matrix.rows if not row.plan.must_survive])
+
+
+def false_alarm_rate(matrix: Matrix) -> Rate:
+    """Of the faults that no test may notice."""
+    return _rate([row for row in matrix.rows if row.plan.must_survive])
+
+
+def _rate(rows: Sequence[FaultResult]) -> Rate:
+    return Rate(sum(row.fate == "killed" for row in rows), len(rows), len({row.plan.fault for row in rows}))
+
+
+def _twice(rows: Sequence[FaultResult]) -> list[str]:
+    """Faults that have more than one row."""
+    return [fault for fault, count in Counter(row.plan.fault for row in rows).items() if count > 1]
+
+
+def _by_area(rows: Sequence[FaultResult]) -> dict[str, list[FaultResult]]:
+    areas: dict[str, list[FaultResult]] = {}
+    for row in rows:
+        areas.setdefault(row.plan.area, []).append(row)
+    return dict(sorted(areas.items()))
+
+
+def _retold(told: WeakTestResult) -> str:
+    """What a weak test makes of its fault, in words."""
+    if not told.missed:
+        return "notices: it fails"
+    outcome = OUTCOMES[told.faulty]
+    return f"misses: it {outcome}{'' if told.reached or told.faulty != 'passed' else ' without running the fault'}"

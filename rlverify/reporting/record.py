@@ -1,0 +1,68 @@
+"""What a report is made of, and what a format has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from rlverify.records.claims import Claim, FixGrade, Verdict
+from rlverify.records.measured import Evidence
+from rlverify.verdicts.verdict import NOT_MEASURED, grade_fix, judge
+
+
+@dataclass(frozen=True)
+class Record:
+    """One claim and its evidence; None where there is none, which a report shows as a hole.
+
+    :param misfits: why the evidence is of another experiment or other code, which a report shows as STALE
+    """
+
+    claim: Claim
+    evidence: Evidence | None
+    misfits: tuple[str, ...] = ()
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """What was measured, or None where nothing was."""
+        if self.evidence is not None and self.misfits:
+            return Verdict.STALE
+        return judge(self.evidence) if self.evidence is not None else None
+
+    @cached_property
+    def fix_grade(self) -> FixGrade | None:
+        """What the documented fix does, or None where none was measured."""
+        return grade_fix(self.evidence) if self.evidence is not None and not self.misfits else None
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether verdict and grade are what the catalogue expects."""
+        return (self.verdict, self.fix_grade) == (self.claim.expected_verdict, self.claim.expected_fix_grade)
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether measuring came to a verdict that says something of the claim."""
+        return self.verdict is not None and self.verdict not in NOT_MEASURED
+
+    @property
+    def contradicts_document(self) -> bool:
+        """Whether what a document states, describes as a fix or recommends did not stand up to measuring.
+
+        A regression of our own code says nothing about the document.
+        """
+        fix_fails = self.fix_grade not in (None, FixGrade.CURED)
+        return (
+            self.has_verdict
+            and self.verdict is not Verdict.REGRESSED
+            and self.claim.kind != "null"
+            and (self.claim.against_document == (self.verdict is Verdict.CONFIRMED) or fix_fails)
+        )
+
+
+class Format(Protocol):
+    """A format of the report: the same records give the same text, on any machine."""
+
+    def format(self, records: Sequence[Record]) -> str:
+        """The whole report as text, with a newline at its end."""
+        ...

@@ -1,0 +1,1 @@
+"""Runs probes and experiments in worker processes, each under a time limit."""

@@ -1,0 +1,204 @@
+"""Runs experiments: every paired run a task of its own, kept when it ends, and never made twice."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from statistics import fmean
+
+from rlverify.project.content import Project
+from rlverify.project.experiments import Experiment
+from rlverify.project.fingerprint import digest
+from rlverify.records.claims import Claim
+from rlverify.records.errors import HarnessError, ProbeError, SettingsError
+from rlverify.records.runs import PairedRun
+from rlverify.running.pool import Ended, pin_threads, run_each
+from rlverify.running.run_store import RunStore
+from rlverify.running.runner import Crash, attempt, died
+from rlverify.running.time_limit import time_limit
+
+RUN_LIMIT = 900.0
+"""Seconds that one paired run may take."""
+
+# Runs done, runs in all, and the seconds that the others will take, if anything is known of them.
+FigureProgress = Callable[[int, int, float | None], None]
+
+
+@dataclass(frozen=True)
+class PairedTask:
+    """One paired run to be made; small enough to be sent to a worker process.
+
+    :param store: where its outcome is kept; None to keep it nowhere
+    :param limit: seconds that it may take
+    """
+
+    project: Project
+    experiment: str
+    seed: int
+    store: RunStore | None
+    limit: float = RUN_LIMIT
+
+
+def seeds_of(claims: Iterable[Claim]) -> dict[str, tuple[int, ...]]:
+    """The seeds that each experiment must be run with, each once however many claims need it."""
+    seeds: dict[str, set[int]] = defaultdict(set)
+    for claim in claims:
+        seeds[claim.experiment].update(claim.seeds)
+    return {experiment: tuple(sorted(found)) for experiment, found in seeds.items()}
+
+
+def run_paired(task: PairedTask) -> PairedRun:
+    """One paired run, kept if it ends; a crash becomes a run with an error and is not kept."""
+    outcome = attempt(lambda: _measure(task))
+    if isinstance(outcome, Crash):
+        return PairedRun(task.experiment, task.seed, error=outcome.line, traceback=outcome.traceback)
+    return outcome
+
+
+def _measure(task: PairedTask) -> PairedRun:
+    pin_threads()  # before the first import of what reads the environment
+    measure = task.project.experiment(task.experiment)
+    pin_threads()
+    with redirect_stdout(sys.stderr):  # what an experiment prints must not mix with what the program prints
+        started = time.perf_counter()
+        quantities = _quantities(task, measure)
+        run = PairedRun(task.experiment, task.seed, quantities, round(time.perf_counter() - started, 3))
+    if task.store is not None:
+        task.store.save(run)
+    return run
+
+
+def _quantities(task: PairedTask, measure: Experiment) -> tuple[tuple[str, float], ...]:
+    with time_limit(task.limit):
+        quantities = {name: float(value) for name, value in measure(*task.project.make(), task.seed).items()}
+    if not quantities:
+        raise ProbeError(f"experiment {task.experiment!r} measured nothing")
+    broken = {name: value for name, value in quantities.items() if not math.isfinite(value)}
+    if broken:
+        name, value = next(iter(broken.items()))
+        raise ProbeError(f"experiment {task.experiment!r} measured {value} as {name!r}, of which there is no mean")
+    return tuple(quantities.items())
+
+
+def run_figures(
+    project: Project,
+    root: Path,
+    seeds: Mapping[str, Sequence[int]],
+    *,
+    processes: int,
+    on_progress: FigureProgress,
+    limit: float = RUN_LIMIT,
+    afresh: bool = False,
+) -> dict[str, tuple[PairedRun, ...]]:
+    """All runs of experiments, by name of the experiment and in the order of the seeds.
+
+    Runs that are kept are not made again; those that are made are kept as soon as they end. Those that will take
+    longest are made first, so that no core waits long for the last.
+
+    :param root: folder of the kept runs
+    :param seeds: the seeds of each experiment
+    :param on_progress: called before the first run, and after each
+    :param limit: seconds that one run may take
+    :param afresh: make those that are kept again
+    :raises HarnessError: if the code was changed while it was measured
+    :raises KeyboardInterrupt: after the workers have been stopped
+    """
+    stores = {name: RunStore(root, name, _digest(project, name)) for name in seeds}
+    if afresh:
+        for name, store in stores.items():
+            store.discard(seeds[name])
+    ended = {(run.experiment, run.seed): run for name, store in stores.items() for run in store.load(seeds[name])}
+    known = {name: store.seconds() for name, store in stores.items()}
+    tasks = [
+        PairedTask(project, name, seed, stores[name], limit)
+        for name in seeds
+        for seed in seeds[name]
+        if (name, seed) not in ended
+    ]
+    total = len(ended) + len(tasks)
+
+    def tell() -> None:
+        waiting = [task.experiment for task in tasks if (task.experiment, task.seed) not in ended]
+        on_progress(len(ended), total, time_left(waiting, known, processes))
+
+    def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
+        run = _run_of(task, outcome)
+        ended[task.experiment, task.seed] = run
+        if run.error is None:
+            known[task.experiment].append(run.seconds)
+        tell()
+
+    tell()
+    run_each(run_paired, longest_first(tasks, known), processes=processes, note=note)
+    _check_unchanged(project, stores.values())
+    return {name: tuple(ended[name, seed] for seed in seeds[name]) for name in seeds}
+
+
+def run_figure_here(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:
+    """One paired run in this process, kept nowhere; outside the main thread there is no time limit."""
+    return run_paired(PairedTask(project, experiment, seed, None, limit))
+
+
+def longest_first(tasks: Sequence[PairedTask], known: Mapping[str, Sequence[float]]) -> list[PairedTask]:
+    """The order in which tasks are started: those of unknown length first, seed by seed, to learn how long they take.
+
+    :param known: seconds that runs of each experiment took
+    """
+
+    def place(task: PairedTask) -> tuple[float, int]:
+        seconds = known[task.experiment]
+        return (-fmean(seconds) if seconds else -math.inf, task.seed)
+
+    return sorted(tasks, key=place)
+
+
+def time_left(waiting: Sequence[str], known: Mapping[str, Sequence[float]], processes: int) -> float | None:
+    """Seconds until all have ended; an experiment of which nothing is known counts as the mean of the others.
+
+    :param waiting: the experiment of each run that has not ended
+    :param known: seconds that runs of each experiment took
+    :returns: None where nothing is known of any of them
+    """
+    means = {name: fmean(seconds) for name, seconds in known.items() if seconds}
+    if not waiting:
+        return 0.0
+    if not means:
+        return None
+    other = fmean(means.values())
+    return sum(means.get(name, other) for name in waiting) / min(processes, len(waiting))
+
+
+def _run_of(task: PairedTask, ended: Ended[PairedRun]) -> PairedRun:
+    if ended.result is None:
+        return PairedRun(task.experiment, task.seed, error=died(task.limit))
+    return replace(ended.result, retried=ended.retried)
+
+
+def _digest(project: Project, experiment: str) -> str:
+    versions = [f"{name} {_version(name)}" for name in project.settings.libraries]
+    return digest([project.run_digest(experiment), *versions])
+
+
+def _version(library: str) -> str:
+    """The version of a library of which another one makes a run another run."""
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError as error:
+        raise SettingsError(
+            "pyproject.toml", "libraries", f"{library!r} is not installed; install it, or leave it out"
+        ) from error
+
+
+def _check_unchanged(project: Project, stores: Iterable[RunStore]) -> None:
+    for store in stores:
+        if _digest(project, store.experiment) != store.digest:
+            raise HarnessError(
+                f"experiment {store.experiment!r}, or code that it measures, was changed while it ran; run it again"
+            )

@@ -1,0 +1,163 @@
+"""Runs probes: one process a task, every crash turned into a record. Holds the only broad ``except`` of the project."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from rlverify.project.content import Project
+from rlverify.project.planting import plant
+from rlverify.project.probes import Probe
+from rlverify.records.claims import Claim
+from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
+from rlverify.records.runs import Observation, Run, Variant
+from rlverify.running.pool import Ended, pin_threads, run_each
+from rlverify.running.time_limit import PATIENCE, TIME_LIMIT, time_limit
+
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Crash:
+    """An exception that nobody expected, as text.
+
+    :param line: type, message and place in one line
+    """
+
+    line: str
+    traceback: str
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class ProbeTask:
+    """One run to be made; small enough to be sent to a worker process.
+
+    Two claims that ask the same probe about the same code are one task, whatever each of them calls that code.
+
+    :param planted: name of the fault that it is measured with
+    :param limit: seconds that the probe may take
+    """
+
+    project: Project
+    probe: str
+    planted: str | None
+    seed: int
+    limit: float
+    variant: Variant = field(compare=False)
+
+
+def attempt(action: Callable[[], Result]) -> Result | Crash:
+    """Whatever the action returns, or its crash as a record."""
+    try:
+        return action()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a probe throws is a finding about it
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        message = " ".join(str(error).split())
+        place = "/".join(Path(last.filename).parts[-2:])
+        line = f"{type(error).__name__}: {message} ({place}:{last.lineno})"
+        return Crash(line, "".join(traceback.format_exception(error)), error)
+
+
+def run_task(task: ProbeTask) -> Run:
+    """One run; a crash becomes a run with an error, so that it can never pass for an outcome."""
+    outcome = attempt(lambda: _measure(task))
+    if isinstance(outcome, Crash):
+        stale = isinstance(outcome.error, StaleFaultError)
+        error = str(outcome.error) if stale else outcome.line
+        return Run(task.variant, task.seed, error=error, stale=stale, traceback=outcome.traceback)
+    return outcome
+
+
+def _measure(task: ProbeTask) -> Run:
+    project, name = task.project, task.planted
+    pin_threads()  # before the first import of what reads the environment
+    measure = project.probe(task.probe)
+    pin_threads()
+    with redirect_stdout(sys.stderr):  # what a probe prints must not mix with what the program prints
+        if name is None:
+            return Run(task.variant, task.seed, _observe(task, measure))
+        with plant(project.fault(name)) as planted:
+            observations = _observe(task, measure)
+        if planted.mistakes:  # that the probe took for the symptom
+            raise FaultError(f"a mistake in fault {name}: {planted.mistakes[0]}")
+        return Run(task.variant, task.seed, observations, planted.executions)
+
+
+def _observe(task: ProbeTask, measure: Probe) -> tuple[Observation, ...]:
+    with time_limit(task.limit):
+        observations = measure(*task.project.make(), task.seed)
+    symptoms = [observation.symptom for observation in observations]
+    if not symptoms:
+        raise ProbeError(f"probe {task.probe!r} observed nothing, which would hold whatever happens")
+    if len(set(symptoms)) != len(symptoms):
+        raise ProbeError(f"probe {task.probe!r} names one symptom twice: {', '.join(symptoms)}")
+    return tuple(observations)
+
+
+def run_claims(
+    project: Project,
+    claims: Sequence[Claim],
+    *,
+    processes: int,
+    on_progress: Progress,
+    limit: float = TIME_LIMIT,
+) -> dict[str, tuple[Run, ...]]:
+    """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
+
+    What several claims need is measured once.
+
+    Where a process dies, only the run that killed it is an ERROR; where that cannot be told, because none dies when run
+    again, all that can have run then are marked as retried.
+
+    :param limit: seconds that one run of a probe may take
+    :param on_progress: called with the number of runs done and the number of all that differ
+    :raises KeyboardInterrupt: after the workers have been stopped
+    """
+    tasks_of = {claim.id: _tasks(project, claim, claim.seeds, limit) for claim in claims}
+    tasks = list(dict.fromkeys(task for own in tasks_of.values() for task in own))
+    ended: dict[ProbeTask, Run] = {}
+
+    def note(task: ProbeTask, outcome: Ended[Run]) -> None:
+        ended[task] = _run_of(task, outcome)
+        on_progress(len(ended), len(tasks))
+
+    run_each(run_task, tasks, processes=processes, note=note)
+    return {
+        claim_id: tuple(replace(ended[task], variant=task.variant) for task in own)
+        for claim_id, own in tasks_of.items()
+    }
+
+
+def run_here(project: Project, claim: Claim, seeds: Sequence[int], *, limit: float = TIME_LIMIT) -> tuple[Run, ...]:
+    """All runs of one claim in this process, with the seeds given; outside the main thread there is no time limit.
+
+    :param limit: seconds that one run of a probe may take
+    """
+    return tuple(run_task(task) for task in _tasks(project, claim, seeds, limit))
+
+
+def _tasks(project: Project, claim: Claim, seeds: Sequence[int], limit: float) -> list[ProbeTask]:
+    planted = {"healthy": None, "faulty": claim.fault, "documented_fix": claim.documented_fix}
+    return [
+        ProbeTask(project, claim.probe, planted[variant], seed, limit, variant)
+        for variant in claim.variants
+        for seed in seeds
+    ]
+
+
+def _run_of(task: ProbeTask, ended: Ended[Run]) -> Run:
+    if ended.result is None:
+        return Run(task.variant, task.seed, error=died(task.limit))
+    return replace(ended.result, retried=ended.retried)
+
+
+def died(limit: float) -> str:
+    """What is told of a run whose process died, where ``limit`` is the number of seconds that it was given."""
+    return f"the process of this run died before it ended or took {PATIENCE * limit:g} seconds"

@@ -1,0 +1,1 @@
+"""Verdicts, grades and statistics: pure functions of the evidence."""

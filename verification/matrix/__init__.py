@@ -1,1 +1,0 @@
-"""The kill matrix: every fault is planted, and the tests that should notice are run."""
