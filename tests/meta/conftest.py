@@ -1,4 +1,4 @@
-"""The harness is tried on tiny laboratories with known answers, in the folder ``lab``."""
+"""The engine is tried on tiny projects with known answers, in the folder ``projects``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-LAB = Path(__file__).parent / "lab"
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(LAB))
+from rlverify.project.content import Project, open_project
 
-from rlverify.project.content import Project  # noqa: E402
+PROJECTS = Path(__file__).parent / "projects"
+ROOT = Path(__file__).parents[2]
 
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -29,36 +28,36 @@ def _environment_is_restored() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def toylab() -> Project:
+def toyproject() -> Project:
     """Claims that all come out as expected."""
-    return Project("toylab")
+    return open_project(PROJECTS / "toyproject")
 
 
 @pytest.fixture(scope="session")
-def troublelab() -> Project:
+def troubleproject() -> Project:
     """Claims that each go wrong in one way."""
-    return Project("troublelab")
+    return open_project(PROJECTS / "troubleproject")
 
 
 @pytest.fixture(scope="session")
-def figurelab() -> Project:
+def figureproject() -> Project:
     """Figures that are confirmed, refuted, undecided, and refuted because nothing changes; one claim is no figure."""
-    return Project("figurelab")
+    return open_project(PROJECTS / "figureproject")
 
 
 @pytest.fixture(scope="session")
-def lab_environment() -> dict[str, str]:
-    """An environment in which another process finds the laboratories."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(LAB), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+def project_environment() -> dict[str, str]:
+    """An environment in which another process measures with one thread."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="session")
-def rlverify(lab_environment: dict[str, str]) -> Invoke:
+def rlverify(project_environment: dict[str, str]) -> Invoke:
     """Runs the command line in a process of its own, as a user would."""
 
     def invoke(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "rlverify.cli.entry", *map(str, arguments)]
-        environment = {**lab_environment, **{k: v for k, v in settings.items() if k != "cwd"}}
+        environment = {**project_environment, **{k: v for k, v in settings.items() if k != "cwd"}}
         return subprocess.run(
             command, cwd=settings.get("cwd"), env=environment, capture_output=True, text=True, check=False
         )

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Git checkout of the toy laboratory with its evidence; treat as read-only."""
     checkout = tmp_path_factory.mktemp("committed")
-    shutil.copytree(LAB / "toylab", checkout / "toylab", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(LAB / "toyproject", checkout / "toyproject", ignore=shutil.ignore_patterns("__pycache__"))
     (checkout / "README.md").write_text("toy\n")
     (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n")
     assert rlverify(checkout, "audit", "--update", "--jobs", "1").returncode == 0
@@ -45,7 +45,7 @@ def git(checkout: Path, *arguments: str) -> None:
 
 def rlverify(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "toylab", *arguments]
+    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "toyproject", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -67,16 +67,16 @@ def test_without_a_change_nothing_is_measured(checkout: Path) -> None:
 
 def test_a_bug_that_a_change_brings_is_caught(checkout: Path) -> None:
     """The very bug of TOY-01, written into the source instead of planted."""
-    replace(checkout / "toylab/target.py", 'made.count, made.total = state["count"], state["total"]', "made.count = 0")
+    replace(checkout / "toyproject/target.py", 'made.count, made.total = state["count"], state["total"]', "made.count = 0")
     code, said = gate(checkout)
     assert code != 0
     assert "TOY-01" in said
-    assert "measured 6 of 6: toylab/target.py changed since HEAD" in said
+    assert "measured 6 of 6: toyproject/target.py changed since HEAD" in said
 
 
 @pytest.mark.slow
 def test_a_bug_that_was_committed_is_caught_from_the_revision_before_it(checkout: Path) -> None:
-    replace(checkout / "toylab/target.py", "return min(max(value, low), high)", "return min(value, high)")
+    replace(checkout / "toyproject/target.py", "return min(max(value, low), high)", "return min(value, high)")
     git(checkout, "commit", "--quiet", "-a", "-m", "bug")
     code, said = gate(checkout, "HEAD~1")
     assert (code != 0, "measured 6 of 6" in said, "TOY-02" in said) == (True, True, True)
@@ -85,7 +85,7 @@ def test_a_bug_that_was_committed_is_caught_from_the_revision_before_it(checkout
 @pytest.mark.slow
 def test_stale_evidence_is_measured_whatever_the_revision_says(checkout: Path) -> None:
     """The bug is committed, so that nothing changed since HEAD; the evidence was taken of other code."""
-    replace(checkout / "toylab/target.py", "return min(max(value, low), high)", "return min(value, high)")
+    replace(checkout / "toyproject/target.py", "return min(max(value, low), high)", "return min(value, high)")
     git(checkout, "commit", "--quiet", "-a", "-m", "bug")
     code, said = gate(checkout)
     assert (code != 0, "TOY-02" in said, "measured 0 of 6" in said) == (True, True, False)
@@ -103,7 +103,7 @@ def test_what_no_measurement_reads_affects_nothing(checkout: Path, name: str) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["constraints.txt", "setup.cfg", "toylab/new.py", "toylab/faults/__init__.py", "toylab/faults/make.py"]
+    "name", ["constraints.txt", "setup.cfg", "toyproject/new.py", "toyproject/faults/__init__.py", "toyproject/faults/make.py"]
 )
 def test_what_might_affect_anything_affects_everything(checkout: Path, name: str) -> None:
     (checkout / name).write_text("# changed\n")
@@ -112,34 +112,34 @@ def test_what_might_affect_anything_affects_everything(checkout: Path, name: str
 
 
 def test_a_catalogue_file_affects_its_own_claims(checkout: Path) -> None:
-    path = checkout / "toylab/catalogue/nulls.toml"
+    path = checkout / "toyproject/catalogue/nulls.toml"
     path.write_text(path.read_text() + "# changed\n")
     code, said = gate(checkout)
     assert (code, "measured 1 of 6" in said) == (0, True)
 
 
 @pytest.mark.slow
-def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toylab: Project) -> None:
-    path = checkout / "toylab/faults/arithmetic.py"
+def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toyproject: Project) -> None:
+    path = checkout / "toyproject/faults/arithmetic.py"
     path.write_text(path.read_text() + "# changed\n")
     code, said = gate(checkout)
-    with_faults = sum(claim.fault is not None for claim in toylab.claims)
-    assert 0 < with_faults < len(toylab.claims)
+    with_faults = sum(claim.fault is not None for claim in toyproject.claims)
+    assert 0 < with_faults < len(toyproject.claims)
     assert (code, f"measured {with_faults} of 6: the only ones" in said) == (0, True)
 
 
 @pytest.mark.slow
-def test_an_experiment_file_affects_the_figures_of_its_experiments(figurelab: Project, tmp_path: Path) -> None:
+def test_an_experiment_file_affects_the_figures_of_its_experiments(figureproject: Project, tmp_path: Path) -> None:
     checkout = tmp_path / "figures"
-    shutil.copytree(LAB / "figurelab", checkout / "figurelab", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(LAB / "figureproject", checkout / "figureproject", ignore=shutil.ignore_patterns("__pycache__"))
     git(checkout, "init", "--quiet")
     git(checkout, "add", ".")
     git(checkout, "commit", "--quiet", "-m", "figures")
-    with (checkout / "figurelab/experiments/values.py").open("a") as file:
+    with (checkout / "figureproject/experiments/values.py").open("a") as file:
         file.write("# changed\n")
     code = (
         "from rlverify.gating.changes import select; from rlverify.project.content import Laboratory; from pathlib import "
-        "Path; print(*sorted(select(Laboratory('figurelab'), Path('.'), 'HEAD').claim_ids))"
+        "Path; print(*sorted(select(Laboratory('figureproject'), Path('.'), 'HEAD').claim_ids))"
     )
     done = subprocess.run(
         [sys.executable, "-B", "-c", code],
@@ -149,11 +149,11 @@ def test_an_experiment_file_affects_the_figures_of_its_experiments(figurelab: Pr
         text=True,
         check=True,
     )
-    assert done.stdout.split() == sorted(claim.id for claim in figurelab.claims if claim.figure is not None)
+    assert done.stdout.split() == sorted(claim.id for claim in figureproject.claims if claim.figure is not None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("revision", ["HEAD..HEAD", "HEAD...HEAD", "HEAD^!", "HEAD:toylab", "--cached"])
+@pytest.mark.parametrize("revision", ["HEAD..HEAD", "HEAD...HEAD", "HEAD^!", "HEAD:toyproject", "--cached"])
 def test_what_names_no_single_commit_measures_everything(checkout: Path, revision: str) -> None:
     """Git would compare two commits, and leave the working tree out."""
     _, said = gate(checkout, *(["--"] if revision.startswith("-") else []), revision)
@@ -162,34 +162,34 @@ def test_what_names_no_single_commit_measures_everything(checkout: Path, revisio
 
 @pytest.mark.slow
 def test_a_file_that_moved_to_where_nothing_is_read_is_missed_where_it_was(checkout: Path) -> None:
-    (checkout / "toylab/extra.py").write_text("value = 1\n" * 20)
+    (checkout / "toyproject/extra.py").write_text("value = 1\n" * 20)
     git(checkout, "add", ".")
     git(checkout, "commit", "--quiet", "-m", "extra")
     (checkout / "tests").mkdir()
-    git(checkout, "mv", "toylab/extra.py", "tests/extra.py")
+    git(checkout, "mv", "toyproject/extra.py", "tests/extra.py")
     _, said = gate(checkout)
-    assert "measured 6 of 6: toylab/extra.py changed" in said
+    assert "measured 6 of 6: toyproject/extra.py changed" in said
 
 
 def told_to_look_away(checkout: Path) -> None:
-    git(checkout, "update-index", "--assume-unchanged", "toylab/target.py")
+    git(checkout, "update-index", "--assume-unchanged", "toyproject/target.py")
 
 
 def told_to_skip(checkout: Path) -> None:
-    git(checkout, "update-index", "--skip-worktree", "toylab/target.py")
+    git(checkout, "update-index", "--skip-worktree", "toyproject/target.py")
 
 
 def ignored(checkout: Path) -> None:
     with (checkout / ".gitignore").open("a") as file:
         file.write("build\n")
-    (checkout / "toylab/probes/build").mkdir()
-    (checkout / "toylab/probes/build/__init__.py").write_text("")
+    (checkout / "toyproject/probes/build").mkdir()
+    (checkout / "toyproject/probes/build/__init__.py").write_text("")
 
 
 def link(checkout: Path) -> None:
     (checkout / "tests").mkdir()
-    shutil.move(checkout / "toylab/target.py", checkout / "tests/target.py")
-    (checkout / "toylab/target.py").symlink_to("../tests/target.py")
+    shutil.move(checkout / "toyproject/target.py", checkout / "tests/target.py")
+    (checkout / "toyproject/target.py").symlink_to("../tests/target.py")
     git(checkout, "add", ".")
     git(checkout, "commit", "--quiet", "-m", "link")
 
@@ -203,7 +203,7 @@ def test_code_whose_changes_git_would_not_tell_of_is_measured(checkout: Path, hi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["toylab/data.md", "toylab/reports/evidence/TOY-01.json", "lib/tests/x.py"])
+@pytest.mark.parametrize("name", ["toyproject/data.md", "toyproject/reports/evidence/TOY-01.json", "lib/tests/x.py"])
 def test_a_path_that_only_ends_like_what_is_not_read_affects_everything(checkout: Path, name: str) -> None:
     path = checkout / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,7 +223,7 @@ def test_a_name_that_is_no_text_is_told_with_its_bytes(checkout: Path) -> None:
 def test_a_change_beside_the_folder_in_a_larger_checkout_affects_everything(checkout: Path) -> None:
     nested = checkout / "nested"
     nested.mkdir()
-    for name in ("toylab", "reports"):
+    for name in ("toyproject", "reports"):
         git(checkout, "mv", name, f"nested/{name}")
     git(checkout, "commit", "--quiet", "-m", "nested")
     assert "measured 0 of 6" in gate(nested)[1]
@@ -231,20 +231,20 @@ def test_a_change_beside_the_folder_in_a_larger_checkout_affects_everything(chec
     assert "measured 6 of 6: README.md changed" in gate(nested)[1]
 
 
-def test_the_code_under_test_is_what_claims_are_about_and_nothing_that_is_installed(toylab: Project) -> None:
+def test_the_code_under_test_is_what_claims_are_about_and_nothing_that_is_installed(toyproject: Project) -> None:
     """Claims of ours are about a module of Stable-Baselines3 too, which the pinned versions stand for."""
     ours = Project()
     assert any(name.startswith("stable_baselines3.") for claim in ours.claims for name in claim.modules)
     assert packages_under_test(ours) == [ROOT / "rlcore", ROOT / "verification"]
-    assert [folder.name for folder in packages_under_test(toylab)] == ["toylab"]
+    assert [folder.name for folder in packages_under_test(toyproject)] == ["toyproject"]
 
 
 @pytest.mark.slow
 def test_another_repository_in_the_environment_is_not_asked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(ROOT))
-    replace(checkout / "toylab/target.py", "limit = 10", "limit = 11")
-    assert "measured 6 of 6: toylab/target.py changed since HEAD" in gate(checkout)[1]
+    replace(checkout / "toyproject/target.py", "limit = 10", "limit = 11")
+    assert "measured 6 of 6: toyproject/target.py changed since HEAD" in gate(checkout)[1]
 
 
 @pytest.mark.slow

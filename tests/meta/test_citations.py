@@ -35,7 +35,7 @@ if_true = "a symptom"
 documented_status = "fixed"
 expected_verdict = "CONFIRMED"
 probe = "restore"
-modules = ["toylab.target"]
+modules = ["toyproject.target"]
 seeds = [0, 1]
 """
 CONTRADICTION = """

@@ -27,7 +27,7 @@ if_true = "a symptom"
 documented_status = "fixed"
 expected_verdict = "CONFIRMED"
 probe = "restore"
-modules = ["toylab.target"]
+modules = ["toyproject.target"]
 seeds = [0, 1]
 fault = "restored-forgets"
 killed_by = ["tests/test_toy.py::test_restore"]
@@ -44,7 +44,7 @@ if_true = "a mean"
 documented_status = "asserted"
 expected_verdict = "REFUTED"
 experiment = "transfer"
-modules = ["toylab.target"]
+modules = ["toyproject.target"]
 [claim.figure]
 quantity = "gain"
 unit = "%"
@@ -184,9 +184,9 @@ def test_a_missing_or_empty_folder_is_named(tmp_path: Path) -> None:
         load_catalogue(tmp_path)
 
 
-def test_a_sound_laboratory_passes_its_check(toylab: Project) -> None:
-    toylab.check()
-    assert len(toylab.claims) == 6
+def test_a_sound_laboratory_passes_its_check(toyproject: Project) -> None:
+    toyproject.check()
+    assert len(toyproject.claims) == 6
 
 
 @pytest.mark.parametrize(
@@ -194,24 +194,24 @@ def test_a_sound_laboratory_passes_its_check(toylab: Project) -> None:
     [
         ("probe", "restore", "restart"),
         ("fault", "restored-forgets", "restored-forgot"),
-        ("modules", "toylab.target", "toylab.nothing"),
+        ("modules", "toyproject.target", "toyproject.nothing"),
     ],
 )
 def test_a_name_that_does_not_exist_is_found(field: str, old: str, new: str, tmp_path: Path) -> None:
-    project = Project("toylab", _catalogue(tmp_path, HEAD + CLAIM.replace(f'"{old}"', f'"{new}"')))
+    project = Project("toyproject", _catalogue(tmp_path, HEAD + CLAIM.replace(f'"{old}"', f'"{new}"')))
     with pytest.raises(CatalogueError, match=new) as caught:
         project.check()
     assert (caught.value.claim, caught.value.field) == ("TOY-01", field)
 
 
 def test_the_module_in_which_a_fault_is_planted_is_named(tmp_path: Path) -> None:
-    text = HEAD + CLAIM.replace('"toylab.target"', '"toylab.probes.make"')
-    with pytest.raises(CatalogueError, match=r"toylab\.target is missing, where restored-forgets is planted"):
-        Project("toylab", _catalogue(tmp_path, text)).check()
+    text = HEAD + CLAIM.replace('"toyproject.target"', '"toyproject.probes.make"')
+    with pytest.raises(CatalogueError, match=r"toyproject\.target is missing, where restored-forgets is planted"):
+        Project("toyproject", _catalogue(tmp_path, text)).check()
 
 
 def test_what_a_module_imports_is_in_its_digest(
-    toylab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toyproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in {
         "helper.py": "X = 1",
@@ -221,7 +221,7 @@ def test_what_a_module_imports_is_in_its_digest(
         (tmp_path / "digestedlab").mkdir(exist_ok=True)
         (tmp_path / "digestedlab" / name).write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    claim = replace(toylab.claim("TOY-01"), modules=("digestedlab.target",))
+    claim = replace(toyproject.claim("TOY-01"), modules=("digestedlab.target",))
     stamps: list[str] = []
 
     def digest_with(name: str, text: str) -> str:
@@ -231,7 +231,7 @@ def test_what_a_module_imports_is_in_its_digest(
         stamps.append(name)
         project = Project("digestedlab")
         for member in ("probes", "faults"):
-            project.__dict__[member] = getattr(toylab, member)
+            project.__dict__[member] = getattr(toyproject, member)
         ((module, found),) = project.digests(claim)[1]
         assert module == "digestedlab.target"
         return found
@@ -241,24 +241,24 @@ def test_what_a_module_imports_is_in_its_digest(
     assert digest_with("helper.py", "X = 2") != before
 
 
-def test_a_fault_or_probe_that_no_claim_uses_is_found(tmp_path: Path, toylab: Project) -> None:
-    text = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
-    project = Project("toylab", _catalogue(tmp_path, text))
+def test_a_fault_or_probe_that_no_claim_uses_is_found(tmp_path: Path, toyproject: Project) -> None:
+    text = (toyproject.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
+    project = Project("toyproject", _catalogue(tmp_path, text))
     with pytest.raises(CatalogueError, match="fault: no claim names null-add-twice"):
         project.check()
-    nulls = toylab.folder / "catalogue" / "nulls.toml"
+    nulls = toyproject.folder / "catalogue" / "nulls.toml"
     _catalogue(tmp_path, nulls.read_text(encoding="utf-8"), "nulls.toml")
     _catalogue(tmp_path, text.replace('"mean-is-largest"', '"count"'))
     with pytest.raises(CatalogueError, match="probe: no claim names mean-is-largest"):
-        Project("toylab", tmp_path).check()
+        Project("toyproject", tmp_path).check()
 
 
-def test_a_fault_that_is_not_to_be_claimed_needs_no_claim(tmp_path: Path, toylab: Project) -> None:
-    text = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
-    project = Project("toylab", _catalogue(tmp_path, text))
+def test_a_fault_that_is_not_to_be_claimed_needs_no_claim(tmp_path: Path, toyproject: Project) -> None:
+    text = (toyproject.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
+    project = Project("toyproject", _catalogue(tmp_path, text))
     unclaimed = {
         name: replace(fault, claimed=fault.claimed and not name.startswith("null-"))
-        for name, fault in toylab.faults.items()
+        for name, fault in toyproject.faults.items()
     }
     project.__dict__["faults"] = unclaimed
     project.check()
@@ -272,30 +272,30 @@ def test_a_fault_that_is_not_to_be_claimed_needs_no_claim(tmp_path: Path, toylab
     ],
 )
 def test_experiments_and_claims_name_each_other(
-    old: str, new: str, words: str, figurelab: Project, tmp_path: Path
+    old: str, new: str, words: str, figureproject: Project, tmp_path: Path
 ) -> None:
-    figurelab.check()
-    for path in (figurelab.folder / "catalogue").iterdir():
+    figureproject.check()
+    for path in (figureproject.folder / "catalogue").iterdir():
         _catalogue(tmp_path, path.read_text(encoding="utf-8").replace(old, new), path.name)
     with pytest.raises(CatalogueError, match=words):
-        Project("figurelab", tmp_path).check()
+        Project("figureproject", tmp_path).check()
 
 
-def test_every_part_of_a_figure_is_in_its_digest_and_none_of_the_plan(figurelab: Project, tmp_path: Path) -> None:
-    source = (figurelab.folder / "catalogue" / "figures.toml").read_text(encoding="utf-8")
-    experiment, _ = figurelab.digests(figurelab.claim("FIG-GAIN"))
-    runs = figurelab.run_digest("transfer")
+def test_every_part_of_a_figure_is_in_its_digest_and_none_of_the_plan(figureproject: Project, tmp_path: Path) -> None:
+    source = (figureproject.folder / "catalogue" / "figures.toml").read_text(encoding="utf-8")
+    experiment, _ = figureproject.digests(figureproject.claim("FIG-GAIN"))
+    runs = figureproject.run_digest("transfer")
 
     def changed(old: str, new: str) -> tuple[bool, bool]:
         assert old in source
-        other = Project("figurelab", _catalogue(tmp_path, source.replace(old, new), "figures.toml"))
+        other = Project("figureproject", _catalogue(tmp_path, source.replace(old, new), "figures.toml"))
         return other.digests(other.claim("FIG-GAIN"))[0] != experiment, other.run_digest("transfer") != runs
 
     assert changed('"gain"', '"drift"') == (True, False)
     assert changed("runs = 8", "runs = 9") == (True, False)
     assert changed("[15.0, 25.0]", "[15.0, 26.0]") == (True, False)
     assert changed("power = 0.8", "power = 0.9") == (False, False)
-    assert changed("figurelab.target", "figurelab.probes.make") == (False, True)
+    assert changed("figureproject.target", "figureproject.probes.make") == (False, True)
 
 
 def test_an_unknown_package_is_named() -> None:
@@ -303,17 +303,17 @@ def test_an_unknown_package_is_named() -> None:
         _ = Project("nolab").folder
 
 
-def test_every_part_of_an_experiment_is_in_its_digest(toylab: Project, tmp_path: Path) -> None:
-    source = (toylab.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
-    claim = toylab.claim("TOY-01")
-    experiment, modules = toylab.digests(claim)
-    assert [name for name, _ in modules] == ["toylab.target"]
+def test_every_part_of_an_experiment_is_in_its_digest(toyproject: Project, tmp_path: Path) -> None:
+    source = (toyproject.folder / "catalogue" / "toy.toml").read_text(encoding="utf-8")
+    claim = toyproject.claim("TOY-01")
+    experiment, modules = toyproject.digests(claim)
+    assert [name for name, _ in modules] == ["toyproject.target"]
     changes = {"seeds = [0, 1]": "seeds = [0, 2]", '"restore"': '"count"', '"restored-forgets"': '"add-twice"'}
     for number, (old, new) in enumerate(changes.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
-        other = Project("toylab", _catalogue(folder, source.replace(old, new, 1)))
+        other = Project("toyproject", _catalogue(folder, source.replace(old, new, 1)))
         assert other.digests(other.claim("TOY-01"))[0] != experiment, old
     (tmp_path / "same").mkdir()
-    same = Project("toylab", _catalogue(tmp_path / "same", source.replace("the state is not read", "other words")))
+    same = Project("toyproject", _catalogue(tmp_path / "same", source.replace("the state is not read", "other words")))
     assert same.digests(same.claim("TOY-01"))[0] == experiment

@@ -33,7 +33,7 @@ Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 def toy(capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs one command on the toy laboratory in this process: exit code, output, errors."""
 
-    def command(*arguments: str | Path, package: str = "toylab") -> tuple[int, str, str]:
+    def command(*arguments: str | Path, package: str = "toyproject") -> tuple[int, str, str]:
         code = run(["--package", package, *map(str, arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -45,7 +45,7 @@ def toy(capsys: pytest.CaptureFixture[str]) -> Command:
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of reports, freshly updated; treat as read-only."""
     reports = tmp_path_factory.mktemp("audited") / "reports"
-    assert run(["--package", "toylab", "audit", "--update", "--jobs", "1", "--reports", str(reports)]) == 0
+    assert run(["--package", "toyproject", "audit", "--update", "--jobs", "1", "--reports", str(reports)]) == 0
     return reports
 
 
@@ -95,8 +95,8 @@ def test_show_tells_what_is_claimed(toy: Command) -> None:
 def test_list_imports_neither_torch_nor_the_code_under_test(lab_environment: dict[str, str]) -> None:
     code = (
         "import sys; from rlverify.cli.app import run; assert run(['list']) in (0, 2); "
-        "assert run(['--package', 'toylab', 'list']) == 0; "
-        "sys.exit(str([name for name in ('torch', 'scipy', 'rlcore', 'toylab.target') if name in sys.modules]))"
+        "assert run(['--package', 'toyproject', 'list']) == 0; "
+        "sys.exit(str([name for name in ('torch', 'scipy', 'rlcore', 'toyproject.target') if name in sys.modules]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=lab_environment, capture_output=True, text=True, check=False
@@ -136,7 +136,7 @@ def test_reproduce_prints_json_only(toy: Command) -> None:
     ],
 )
 def test_reproduce_answers_with_its_exit_code(toy: Command, claim: str, exit_code: int, line: str) -> None:
-    code, output, _ = toy("reproduce", claim, package="troublelab")
+    code, output, _ = toy("reproduce", claim, package="troubleproject")
     assert code == exit_code
     assert output.splitlines()[-1].startswith(line)
 
@@ -157,7 +157,7 @@ def test_a_broken_catalogue_is_one_line(toy: Command, tmp_path: Path) -> None:
 
 
 def test_a_catalogue_that_names_what_is_not_there_is_one_line(toy: Command, tmp_path: Path) -> None:
-    for path in (Path(__file__).parent / "lab" / "toylab" / "catalogue").iterdir():
+    for path in (Path(__file__).parent / "lab" / "toyproject" / "catalogue").iterdir():
         text = path.read_text(encoding="utf-8")
         (tmp_path / path.name).write_text(text.replace('"mean-is-largest"', '"mean-is-last"'), encoding="utf-8")
     for command in ("gate", "report"):
@@ -248,7 +248,7 @@ def test_committed_evidence_that_is_not_as_expected_fails_the_report(
     options: list[str], toy: Command, reports: Path, tmp_path: Path
 ) -> None:
     catalogue = tmp_path / "catalogue"
-    shutil.copytree(Path(__file__).parent / "lab" / "toylab" / "catalogue", catalogue)
+    shutil.copytree(Path(__file__).parent / "lab" / "toyproject" / "catalogue", catalogue)
     for path in catalogue.iterdir():
         path.write_text(path.read_text(encoding="utf-8").replace('"PARTIAL"', '"CURED"'), encoding="utf-8")
     code, _, errors = toy("--catalogue", catalogue, "report", *options, "--reports", reports)
@@ -259,7 +259,7 @@ def test_committed_evidence_that_is_not_as_expected_fails_the_report(
 def test_a_fallen_claim_fails_the_gate_even_when_updated(toy: Command, tmp_path: Path) -> None:
     catalogue = tmp_path / "catalogue"
     catalogue.mkdir()
-    source = Path(__file__).parent / "lab" / "toylab" / "catalogue"
+    source = Path(__file__).parent / "lab" / "toyproject" / "catalogue"
     for path in source.iterdir():
         text = path.read_text(encoding="utf-8")
         (catalogue / path.name).write_text(text.replace('"PARTIAL"', '"CURED"').replace('"REFUTED"', '"CONFIRMED"'))
@@ -303,13 +303,13 @@ def test_every_page_is_compared(name: str, toy: Command, reports: Path) -> None:
 def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: Path, tmp_path: Path) -> None:
     catalogue = tmp_path / "catalogue"
     catalogue.mkdir()
-    for path in (Path(__file__).parent / "lab" / "toylab" / "catalogue").iterdir():
+    for path in (Path(__file__).parent / "lab" / "toyproject" / "catalogue").iterdir():
         text = path.read_text(encoding="utf-8")
         (catalogue / path.name).write_text(text.replace("seeds = [7]", "seeds = [8]"), encoding="utf-8")
-    digest = json.loads((reports / "evidence" / "NULL-TOY.json").read_text())["module_digests"]["toylab.target"]
+    digest = json.loads((reports / "evidence" / "NULL-TOY.json").read_text())["module_digests"]["toyproject.target"]
     _edit_evidence(reports, "NULL-TOY", digest, "0" * 16)
     lines = [
-        "rlverify: NULL-TOY: STALE, toylab.target changed since; run `rlverify audit --update`",
+        "rlverify: NULL-TOY: STALE, toyproject.target changed since; run `rlverify audit --update`",
         "rlverify: TOY-05: STALE, measured with seeds 7, the claim asks for 8; the experiment (claim, probe or fault) "
         "has changed since; run `rlverify audit --update`",
     ]
@@ -346,7 +346,7 @@ def test_help_tells_the_exit_codes(rlverify: Invoke) -> None:
 @pytest.fixture
 def slowlab(tmp_path: Path) -> Path:
     """A laboratory whose only probe says that it has started and then sleeps."""
-    toy_catalogue = (Path(__file__).parent / "lab" / "toylab" / "catalogue" / "toy.toml").read_text(encoding="utf-8")
+    toy_catalogue = (Path(__file__).parent / "lab" / "toyproject" / "catalogue" / "toy.toml").read_text(encoding="utf-8")
     rest = toy_catalogue.partition('id = "TOY-04"')[2]
     entry = f'document = "slow"\n[[claim]]\nid = "SLOW"{rest.partition("[[claim]]")[0]}'
     probe = (

@@ -22,7 +22,7 @@ def test_two_audits_far_apart_give_the_same_bytes(rlverify: Invoke, tmp_path: Pa
     for number, setting in enumerate(settings):
         reports = tmp_path / str(number) / "reports"
         done = rlverify(
-            "--package", "toylab", "audit", "--update", "--jobs", number + 1, "--reports", reports, **setting
+            "--package", "toyproject", "audit", "--update", "--jobs", number + 1, "--reports", reports, **setting
         )
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
@@ -33,6 +33,6 @@ def test_two_audits_far_apart_give_the_same_bytes(rlverify: Invoke, tmp_path: Pa
 
 
 def test_a_relative_folder_is_meant_from_where_the_user_stands(rlverify: Invoke, tmp_path: Path) -> None:
-    done = rlverify("--package", "toylab", "report", "--reports", "mine", cwd=str(tmp_path))
+    done = rlverify("--package", "toyproject", "report", "--reports", "mine", cwd=str(tmp_path))
     assert done.returncode == 1
     assert (tmp_path / "mine" / "bug-report.md").is_file()

@@ -29,7 +29,7 @@ from rlverify.records.measured import Evidence
 from rlverify.records.runs import Observation, Run, Variant
 
 PATH = Path("TOY-01.json")
-MODULES = (("toylab.target", "00ff"),)
+MODULES = (("toyproject.target", "00ff"),)
 
 
 def _run(variant: Variant, seed: int, holds: bool, *, after: str = "é 1", executions: int | None = None) -> Run:
@@ -38,8 +38,8 @@ def _run(variant: Variant, seed: int, holds: bool, *, after: str = "é 1", execu
 
 
 @pytest.fixture
-def claim(toylab: Project) -> Claim:
-    return toylab.claim("TOY-01")
+def claim(toyproject: Project) -> Claim:
+    return toyproject.claim("TOY-01")
 
 
 @pytest.fixture
@@ -241,12 +241,12 @@ def test_every_difference_is_a_sentence(evidence: Evidence) -> None:
 
 
 def test_evidence_of_other_code_is_out_of_date(evidence: Evidence) -> None:
-    fresh = replace(evidence, experiment_digest="def", module_digests=(("toylab.new", "1"), ("toylab.target", "2")))
+    fresh = replace(evidence, experiment_digest="def", module_digests=(("toyproject.new", "1"), ("toyproject.target", "2")))
     assert compare(evidence, fresh) == [
         "the experiment (claim, probe or fault) has changed since",
-        "toylab.new, toylab.target changed since",
+        "toyproject.new, toyproject.target changed since",
     ]
-    assert compare(evidence, replace(evidence, module_digests=())) == ["toylab.target changed since"]
+    assert compare(evidence, replace(evidence, module_digests=())) == ["toyproject.target changed since"]
 
 
 def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, evidence: Evidence) -> None:
@@ -258,9 +258,9 @@ def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, evidence: Evidenc
     assert misfits(evidence, claim, "abc", MODULES) == [
         "measured in healthy, faulty, the claim asks for healthy, faulty, documented_fix"
     ]
-    assert misfits(evidence, fits, "def", (("toylab.target", "1"),)) == [
+    assert misfits(evidence, fits, "def", (("toyproject.target", "1"),)) == [
         "the experiment (claim, probe or fault) has changed since",
-        "toylab.target changed since",
+        "toyproject.target changed since",
     ]
 
 

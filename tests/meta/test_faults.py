@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toylab import target
+from toyproject import target
 
 from rlverify.project import faults
 from rlverify.project.content import Project
@@ -34,18 +34,18 @@ MEAN = target.Average.__dict__["mean"].fget
 RESTORED = vars(target.Average)["restored"].__func__
 KINDS: dict[str, Any] = {
     "function": (
-        "toylab.target", "clip", lambda value, low, high: 99, target.clip, lambda: target.clip(1, 0, 3), 1, 99,
+        "toyproject.target", "clip", lambda value, low, high: 99, target.clip, lambda: target.clip(1, 0, 3), 1, 99,
     ),
     "method": (
-        "toylab.target:Average", "add", lambda self, value: None, target.Average.add, lambda: _average(5).count, 1, 0,
+        "toyproject.target:Average", "add", lambda self, value: None, target.Average.add, lambda: _average(5).count, 1, 0,
     ),
-    "property": ("toylab.target:Average", "mean", lambda self: -1.0, MEAN, lambda: _average(4).mean, 4.0, -1.0),
+    "property": ("toyproject.target:Average", "mean", lambda self: -1.0, MEAN, lambda: _average(4).mean, 4.0, -1.0),
     "static": (
-        "toylab.target:Average", "is_usable", lambda value: False, target.Average.is_usable,
+        "toyproject.target:Average", "is_usable", lambda value: False, target.Average.is_usable,
         lambda: _average(4).count, 1, 0,
     ),
     "class": (
-        "toylab.target:Average", "restored", lambda cls, state: cls.limit, RESTORED,
+        "toyproject.target:Average", "restored", lambda cls, state: cls.limit, RESTORED,
         lambda: getattr(target.Average.restored({"count": 2, "total": 3.0}), "count", 10), 2, 10,
     ),
 }  # fmt: skip
@@ -67,7 +67,7 @@ def test_every_kind_of_member_is_replaced_counted_and_restored(kind: str) -> Non
 
 
 def test_an_inherited_member_is_replaced_on_the_named_class_only() -> None:
-    with plant(_fault("toylab.target:Heir", "add", lambda self, value: None, target.Average.add)):
+    with plant(_fault("toyproject.target:Heir", "add", lambda self, value: None, target.Average.add)):
         heir = target.Heir()
         heir.add(1)
         assert (heir.count, _average(1).count) == (0, 1)
@@ -83,46 +83,46 @@ def _fail_while_planted(fault: Fault) -> None:
 def test_a_fault_is_taken_out_when_the_block_fails() -> None:
     found = target.clip
     with pytest.raises(ZeroDivisionError):
-        _fail_while_planted(_fault("toylab.target", "clip", lambda value, low, high: 0, target.clip))
+        _fail_while_planted(_fault("toyproject.target", "clip", lambda value, low, high: 0, target.clip))
     assert target.clip is found
 
 
-def test_a_replacement_can_call_what_it_replaces(toylab: Project) -> None:
-    with plant(toylab.fault("add-twice")):
+def test_a_replacement_can_call_what_it_replaces(toyproject: Project) -> None:
+    with plant(toyproject.fault("add-twice")):
         assert _average(3).count == 2
         assert healthy("add-twice").__qualname__ == "Average.add"
     assert healthy("add-twice") is target.Average.add
 
 
 def test_faults_of_different_members_can_be_planted_together() -> None:
-    first = _fault("toylab.target", "clip", lambda value, low, high: 7, target.clip)
-    second = _fault("toylab.target", "unused", lambda value: 8, target.unused)
+    first = _fault("toyproject.target", "clip", lambda value, low, high: 7, target.clip)
+    second = _fault("toyproject.target", "unused", lambda value: 8, target.unused)
     with plant(first) as one, plant(second) as two:
         assert (target.clip(0, 0, 0), target.unused(0)) == (7, 8)
         assert (one.executions, two.executions) == (1, 1)
 
 
-def test_a_member_can_be_replaced_by_one_fault_at_a_time(toylab: Project) -> None:
-    with plant(toylab.fault("clip-one-sided")), pytest.raises(FaultError, match="already replaced"):  # noqa: SIM117
-        with plant(toylab.fault("clip-other-order")):
+def test_a_member_can_be_replaced_by_one_fault_at_a_time(toyproject: Project) -> None:
+    with plant(toyproject.fault("clip-one-sided")), pytest.raises(FaultError, match="already replaced"):  # noqa: SIM117
+        with plant(toyproject.fault("clip-other-order")):
             pass
     assert target.clip(-1, 0, 3) == 0
 
 
-def test_a_null_fault_runs_and_changes_nothing(toylab: Project) -> None:
-    null = null_fault_of(toylab.fault("clip-one-sided"))
+def test_a_null_fault_runs_and_changes_nothing(toyproject: Project) -> None:
+    null = null_fault_of(toyproject.fault("clip-one-sided"))
     with plant(null) as planted:
         assert target.clip(-5, 0, 3) == 0
     assert (null.name, planted.executions) == ("null-clip-one-sided", 1)
 
 
-def test_a_changed_member_makes_its_fault_stale(troublelab: Project) -> None:
+def test_a_changed_member_makes_its_fault_stale(troubleproject: Project) -> None:
     with pytest.raises(StaleFaultError, match=r"stale is stale.*pinned '0000000000000000', now '[0-9a-f]{16}'"):
-        plant(troublelab.fault("stale")).__enter__()
+        plant(troubleproject.fault("stale")).__enter__()
 
 
 @pytest.mark.parametrize(
-    ("owner", "member"), [("toylab.target", "gone"), ("toylab.target:Gone", "add"), ("toylab.gone", "clip")]
+    ("owner", "member"), [("toyproject.target", "gone"), ("toyproject.target:Gone", "add"), ("toyproject.gone", "clip")]
 )
 def test_a_target_that_is_gone_makes_its_fault_stale(owner: str, member: str) -> None:
     with pytest.raises(StaleFaultError, match="made-here"):
@@ -138,7 +138,7 @@ def test_a_target_that_cannot_import_its_own_needs_is_not_called_stale(
         plant(_fault("needy", "member", lambda value: value, target.unused)).__enter__()
 
 
-@pytest.mark.parametrize(("owner", "member"), [("toylab.target:Average", "limit"), ("toylab.target", "Average")])
+@pytest.mark.parametrize(("owner", "member"), [("toyproject.target:Average", "limit"), ("toyproject.target", "Average")])
 def test_only_functions_can_be_replaced(owner: str, member: str) -> None:
     with pytest.raises(FaultError, match="not a function, method or property"):
         plant(_fault(owner, member, lambda value: value, target.unused)).__enter__()
@@ -146,7 +146,7 @@ def test_only_functions_can_be_replaced(owner: str, member: str) -> None:
 
 def test_a_replacement_must_take_what_its_target_takes() -> None:
     with pytest.raises(FaultError, match=r"takes \(value, \*rest\), but its target takes \(value, low, high\)"):
-        plant(_fault("toylab.target", "clip", lambda value, *rest: 0, target.clip)).__enter__()
+        plant(_fault("toyproject.target", "clip", lambda value, *rest: 0, target.clip)).__enter__()
 
 
 def test_a_mistake_in_a_fault_is_noted_whoever_catches_it() -> None:
@@ -164,14 +164,14 @@ def test_a_mistake_in_a_fault_is_noted_whoever_catches_it() -> None:
         (unusual, ValueError, 0),
         (passing_on, KeyError, 0),
     ):
-        with plant(_fault("toylab.target", "clip", replacement, target.clip)) as planted:
+        with plant(_fault("toyproject.target", "clip", replacement, target.clip)) as planted:
             with pytest.raises(error):
                 target.clip(1, 0, 3)
             assert len(planted.mistakes) == noted
 
 
-def test_a_type_error_of_the_healthy_code_is_no_mistake(toylab: Project) -> None:
-    with plant(toylab.fault("add-twice")) as planted:
+def test_a_type_error_of_the_healthy_code_is_no_mistake(toyproject: Project) -> None:
+    with plant(toyproject.fault("add-twice")) as planted:
         with pytest.raises(TypeError, match="must be real number"):
             _average("text")  # type: ignore[arg-type]
         assert planted.mistakes == []
@@ -182,34 +182,34 @@ def test_a_generator_cannot_be_a_fault() -> None:
         yield value
 
     with pytest.raises(FaultError, match="what a generator does wrong"):
-        faults.fault("generates", target="toylab.target:unused", pins="")(figures)
+        faults.fault("generates", target="toyproject.target:unused", pins="")(figures)
 
 
-def test_a_name_is_given_once(toylab: Project) -> None:
-    known = toylab.fault("add-twice")
-    with pytest.raises(FaultError, match=r"two faults are named 'add-twice': in toylab\.faults\.arithmetic and"):
+def test_a_name_is_given_once(toyproject: Project) -> None:
+    known = toyproject.fault("add-twice")
+    with pytest.raises(FaultError, match=r"two faults are named 'add-twice': in toyproject\.faults\.arithmetic and"):
         faults.add(known)
 
 
-def test_a_probe_is_named_once(toylab: Project) -> None:
-    with pytest.raises(ProbeError, match=r"two probes are named 'clip': in toylab\.probes\.arithmetic and"):
-        probe("clip")(toylab.probe("clip"))
+def test_a_probe_is_named_once(toyproject: Project) -> None:
+    with pytest.raises(ProbeError, match=r"two probes are named 'clip': in toyproject\.probes\.arithmetic and"):
+        probe("clip")(toyproject.probe("clip"))
 
 
 def test_a_target_must_name_a_module_and_a_member() -> None:
     with pytest.raises(FaultError, match="must read package"):
-        faults.fault("no-member", target="toylab.target", pins="")
+        faults.fault("no-member", target="toyproject.target", pins="")
     with pytest.raises(FaultError, match="target 5 must read package"):
         faults.fault("no-text", target=5, pins="")  # type: ignore[arg-type]
 
 
-def test_an_unknown_name_is_told(toylab: Project) -> None:
+def test_an_unknown_name_is_told(toyproject: Project) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'add-twice'"):
-        toylab.fault("add-twise")
+        toyproject.fault("add-twise")
     with pytest.raises(UnknownNameError, match="no fault named 'nowhere' is registered"):
         get("nowhere")
 
 
-def test_the_area_of_a_fault_is_its_module_unless_told(toylab: Project) -> None:
-    assert toylab.fault("clip-one-sided").area == "arithmetic"
-    assert toylab.fault("restored-forgets").area == "state"
+def test_the_area_of_a_fault_is_its_module_unless_told(toyproject: Project) -> None:
+    assert toyproject.fault("clip-one-sided").area == "arithmetic"
+    assert toyproject.fault("restored-forgets").area == "state"

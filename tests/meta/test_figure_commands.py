@@ -16,7 +16,7 @@ import pytest
 from rlverify.cli.app import run
 from rlverify.cli.console import left_in_words
 
-LAB = Path(__file__).parent / "lab" / "figurelab"
+LAB = Path(__file__).parent / "lab" / "figureproject"
 Command = Callable[..., tuple[int, str, str]]
 STALE = (
     "FIG-GAIN, FIG-SPIKE, FIG-DRIFT, FIG-BETTER: STALE, measured of another experiment or other code; run `rlverify "
@@ -30,7 +30,7 @@ def lab(capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs one command on the laboratory of figures in this process: exit code, output, errors without prints."""
 
     def command(*arguments: str | Path) -> tuple[int, str, str]:
-        code = run(["--package", "figurelab", *map(str, arguments)])
+        code = run(["--package", "figureproject", *map(str, arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err.replace("an experiment may print\n", "")
 
@@ -43,7 +43,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reports = tmp_path_factory.mktemp("audited") / "reports"
     before = dict(os.environ)
     full = ["audit", "--level", "full", "--update", "--jobs", "1", "--reports", str(reports)]
-    assert run(["--package", "figurelab", *full]) == 0
+    assert run(["--package", "figureproject", *full]) == 0
     os.environ.clear()
     os.environ.update(before)
     return reports
@@ -281,8 +281,8 @@ def test_show_and_list_tell_of_figures(lab: Command) -> None:
 
 def test_list_of_figures_imports_neither_torch_nor_an_experiment(lab_environment: dict[str, str]) -> None:
     code = (
-        "import sys; from rlverify.cli.app import run; assert run(['--package', 'figurelab', 'list']) == 0; "
-        "sys.exit(str([name for name in ('torch', 'scipy', 'numpy', 'figurelab.experiments') if name in sys.modules]))"
+        "import sys; from rlverify.cli.app import run; assert run(['--package', 'figureproject', 'list']) == 0; "
+        "sys.exit(str([name for name in ('torch', 'scipy', 'numpy', 'figureproject.experiments') if name in sys.modules]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=lab_environment, capture_output=True, text=True, check=False

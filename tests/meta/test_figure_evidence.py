@@ -21,14 +21,14 @@ from rlverify.records.runs import PairedRun
 from rlverify.reporting.record import Record
 from rlverify.verdicts.verdict import judge
 
-MODULES = (("figurelab.target", "00ff"),)
+MODULES = (("figureproject.target", "00ff"),)
 PATH = Path("FIG-GAIN.json")
 VALUES = (16.0, 18.0, 19.0, 20.0, 20.0, 21.0, 22.0, 24.0)
 
 
 @pytest.fixture
-def claim(figurelab: Project) -> Claim:
-    return figurelab.claim("FIG-GAIN")
+def claim(figureproject: Project) -> Claim:
+    return figureproject.claim("FIG-GAIN")
 
 
 def _runs(values: tuple[float, ...] = VALUES) -> list[PairedRun]:
@@ -194,7 +194,7 @@ def test_every_other_difference_is_told_whatever_the_tolerance(claim: Claim) -> 
     ]
 
 
-def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, toylab: Project) -> None:
+def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, toyproject: Project) -> None:
     evidence = _evidence(claim)
     assert misfits(evidence, claim, "abc", MODULES) == []
     other = _claiming(claim, runs=9, claimed=(10.0, 25.0))
@@ -202,9 +202,9 @@ def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, toylab: Project) 
         "measured in 8 runs, the claim asks for 9",
         "measured against 15 to 25, the claim says 10 to 25",
         "the experiment (claim, probe or fault) has changed since",
-        "figurelab.target changed since",
+        "figureproject.target changed since",
     ]
-    assert misfits(evidence, toylab.claim("TOY-01"), "abc", MODULES) == [
+    assert misfits(evidence, toyproject.claim("TOY-01"), "abc", MODULES) == [
         "measured as a figure, the claim is now a defect"
     ]
     assert misfits(replace(evidence, figure=None), claim, "abc", MODULES) == [

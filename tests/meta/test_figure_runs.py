@@ -53,8 +53,8 @@ def _run(project: Project, root: Path, **settings: object) -> dict[str, tuple[Pa
     return run_figures(project, root, seeds_of(claims), **given)  # type: ignore[arg-type]
 
 
-def test_claims_that_share_an_experiment_share_its_runs(figurelab: Project, tmp_path: Path, log: Path) -> None:
-    runs = _run(figurelab, tmp_path / "runs")
+def test_claims_that_share_an_experiment_share_its_runs(figureproject: Project, tmp_path: Path, log: Path) -> None:
+    runs = _run(figureproject, tmp_path / "runs")
     assert {name: [run.seed for run in found] for name, found in runs.items()} == {
         name: list(range(count)) for name, count in RUNS.items()
     }
@@ -62,38 +62,38 @@ def test_claims_that_share_an_experiment_share_its_runs(figurelab: Project, tmp_
     assert _executions(log) == _all_once()
 
 
-def test_finished_runs_are_not_made_again(figurelab: Project, tmp_path: Path, log: Path) -> None:
-    first = _run(figurelab, tmp_path / "runs")
-    assert _run(figurelab, tmp_path / "runs") == first
+def test_finished_runs_are_not_made_again(figureproject: Project, tmp_path: Path, log: Path) -> None:
+    first = _run(figureproject, tmp_path / "runs")
+    assert _run(figureproject, tmp_path / "runs") == first
     assert _executions(log) == _all_once()
 
 
-def test_afresh_makes_them_again(figurelab: Project, tmp_path: Path, log: Path) -> None:
-    _run(figurelab, tmp_path / "runs")
-    _run(figurelab, tmp_path / "runs", afresh=True)
+def test_afresh_makes_them_again(figureproject: Project, tmp_path: Path, log: Path) -> None:
+    _run(figureproject, tmp_path / "runs")
+    _run(figureproject, tmp_path / "runs", afresh=True)
     assert set(_executions(log).values()) == {2}
 
 
 def test_runs_of_other_code_or_libraries_are_not_taken(
-    figurelab: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+    figureproject: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds = {"same-arms": (0,)}
     settings = {"processes": 1, "on_progress": lambda *_: None}
-    run_figures(figurelab, tmp_path, seeds, **settings)
+    run_figures(figureproject, tmp_path, seeds, **settings)
     monkeypatch.setattr(Project, "run_digest", lambda *_: "other code")
-    run_figures(figurelab, tmp_path, seeds, **settings)
+    run_figures(figureproject, tmp_path, seeds, **settings)
     monkeypatch.setattr(paired_runs.metadata, "version", lambda _: "other version")
-    run_figures(figurelab, tmp_path, seeds, **settings)
+    run_figures(figureproject, tmp_path, seeds, **settings)
     assert _executions(log) == Counter({"same-arms 0": 3})
 
 
 def test_code_that_changes_while_it_runs_is_told(
-    figurelab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digests = iter(["before", "after"])
     monkeypatch.setattr(Project, "run_digest", lambda *_: next(digests))
     with pytest.raises(HarnessError, match="'same-arms', or code that it measures, was changed while it ran"):
-        run_figures(figurelab, tmp_path, {"same-arms": (0,)}, processes=1, on_progress=lambda *_: None)
+        run_figures(figureproject, tmp_path, {"same-arms": (0,)}, processes=1, on_progress=lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_code_that_changes_while_it_runs_is_told(
     ],
 )
 def test_a_kept_run_that_cannot_be_believed_is_made_again(
-    content: str, figurelab: Project, tmp_path: Path, log: Path
+    content: str, figureproject: Project, tmp_path: Path, log: Path
 ) -> None:
     settings = {"processes": 1, "on_progress": lambda *_: None}
-    (first,) = run_figures(figurelab, tmp_path, {"same-arms": (0,)}, **settings)["same-arms"]
+    (first,) = run_figures(figureproject, tmp_path, {"same-arms": (0,)}, **settings)["same-arms"]
     (path,) = (tmp_path / "same-arms").glob("*/0.json")
     path.write_text(content)
-    (again,) = run_figures(figurelab, tmp_path, {"same-arms": (0,)}, **settings)["same-arms"]
+    (again,) = run_figures(figureproject, tmp_path, {"same-arms": (0,)}, **settings)["same-arms"]
     assert (again.quantities, _executions(log)) == (first.quantities, Counter({"same-arms 0": 2}))
 
 
@@ -134,7 +134,7 @@ def test_a_run_is_written_beside_its_place_synced_and_moved(tmp_path: Path, monk
 
 
 def _start(laboratory_path: dict[str, str], reports: Path, **settings: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "figurelab", "audit", "--level", "full"]
+    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "figureproject", "audit", "--level", "full"]
     command += ["--update", "--jobs", "1", "--reports", str(reports)]
     return subprocess.Popen(
         command, env={**os.environ, **laboratory_path, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -178,12 +178,12 @@ def test_a_killed_audit_resumes_without_repeating_a_finished_run(
 
 
 def test_a_crash_is_an_error_of_the_claims_that_need_the_run(
-    figurelab: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+    figureproject: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIGURELAB_CRASH", "6")
     paths = ReportPaths(tmp_path / "reports")
     settings = {"update": True, "processes": 1, "on_progress": lambda *_: None, "level": "full"}
-    result = audit(figurelab, paths, **settings)  # type: ignore[arg-type]
+    result = audit(figureproject, paths, **settings)  # type: ignore[arg-type]
     assert {record.claim.id: record.verdict for record in result.records} == {
         "FIG-GAIN": Verdict.ERROR,
         "FIG-SPIKE": Verdict.REFUTED,
@@ -196,16 +196,16 @@ def test_a_crash_is_an_error_of_the_claims_that_need_the_run(
     assert "seed 6: ZeroDivisionError: on purpose (experiments/values.py:" in result.problems[0].sentence
     assert load_folder(paths.evidence).keys() == {"FIG-SPIKE", "FIG-BETTER", "LAB-01"}
     monkeypatch.delenv("FIGURELAB_CRASH")
-    again = audit(figurelab, paths, **settings)  # type: ignore[arg-type]
+    again = audit(figureproject, paths, **settings)  # type: ignore[arg-type]
     assert again.problems == ()
     assert _executions(log) == _all_once() + Counter({"transfer 6": 1})
 
 
 def test_a_run_whose_process_dies_takes_no_other_with_it(
-    figurelab: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+    figureproject: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIGURELAB_DIE", "4")
-    runs = _run(figurelab, tmp_path)
+    runs = _run(figureproject, tmp_path)
     errors = {(run.experiment, run.seed): run.error for found in runs.values() for run in found if run.error}
     assert errors.keys() == {("transfer", 4), ("same-arms", 4)}
     assert set(errors.values()) == {"the process of this run died before it ended or took 1800 seconds"}
@@ -213,18 +213,18 @@ def test_a_run_whose_process_dies_takes_no_other_with_it(
 
 
 def test_a_run_whose_process_died_once_is_marked(
-    figurelab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIGURELAB_DIE_ONCE", str(tmp_path / "died"))
-    runs = run_figures(figurelab, tmp_path, {"same-arms": range(3)}, processes=1, on_progress=lambda *_: None)
+    runs = run_figures(figureproject, tmp_path, {"same-arms": range(3)}, processes=1, on_progress=lambda *_: None)
     assert [(run.error, run.retried) for run in runs["same-arms"]] == [(None, True), (None, False), (None, False)]
 
 
 def test_a_run_that_does_not_end_is_an_error(
-    figurelab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIGURELAB_HOLD", str(tmp_path))
-    run = run_figure_here(figurelab, "same-arms", 0, limit=0.2)
+    run = run_figure_here(figureproject, "same-arms", 0, limit=0.2)
     assert str(run.error).startswith("TimeLimitError: did not end within 0.2 seconds")
 
 
@@ -233,7 +233,7 @@ def test_a_run_that_does_not_end_is_an_error(
     [({}, "measured nothing"), ({"a": float("nan")}, "measured nan as 'a'"), ({"a": float("inf")}, "measured inf")],
 )
 def test_what_has_no_mean_is_an_error(quantities: dict[str, float], words: str) -> None:
-    project = Project("figurelab")
+    project = Project("figureproject")
     project.__dict__["experiments"] = {"broken": lambda _make, _seed: quantities}
     run = run_figure_here(project, "broken", 0)
     assert words in str(run.error)
@@ -241,15 +241,15 @@ def test_what_has_no_mean_is_an_error(quantities: dict[str, float], words: str) 
 
 
 def test_what_an_experiment_prints_stays_out_of_the_output(
-    figurelab: Project, capsys: pytest.CaptureFixture[str]
+    figureproject: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_figure_here(figurelab, "transfer", 0)
+    run_figure_here(figureproject, "transfer", 0)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "an experiment may print\n")
 
 
-def test_the_longest_are_started_first_and_the_unknown_before_them(figurelab: Project) -> None:
-    tasks = [PairedTask(figurelab, name, seed, None) for name in ("short", "new", "long", "newer") for seed in (0, 1)]
+def test_the_longest_are_started_first_and_the_unknown_before_them(figureproject: Project) -> None:
+    tasks = [PairedTask(figureproject, name, seed, None) for name in ("short", "new", "long", "newer") for seed in (0, 1)]
     known = {"short": [1.0, 3.0], "long": [9.0], "new": [], "newer": []}
     assert [(task.experiment, task.seed) for task in longest_first(tasks, known)] == [
         ("new", 0), ("newer", 0), ("new", 1), ("newer", 1), ("long", 0), ("long", 1), ("short", 0), ("short", 1),
@@ -265,11 +265,11 @@ def test_time_left_is_the_mean_of_each_experiment_over_the_processes() -> None:
     assert time_left([], {"new": []}, 2) == 0.0
 
 
-def test_progress_counts_kept_runs_as_done(figurelab: Project, tmp_path: Path) -> None:
+def test_progress_counts_kept_runs_as_done(figureproject: Project, tmp_path: Path) -> None:
     def steps(seeds: range) -> list[tuple[int, int, bool]]:
         told: list[tuple[int, int, bool]] = []
         run_figures(
-            figurelab,
+            figureproject,
             tmp_path,
             {"same-arms": seeds},
             processes=1,
@@ -281,13 +281,13 @@ def test_progress_counts_kept_runs_as_done(figurelab: Project, tmp_path: Path) -
     assert steps(range(3)) == [(2, 3, False), (3, 3, False)]
 
 
-def test_a_retried_run_is_told(figurelab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retried_run_is_told(figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_with_a_death(*arguments: object, **settings: object) -> dict[str, tuple[PairedRun, ...]]:
         runs = run_figures(*arguments, **settings)  # type: ignore[arg-type]
         return {**runs, "same-arms": tuple(replace(run, retried=run.seed == 1) for run in runs["same-arms"])}
 
     monkeypatch.setattr("rlverify.gating.measuring.run_figures", run_with_a_death)
-    result = audit(figurelab, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None, level="full")
+    result = audit(figureproject, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None, level="full")
     assert [str(problem) for problem in result.problems] == [
         "FIG-BETTER: same-arms, seed 1: a process died that ran this or what ran beside it, and not when run again"
     ]

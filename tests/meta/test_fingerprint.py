@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from toylab import target
+from toyproject import target
 
 from rlverify.project.fingerprint import (
     canonical,

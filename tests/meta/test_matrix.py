@@ -35,7 +35,7 @@ def planned(matrix_plan: MatrixPlan) -> dict[tuple[str, str], FaultPlan]:
     return {(plan.fault, plan.kind): plan for plan in matrix_plan.plans}
 
 
-def test_every_fault_is_planned_in_each_of_its_roles(toylab: Project, tmp_path: Path) -> None:
+def test_every_fault_is_planned_in_each_of_its_roles(toyproject: Project, tmp_path: Path) -> None:
     names = tmp_path / "tests" / "meta" / "named_tests.toml"
     names.parent.mkdir(parents=True)
     names.write_text(
@@ -43,7 +43,7 @@ def test_every_fault_is_planned_in_each_of_its_roles(toylab: Project, tmp_path: 
         '"test_mean" = ["mean-of-nothing", "add-twice"]\n',
         encoding="utf-8",
     )
-    matrix_plan = MatrixPlan(toylab, tmp_path)
+    matrix_plan = MatrixPlan(toyproject, tmp_path)
     plans = planned(matrix_plan)
     assert {role: plan.claims for role, plan in plans.items()} == {
         ("restored-forgets", "defect"): ("TOY-01",),
@@ -65,24 +65,24 @@ def test_every_fault_is_planned_in_each_of_its_roles(toylab: Project, tmp_path: 
     assert matrix_plan.suites == (NamedSuite("002", "tests/a.py", ("tests/a.py::test_mean",)),)
 
 
-def test_a_documented_fix_that_cures_is_not_planted(toylab: Project, tmp_path: Path) -> None:
-    for path in (toylab.folder / "catalogue").iterdir():
+def test_a_documented_fix_that_cures_is_not_planted(toyproject: Project, tmp_path: Path) -> None:
+    for path in (toyproject.folder / "catalogue").iterdir():
         text = path.read_text(encoding="utf-8").replace('"PARTIAL"', '"CURED"')
         (tmp_path / path.name).write_text(text, encoding="utf-8")
-    kinds = {plan.kind for plan in MatrixPlan(replace(toylab, catalogue=tmp_path)).plans}
+    kinds = {plan.kind for plan in MatrixPlan(replace(toyproject, catalogue=tmp_path)).plans}
     assert kinds == {"defect", "never a bug", "null"}
 
 
 @pytest.mark.parametrize(("grade", "kind"), [("NO EFFECT", "never a bug"), ("HARMFUL", "fix")])
 def test_the_fix_of_a_bug_that_never_was_must_survive_unless_it_harms(
-    grade: str, kind: str, toylab: Project, tmp_path: Path
+    grade: str, kind: str, toyproject: Project, tmp_path: Path
 ) -> None:
-    for path in (toylab.folder / "catalogue").iterdir():
+    for path in (toyproject.folder / "catalogue").iterdir():
         text = path.read_text(encoding="utf-8")
         fix = f'documented_fix = "clip-one-sided"\nfix_statement = "-"\nexpected_fix_grade = "{grade}"'
         fixed = text.replace('fault = "clip-other-order"', f'fault = "clip-other-order"\n{fix}')
         (tmp_path / path.name).write_text(fixed, encoding="utf-8")
-    plans = planned(MatrixPlan(replace(toylab, catalogue=tmp_path)))
+    plans = planned(MatrixPlan(replace(toyproject, catalogue=tmp_path)))
     assert [role for role, plan in plans.items() if plan.claims == ("TOY-03",)] == [
         ("clip-other-order", "never a bug"),
         ("clip-one-sided", kind),
@@ -100,12 +100,12 @@ def test_a_bug_that_never_was_is_not_asked_of_the_tests_that_see_it_elsewhere() 
     assert not set(never.tests) & set(defect.checks)
 
 
-def test_where_an_area_has_no_tests_those_of_all_areas_may_cry_wolf(toylab: Project, tmp_path: Path) -> None:
-    for path in (toylab.folder / "catalogue").iterdir():
+def test_where_an_area_has_no_tests_those_of_all_areas_may_cry_wolf(toyproject: Project, tmp_path: Path) -> None:
+    for path in (toyproject.folder / "catalogue").iterdir():
         before, null, after = path.read_text(encoding="utf-8").partition('id = "NULL-TOY"')
         text = before + null + after.replace('"arithmetic"', '"elsewhere"', 1) if null else before
         (tmp_path / path.name).write_text(text, encoding="utf-8")
-    plan = planned(MatrixPlan(replace(toylab, catalogue=tmp_path)))["null-add-twice", "null"]
+    plan = planned(MatrixPlan(replace(toyproject, catalogue=tmp_path)))["null-add-twice", "null"]
     assert (plan.area, plan.tests) == ("elsewhere", ("tests/test_toy.py", "tests/test_toy.py::test_restore"))
 
 

@@ -14,7 +14,7 @@ import pytest
 LAB = Path(__file__).parent / "lab"
 ROOT = Path(__file__).parents[2]
 TESTS = """
-from toylab.target import Average, clip
+from toyproject.target import Average, clip
 
 def test_restore():
     restored = Average.restored({"count": 2, "total": 3.0})
@@ -34,17 +34,17 @@ def test_mean():
     assert average.mean == 2.0
 """
 NAMED = '[[suite]]\ndocument = "002"\nfile = "tests/test_toy.py"\n[suite.tests]\n"test_mean" = ["mean-of-nothing"]\n'
-WEAK = "from toylab.target import clip\n\ndef test_high():\n    assert clip(5, 0, 3) == 3\n"
+WEAK = "from toyproject.target import clip\n\ndef test_high():\n    assert clip(5, 0, 3) == 3\n"
 HISTORY = (
-    '[[weak_test]]\ntest = "toylab/weak_tests/clipping.py::test_high"\nfault = "clip-one-sided"\n'
+    '[[weak_test]]\ntest = "toyproject/weak_tests/clipping.py::test_high"\nfault = "clip-one-sided"\n'
     'told_by = "document 002"\nweakness = "It looks at the other end."\n'
 )
 FILES = {
     "tests/test_toy.py": TESTS,
     "tests/conftest.py": "",
     "tests/meta/named_tests.toml": NAMED,
-    "toylab/weak_tests/clipping.py": WEAK,
-    "toylab/weak_tests/history.toml": HISTORY,
+    "toyproject/weak_tests/clipping.py": WEAK,
+    "toyproject/weak_tests/history.toml": HISTORY,
     "pytest.ini": "[pytest]\n",
 }
 
@@ -52,7 +52,7 @@ FILES = {
 def rlverify(checkout: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
     paths = {"PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "toylab", *map(str, arguments)]
+    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "toyproject", *map(str, arguments)]
     environment = {**kept, **paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -72,7 +72,7 @@ def edit(path: Path, old: str, new: str) -> None:
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout of the toy laboratory with its evidence and its matrix; treat as read-only."""
     checkout = tmp_path_factory.mktemp("committed")
-    shutil.copytree(LAB / "toylab", checkout / "toylab", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(LAB / "toyproject", checkout / "toyproject", ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in FILES.items():
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text(text, encoding="utf-8")
@@ -119,7 +119,7 @@ def test_the_committed_matrix_holds_every_role_and_the_history(committed: Path) 
     (told,) = content["history"]
     assert (told["faulty"], told["reached"]) == ("passed", True)
     assert set(content["digests"]["tests"]) == {
-        "tests/conftest.py", "tests/test_toy.py", "toylab/weak_tests/clipping.py",
+        "tests/conftest.py", "tests/test_toy.py", "toyproject/weak_tests/clipping.py",
     }  # fmt: skip
 
 
@@ -149,15 +149,15 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
     [
         ("tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) <= 0", "tests/test_toy.py has changed"),
         ("tests/conftest.py", "", "import os\n", "tests/conftest.py has changed"),
-        ("toylab/weak_tests/clipping.py", "== 3", ">= 3", "toylab/weak_tests/clipping.py has changed"),
-        ("toylab/weak_tests/history.toml", "other end", "upper end", "the weak tests have changed"),
+        ("toyproject/weak_tests/clipping.py", "== 3", ">= 3", "toyproject/weak_tests/clipping.py has changed"),
+        ("toyproject/weak_tests/history.toml", "other end", "upper end", "the weak tests have changed"),
         (
             "tests/meta/named_tests.toml",
             '["mean-of-nothing"]',
             '["mean-of-nothing", "add-twice"]',
             "add-twice (defect)",
         ),
-        ("toylab/faults/arithmetic.py", "return 0.0", "return 1.0", "toylab.faults.arithmetic has changed"),
+        ("toyproject/faults/arithmetic.py", "return 0.0", "return 1.0", "toyproject.faults.arithmetic has changed"),
     ],
 )
 def test_the_gate_does_not_believe_a_matrix_of_other_faults_or_tests(
@@ -182,7 +182,7 @@ def test_a_comment_in_a_test_leaves_the_matrix_as_it_is(checkout: Path) -> None:
 
 @pytest.mark.slow
 def test_another_core_is_told_and_does_not_spoil_the_matrix(checkout: Path) -> None:
-    edit(checkout / "toylab/target.py", "limit = 10", "limit = 11")
+    edit(checkout / "toyproject/target.py", "limit = 10", "limit = 11")
     done = rlverify(checkout, "gate", "--json", "--jobs", "1")
     content = json.loads(done.stdout)
     assert {problem["subject"] for problem in content["problems"]} & {"matrix.json", "kill-matrix.md"} == set()

@@ -16,7 +16,7 @@ from rlverify.records.matrix import FaultPlan, FaultResult, WeakTest, WeakTestRe
 
 TESTS = """
 import pytest
-from toylab.target import Average, clip
+from toyproject.target import Average, clip
 
 def test_restore():
     assert Average.restored({"count": 2, "total": 3.0}).count == 2
@@ -38,7 +38,7 @@ def test_unrelated():
 """
 WEAK = """
 import pytest
-from toylab.target import clip
+from toyproject.target import clip
 
 def test_other_end():
     assert clip(5, 0, 3) == 3
@@ -76,7 +76,7 @@ def matrix_plan(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: py
     for name in [name for name in os.environ if name.startswith(("PYTEST_", "COV_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    return MatrixPlan(Project("toylab"), tmp_path)
+    return MatrixPlan(Project("toyproject"), tmp_path)
 
 
 def plan(fault: str, *tests: str, kind: str = "defect") -> FaultPlan:
@@ -106,7 +106,7 @@ def test_a_fault_is_killed_by_the_tests_that_fail_and_by_no_others(matrix_plan: 
 def test_a_survivor_is_shown_beside_the_healthy_member(matrix_plan: MatrixPlan) -> None:
     row = only(measured(matrix_plan, plan("clip-one-sided", "test_high")))
     assert (row.fate, row.killers) == ("survived", ())
-    assert row.diff.splitlines()[:2] == ["--- toylab.target.clip, healthy", "+++ clip-one-sided"]
+    assert row.diff.splitlines()[:2] == ["--- toyproject.target.clip, healthy", "+++ clip-one-sided"]
     assert "-    return min(max(value, low), high)" in row.diff
     assert "+    return min(value, high)" in row.diff
     assert "@fault" not in row.diff
@@ -148,7 +148,7 @@ def test_a_test_that_does_not_pass_on_healthy_code_disqualifies_itself(matrix_pl
 
 def test_a_case_can_be_asked_for_alone(matrix_plan: MatrixPlan) -> None:
     (matrix_plan.root / "tests/test_cases.py").write_text(
-        "import pytest\nfrom toylab.target import clip\n"
+        "import pytest\nfrom toyproject.target import clip\n"
         "@pytest.mark.parametrize('value', [-5, 5])\ndef test_case(value):\n    assert 0 <= clip(value, 0, 3) <= 3\n",
         encoding="utf-8",
     )
@@ -159,10 +159,10 @@ def test_a_case_can_be_asked_for_alone(matrix_plan: MatrixPlan) -> None:
 
 def test_a_session_that_breaks_is_no_fate(matrix_plan: MatrixPlan) -> None:
     (matrix_plan.root / "tests/test_half.py").write_text(
-        "from troublelab.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
+        "from troubleproject.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
     )
     tests = ("tests/test_half.py",)
-    trouble = MatrixPlan(Project("troublelab"), matrix_plan.root)
+    trouble = MatrixPlan(Project("troubleproject"), matrix_plan.root)
     found = measured(trouble, *(FaultPlan(fault, "defect", (), "toy", tests, tests) for fault in ("crashing", "stale")))
     assert found.matrix.rows == ()
     assert [(each.subject, each.exit_code) for each in found.problems] == [("crashing", 2), ("stale", 2)]

@@ -17,9 +17,9 @@ NAME = "toy-squares"
 
 
 @pytest.fixture
-def reports(toylab: Project, tmp_path: Path) -> Path:
+def reports(toyproject: Project, tmp_path: Path) -> Path:
     """A folder with the plots of the toy laboratory."""
-    replace_plots(toylab, tmp_path)
+    replace_plots(toyproject, tmp_path)
     return tmp_path
 
 
@@ -36,47 +36,47 @@ def _rewrite(reports: Path, **changes: str) -> None:
     _committed(reports).write_text(to_json(replace(points, **changes)), encoding="utf-8")
 
 
-def test_points_are_read_as_they_were_written(toylab: Project, reports: Path) -> None:
+def test_points_are_read_as_they_were_written(toyproject: Project, reports: Path) -> None:
     points = load_plots(reports)[NAME]
-    assert points == Points(toylab.plots[NAME](toylab.make()), toylab.plot_digest(NAME))
+    assert points == Points(toyproject.plots[NAME](toyproject.make()), toyproject.plot_digest(NAME))
     assert points.plot.lines[0].values == (0.0, 1.0, 4.0, 9.0)
-    assert plot_problems(toylab, reports) == []
+    assert plot_problems(toyproject, reports) == []
 
 
 def test_points_that_fit_are_kept_as_they_are(
-    toylab: Project, reports: Path, monkeypatch: pytest.MonkeyPatch
+    toyproject: Project, reports: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _committed(reports).read_bytes()
-    monkeypatch.setitem(toylab.plots, NAME, _pretending_to_be_in(toylab))  # type: ignore[arg-type]
-    replace_plots(toylab, reports)
+    monkeypatch.setitem(toyproject.plots, NAME, _pretending_to_be_in(toyproject))  # type: ignore[arg-type]
+    replace_plots(toyproject, reports)
     assert _committed(reports).read_bytes() == before
 
 
-def _pretending_to_be_in(toylab: Project) -> object:
+def _pretending_to_be_in(toyproject: Project) -> object:
     def measure(make: object) -> Plot:
         return _never(make)
 
-    measure.__module__ = toylab.plots[NAME].__module__
+    measure.__module__ = toyproject.plots[NAME].__module__
     return measure
 
 
-def test_points_of_other_code_are_told_and_measured_again(toylab: Project, reports: Path) -> None:
+def test_points_of_other_code_are_told_and_measured_again(toyproject: Project, reports: Path) -> None:
     before = _committed(reports).read_bytes()
     _rewrite(reports, digest="0" * 16)
-    assert plot_problems(toylab, reports) == [(f"plots/{NAME}.json", "was measured of other code")]
-    replace_plots(toylab, reports)
+    assert plot_problems(toyproject, reports) == [(f"plots/{NAME}.json", "was measured of other code")]
+    replace_plots(toyproject, reports)
     assert _committed(reports).read_bytes() == before
 
 
-def test_missing_and_orphaned_plots_are_told_and_mended(toylab: Project, reports: Path) -> None:
+def test_missing_and_orphaned_plots_are_told_and_mended(toyproject: Project, reports: Path) -> None:
     folder = _committed(reports).parent
     _committed(reports).rename(folder / "gone.json")
     (folder / "gone.svg").touch()
-    assert plot_problems(toylab, reports) == [
+    assert plot_problems(toyproject, reports) == [
         ("plots/gone.json", "nothing measures this plot any more"),
         (f"plots/{NAME}.json", "is missing"),
     ]
-    replace_plots(toylab, reports)
+    replace_plots(toyproject, reports)
     assert {path.name for path in folder.iterdir()} == {f"{NAME}.json"}
 
 
@@ -90,7 +90,7 @@ def test_missing_and_orphaned_plots_are_told_and_mended(toylab: Project, reports
     ],
 )
 def test_broken_points_are_one_line_and_an_update_mends_them(
-    toylab: Project, reports: Path, old: str, new: str, told: str
+    toyproject: Project, reports: Path, old: str, new: str, told: str
 ) -> None:
     path = _committed(reports)
     before = path.read_text(encoding="utf-8")
@@ -100,5 +100,5 @@ def test_broken_points_are_one_line_and_an_update_mends_them(
     assert told in str(raised.value)
     assert f"{NAME}.json" in str(raised.value)
     assert "\n" not in str(raised.value)
-    replace_plots(toylab, reports)
+    replace_plots(toyproject, reports)
     assert from_json(path.read_text(encoding="utf-8"), path) == from_json(before, path)

@@ -11,7 +11,7 @@ from rlverify.kill_matrix.planted_tests import Kill, run_tests, run_under_faults
 
 TESTS = """
 import pytest
-from toylab.target import Average, clip
+from toyproject.target import Average, clip
 
 @pytest.fixture
 def clipped():
@@ -51,7 +51,7 @@ def suite(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: pytest.M
 
 
 def _under(suite: Path, *tests: str, fault: str = "clip-one-sided", null: bool = False) -> Kill:
-    return run_under_faults([fault], tests, root=suite, null=null, package="toylab")
+    return run_under_faults([fault], tests, root=suite, null=null, package="toyproject")
 
 
 def test_a_fault_that_fails_a_test_is_killed(suite: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_test_that_cannot_be_set_up_kills_nothing(suite: Path) -> None:
 
 
 def test_a_file_that_cannot_be_imported_kills_nothing(suite: Path) -> None:
-    (suite / "test_broken.py").write_text("from toylab.target import clip\n\nclip(5, 0, 3).gone\n", encoding="utf-8")
+    (suite / "test_broken.py").write_text("from toyproject.target import clip\n\nclip(5, 0, 3).gone\n", encoding="utf-8")
     kill = _under(suite, "test_broken.py")
     assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_broken.py",))
 
@@ -138,7 +138,7 @@ def test_several_null_faults_share_a_session_and_each_must_run(suite: Path) -> N
     (suite / "test_both.py").write_text(TESTS + "\n\ndef test_add():\n    Average().add(1)\n", encoding="utf-8")
 
     def under(*tests: str) -> Kill:
-        return run_under_faults(faults, tests, root=suite, null=True, package="toylab")
+        return run_under_faults(faults, tests, root=suite, null=True, package="toyproject")
 
     assert (under("test_both.py::test_low").fate, under("test_both.py::test_add").fate) == ("unreached", "unreached")
     kill = under("test_both.py::test_low", "test_both.py::test_add")
@@ -159,7 +159,7 @@ def test_a_session_that_cannot_run_is_an_error(suite: Path, fault: str, test: st
 
 
 def test_a_stale_fault_is_an_error(suite: Path) -> None:
-    kill = run_under_faults(["stale"], ["test_toy.py"], root=suite, package="troublelab")
+    kill = run_under_faults(["stale"], ["test_toy.py"], root=suite, package="troubleproject")
     assert kill.fate == "error"
     assert "fault stale is stale" in kill.output
     assert "Traceback" not in kill.output
@@ -168,8 +168,8 @@ def test_a_stale_fault_is_an_error(suite: Path) -> None:
 def test_a_fault_of_a_module_that_is_named_beside_is_planted_too(suite: Path) -> None:
     (suite / "mine.py").write_text(
         "from verification.faults import fault\nfrom rlverify.project.fingerprint import member_digest\n"
-        "from toylab.target import clip\n\n"
-        "@fault('of-mine', target='toylab.target:clip', pins=member_digest(clip))\n"
+        "from toyproject.target import clip\n\n"
+        "@fault('of-mine', target='toyproject.target:clip', pins=member_digest(clip))\n"
         "def unclipped(value, low, high):\n    return value\n",
         encoding="utf-8",
     )
@@ -189,27 +189,27 @@ def test_the_fault_reaches_the_workers_of_a_distributed_session(suite: Path) -> 
 
 def test_a_mistake_in_the_fault_s_own_code_is_no_kill(suite: Path) -> None:
     (suite / "test_half.py").write_text(
-        "from troublelab.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
+        "from troubleproject.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
     )
-    kill = run_under_faults(["crashing"], ["test_half.py"], root=suite, package="troublelab")
+    kill = run_under_faults(["crashing"], ["test_half.py"], root=suite, package="troubleproject")
     assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_half.py::test_half",))
 
 
 def test_a_mistake_in_a_fault_is_an_error_whatever_the_test_makes_of_it(suite: Path) -> None:
     (suite / "test_half.py").write_text(
-        "import pytest\nfrom troublelab.target import half\n\n"
+        "import pytest\nfrom troubleproject.target import half\n\n"
         "def test_half():\n    with pytest.raises(TypeError):\n        half(3)\n\n"
         "def test_caught():\n    try:\n        half(3)\n    except TypeError:\n        pytest.fail('noticed')\n",
         encoding="utf-8",
     )
     for test in ("test_half.py::test_half", "test_half.py::test_caught"):
-        kill = run_under_faults(["crashing"], [test], root=suite, package="troublelab")
+        kill = run_under_faults(["crashing"], [test], root=suite, package="troubleproject")
         assert (kill.fate, kill.failed, kill.errors) == ("error", (), (test,))
 
 
 def test_a_session_that_does_not_end_is_an_error(suite: Path) -> None:
     (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
-    kill = run_under_faults(["clip-one-sided"], ["test_endless.py"], root=suite, package="toylab", limit=1.5)
+    kill = run_under_faults(["clip-one-sided"], ["test_endless.py"], root=suite, package="toyproject", limit=1.5)
     assert kill.fate == "error"
     assert "stopped after 1.5 s" in kill.output
 
@@ -218,7 +218,7 @@ def test_without_a_fault_every_outcome_is_told(suite: Path) -> None:
     more = "\n\n@pytest.mark.skip\ndef test_skipped():\n    pass\n"
     more += "\n\n@pytest.mark.xfail\ndef test_known():\n    assert False\n"
     (suite / "test_toy.py").write_text(TESTS + more, encoding="utf-8")
-    run = run_tests(["test_toy.py"], root=suite, package="toylab")
+    run = run_tests(["test_toy.py"], root=suite, package="toyproject")
     assert run.outcome is not None
     assert [name.partition("::")[2] for name in run.outcome.passed] == [
         "test_with_fixture", "test_ends[to o low]", "test_ends[too high]", "test_low", "test_high", "test_elsewhere",
@@ -230,5 +230,5 @@ def test_without_a_fault_every_outcome_is_told(suite: Path) -> None:
 
 def test_a_session_that_is_stopped_has_no_outcome(suite: Path) -> None:
     (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
-    run = run_tests(["test_endless.py"], root=suite, package="toylab", limit=1.5)
+    run = run_tests(["test_endless.py"], root=suite, package="toyproject", limit=1.5)
     assert (run.outcome, run.output) == (None, "the session was stopped after 1.5 s")

@@ -20,7 +20,7 @@ Command = Callable[..., tuple[int, str, str]]
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of reports, freshly updated; treat as read-only."""
     reports = tmp_path_factory.mktemp("formats") / "reports"
-    assert run(["--package", "toylab", "audit", "--update", "--jobs", "1", "--reports", str(reports)]) == 0
+    assert run(["--package", "toyproject", "audit", "--update", "--jobs", "1", "--reports", str(reports)]) == 0
     return reports
 
 
@@ -29,7 +29,7 @@ def report(capsys: pytest.CaptureFixture[str], audited: Path) -> Command:
     """Runs the command on the updated reports: exit code, output, errors."""
 
     def command(*arguments: str | Path, reports: Path = audited) -> tuple[int, str, str]:
-        code = run(["--package", "toylab", "report", "--reports", str(reports), *map(str, arguments)])
+        code = run(["--package", "toyproject", "report", "--reports", str(reports), *map(str, arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

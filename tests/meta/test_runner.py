@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from troublelab.limited import ends_in_time_and_lives_on
+from troubleproject.limited import ends_in_time_and_lives_on
 
 from rlverify.evidence.claim_evidence import load_folder, to_json
 from rlverify.evidence.files import write_files
@@ -42,11 +42,11 @@ KEPT = Evidence(
 )
 
 
-def test_every_kind_of_trouble_gets_its_verdict(troublelab: Project, tmp_path: Path) -> None:
+def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
     paths = ReportPaths(tmp_path / "reports")
     write_files(paths.evidence, {"CRASH.json": to_json(KEPT)})
-    result = audit(troublelab, paths, update=True, processes=2, on_progress=lambda *step: steps.append(step))
+    result = audit(troubleproject, paths, update=True, processes=2, on_progress=lambda *step: steps.append(step))
     verdicts = {claim: verdict for claim, (verdict, _, _) in REASONS.items()} | AS_EXPECTED
     assert {record.claim.id: record.verdict for record in result.records} == verdicts
     problems = {problem.subject: problem for problem in result.problems}
@@ -62,17 +62,17 @@ def test_every_kind_of_trouble_gets_its_verdict(troublelab: Project, tmp_path: P
     assert (paths.evidence / "CRASH.json").read_text(encoding="utf-8") == to_json(KEPT)
     assert "trouble of one kind | - | STALE | CONFIRMED |" in (paths.reports / "findings.md").read_text()
     committed = load_folder(paths.evidence)
-    assert check_report(troublelab, paths, committed_records(troublelab, committed), committed) == []
-    again = audit(troublelab, paths, update=False, processes=2, on_progress=lambda *_: None)
+    assert check_report(troubleproject, paths, committed_records(troubleproject, committed), committed) == []
+    again = audit(troubleproject, paths, update=False, processes=2, on_progress=lambda *_: None)
     assert {problem.subject for problem in again.problems} == set(REASONS)
 
 
 @pytest.mark.parametrize("claim", ["SLOW", "DEAF"])
 def test_a_probe_that_does_not_end_is_an_error_and_takes_no_other_run_with_it(
-    troublelab: Project, claim: str
+    troubleproject: Project, claim: str
 ) -> None:
-    claims = [replace(troublelab.claim(claim), seeds=(2, 1, 4)), troublelab.claim("UNREACHED")]
-    runs = run_claims(troublelab, claims, processes=1, on_progress=lambda *_: None, limit=0.25)
+    claims = [replace(troubleproject.claim(claim), seeds=(2, 1, 4)), troubleproject.claim("UNREACHED")]
+    runs = run_claims(troubleproject, claims, processes=1, on_progress=lambda *_: None, limit=0.25)
     reasons = {
         "SLOW": "TimeLimitError: did not end within 0.25 seconds and stood at probes/trouble.py:",
         "DEAF": "the process of this run died before it ended or took 0.5 seconds",
@@ -83,9 +83,9 @@ def test_a_probe_that_does_not_end_is_an_error_and_takes_no_other_run_with_it(
     assert [run.error for run in runs["UNREACHED"]] == [None, None]
 
 
-def test_a_probe_that_does_not_end_is_an_error_in_this_process_too(troublelab: Project) -> None:
+def test_a_probe_that_does_not_end_is_an_error_in_this_process_too(troubleproject: Project) -> None:
     before = signal.getsignal(signal.SIGALRM)
-    slow, fast = run_here(troublelab, troublelab.claim("SLOW"), [1, 2], limit=0.1)
+    slow, fast = run_here(troubleproject, troubleproject.claim("SLOW"), [1, 2], limit=0.1)
     assert str(slow.error).startswith("TimeLimitError: did not end within 0.1 seconds")
     assert fast.error is None
     assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)) == (before, (0.0, 0.0))
@@ -96,47 +96,47 @@ def test_a_worker_that_ended_in_time_lives_on() -> None:
         assert executor.submit(ends_in_time_and_lives_on, 0.1, 0.3).result()
 
 
-def test_a_run_in_another_thread_has_no_limit(troublelab: Project) -> None:
+def test_a_run_in_another_thread_has_no_limit(troubleproject: Project) -> None:
     with ThreadPoolExecutor(1) as executor:
-        (run,) = executor.submit(run_here, troublelab, troublelab.claim("SLOW"), [2], limit=0.1).result()
+        (run,) = executor.submit(run_here, troubleproject, troubleproject.claim("SLOW"), [2], limit=0.1).result()
     assert run.error is None
 
 
 @pytest.mark.parametrize("update", [True, False])
-def test_nothing_is_measured_that_could_not_be_kept(toylab: Project, tmp_path: Path, update: bool) -> None:
+def test_nothing_is_measured_that_could_not_be_kept(toyproject: Project, tmp_path: Path, update: bool) -> None:
     (tmp_path / "file").touch()
     steps: list[tuple[int, int]] = []
     paths = ReportPaths(tmp_path / "file" / "reports")
     with pytest.raises(EvidenceError, match="cannot be written"):
-        audit(toylab, paths, update=update, processes=1, on_progress=lambda *step: steps.append(step))
+        audit(toyproject, paths, update=update, processes=1, on_progress=lambda *step: steps.append(step))
     assert steps == []
 
 
-def test_a_process_that_dies_takes_no_other_run_with_it(troublelab: Project) -> None:
-    claims = [troublelab.claim(name) for name in ("DIE", "UNREACHED", "REGRESSED")]
-    runs = run_claims(troublelab, claims, processes=1, on_progress=lambda *_: None)
+def test_a_process_that_dies_takes_no_other_run_with_it(troubleproject: Project) -> None:
+    claims = [troubleproject.claim(name) for name in ("DIE", "UNREACHED", "REGRESSED")]
+    runs = run_claims(troubleproject, claims, processes=1, on_progress=lambda *_: None)
     assert [run.error is None for run in runs["DIE"]] == [False]
     assert all(run.error is None for name in ("UNREACHED", "REGRESSED") for run in runs[name])
 
 
 def test_a_run_whose_process_died_once_is_marked(
-    troublelab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    troubleproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TROUBLELAB_DIES_ONCE", str(tmp_path / "died"))
-    claims = [troublelab.claim(name) for name in ("DIE-ONCE", "UNREACHED", "DIE")]
-    runs = run_claims(troublelab, claims, processes=1, on_progress=lambda *_: None)
+    claims = [troubleproject.claim(name) for name in ("DIE-ONCE", "UNREACHED", "DIE")]
+    runs = run_claims(troubleproject, claims, processes=1, on_progress=lambda *_: None)
     assert [(run.error, run.retried) for run in runs["DIE-ONCE"]] == [(None, True)]
     assert [run.retried for run in (*runs["UNREACHED"], *runs["DIE"])] == [False] * 3
     assert runs["DIE"][0].error is not None
 
 
-def test_a_run_that_was_retried_is_told(toylab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_retried_is_told(toyproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_with_a_death(project: Project, claims: Sequence[Claim], **_: object) -> dict[str, tuple[Run, ...]]:
         runs = {claim.id: run_here(project, claim, claim.seeds) for claim in claims}
         return {**runs, "TOY-05": tuple(replace(run, retried=True) for run in runs["TOY-05"])}
 
     monkeypatch.setattr("rlverify.gating.measuring.run_claims", run_with_a_death)
-    result = audit(toylab, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
+    result = audit(toyproject, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
     assert [str(problem) for problem in result.problems] == [
         "TOY-05: healthy, seed 7; faulty, seed 7: a process died that ran this or what ran beside it, and not when run "
         "again"
@@ -145,7 +145,7 @@ def test_a_run_that_was_retried_is_told(toylab: Project, tmp_path: Path, monkeyp
 
 
 def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
-    troublelab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    troubleproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = ReportPaths(tmp_path / "reports")
     write_files(paths.evidence, {"CRASH.json": "{"})
@@ -153,14 +153,14 @@ def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
         "rlverify.gating.measuring.run_claims",
         lambda _, claims, **__: {each.id: (Run("healthy", 0, error="boom"),) for each in claims},
     )
-    result = audit(troublelab, paths, update=True, processes=1, on_progress=lambda *_: None)
+    result = audit(troubleproject, paths, update=True, processes=1, on_progress=lambda *_: None)
     assert {problem.exit_code for problem in result.problems} == {2}
     assert list(paths.evidence.iterdir()) == []
     assert "trouble of one kind | - | NO EVIDENCE |" in (paths.reports / "findings.md").read_text()
 
 
-def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toylab: Project, tmp_path: Path) -> None:
-    result = audit(toylab, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
+def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toyproject: Project, tmp_path: Path) -> None:
+    result = audit(toyproject, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
     assert result.problems == ()
     assert {record.claim.id: str(record.verdict) for record in result.records} == {
         "NULL-TOY": "NOT REPRODUCED",
@@ -172,28 +172,28 @@ def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toylab: Project,
     }
 
 
-def test_a_run_in_this_process_is_the_run_of_the_pool(toylab: Project) -> None:
-    claim = toylab.claim("TOY-01")
-    here = run_here(toylab, claim, claim.seeds)
-    assert run_claims(toylab, [claim], processes=1, on_progress=lambda *_: None) == {"TOY-01": here}
+def test_a_run_in_this_process_is_the_run_of_the_pool(toyproject: Project) -> None:
+    claim = toyproject.claim("TOY-01")
+    here = run_here(toyproject, claim, claim.seeds)
+    assert run_claims(toyproject, [claim], processes=1, on_progress=lambda *_: None) == {"TOY-01": here}
     assert [(run.variant, run.seed, run.executions) for run in here] == [
         ("healthy", 0, None), ("healthy", 1, None), ("faulty", 0, 1), ("faulty", 1, 1),
         ("documented_fix", 0, 1), ("documented_fix", 1, 1),
     ]  # fmt: skip
 
 
-def test_what_two_claims_need_is_measured_once(toylab: Project) -> None:
+def test_what_two_claims_need_is_measured_once(toyproject: Project) -> None:
     """The second calls a documented fix what the first calls the fault, and has a seed more."""
-    first = toylab.claim("TOY-01")
+    first = toyproject.claim("TOY-01")
     other = replace(first, id="OTHER", fault=first.documented_fix, documented_fix=first.fault, seeds=(*first.seeds, 5))
     counts: list[tuple[int, int]] = []
-    runs = run_claims(toylab, [first, other], processes=1, on_progress=lambda *count: counts.append(count))
-    assert runs == {claim.id: run_here(toylab, claim, claim.seeds) for claim in (first, other)}
+    runs = run_claims(toyproject, [first, other], processes=1, on_progress=lambda *count: counts.append(count))
+    assert runs == {claim.id: run_here(toyproject, claim, claim.seeds) for claim in (first, other)}
     assert counts[-1] == (len(runs["OTHER"]), len(runs["OTHER"]))
 
 
-def test_what_a_probe_prints_stays_out_of_the_output(toylab: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    run_here(toylab, toylab.claim("TOY-02"), [0])
+def test_what_a_probe_prints_stays_out_of_the_output(toyproject: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    run_here(toyproject, toyproject.claim("TOY-02"), [0])
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("a probe may print")) == ("", 2)
 
@@ -201,8 +201,8 @@ def test_what_a_probe_prints_stays_out_of_the_output(toylab: Project, capsys: py
 @pytest.mark.parametrize(
     ("claim", "words"), [("NOTHING", "observed nothing"), ("TWICE", "names one symptom twice: same, same")]
 )
-def test_a_probe_that_cannot_be_judged_is_an_error(troublelab: Project, claim: str, words: str) -> None:
-    (run,) = run_here(troublelab, troublelab.claim(claim), [0])
+def test_a_probe_that_cannot_be_judged_is_an_error(troubleproject: Project, claim: str, words: str) -> None:
+    (run,) = run_here(troubleproject, troubleproject.claim(claim), [0])
     assert words in str(run.error)
     assert run.observations == ()
 

@@ -23,7 +23,7 @@ def test_processes():
     print(f"processes {os.getppid()} {os.getpid()}", file=sys.__stderr__)
 """
 MARKS = """
-from toylab import target
+from toyproject import target
 
 def test_mark():
     assert not hasattr(target, "mark")
@@ -44,7 +44,7 @@ import os, sys
 from pathlib import Path
 from rlverify.kill_matrix.sessions import run_session
 
-run_session(["-q", "test_endless.py"], package="toylab", root=Path.cwd(), environment=dict(os.environ), limit=600)
+run_session(["-q", "test_endless.py"], package="toyproject", root=Path.cwd(), environment=dict(os.environ), limit=600)
 """
 
 Run = Callable[..., Session]
@@ -62,7 +62,7 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Iterator[Run]:
     """Runs a test file, given by its text, in a session."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
 
-    def run_text(text: str, *, package: str = "toylab", limit: float = 60.0, **variables: str) -> Session:
+    def run_text(text: str, *, package: str = "toyproject", limit: float = 60.0, **variables: str) -> Session:
         (tmp_path / "test_given.py").write_text(text, encoding="utf-8")
         arguments = ["-q", "-p", "no:cacheprovider", "-s", "test_given.py"]
         given = {**environment, **variables}
@@ -104,7 +104,7 @@ def test_another_environment_is_another_setting(run: Run) -> None:
 
 
 def test_what_is_under_test_is_imported_before_the_session(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text("import sys\n\nassert 'toylab.target' in sys.modules\n", encoding="utf-8")
+    (tmp_path / "conftest.py").write_text("import sys\n\nassert 'toyproject.target' in sys.modules\n", encoding="utf-8")
     assert run(PROCESSES).exit_code == 0
 
 
@@ -172,7 +172,7 @@ def test_sessions_of_two_threads_run_beside_each_other(tmp_path: Path, environme
     def meet(name: str) -> int:
         arguments = ["-q", "-p", "no:cacheprovider", f"test_{name}.py"]
         return sessions.run_session(
-            arguments, package="toylab", root=tmp_path, environment=environment, limit=60.0
+            arguments, package="toyproject", root=tmp_path, environment=environment, limit=60.0
         ).exit_code
 
     with ThreadPoolExecutor(2) as pool:

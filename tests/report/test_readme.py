@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from rlverify.cli.app import app
 
+from rlverify.cli.app import app
 from rlverify.project.content import Project
 from rlverify.project.planting import plant
 from rlverify.records.claims import FixGrade, Verdict

@@ -7,11 +7,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from toylab import target
-from toylab.probes.make import Make
+from toyproject import target
+from toyproject.probes.make import Make
 
-from rlverify.project.probes import probe
-from rlverify.records.runs import Observation
+from rlverify import Observation, probe
 
 
 @probe("restore")

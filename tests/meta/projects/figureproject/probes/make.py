@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from figurelab import target
+from figureproject import target
 
 
 @dataclass(frozen=True)

@@ -6,42 +6,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from toylab.target import Average
+from toyproject.target import Average
 
-from rlverify.project.faults import add, fault, get, healthy, null_fault_of, unclaimed
+from rlverify import add_fault, fault, get_fault, healthy, null_fault_of, unclaimed
 
 
-@fault("restored-forgets", target="toylab.target:Average.restored", pins="541b32191600d6d9", area="state")
+@fault("restored-forgets", target="toyproject.target:Average.restored", pins="541b32191600d6d9", area="state")
 def restored_forgets(cls: type[Average], state: dict[str, Any]) -> Average:
     return cls()
 
 
-@fault("restored-keeps-total", target="toylab.target:Average.restored", pins="541b32191600d6d9", area="state")
+@fault("restored-keeps-total", target="toyproject.target:Average.restored", pins="541b32191600d6d9", area="state")
 def restored_keeps_total(cls: type[Average], state: dict[str, Any]) -> Average:
     made = cls()
     made.total = state["total"]
     return made
 
 
-@fault("clip-one-sided", target="toylab.target:clip", pins="1dcff7cce1ab6bd2")
+@fault("clip-one-sided", target="toyproject.target:clip", pins="1dcff7cce1ab6bd2")
 def clip_one_sided(value: float, low: float, high: float) -> float:
     return min(value, high)
 
 
-@fault("clip-other-order", target="toylab.target:clip", pins="1dcff7cce1ab6bd2")
+@fault("clip-other-order", target="toyproject.target:clip", pins="1dcff7cce1ab6bd2")
 def clip_other_order(value: float, low: float, high: float) -> float:
     return max(min(value, high), low)
 
 
-@fault("add-twice", target="toylab.target:Average.add", pins="eb3185a484afcc1f")
+@fault("add-twice", target="toyproject.target:Average.add", pins="eb3185a484afcc1f")
 def add_twice(self: Average, value: float) -> None:
     healthy("add-twice")(self, value)
     healthy("add-twice")(self, value)
 
 
-@unclaimed("mean-of-nothing", target="toylab.target:Average.mean", pins="279d89700f67e69e")
+@unclaimed("mean-of-nothing", target="toyproject.target:Average.mean", pins="279d89700f67e69e")
 def mean_of_nothing(self: Average) -> float:
     return 0.0
 
 
-add(null_fault_of(get("add-twice")))
+add_fault(null_fault_of(get_fault("add-twice")))

@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from figurelab.probes.make import Make
+from figureproject.probes.make import Make
 
-from rlverify.project.experiments import experiment
+from rlverify import experiment
 
 
 @experiment("transfer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toylab import target
+from toyproject import target
 
 
 @dataclass(frozen=True)

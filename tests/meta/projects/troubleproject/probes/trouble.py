@@ -11,10 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from troublelab import target
+from troubleproject import target
 
-from rlverify.project.probes import probe
-from rlverify.records.runs import Observation
+from rlverify import Observation, probe
 
 
 @probe("half")

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from figurelab.probes.make import Make
+from figureproject.probes.make import Make
 
-from rlverify.project.probes import probe
-from rlverify.records.runs import Observation
+from rlverify import Observation, probe
 
 
 @probe("middle")

@@ -1,9 +1,6 @@
 """A plot that takes no time."""
 
-from toylab.probes.make import Make
-
-from rlverify.project.plots import plot
-from rlverify.records.plot_points import Line, Plot
+from toyproject.probes.make import Make
 
 
 @plot("toy-squares")

@@ -1,0 +1,28 @@
+"""Writes the settings of a project into a folder, for tests that need a variation of one of the tiny projects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rlverify.project.content import Project, open_project
+
+PROJECTS = Path(__file__).parent / "projects"
+
+
+def write_settings(folder: Path, content: str, **settings: object) -> Path:
+    """A ``pyproject.toml`` in a folder, which it returns.
+
+    :param content: the content package: one of the tiny projects, or a package in the folder itself
+    :param settings: other settings, a path as ``Path``
+    """
+    chosen = {"content": content, "under_test": [content], "pythonpath": [".", str(PROJECTS)], **settings}
+    lines = [f"{key} = {json.dumps(value, default=str)}\n" for key, value in chosen.items()]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text("[tool.rlverify]\n" + "".join(lines), encoding="utf-8")
+    return folder
+
+
+def project_in(folder: Path, content: str = "toyproject", **settings: object) -> Project:
+    """The project of a folder, after writing its settings."""
+    return open_project(write_settings(folder, content, **settings))
