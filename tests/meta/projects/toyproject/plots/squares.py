@@ -2,6 +2,8 @@
 
 from toyproject.probes.make import Make
 
+from rlverify import Line, Plot, plot
+
 
 @plot("toy-squares")
 def squares(_make: Make) -> Plot:
