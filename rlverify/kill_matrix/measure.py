@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 AS_THE_ORIGINALS = ("-o", "filterwarnings=", "-W", "ignore::pytest.PytestReturnNotNoneWarning")
-"""Weak tests run as the tests of the audited system did, where a warning was no failure."""
+"""Weak tests run where a warning is no failure, as those that they are modelled on did."""
 COLLECTED_NOTHING = 5
 SHOWN_LINES = 5
 

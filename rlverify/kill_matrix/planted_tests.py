@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from rlverify.kill_matrix.planted_session import SessionOutcome, read_outcome
 from rlverify.kill_matrix.sessions import SessionTimeoutError, run_session
 
-Fate: TypeAlias = Literal["killed", "survived", "unreached", "error"]
+SessionFate: TypeAlias = Literal["killed", "survived", "unreached", "error"]
 
 PASSED, FAILED = 0, 1
 STOPPED = -9
@@ -57,7 +57,7 @@ class Kill:
     :param output: all that the session printed
     """
 
-    fate: Fate
+    fate: SessionFate
     executions: int
     failed: tuple[str, ...]
     errors: tuple[str, ...]
@@ -116,7 +116,7 @@ def _judge(run: TestRun) -> Kill:
     return Kill(_fate(run.exit_code, outcome), sum(outcome.executions.values()), failed, errors, run.output)
 
 
-def _fate(code: int, outcome: SessionOutcome) -> Fate:
+def _fate(code: int, outcome: SessionOutcome) -> SessionFate:
     told = FAILED if outcome.failed or outcome.errors else PASSED
     if outcome.mistakes or code != told or (outcome.errors and not outcome.failed):
         return "error"

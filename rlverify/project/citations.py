@@ -1,7 +1,7 @@
 """The documents under audit, line by line: which lines are cited, and which are not.
 
 ``notes:44-60`` are the lines 44 to 60 of the document ``notes.md``, and ``notes:44`` is one line. The key of a document
-is its file name without ``.md``, up to the first underscore: ``000_923f.md`` is cited as ``000:44``.
+is its file name without ``.md``, up to the first underscore: ``notes_2026.md`` is cited as ``notes:44``.
 """
 
 from __future__ import annotations

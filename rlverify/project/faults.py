@@ -2,11 +2,11 @@
 
 A fault is a module-level function with the signature of the member it replaces:
 
-    @fault("bug-05-ratio-of-zero", target="rlcore.optim.upgd:AdaptiveUPGD._protection", pins="0123456789abcdef")
+    @fault("ratio-of-zero", target="mypackage.optimizer:Gated.protection", pins="0123456789abcdef")
     def ratio_of_zero(self, utility, maximum):
         return torch.sigmoid(utility / maximum)
 
-The member as it is without the fault is ``healthy("bug-05-ratio-of-zero")``: a plain function, whose first argument is
+The member as it is without the fault is ``healthy("ratio-of-zero")``: a plain function, whose first argument is
 ``self`` (or ``cls``) where the member is a method. ``pins`` is the member's fingerprint; when it no longer fits,
 planting raises an error that tells the new one, so that somebody looks at the change before the fault is trusted again.
 """

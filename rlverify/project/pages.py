@@ -1,6 +1,6 @@
 """Report pages that a project registers for its documents.
 
-    @page("bug-report.md", title="Bug report", about="the bugs of document 002", documents=["002"])
+    @page("bug-report.md", title="Bug report", about="the bugs of the release notes", documents=["notes"])
     def bug_report(data: ReportData) -> str:
         return render("bug-report.md.j2", data)
 

@@ -103,7 +103,7 @@ class Claim:
     :param modules: dotted names of the modules under test; a change in one makes the evidence stale
     :param seeds: one run of the probe, or one paired run of the experiment, for each
     :param killed_by: ids of the tests of the suite that fail when the fault is planted
-    :param cites: the lines of the documents that state it, as `rlverify.project.citations` reads them: ``000:44-60``
+    :param cites: the lines of the documents that state it, as `rlverify.project.citations` reads them: ``notes:44-60``
     :param part_of: id of the problem that this is an effect, an option or an assurance of; empty where it is its own
     :param problem: what the document says of it beside that it exists, or None
     :param experiment: name of the experiment that measures the figure; empty where none is claimed

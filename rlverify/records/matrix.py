@@ -90,7 +90,7 @@ class NamedSuite:
 
 @dataclass(frozen=True)
 class WeakTest:
-    """A test as the audited system had it, written anew, and a fault that it is there for.
+    """A test that is known to be blind, and a fault that it should detect.
 
     :param test: its id, or the file of a check that pytest does not collect
     :param told_by: where its weakness is told

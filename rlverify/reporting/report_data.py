@@ -142,7 +142,7 @@ def anchor(claim_id: str) -> str:
 
 
 def spans(cite: str) -> tuple[str, int, int]:
-    """Document, first and last line of a citation such as ``000:44-60``, which the catalogue has checked."""
+    """Document, first and last line of a citation such as ``notes:44-60``, which the catalogue has checked."""
     document, _, lines = cite.partition(":")
     first, _, last = lines.partition("-")
     return document, int(first), int(last or first)

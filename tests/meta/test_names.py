@@ -1,0 +1,71 @@
+"""Names in the engine: no two public classes and no two modules share one, so that a search finds one place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "rlverify").rglob("*.py"))
+OF_THIS_REPOSITORY = (r"rlcore", r"\bverification[./\"`]", r"\.venv/bin", r"\b00[0-4]\b", r"audited system")
+CONTENT = sorted((ROOT / "verification").rglob("*.py"))
+
+
+def public_classes(path: Path) -> Iterator[str]:
+    """Classes and type aliases at the top of a module."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            if ast.unparse(node.annotation) == "TypeAlias":
+                yield node.target.id
+
+
+def shared(places: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    places = defaultdict(list)
+    for path in (*SOURCES, *CONTENT):
+        for name in public_classes(path):
+            places[name].append(str(path.relative_to(ROOT)))
+    assert len(places) > 60
+    assert shared(places) == {}
+
+
+def test_no_two_modules_or_packages_of_the_engine_share_a_name() -> None:
+    places = defaultdict(list)
+    for path in SOURCES:
+        name = path.parent.name if path.name == "__init__.py" else path.stem
+        places[name].append(str(path.relative_to(ROOT)))
+    assert len(places) > 60
+    assert shared(places) == {}
+
+
+def test_a_shared_name_is_found(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text("Kind: TypeAlias = int\nclass Task: ...\nclass _Own: ...\n")
+    places = defaultdict(list)
+    for path in sorted(tmp_path.glob("*.py")):
+        for found in public_classes(path):
+            places[found].append(path.stem)
+    assert shared(places) == {"Kind": ["one", "two"], "Task": ["one", "two"]}
+
+
+@pytest.mark.parametrize("pattern", OF_THIS_REPOSITORY)
+def test_the_engine_names_nothing_of_this_repository(pattern: str) -> None:
+    files = [*SOURCES, *sorted((ROOT / "rlverify").rglob("*.j2"))]
+    assert [str(each.relative_to(ROOT)) for each in files if re.search(pattern, each.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["import rlcore", '"verification"', "verification/faults", ".venv/bin/x", "document 001"]
+)
+def test_what_names_this_repository_is_found(text: str) -> None:
+    assert any(re.search(pattern, text) for pattern in OF_THIS_REPOSITORY)
