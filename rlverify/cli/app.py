@@ -32,6 +32,7 @@ from rlverify.cli.options import (
     usable_cores,
 )
 from rlverify.cli.report_command import report
+from rlverify.cli.start_commands import init, new
 from rlverify.evidence.claim_evidence import summarise
 from rlverify.gating.audit import Audit, Level, audit, problems_of
 from rlverify.gating.changes import select
@@ -51,7 +52,7 @@ WITHOUT_PROJECT = ("init",)
 """Commands that do not need a project."""
 
 app = typer.Typer(
-    help="Put every documented bug back, and see whether its check catches it.",
+    help="Re-inject every known bug, and see whether its check catches it.",
     epilog=(__doc__ or "").partition("\n\n")[2],
     add_completion=False,
     rich_markup_mode=None,
@@ -184,6 +185,8 @@ def gate(
     raise typer.Exit(result.exit_code)
 
 
+app.command()(init)
+app.command()(new)
 app.command()(matrix)
 app.command()(report)
 

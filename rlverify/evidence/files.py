@@ -42,6 +42,15 @@ def check_writable(folder: Path) -> None:
         raise EvidenceError(folder, f"cannot be written: {error.strerror}; nothing was changed") from error
 
 
+def prepare_working_folder(folder: Path) -> None:
+    """Make a folder for what is not committed, which Git ignores, and make sure that files can be written into it.
+
+    :raises EvidenceError: if they cannot
+    """
+    check_writable(folder)
+    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
 def write_files(folder: Path, texts: Mapping[str, str]) -> None:
     """Write several files, all prepared in a folder beside their places before the first of them is replaced.
 

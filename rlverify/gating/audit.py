@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from rlverify.evidence.claim_evidence import compare, is_committable, load_file, load_folder, misfits, to_json
-from rlverify.evidence.files import check_writable, write_files
+from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
 from rlverify.gating.measuring import measure
 from rlverify.gating.plot_audit import plot_problems, replace_plots
 from rlverify.project.content import Project
@@ -78,7 +78,7 @@ def audit(
     :raises HarnessError: if the catalogue is broken, or a folder cannot be written; nothing has been changed then
     """
     warnings = project.check()
-    check_writable(paths.working)
+    prepare_working_folder(paths.working)
     if update:
         check_writable(paths.evidence)
     committed = {} if update else load_folder(paths.evidence)

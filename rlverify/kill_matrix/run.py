@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from rlverify.evidence.claim_evidence import load_folder
-from rlverify.evidence.files import check_writable, write_files
+from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
 from rlverify.gating.audit import committed_records, write_report
 from rlverify.kill_matrix.committed import MATRIX, REMEDY, REPORT, compare, few, path_of, problems_of, render_page
 from rlverify.kill_matrix.fault_diff import difference
@@ -63,8 +63,9 @@ def run_matrix(
     :raises MatrixError: if there are no tests, or no pytest that could run them
     :raises EvidenceError: if a folder cannot be written; nothing has been changed then
     """
-    for folder in (paths.working, paths.reports)[: 1 + update]:
-        check_writable(folder)
+    prepare_working_folder(paths.working)
+    if update:
+        check_writable(paths.reports)
     committed = None if update else load(path_of(paths))
     task = MatrixTask(matrix_plan.plans, matrix_plan.suites, matrix_plan.weak_tests)
     found = _measure(matrix_plan, task, processes=processes, on_progress=on_progress)

@@ -21,7 +21,8 @@ from rlverify.project.citations import Documents
 from rlverify.records.claims import ClaimKind, DocumentGives, FixGrade, Verdict
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$")]
+IDENTIFIER = r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$"
+Identifier = Annotated[str, StringConstraints(pattern=IDENTIFIER)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
@@ -103,7 +104,7 @@ class ClaimEntry(BaseModel):
     if_true: str = ""
     documented_status: str = ""
     modules: tuple[Text, ...] = ()
-    seeds: tuple[Seed, ...] | None = None
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
     shows: tuple[Text, ...] = ()
     against_document: Annotated[bool, Field(strict=True)] = False
     documented_fix: Name | None = None

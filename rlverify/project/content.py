@@ -20,7 +20,7 @@ from rlverify.project.fingerprint import digest, digest_with_imports, module_dig
 from rlverify.project.pages import PAGES, Page
 from rlverify.project.plots import PLOTS, PlotMeasurement
 from rlverify.project.probes import PROBES, Probe
-from rlverify.project.settings import ReportPaths, Settings, find_root, load_settings
+from rlverify.project.settings import FILE, ReportPaths, Settings, find_root, load_settings
 from rlverify.records.claims import Claim
 from rlverify.records.errors import CatalogueError, SettingsError, UnknownNameError
 
@@ -76,12 +76,7 @@ class Project:
         except ModuleNotFoundError:
             spec = None
         if spec is None or not spec.submodule_search_locations:
-            places = ", ".join(map(str, self.settings.pythonpath)) or "no folder"
-            raise SettingsError(
-                self.root / "pyproject.toml",
-                "content",
-                f"no package {self.package!r} can be imported (pythonpath: {places}); create it, or correct the name",
-            )
+            raise self._missing("content", self.package)
         return Path(next(iter(spec.submodule_search_locations)))
 
     @property
@@ -219,7 +214,10 @@ class Project:
 
         :returns: warnings, one sentence for each kind of entry that no claim uses
         :raises CatalogueError: if a claim names a probe, experiment, fault or module that does not exist
+        :raises SettingsError: if a package under test cannot be found
         """
+        for package in self.settings.under_test:
+            self._check_package(package)
         for claim in self.claims:
             self._check_claim(claim)
         claimed = {name for name, fault in self.faults.items() if fault.claimed}
@@ -229,6 +227,17 @@ class Project:
             _unused("experiment", self.experiments, {claim.experiment for claim in self.claims}),
         )
         return tuple(filter(None, warnings))
+
+    def _check_package(self, package: str) -> None:
+        try:
+            module_path(package)
+        except LookupError as error:
+            raise self._missing("under_test", package) from error
+
+    def _missing(self, key: str, package: str) -> SettingsError:
+        places = ", ".join(map(str, self.settings.pythonpath)) or "no folder"
+        reason = f"no package {package!r} can be found (pythonpath: {places}); create it, or correct the name"
+        return SettingsError(self.root / FILE, key, reason)
 
     def _check_claim(self, claim: Claim) -> None:
         named: list[tuple[str, str | None, Mapping[str, Any]]] = [

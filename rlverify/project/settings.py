@@ -108,6 +108,14 @@ def find_root(start: Path) -> Path:
     )
 
 
+def has_settings(path: Path) -> bool:
+    """Whether a ``pyproject.toml`` has the table.
+
+    :raises SettingsError: if it cannot be read
+    """
+    return _table(path) is not None
+
+
 def load_settings(root: Path) -> Settings:
     """The settings of the project in a folder.
 

@@ -10,7 +10,6 @@ MOST_LINES: Final = 5
 """As many strokes as a reader can tell apart in grey."""
 
 
-
 @dataclass(frozen=True)
 class Line:
     """One line of a plot.

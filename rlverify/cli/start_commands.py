@@ -1,0 +1,145 @@
+"""The commands that start a project and a claim: `init` and `new`."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rlverify.cli.console import show
+from rlverify.cli.scaffold import example_files, settings_table, skeleton
+from rlverify.evidence.files import write_files
+from rlverify.project.catalogue_entries import IDENTIFIER
+from rlverify.project.content import Project
+from rlverify.project.fingerprint import member_digest
+from rlverify.project.planting import healthy_member
+from rlverify.project.settings import FILE, has_settings
+from rlverify.records.errors import FaultError, SettingsError, StaleFaultError
+
+NO_PACKAGES = ("tests", "test", "docs", "examples", "benchmarks", "build", "dist")
+"""Folders at the top of a repository that are not what is to be verified."""
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="The repository. [default: the current folder]")
+    ] = Path(),
+    content: Annotated[str, typer.Option(metavar="NAME", help="The package for claims, faults and probes.")] = "audit",
+    under_test: Annotated[
+        list[str] | None, typer.Option(metavar="PACKAGE", help="A package to verify. [default: those that are found]")
+    ] = None,
+) -> None:
+    """Set up a project in a repository: settings, folders, a worked example and a workflow file."""
+    root = folder.absolute()
+    if not content.isidentifier() or keyword.iskeyword(content):
+        raise typer.BadParameter(f"{content!r} cannot be the name of a package; use letters, digits and underscores")
+    pyproject = root / FILE
+    if pyproject.is_file() and has_settings(pyproject):
+        raise SettingsError(pyproject, "", "has settings already; nothing was changed")
+    files = example_files(content, "tests")
+    before = pyproject.read_text(encoding="utf-8").rstrip() + "\n\n" if pyproject.is_file() else ""
+    packages = under_test or _packages(root, content) or [content]
+    _write_new(root, files, {FILE: before + settings_table(content, packages)})
+    show(
+        f"created {FILE} [tool.rlverify] and {len(files)} files:",
+        *(f"  {name}" for name in files),
+        "",
+        f"under test: {', '.join(packages)}",
+        "next:",
+        "  rlverify reproduce EXAMPLE-1     measure the example: it is CONFIRMED",
+        "  rlverify audit --update          measure every claim and write reports/",
+        "  rlverify matrix --update         record which tests detect which bugs",
+        "  rlverify new BUG-1 --target package.module:function",
+    )
+
+
+def new(
+    context: typer.Context,
+    claim_id: Annotated[str, typer.Argument(metavar="ID", help="Of the new claim, as in BUG-1.")],
+    target: Annotated[
+        str, typer.Option(metavar="MODULE:MEMBER", help="What the bug replaces: package.module:Class.method.")
+    ],
+    title: Annotated[str, typer.Option(help="The bug in a few words.")] = "The bug in a few words",
+    statement: Annotated[str, typer.Option(help="What is claimed, in a sentence.")] = "What is claimed, in a sentence.",
+    file: Annotated[str, typer.Option(metavar="NAME", help="The catalogue file, without .toml.")] = "claims",
+) -> None:
+    """Write the skeleton of a claim, its fault (with the pin filled in) and its probe."""
+    project: Project = context.obj
+    claim_id = claim_id.upper()
+    if not re.fullmatch(IDENTIFIER, claim_id):
+        raise typer.BadParameter(f"{claim_id!r} cannot be an id; use letters, digits and hyphens, as in BUG-1")
+    catalogue = project.settings.catalogue or project.folder / "catalogue"
+    if any(catalogue.glob("*.toml")) and claim_id in {claim.id for claim in project.claims}:
+        raise typer.BadParameter(f"there is a claim {claim_id} already; choose another id")
+    member = _healthy(target)
+    texts = skeleton(
+        claim_id,
+        target,
+        member,
+        member_digest(member),
+        title=title,
+        statement=statement,
+        tests=_relative(project.settings.tests, project.root),
+        has_make=bool(project.make()),
+    )
+    path, name = catalogue / f"{file}.toml", claim_id.lower().replace("-", "_")
+    before = path.read_text(encoding="utf-8").rstrip() + "\n" if path.is_file() else ""
+    modules = {
+        _relative(project.folder / room / f"{name}.py", project.root): text
+        for room, text in (("faults", texts.fault), ("probes", texts.probe))
+    }
+    catalogue_file = _relative(path, project.root)
+    _write_new(project.root, modules, {catalogue_file: (before + texts.claim).lstrip()})
+    fault, probe = modules
+    show(
+        f"added {claim_id} to {catalogue_file}; now",
+        f"  1. write the bug in {fault}",
+        f"  2. observe its symptom in {probe}",
+        f"  3. rlverify reproduce {claim_id}",
+    )
+
+
+def _packages(root: Path, content: str) -> list[str]:
+    """The packages of a repository: those in ``src``, or else those at its top."""
+    for folder in (root / "src", root):
+        found = sorted(path.parent.name for path in folder.glob("*/__init__.py"))
+        packages = [name for name in found if name not in (*NO_PACKAGES, content) and name.isidentifier()]
+        if packages:
+            return packages
+    return []
+
+
+def _healthy(target: str) -> Callable[..., Any]:
+    """The member that a target names.
+
+    :raises FaultError: if there is none, or its module cannot be imported
+    """
+    module, _, path = target.partition(":")
+    *classes, member = path.split(".")
+    if not module or not member:
+        raise FaultError(f"target {target!r} must read package.module:function or package.module:Class.member")
+    try:
+        return healthy_member(":".join(filter(None, (module, ".".join(classes)))), member)
+    except ModuleNotFoundError as error:
+        raise FaultError(f"target {target!r}: {error}; is its folder in the setting pythonpath?") from error
+    except AttributeError as error:
+        raise StaleFaultError(f"target {target!r}: {error}; name something that the module defines") from error
+
+
+def _write_new(root: Path, files: Mapping[str, str], replaced: Mapping[str, str]) -> None:
+    """Write files that must not exist yet, and others that are replaced; all of them, or none.
+
+    :raises SettingsError: if one exists already
+    """
+    existing = [name for name in files if (root / name).exists()]
+    if existing:
+        raise SettingsError(root / existing[0], "", "exists already; nothing was changed")
+    write_files(root, {**files, **replaced})
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.resolve().relative_to(root.resolve()).as_posix()
