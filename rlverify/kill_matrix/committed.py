@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlverify.evidence.files import write_files
-from rlverify.kill_matrix.digests import row_digest, under_test_digest, weak_test_digest
+from rlverify.kill_matrix.digests import row_digest, test_digest, under_test_digest, weak_test_digest
 from rlverify.kill_matrix.matrix_file import load
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
+from rlverify.records.errors import MatrixError
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, WeakTestResult
 from rlverify.records.problems import Problem
@@ -46,8 +47,10 @@ def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedSt
 
     A project whose claims name no test has no matrix, but every fault that must be detected asks for one.
 
-    :raises MatrixError: if the matrix cannot be believed, or a test that a claim names does not exist
+    :raises MatrixError: if the matrix cannot be believed
     """
+    if unknown := [*unknown_tests(matrix_plan)]:
+        return CommittedStatus(None, tuple(unknown))
     problems = [*undetected(matrix_plan)]
     matrix = load(path_of(paths))
     if matrix is None:
@@ -70,6 +73,16 @@ def undetected(matrix_plan: MatrixPlan) -> Iterator[Problem]:
         if claim.fault is not None and claim.expected_verdict is Verdict.CONFIRMED and not claim.killed_by:
             sentence = f'no test is named that fails when {claim.fault} is planted; add killed_by = ["tests/..."]'
             yield Problem(claim.id, CLAIM_FELL, sentence)
+
+
+def unknown_tests(matrix_plan: MatrixPlan) -> Iterator[Problem]:
+    """Claims that name a test which does not exist."""
+    for claim in matrix_plan.project.claims:
+        for test in claim.killed_by:
+            try:
+                test_digest(matrix_plan.root, test)
+            except MatrixError as error:
+                yield Problem(claim.id, HARNESS_FAILED, f"killed_by: {error.reason}")
 
 
 def render_page(project: Project, matrix: Matrix) -> str:
@@ -122,7 +135,7 @@ def compare(committed: Matrix, fresh: Matrix) -> Iterator[str]:
     was, now = ({_role(row.plan): row for row in matrix.rows} for matrix in (committed, fresh))
     yield from (f"{name} is new" for name in now if name not in was)
     yield from (f"{name} is gone" for name in was if name not in now)
-    for name in now.keys() & was.keys():
+    for name in (name for name in now if name in was):
         before, row = was[name], now[name]
         if (before.fate, before.killers) != (row.fate, row.killers):
             yield f"{name}: {_told(row)}, committed: {_told(before)}"

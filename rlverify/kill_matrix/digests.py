@@ -59,11 +59,16 @@ def test_digest(root: Path, test: str) -> str:
         modified = path.stat().st_mtime_ns
         return _digest_of(path, modified, tuple(names))
     except (OSError, SyntaxError, LookupError, UnicodeDecodeError) as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error.args[0])
-        raise MatrixError(test, f"is not a test: {reason}; correct the id") from error
+        raise MatrixError(test, f"is not a test: {_reason(error)}; correct the id") from error
 
 
 test_digest.__test__ = False  # type: ignore[attr-defined]  # in a test module that imports it
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    return str(error.strerror) if isinstance(error, OSError) else str(error)
 
 
 @lru_cache(maxsize=4096)

@@ -63,11 +63,11 @@ def run_matrix(
     :raises MatrixError: if there are no tests, or no pytest that could run them
     :raises EvidenceError: if a folder cannot be written; nothing has been changed then
     """
+    task = MatrixTask(matrix_plan.plans, matrix_plan.suites, matrix_plan.weak_tests)
     prepare_working_folder(paths.working)
     if update:
         check_writable(paths.reports)
     committed = None if update else load(path_of(paths))
-    task = MatrixTask(matrix_plan.plans, matrix_plan.suites, matrix_plan.weak_tests)
     found = _measure(matrix_plan, task, processes=processes, on_progress=on_progress)
     problems = [*found.problems, *problems_of(found.matrix)]
     if found.problems:

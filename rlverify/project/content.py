@@ -216,6 +216,7 @@ class Project:
         :raises CatalogueError: if a claim names a probe, experiment, fault or module that does not exist
         :raises SettingsError: if a package under test cannot be found
         """
+        assert self._checked_package
         for package in self.settings.under_test:
             self._check_package(package)
         for claim in self.claims:
@@ -230,9 +231,11 @@ class Project:
 
     def _check_package(self, package: str) -> None:
         try:
-            module_path(package)
-        except LookupError as error:
-            raise self._missing("under_test", package) from error
+            spec = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            spec = None
+        if spec is None:
+            raise self._missing("under_test", package)
 
     def _missing(self, key: str, package: str) -> SettingsError:
         places = ", ".join(map(str, self.settings.pythonpath)) or "no folder"

@@ -128,7 +128,9 @@ def load_settings(root: Path) -> Settings:
     try:
         table = _Table.model_validate(content)
     except ValidationError as error:
-        raise SettingsError(path, *_explain(error.errors(include_url=False)[0])) from error
+        problems = error.errors(include_url=False)  # a misspelt key is told before the one that is then missing
+        first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
+        raise SettingsError(path, *_explain(first)) from error
     return Settings(
         root=root,
         content=table.content,

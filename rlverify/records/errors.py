@@ -84,3 +84,4 @@ class MatrixError(HarnessError, ValueError):
 
     def __init__(self, subject: str | PathLike[str], reason: str) -> None:
         super().__init__(f"kill matrix, {subject}: {reason}")
+        self.reason = f"{subject} {reason}"

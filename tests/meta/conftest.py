@@ -14,6 +14,7 @@ from rlverify.project.content import Project, open_project
 
 PROJECTS = Path(__file__).parent / "projects"
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(PROJECTS))  # test modules import the code of the tiny projects
 
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -12,17 +12,23 @@ from pathlib import Path
 import pytest
 
 from rlverify.gating.changes import packages_under_test
-from rlverify.project.content import Project
+from rlverify.project.content import Project, open_project
+from tests.meta.project_folders import PROJECTS, write_settings
 
-LAB = Path(__file__).parent / "lab"
 ROOT = Path(__file__).parents[2]
+
+
+def copy_project(name: str, checkout: Path) -> None:
+    """A folder with a copy of a tiny project's content package, and settings that look nowhere else for it."""
+    shutil.copytree(PROJECTS / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "pyproject.toml"))
+    write_settings(checkout, name, pythonpath=["."], unmeasured=["examples"])
 
 
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Git checkout of the toy laboratory with its evidence; treat as read-only."""
+    """A Git checkout of the toy project with its evidence; treat as read-only."""
     checkout = tmp_path_factory.mktemp("committed")
-    shutil.copytree(LAB / "toyproject", checkout / "toyproject", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_project("toyproject", checkout)
     (checkout / "README.md").write_text("toy\n")
     (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n")
     assert rlverify(checkout, "audit", "--update", "--jobs", "1").returncode == 0
@@ -44,8 +50,8 @@ def git(checkout: Path, *arguments: str) -> None:
 
 
 def rlverify(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "toyproject", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "rlverify.cli.entry", "--project", str(checkout), *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -131,20 +137,19 @@ def test_a_fault_file_affects_the_claims_of_its_faults(checkout: Path, toyprojec
 @pytest.mark.slow
 def test_an_experiment_file_affects_the_figures_of_its_experiments(figureproject: Project, tmp_path: Path) -> None:
     checkout = tmp_path / "figures"
-    shutil.copytree(LAB / "figureproject", checkout / "figureproject", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_project("figureproject", checkout)
     git(checkout, "init", "--quiet")
     git(checkout, "add", ".")
     git(checkout, "commit", "--quiet", "-m", "figures")
     with (checkout / "figureproject/experiments/values.py").open("a") as file:
         file.write("# changed\n")
     code = (
-        "from rlverify.gating.changes import select; from rlverify.project.content import Laboratory; from pathlib import "
-        "Path; print(*sorted(select(Laboratory('figureproject'), Path('.'), 'HEAD').claim_ids))"
+        "from rlverify.gating.changes import select; from rlverify.project.content import open_project; "
+        "from pathlib import Path; print(*sorted(select(open_project(Path.cwd()), 'HEAD').claim_ids))"
     )
     done = subprocess.run(
         [sys.executable, "-B", "-c", code],
         cwd=checkout,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)])},
         capture_output=True,
         text=True,
         check=True,
@@ -223,7 +228,7 @@ def test_a_name_that_is_no_text_is_told_with_its_bytes(checkout: Path) -> None:
 def test_a_change_beside_the_folder_in_a_larger_checkout_affects_everything(checkout: Path) -> None:
     nested = checkout / "nested"
     nested.mkdir()
-    for name in ("toyproject", "reports"):
+    for name in ("toyproject", "reports", "pyproject.toml"):
         git(checkout, "mv", name, f"nested/{name}")
     git(checkout, "commit", "--quiet", "-m", "nested")
     assert "measured 0 of 6" in gate(nested)[1]
@@ -233,7 +238,7 @@ def test_a_change_beside_the_folder_in_a_larger_checkout_affects_everything(chec
 
 def test_the_code_under_test_is_what_claims_are_about_and_nothing_that_is_installed(toyproject: Project) -> None:
     """Claims of ours are about a module of Stable-Baselines3 too, which the pinned versions stand for."""
-    ours = Project()
+    ours = open_project(ROOT)
     assert any(name.startswith("stable_baselines3.") for claim in ours.claims for name in claim.modules)
     assert packages_under_test(ours) == [ROOT / "rlcore", ROOT / "verification"]
     assert [folder.name for folder in packages_under_test(toyproject)] == ["toyproject"]

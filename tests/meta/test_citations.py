@@ -1,4 +1,4 @@
-"""What the catalogue cites stands in the documents, which nobody has touched."""
+"""What the catalogue cites is in the documents, and the documents are unchanged."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.project import citations
 from rlverify.project.catalogue import load
-from rlverify.project.citations import FOLDER, Citation, apart_from, documents, uncited
-from rlverify.project.content import Project
+from rlverify.project.citations import Citation, Documents
+from rlverify.project.content import open_project
 from rlverify.records.errors import CatalogueError
 from rlverify.reporting.collecting import collect
 
-CATALOGUE = Path(citations.__file__).with_name("catalogue")
-REPORTS = CATALOGUE.parents[1] / "reports"
+PROJECT = open_project(Path(__file__).parents[2])
+DOCUMENTS = PROJECT.documents
 DIGESTS = {
     "000_923fc3d3e588f5b4": "fca4e15efb75b04ef16ab486cc2761f9d471a31b244c052e6f8f039cae14b37a",
     "001_98911a0f87a1dff4": "4622413657570b807b699c4802f127db6a286a9e18b449754d49216dd1e2b214",
@@ -33,7 +32,7 @@ section = "Bug 1"
 statement = "a statement"
 if_true = "a symptom"
 documented_status = "fixed"
-expected_verdict = "CONFIRMED"
+expected = "CONFIRMED"
 probe = "restore"
 modules = ["toyproject.target"]
 seeds = [0, 1]
@@ -49,20 +48,19 @@ quotes = [{cite = "001:21", text = "22/24 теста проходят"}, {cite =
 
 def _load_text(folder: Path, text: str) -> None:
     (folder / "toy.toml").write_text('document = "toy"\n' + text, encoding="utf-8")
-    load(folder)
+    load(folder, DOCUMENTS)
 
 
 def test_the_documents_are_as_they_were_written() -> None:
-    found = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in FOLDER.glob("*.md")}
+    found = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in DOCUMENTS.paths.values()}
     assert found == DIGESTS
 
 
 def test_a_citation_is_the_lines_of_its_document() -> None:
-    citation = Citation.parse("001:20-21")
-    assert citation.text.splitlines()[1].startswith("| **Основная интеграция**")
-    assert list(citation.numbers) == [20, 21]
-    assert Citation.parse("001:21") == Citation("001", 21, 21)
-    assert citation.path.name == "001_98911a0f87a1dff4.md"
+    assert DOCUMENTS.text("001:20-21").splitlines()[1].startswith("| **Основная интеграция**")
+    assert list(DOCUMENTS.cite("001:20-21").numbers) == [20, 21]
+    assert DOCUMENTS.cite("001:21") == Citation("001", 21, 21)
+    assert DOCUMENTS.paths["001"].name == "001_98911a0f87a1dff4.md"
 
 
 @pytest.mark.parametrize(
@@ -77,53 +75,87 @@ def test_a_citation_is_the_lines_of_its_document() -> None:
 )
 def test_what_no_document_holds_cannot_be_cited(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        Citation.parse(text)
+        DOCUMENTS.cite(text)
+    with pytest.raises(ValueError, match=reason):
+        DOCUMENTS.text(text)
+
+
+def test_a_document_is_cited_by_its_file_name_up_to_the_first_underscore(tmp_path: Path) -> None:
+    for name in ("notes.md", "plan_of_may.md", "table.txt"):
+        (tmp_path / name).write_text(f"{name}\n\nlast", encoding="utf-8")
+    documents = Documents.read(tmp_path)
+    assert (documents.text("notes:1"), documents.text("plan:1-3")) == ("notes.md", "plan_of_may.md\n\nlast")
+    assert documents.uncited(["plan:3"]) == {"notes": [1, 3], "plan": [1]}
+    with pytest.raises(ValueError, match="there is no document table, only notes, plan"):
+        documents.cite("table:1")
+
+
+def test_two_documents_with_one_key_are_an_error(tmp_path: Path) -> None:
+    for name in ("plan_a.md", "plan_b.md"):
+        (tmp_path / name).touch()
+    with pytest.raises(CatalogueError, match=r"plan_b\.md: has the key 'plan', as plan_a\.md"):
+        Documents.read(tmp_path)
+
+
+def test_a_document_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_bytes(b"\xff")
+    with pytest.raises(CatalogueError, match=r"notes\.md: cannot be read"):
+        Documents.read(tmp_path)
+
+
+def test_without_documents_no_line_can_be_cited(tmp_path: Path) -> None:
+    assert Documents.read(tmp_path / "nowhere") == Documents()
+    with pytest.raises(ValueError, match="there is no document notes"):
+        Documents().cite("notes:1")
 
 
 def test_lines_that_nothing_cites_are_told_without_empty_ones_and_rules() -> None:
-    last = len(documents()["001"])
-    assert uncited(["001:1-7", f"001:10-{last}"])["001"] == [9]
-    assert uncited([f"001:9-{last}"])["001"] == [1, 3, 4, 5]
-    assert len(uncited([])["003"]) > 100
+    last = len(DOCUMENTS.lines["001"])
+    assert DOCUMENTS.uncited(["001:1-7", f"001:10-{last}"])["001"] == [9]
+    assert DOCUMENTS.uncited([f"001:9-{last}"])["001"] == [1, 3, 4, 5]
+    assert len(DOCUMENTS.uncited([])["003"]) > 100
 
 
 def test_what_is_left_of_citations_are_runs_of_lines_that_say_something() -> None:
-    assert apart_from(["003:1-11"], ["003:5", "003:9-10", "000:1-20"]) == ("003:1-3", "003:7", "003:11")
-    assert apart_from(["003:2", "003:4-8", "001:9"], []) == ("003:5-7", "001:9")
+    left = DOCUMENTS.apart_from(["003:1-11"], ["003:5", "003:9-10", "000:1-20"])
+    assert left == ("003:1-3", "003:7", "003:11")
+    assert DOCUMENTS.apart_from(["003:2", "003:4-8", "001:9"], []) == ("003:5-7", "001:9")
 
 
-def test_the_reports_tell_of_every_line_that_no_claim_cites() -> None:
-    project = Project()
-    told = [cite for aside in collect(project, REPORTS, ()).asides for cite in aside.cites]
-    answered = project.entries.answered
-    assert apart_from(told, answered) == tuple(told)
-    assert {number: lines for number, lines in uncited([*told, *answered]).items() if lines} == {}
-    assert all(uncited(answered).values())
+def test_the_reports_list_every_line_that_no_claim_cites() -> None:
+    untestable = collect(PROJECT, PROJECT.paths.reports, ()).untestable
+    listed = [cite for each in untestable for cite in each.cites]
+    answered = PROJECT.catalogue.answered
+    assert DOCUMENTS.apart_from(listed, answered) == tuple(listed)
+    assert not any(DOCUMENTS.uncited([*listed, *answered]).values())
+    assert all(DOCUMENTS.uncited(answered).values())
 
 
 def test_every_line_of_the_documents_is_answered() -> None:
-    assert {number: lines for number, lines in uncited(load(CATALOGUE).cites).items() if lines} == {}
+    assert set(DOCUMENTS.lines) == {stem.partition("_")[0] for stem in DIGESTS}
+    assert {key: lines for key, lines in DOCUMENTS.uncited(PROJECT.catalogue.cites).items() if lines} == {}
 
 
 def test_what_speaks_for_or_against_a_document_says_of_which_lines() -> None:
-    silent = [claim for claim in load(CATALOGUE).claims if not claim.cites]
+    silent = [claim for claim in PROJECT.claims if not claim.cites]
     assert [claim.id for claim in silent if claim.against_document or claim.documented_fix] == []
     assert {claim.kind for claim in silent} == {"finding", "null"}
 
 
 def test_a_contradiction_keeps_its_words(tmp_path: Path) -> None:
     (tmp_path / "toy.toml").write_text('document = "toy"\n' + CONTRADICTION, encoding="utf-8")
-    (found,) = load(tmp_path).contradictions
+    catalogue = load(tmp_path, DOCUMENTS)
+    (found,) = catalogue.contradictions
     assert [quote.text for quote in found.quotes] == ["22/24 теста проходят", "**24/24**"]
-    assert load(tmp_path).cites == ("001:21", "002:14")
+    assert catalogue.cites == ("001:21", "002:14")
 
 
-def test_claims_and_asides_are_told_with_what_they_cite(tmp_path: Path) -> None:
-    text = CLAIM + 'cites = ["000:3-4"]\n\n[[aside]]\ncites = ["000:1"]\nwhy = "a title"\n'
+def test_claims_and_untestable_lines_are_loaded_with_what_they_cite(tmp_path: Path) -> None:
+    text = CLAIM + 'cites = ["000:3-4"]\n\n[[untestable]]\ncites = ["000:1"]\nwhy = "a title"\n'
     (tmp_path / "toy.toml").write_text('document = "toy"\n' + text, encoding="utf-8")
-    catalogue = load(tmp_path)
+    catalogue = load(tmp_path, DOCUMENTS)
     assert catalogue.cites == ("000:3-4", "000:1")
-    assert catalogue.asides[0].why == "a title"
+    assert catalogue.untestable[0].why == "a title"
 
 
 @pytest.mark.parametrize(
@@ -132,11 +164,11 @@ def test_claims_and_asides_are_told_with_what_they_cite(tmp_path: Path) -> None:
         (CLAIM + 'cites = ["001:900"]', "cites.0", "has the lines 1 to 468"),
         (CLAIM + 'part_of = "TOY-02"', "part_of", "no other entry 'TOY-02'"),
         (CLAIM + 'part_of = "TOY-01"', "part_of", "no other entry 'TOY-01'"),
-        (CONTRADICTION.replace("22/24", "23/24"), "quotes", "'23/24 теста проходят' does not stand in 001:21"),
+        (CONTRADICTION.replace("22/24", "23/24"), "quotes", "'23/24 теста проходят' is not in 001:21"),
         (CONTRADICTION + 'settled_by = ["TOY-09"]', "settled_by", "no other entry 'TOY-09'"),
         (CLAIM + CONTRADICTION.replace("CON-01", "TOY-01"), "id", "already used in toy.toml"),
-        ('[[aside]]\ncites = ["000:1"]\n', "why", "is missing"),
-        ('[[aside]]\ncites = ["000:1"]\nwhi = "x"\nwhy = "y"\n', "whi", "did you mean 'why'"),
+        ('[[untestable]]\ncites = ["000:1"]\n', "why", "is missing"),
+        ('[[untestable]]\ncites = ["000:1"]\nwhi = "x"\nwhy = "y"\n', "whi", "did you mean 'why'"),
     ],
 )
 def test_a_broken_entry_is_told_with_its_field(tmp_path: Path, text: str, field: str, reason: str) -> None:

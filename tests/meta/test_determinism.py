@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+TOY = Path(__file__).parent / "projects" / "toyproject"
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -22,17 +23,17 @@ def test_two_audits_far_apart_give_the_same_bytes(rlverify: Invoke, tmp_path: Pa
     for number, setting in enumerate(settings):
         reports = tmp_path / str(number) / "reports"
         done = rlverify(
-            "--package", "toyproject", "audit", "--update", "--jobs", number + 1, "--reports", reports, **setting
+            "--project", TOY, "audit", "--update", "--jobs", number + 1, "--reports", reports, **setting
         )
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
         files.append(_files(reports))
     assert outputs[0] == outputs[1]
     assert files[0] == files[1]
-    assert len(files[0]) == 15  # six of evidence, seven pages, a plot and its points
+    assert len(files[0]) == 10  # six of evidence, two pages, a plot and its points
 
 
 def test_a_relative_folder_is_meant_from_where_the_user_stands(rlverify: Invoke, tmp_path: Path) -> None:
-    done = rlverify("--package", "toyproject", "report", "--reports", "mine", cwd=str(tmp_path))
+    done = rlverify("--project", TOY, "report", "--reports", "mine", cwd=str(tmp_path))
     assert done.returncode == 1
-    assert (tmp_path / "mine" / "bug-report.md").is_file()
+    assert (tmp_path / "mine" / "claims.md").is_file()

@@ -68,12 +68,12 @@ def test_interrupts_raise_while_workers_run_and_are_put_back_after() -> None:
 
 def test_an_interrupt_waits_until_files_are_replaced(tmp_path: Path) -> None:
     script = (
-        "import signal, sys; from pathlib import Path; from verification import evidence\n"
+        "import signal, sys; from pathlib import Path; from rlverify.evidence import files\n"
         "real = Path.replace\n"
         "def replace(self, target):\n"
         "    signal.raise_signal(signal.SIGINT); return real(self, target)\n"
         "Path.replace = replace\n"
-        "evidence.write_files(Path(sys.argv[1]), {'a.md': 'one', 'b.md': 'two'})\n"
+        "files.write_files(Path(sys.argv[1]), {'a.md': 'one', 'b.md': 'two'})\n"
     )
     subprocess.run([sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, check=False)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.md": "one", "b.md": "two"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +12,15 @@ import torch
 
 from rlcore import DistributionalPPO
 from rlcore.ppo.returns import Moments
-from rlverify.project.content import Project
+from rlverify.project.content import open_project
 from tests.support.training import differing
 from verification.experiments import exploit, noise, normaliser, returns, stability, training, twins
 from verification.experiments.episodes import Episodes, Listener, first_episodes
 from verification.probes.make import Make
 
 MAKE = Make()
-LABORATORY = Project()
-FIGURES = [claim for claim in LABORATORY.claims if claim.figure is not None]
+PROJECT = open_project(Path(__file__).parents[2])
+FIGURES = [claim for claim in PROJECT.claims if claim.figure is not None]
 TINY: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2}
 
 
@@ -51,14 +52,14 @@ def exploited(member: DistributionalPPO, learnt: Any) -> DistributionalPPO:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({claim.experiment for claim in FIGURES}))
 def test_an_experiment_measures_what_its_claims_name(name: str) -> None:
-    measured = LABORATORY.experiment(name)(MAKE, 0)
+    measured = PROJECT.experiment(name)(MAKE, 0)
     claimed = {claim.figure.quantity for claim in FIGURES if claim.figure and claim.experiment == name}
     assert claimed <= set(measured)
     assert all(map(math.isfinite, measured.values()))
 
 
 def test_every_experiment_has_a_claim() -> None:
-    assert set(LABORATORY.experiments) == {claim.experiment for claim in FIGURES}
+    assert set(PROJECT.experiments) == {claim.experiment for claim in FIGURES}
 
 
 class TestExploit:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from toyproject import target
 
-from rlverify.project import faults
 from rlverify.project.content import Project
-from rlverify.project.faults import Fault, get, healthy, null_fault_of, plant
+from rlverify.project.faults import Fault, add_fault, fault, get_fault
 from rlverify.project.fingerprint import member_digest
+from rlverify.project.planting import healthy, null_fault_of, plant
 from rlverify.project.probes import probe
-from rlverify.records.errors import FaultError, ProbeError, StaleFaultError, UnknownNameError
+from rlverify.records.errors import FaultError, RegistrationError, StaleFaultError, UnknownNameError
 
 
 def _fault(owner: str, member: str, replacement: Callable[..., Any], healthy_member: Callable[..., Any]) -> Fault:
@@ -75,8 +75,8 @@ def test_an_inherited_member_is_replaced_on_the_named_class_only() -> None:
     assert target.Heir.add is target.Average.add
 
 
-def _fail_while_planted(fault: Fault) -> None:
-    with plant(fault):
+def _fail_while_planted(chosen: Fault) -> None:
+    with plant(chosen):
         raise ZeroDivisionError
 
 
@@ -182,32 +182,32 @@ def test_a_generator_cannot_be_a_fault() -> None:
         yield value
 
     with pytest.raises(FaultError, match="what a generator does wrong"):
-        faults.fault("generates", target="toyproject.target:unused", pins="")(figures)
+        fault("generates", target="toyproject.target:unused", pins="")(figures)
 
 
 def test_a_name_is_given_once(toyproject: Project) -> None:
     known = toyproject.fault("add-twice")
-    with pytest.raises(FaultError, match=r"two faults are named 'add-twice': in toyproject\.faults\.arithmetic and"):
-        faults.add(known)
+    with pytest.raises(RegistrationError, match=r"two faults are named 'add-twice': in toyproject\.faults\.arithmetic and"):
+        add_fault(known)
 
 
 def test_a_probe_is_named_once(toyproject: Project) -> None:
-    with pytest.raises(ProbeError, match=r"two probes are named 'clip': in toyproject\.probes\.arithmetic and"):
+    with pytest.raises(RegistrationError, match=r"two probes are named 'clip': in toyproject\.probes\.arithmetic and"):
         probe("clip")(toyproject.probe("clip"))
 
 
 def test_a_target_must_name_a_module_and_a_member() -> None:
     with pytest.raises(FaultError, match="must read package"):
-        faults.fault("no-member", target="toyproject.target", pins="")
+        fault("no-member", target="toyproject.target", pins="")
     with pytest.raises(FaultError, match="target 5 must read package"):
-        faults.fault("no-text", target=5, pins="")  # type: ignore[arg-type]
+        fault("no-text", target=5, pins="")  # type: ignore[arg-type]
 
 
 def test_an_unknown_name_is_told(toyproject: Project) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'add-twice'"):
         toyproject.fault("add-twise")
     with pytest.raises(UnknownNameError, match="no fault named 'nowhere' is registered"):
-        get("nowhere")
+        get_fault("nowhere")
 
 
 def test_the_area_of_a_fault_is_its_module_unless_told(toyproject: Project) -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from rlverify.cli.app import run
 from rlverify.cli.console import left_in_words
+from tests.meta.project_folders import write_settings
 
-LAB = Path(__file__).parent / "lab" / "figureproject"
+CONTENT = Path(__file__).parent / "projects" / "figureproject"
 Command = Callable[..., tuple[int, str, str]]
 STALE = (
     "FIG-GAIN, FIG-SPIKE, FIG-DRIFT, FIG-BETTER: STALE, measured of another experiment or other code; run `rlverify "
@@ -26,11 +27,11 @@ UNDECIDED = "FIG-DRIFT: UNDECIDED, as at most 2 figures may be"
 
 
 @pytest.fixture
-def lab(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs one command on the laboratory of figures in this process: exit code, output, errors without prints."""
+def project(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs one command on the project of figures in this process: exit code, output, errors without prints."""
 
     def command(*arguments: str | Path) -> tuple[int, str, str]:
-        code = run(["--package", "figureproject", *map(str, arguments)])
+        code = run(["--project", str(CONTENT), *map(str, arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err.replace("an experiment may print\n", "")
 
@@ -43,7 +44,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reports = tmp_path_factory.mktemp("audited") / "reports"
     before = dict(os.environ)
     full = ["audit", "--level", "full", "--update", "--jobs", "1", "--reports", str(reports)]
-    assert run(["--package", "figureproject", *full]) == 0
+    assert run(["--project", str(CONTENT), *full]) == 0
     os.environ.clear()
     os.environ.update(before)
     return reports
@@ -57,149 +58,155 @@ def reports(audited: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def changed(tmp_path: Path) -> Path:
-    """The catalogue, with figures that claim what the committed evidence was not measured against."""
-    catalogue = shutil.copytree(LAB / "catalogue", tmp_path / "catalogue")
-    path = catalogue / "figures.toml"
-    text = path.read_text().replace("[15.0, 25.0]", "[15.0, 24.0]").replace("[5.0, 10.0]", "[5.0, 11.0]")
-    path.write_text(text.replace("runs = 5", "runs = 6"))
-    return catalogue
+def catalogue(tmp_path: Path) -> Path:
+    """The figures of a copy of the catalogue, to be changed; its project is in `variation_of`."""
+    return shutil.copytree(CONTENT / "catalogue", tmp_path / "variation" / "catalogue") / "figures.toml"
 
 
-def test_the_quick_level_measures_no_figure(lab: Command, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def variation_of(catalogue: Path) -> Path:
+    """The project of figures with another catalogue: its folder."""
+    folder = catalogue.parent.parent
+    return write_settings(folder, "figureproject", catalogue=catalogue.parent, libraries=["torch", "numpy"])
+
+
+@pytest.fixture
+def changed(catalogue: Path) -> Path:
+    """The project, with figures that claim what the committed evidence was not measured against."""
+    text = catalogue.read_text().replace("[15.0, 25.0]", "[15.0, 24.0]").replace("[5.0, 10.0]", "[5.0, 11.0]")
+    catalogue.write_text(text.replace("runs = 5", "runs = 6"))
+    return variation_of(catalogue)
+
+
+def test_the_quick_level_measures_no_figure(project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = reports / "log"
     monkeypatch.setenv("FIGURELAB_LOG", str(log))
     shutil.rmtree(reports.parent / ".rlverify")
     for command in ("audit", "gate"):
-        code, output, _ = lab(command, "--jobs", "1", "--reports", reports)
+        code, output, _ = project(command, "--jobs", "1", "--reports", reports)
         assert (code, log.exists()) == (0, False)
         assert output.splitlines()[-2:] == [UNDECIDED, "4 of 5 claims as expected; no other has failed"]
 
 
-def test_an_audit_shows_claimed_beside_measured(lab: Command, audited: Path) -> None:
-    _, output, _ = lab("audit", "--jobs", "1", "--reports", audited)
+def test_an_audit_shows_claimed_beside_measured(project: Command, audited: Path) -> None:
+    _, output, _ = project("audit", "--jobs", "1", "--reports", audited)
     (line,) = [line for line in output.splitlines() if line.startswith("FIG-BETTER") and "than" in line]
     assert line.split("  ")[-1].strip().startswith("0 % (95 % interval 0 to 0), all runs alike, 5 runs")
     assert "REFUTED     said: more than 0 %" in line
 
 
-def test_a_criterion_of_ours_is_shown_as_ours(lab: Command, reports: Path, tmp_path: Path) -> None:
-    catalogue = shutil.copytree(LAB / "catalogue", tmp_path / "ours")
-    path = catalogue / "figures.toml"
-    path.write_text(path.read_text().replace("claimed =", 'document_gives = "nothing"\nclaimed =', 1))
-    shown = lab("--catalogue", catalogue, "show", "FIG-GAIN")[1]
+def test_a_criterion_of_ours_is_shown_as_ours(project: Command, reports: Path, catalogue: Path) -> None:
+    catalogue.write_text(catalogue.read_text().replace("claimed =", 'document_gives = "nothing"\nclaimed =', 1))
+    shown = project("--project", variation_of(catalogue), "show", "FIG-GAIN")[1]
     assert re.search(r"^criterion, ours +15 to 25 %$", shown, re.MULTILINE)
     assert re.search(r"^statement +Implied, not stated: What is claimed", shown, re.MULTILINE)
-    run = lab("--catalogue", catalogue, "reproduce", "FIG-GAIN", "--reports", reports)[1]
+    run = project("--project", variation_of(catalogue), "reproduce", "FIG-GAIN", "--reports", reports)[1]
     assert re.search(r"^gain .* criterion, ours: 15 to 25 % *$", run, re.MULTILINE)
-    assert re.search(r"^said +15 to 25 steps$", lab("show", "FIG-DRIFT")[1], re.MULTILINE)
+    assert re.search(r"^said +15 to 25 steps$", project("show", "FIG-DRIFT")[1], re.MULTILINE)
 
 
-def test_the_full_level_agrees_with_what_it_wrote(lab: Command, reports: Path) -> None:
+def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Path) -> None:
     shutil.rmtree(reports.parent / ".rlverify")
-    code, output, errors = lab("gate", "--level", "full", "--jobs", "1", "--reports", reports)
+    code, output, errors = project("gate", "--level", "full", "--jobs", "1", "--reports", reports)
     assert (code, output.splitlines()) == (0, [UNDECIDED, "4 of 5 claims as expected; no other has failed"])
     assert errors.splitlines()[-1] == "figures: 13 of 13 runs, about 0 s left"
     assert len(list((reports.parent / ".rlverify").glob("runs/*/*/*.json"))) == 13
 
 
 def test_evidence_of_a_figure_that_does_not_fit_is_told_and_fails_nothing(
-    lab: Command, reports: Path, changed: Path
+    project: Command, reports: Path, changed: Path
 ) -> None:
-    assert lab("--catalogue", changed, "report", "--reports", reports)[2] == f"rlverify: {STALE}\n"
-    assert lab("--catalogue", changed, "report", "--check", "--reports", reports)[0] == 0
+    assert project("--project", changed, "report", "--reports", reports)[2] == f"rlverify: {STALE}\n"
+    assert project("--project", changed, "report", "--check", "--reports", reports)[0] == 0
     for command in ("audit", "gate"):
-        code, output, _ = lab("--catalogue", changed, command, "--jobs", "1", "--reports", reports)
+        code, output, _ = project("--project", changed, command, "--jobs", "1", "--reports", reports)
         assert (code, output.splitlines()[-2]) == (0, STALE)
     assert (reports / "index.md").read_text().count("STALE") >= 4
-    content = json.loads(lab("--catalogue", changed, "gate", "--json", "--jobs", "1", "--reports", reports)[1])
+    content = json.loads(project("--project", changed, "gate", "--json", "--jobs", "1", "--reports", reports)[1])
     assert content == {"exit_code": 0, "notes": [STALE], "problems": []}
 
 
-def test_the_full_level_measures_what_does_not_fit(lab: Command, reports: Path, changed: Path) -> None:
+def test_the_full_level_measures_what_does_not_fit(project: Command, reports: Path, changed: Path) -> None:
     full = ("--level", "full", "--jobs", "1", "--reports", reports)
-    code, output, _ = lab("--catalogue", changed, "gate", *full)
+    code, output, _ = project("--project", changed, "gate", *full)
     assert code == 1
     assert "FIG-BETTER: differs from the committed evidence: 6 runs instead of 5; the experiment" in output
-    assert lab("--catalogue", changed, "audit", "--update", *full)[0] == 0
-    assert lab("--catalogue", changed, "gate", "--jobs", "1", "--reports", reports)[1].splitlines()[0] == UNDECIDED
+    assert project("--project", changed, "audit", "--update", *full)[0] == 0
+    assert project("--project", changed, "gate", "--jobs", "1", "--reports", reports)[1].splitlines()[0] == UNDECIDED
 
 
 def test_a_quick_update_keeps_the_evidence_of_figures(
-    lab: Command, reports: Path, audited: Path, changed: Path
+    project: Command, reports: Path, audited: Path, changed: Path
 ) -> None:
     (reports / "evidence" / "LAB-01.json").unlink()
     shutil.rmtree(reports.parent / ".rlverify")
     quick = ("audit", "--update", "--jobs", "1", "--reports", reports)
-    assert lab("--catalogue", changed, *quick)[0] == 0
+    assert project("--project", changed, *quick)[0] == 0
     for path in (audited / "evidence").iterdir():
         assert (reports / "evidence" / path.name).read_bytes() == path.read_bytes()
     assert not (reports.parent / ".rlverify" / "runs").exists()
 
 
 @pytest.mark.parametrize("update", [[], ["--update"]])
-def test_a_figure_without_evidence_fails(update: list[str], lab: Command, reports: Path) -> None:
+def test_a_figure_without_evidence_fails(update: list[str], project: Command, reports: Path) -> None:
     (reports / "evidence" / "FIG-SPIKE.json").unlink()
-    code, output, _ = lab("audit", *update, "--jobs", "1", "--reports", reports)
+    code, output, _ = project("audit", *update, "--jobs", "1", "--reports", reports)
     assert code == 1
     assert "FIG-SPIKE: has no evidence; run `rlverify audit --level full --update`" in output
-    assert lab("report", "--reports", reports)[0] == 1
+    assert project("report", "--reports", reports)[0] == 1
 
 
-def test_a_quick_update_does_not_drop_evidence_that_it_cannot_replace(lab: Command, reports: Path) -> None:
+def test_a_quick_update_does_not_drop_evidence_that_it_cannot_replace(project: Command, reports: Path) -> None:
     path = reports / "evidence" / "FIG-SPIKE.json"
     path.write_text("{")
-    code, output, errors = lab("audit", "--update", "--jobs", "1", "--reports", reports)
+    code, output, errors = project("audit", "--update", "--jobs", "1", "--reports", reports)
     assert (code, output, path.read_text()) == (2, "", "{")
     assert errors.startswith("rlverify: evidence ")
     assert "FIG-SPIKE.json: " in errors
-    assert lab("audit", "--level", "full", "--update", "--jobs", "1", "--reports", reports)[0] == 0
+    assert project("audit", "--level", "full", "--update", "--jobs", "1", "--reports", reports)[0] == 0
 
 
 def test_a_figure_that_is_not_as_expected_fails_without_being_measured(
-    lab: Command, reports: Path, tmp_path: Path
+    project: Command, reports: Path, catalogue: Path
 ) -> None:
-    catalogue = shutil.copytree(LAB / "catalogue", tmp_path / "catalogue")
-    path = catalogue / "figures.toml"
-    path.write_text(path.read_text().replace('"REFUTED"', '"CONFIRMED"'))
-    code, output, _ = lab("--catalogue", catalogue, "gate", "--jobs", "1", "--reports", reports)
+    catalogue.write_text(catalogue.read_text().replace('"REFUTED"', '"CONFIRMED"'))
+    code, output, _ = project("--project", variation_of(catalogue), "gate", "--jobs", "1", "--reports", reports)
     assert code == 1
     assert output.splitlines()[:2] == [
         "FIG-SPIKE: REFUTED, expected CONFIRMED", "FIG-BETTER: REFUTED, expected CONFIRMED",
     ]  # fmt: skip
 
 
-def test_a_third_undecided_figure_fails(lab: Command, reports: Path, tmp_path: Path) -> None:
-    catalogue = shutil.copytree(LAB / "catalogue", tmp_path / "catalogue")
-    path = catalogue / "figures.toml"
-    text = path.read_text().replace("[15.0, 25.0]", "[20.0, 25.0]", 1).replace("[5.0, 10.0]", "[1.0, 10.0]")
-    path.write_text(text.replace('"REFUTED"', '"CONFIRMED"', 1))
+def test_a_third_undecided_figure_fails(project: Command, reports: Path, catalogue: Path) -> None:
+    text = catalogue.read_text().replace("[15.0, 25.0]", "[20.0, 25.0]", 1).replace("[5.0, 10.0]", "[1.0, 10.0]")
+    catalogue.write_text(text.replace('"REFUTED"', '"CONFIRMED"', 1))
     full = ("--level", "full", "--update", "--jobs", "1", "--reports", reports)
-    code, output, _ = lab("--catalogue", catalogue, "audit", *full)
+    code, output, _ = project("--project", variation_of(catalogue), "audit", *full)
     assert code == 2
     assert "FIG-GAIN, FIG-SPIKE, FIG-DRIFT: 3 figures are UNDECIDED, of which at most 2 may be" in output
 
 
-def test_one_run_is_shown_beside_what_is_claimed_and_committed(lab: Command, audited: Path) -> None:
-    code, output, _ = lab("reproduce", "FIG-GAIN", "--seed", "3", "--reports", audited)
+def test_one_run_is_shown_beside_what_is_claimed_and_committed(project: Command, audited: Path) -> None:
+    code, output, _ = project("reproduce", "FIG-GAIN", "--seed", "3", "--reports", audited)
     lines = output.splitlines()
     assert (code, lines[0]) == (0, "FIG-GAIN: the gain of transfer (seed 3)")
     (gain,) = [line.split() for line in lines if line.startswith("gain")]
     assert (gain[1], " ".join(gain[2:])) == ("19.4759", "said: 15 to 25 %")  # 20 + random.Random(3).uniform(-1, 1)
     assert lines[-2].startswith("committed: 20")
     assert lines[-1] == "verdict: CONFIRMED (expected CONFIRMED)"
-    other = lab("reproduce", "FIG-GAIN", "--seed", "4", "--reports", audited)[1]
+    other = project("reproduce", "FIG-GAIN", "--seed", "4", "--reports", audited)[1]
     assert other.splitlines()[-2:] == lines[-2:]
     assert other != output
 
 
-def test_one_run_without_committed_evidence_says_so(lab: Command, tmp_path: Path) -> None:
-    code, output, _ = lab("reproduce", "FIG-GAIN", "--reports", tmp_path / "reports")
+def test_one_run_without_committed_evidence_says_so(project: Command, tmp_path: Path) -> None:
+    code, output, _ = project("reproduce", "FIG-GAIN", "--reports", tmp_path / "reports")
     assert (code, output.splitlines()[-1]) == (0, "committed: NO EVIDENCE")
 
 
-def test_one_run_prints_json_only(lab: Command, audited: Path) -> None:
-    content = json.loads(lab("reproduce", "FIG-BETTER", "--json", "--reports", audited)[1], parse_constant=pytest.fail)
+def test_one_run_prints_json_only(project: Command, audited: Path) -> None:
+    content = json.loads(
+        project("reproduce", "FIG-BETTER", "--json", "--reports", audited)[1], parse_constant=pytest.fail
+    )
     assert (content["run"]["quantities"], content["verdict"], content["exit_code"]) == (
         {"improvement": 0},
         "REFUTED",
@@ -208,37 +215,41 @@ def test_one_run_prints_json_only(lab: Command, audited: Path) -> None:
     assert content["claim"]["figure"]["claimed"] == [0.0, "inf"]
 
 
-def test_a_crashed_run_answers_with_its_exit_code(lab: Command, audited: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crashed_run_answers_with_its_exit_code(
+    project: Command, audited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FIGURELAB_CRASH", "0")
-    code, output, _ = lab("reproduce", "FIG-GAIN", "--reports", audited)
+    code, output, _ = project("reproduce", "FIG-GAIN", "--reports", audited)
     assert code == 2
     assert output.splitlines()[-1].startswith("FIG-GAIN: ERROR, seed 0: ZeroDivisionError: on purpose")
 
 
-def test_all_runs_resume_from_those_that_are_kept(lab: Command, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_runs_resume_from_those_that_are_kept(
+    project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = reports / "log"
     monkeypatch.setenv("FIGURELAB_LOG", str(log))
     (kept,) = (reports.parent / ".rlverify" / "runs").glob("transfer/*/5.json")
     kept.unlink()
-    code, output, _ = lab("reproduce", "FIG-GAIN", "--all", "--jobs", "1", "--reports", reports)
+    code, output, _ = project("reproduce", "FIG-GAIN", "--all", "--jobs", "1", "--reports", reports)
     assert (code, log.read_text().split()[:2]) == (0, ["transfer", "5"])
     assert len(log.read_text().splitlines()) == 1
     measured, _, committed, _ = output.splitlines()[2:]
     assert measured.removeprefix("measured") == committed.removeprefix("committed")
 
 
-def test_all_runs_are_for_figures(lab: Command) -> None:
-    code, _, errors = lab("reproduce", "LAB-01", "--all")
+def test_all_runs_are_for_figures(project: Command) -> None:
+    code, _, errors = project("reproduce", "LAB-01", "--all")
     assert code == 2
     assert "--all is for figures, and LAB-01 is a assurance" in " ".join(errors.replace("│", " ").split())
-    assert lab("reproduce", "LAB-01")[0] == 0
+    assert project("reproduce", "LAB-01")[0] == 0
 
 
-def test_a_pilot_plans_with_seeds_of_its_own(lab: Command, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pilot_plans_with_seeds_of_its_own(project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = reports / "log"
     monkeypatch.setenv("FIGURELAB_LOG", str(log))
     pilot = ("pilot", "FIG-DRIFT", "--seeds", "4", "--jobs", "1", "--reports", reports)
-    code, output, _ = lab(*pilot)
+    code, output, _ = project(*pilot)
     assert code == 0
     assert {line.split()[1] for line in log.read_text().splitlines()} == {"1000", "1001", "1002", "1003"}
     for words in (
@@ -248,44 +259,45 @@ def test_a_pilot_plans_with_seeds_of_its_own(lab: Command, reports: Path, monkey
         "for a power of 0.8",
     ):
         assert words in output
-    content = json.loads(lab(*pilot, "--json")[1])
+    content = json.loads(project(*pilot, "--json")[1])
     assert len(log.read_text().splitlines()) == 4
     assert content["mean"] == pytest.approx(sum(content["values"]) / 4)
     assert 0 <= content["power"] <= 1
 
 
 def test_a_pilot_needs_a_figure_that_is_measured(
-    lab: Command, reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Command, reports: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert lab("pilot", "LAB-01")[0] == 2
-    catalogue = shutil.copytree(LAB / "catalogue", tmp_path / "catalogue")
-    path = catalogue / "figures.toml"
-    path.write_text(path.read_text().replace('"gain"', '"gian"'))
-    code, output, errors = lab("--catalogue", catalogue, "pilot", "FIG-GAIN", "--seeds", "2", "--reports", reports)
+    assert project("pilot", "LAB-01")[0] == 2
+    catalogue.write_text(catalogue.read_text().replace('"gain"', '"gian"'))
+    code, output, errors = project(
+        "--project", variation_of(catalogue), "pilot", "FIG-GAIN", "--seeds", "2", "--reports", reports
+    )
     assert (code, output) == (2, "")
     assert errors.splitlines()[-1] == (
         "rlverify: experiment 'transfer' gives no quantity 'gian', but 'gain', 'spike', 'drift'"
     )
     monkeypatch.setenv("FIGURELAB_CRASH", "1002")
-    code, _, errors = lab("pilot", "FIG-GAIN", "--seeds", "3", "--reports", reports)
+    code, _, errors = project("pilot", "FIG-GAIN", "--seeds", "3", "--reports", reports)
     assert (code, "seed 1002 of the pilot: ZeroDivisionError" in errors) == (2, True)
 
 
-def test_show_and_list_tell_of_figures(lab: Command) -> None:
-    assert "FIG-BETTER   figure" in lab("list")[1]
-    output = lab("show", "FIG-BETTER")[1]
+def test_show_and_list_tell_of_figures(project: Command) -> None:
+    assert "FIG-BETTER   figure" in project("list")[1]
+    output = project("show", "FIG-BETTER")[1]
     for words in ("more than 0 %", "same-arms", "8 seeds (1000..1007)", "improvement"):
         assert words in output
-    assert json.loads(lab("show", "FIG-BETTER", "--json")[1])["figure"]["claimed"] == [0.0, "inf"]
+    assert json.loads(project("show", "FIG-BETTER", "--json")[1])["figure"]["claimed"] == [0.0, "inf"]
 
 
-def test_list_of_figures_imports_neither_torch_nor_an_experiment(lab_environment: dict[str, str]) -> None:
+def test_list_of_figures_imports_neither_torch_nor_an_experiment(project_environment: dict[str, str]) -> None:
     code = (
-        "import sys; from rlverify.cli.app import run; assert run(['--package', 'figureproject', 'list']) == 0; "
-        "sys.exit(str([name for name in ('torch', 'scipy', 'numpy', 'figureproject.experiments') if name in sys.modules]))"
+        "import sys; from rlverify.cli.app import run; assert run(['--project', sys.argv[1], 'list']) == 0; "
+        "names = ('torch', 'scipy', 'numpy', 'figureproject.experiments'); "
+        "sys.exit(str([name for name in names if name in sys.modules]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=lab_environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(CONTENT)], env=project_environment, capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1] == "[]"
 

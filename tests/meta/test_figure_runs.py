@@ -16,7 +16,7 @@ import pytest
 
 from rlverify.evidence.claim_evidence import load_folder
 from rlverify.gating.audit import audit
-from rlverify.project.content import Project
+from rlverify.project.content import Project, open_project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import HarnessError
@@ -25,6 +25,7 @@ from rlverify.running import paired_runs
 from rlverify.running.paired_runs import PairedTask, longest_first, run_figure_here, run_figures, seeds_of, time_left
 from rlverify.running.run_store import RunStore
 
+FIGUREPROJECT = Path(__file__).parent / "projects" / "figureproject"
 RUNS = {"transfer": 8, "same-arms": 5}
 SECONDS = 60.0
 """After which a test gives up waiting for another process."""
@@ -133,11 +134,11 @@ def test_a_run_is_written_beside_its_place_synced_and_moved(tmp_path: Path, monk
     assert RunStore(tmp_path, "transfer", "def").seconds() == [2.25]
 
 
-def _start(laboratory_path: dict[str, str], reports: Path, **settings: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "figureproject", "audit", "--level", "full"]
-    command += ["--update", "--jobs", "1", "--reports", str(reports)]
+def _start(environment: dict[str, str], reports: Path, **settings: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "rlverify.cli.entry", "--project", str(FIGUREPROJECT), "audit"]
+    command += ["--level", "full", "--update", "--jobs", "1", "--reports", str(reports)]
     return subprocess.Popen(
-        command, env={**os.environ, **laboratory_path, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, env={**environment, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
 
 
@@ -158,12 +159,12 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_a_killed_audit_resumes_without_repeating_a_finished_run(
-    lab_environment: dict[str, str], tmp_path: Path, log: Path
+    project_environment: dict[str, str], tmp_path: Path, log: Path
 ) -> None:
     hold, reports = tmp_path / "hold", tmp_path / "reports"
     hold.touch()
     settings = {"FIGURELAB_LOG": str(log), "FIGURELAB_HOLD": str(hold), "FIGURELAB_HOLD_FROM": "3"}
-    started = _start(lab_environment, reports, **settings)
+    started = _start(project_environment, reports, **settings)
     _wait_until(lambda: any(line.split()[1] == "3" for line in log.read_text().splitlines()))
     started.send_signal(signal.SIGKILL)
     started.wait()
@@ -172,7 +173,7 @@ def test_a_killed_audit_resumes_without_repeating_a_finished_run(
     hold.unlink()
     assert {int(each[1]) for each in before} == {0, 1, 2}
     assert load_folder(reports / "evidence") == {}
-    assert _start(lab_environment, reports, **settings).wait(SECONDS) == 0
+    assert _start(project_environment, reports, **settings).wait(SECONDS) == 0
     assert _executions(log) == _all_once() + Counter({f"{name} {seed}": 1})
     assert load_folder(reports / "evidence").keys() >= {"FIG-GAIN", "FIG-SPIKE", "FIG-DRIFT", "FIG-BETTER"}
 
@@ -233,7 +234,7 @@ def test_a_run_that_does_not_end_is_an_error(
     [({}, "measured nothing"), ({"a": float("nan")}, "measured nan as 'a'"), ({"a": float("inf")}, "measured inf")],
 )
 def test_what_has_no_mean_is_an_error(quantities: dict[str, float], words: str) -> None:
-    project = Project("figureproject")
+    project = open_project(FIGUREPROJECT)
     project.__dict__["experiments"] = {"broken": lambda _make, _seed: quantities}
     run = run_figure_here(project, "broken", 0)
     assert words in str(run.error)
@@ -249,7 +250,9 @@ def test_what_an_experiment_prints_stays_out_of_the_output(
 
 
 def test_the_longest_are_started_first_and_the_unknown_before_them(figureproject: Project) -> None:
-    tasks = [PairedTask(figureproject, name, seed, None) for name in ("short", "new", "long", "newer") for seed in (0, 1)]
+    tasks = [
+        PairedTask(figureproject, name, seed, None) for name in ("short", "new", "long", "newer") for seed in (0, 1)
+    ]
     known = {"short": [1.0, 3.0], "long": [9.0], "new": [], "newer": []}
     assert [(task.experiment, task.seed) for task in longest_first(tasks, known)] == [
         ("new", 0), ("newer", 0), ("new", 1), ("newer", 1), ("long", 0), ("long", 1), ("short", 0), ("short", 1),
@@ -287,7 +290,9 @@ def test_a_retried_run_is_told(figureproject: Project, tmp_path: Path, monkeypat
         return {**runs, "same-arms": tuple(replace(run, retried=run.seed == 1) for run in runs["same-arms"])}
 
     monkeypatch.setattr("rlverify.gating.measuring.run_figures", run_with_a_death)
-    result = audit(figureproject, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None, level="full")
+    result = audit(
+        figureproject, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None, level="full"
+    )
     assert [str(problem) for problem in result.problems] == [
         "FIG-BETTER: same-arms, seed 1: a process died that ran this or what ran beside it, and not when run again"
     ]

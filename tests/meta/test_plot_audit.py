@@ -18,7 +18,7 @@ NAME = "toy-squares"
 
 @pytest.fixture
 def reports(toyproject: Project, tmp_path: Path) -> Path:
-    """A folder with the plots of the toy laboratory."""
+    """A folder with the plots of the toy project."""
     replace_plots(toyproject, tmp_path)
     return tmp_path
 
@@ -27,7 +27,7 @@ def _committed(reports: Path) -> Path:
     return reports / "plots" / f"{NAME}.json"
 
 
-def _never(_make: object) -> Plot:
+def _never(*_arguments: object) -> Plot:
     raise AssertionError("measured again")
 
 
@@ -38,7 +38,7 @@ def _rewrite(reports: Path, **changes: str) -> None:
 
 def test_points_are_read_as_they_were_written(toyproject: Project, reports: Path) -> None:
     points = load_plots(reports)[NAME]
-    assert points == Points(toyproject.plots[NAME](toyproject.make()), toyproject.plot_digest(NAME))
+    assert points == Points(toyproject.plots[NAME](*toyproject.make()), toyproject.plot_digest(NAME))
     assert points.plot.lines[0].values == (0.0, 1.0, 4.0, 9.0)
     assert plot_problems(toyproject, reports) == []
 
@@ -53,8 +53,8 @@ def test_points_that_fit_are_kept_as_they_are(
 
 
 def _pretending_to_be_in(toyproject: Project) -> object:
-    def measure(make: object) -> Plot:
-        return _never(make)
+    def measure(*arguments: object) -> Plot:
+        return _never(*arguments)
 
     measure.__module__ = toyproject.plots[NAME].__module__
     return measure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +13,15 @@ import rlcore.optim.gradient_check
 import rlcore.pbt.member_files
 import rlcore.ppo.config
 from rlcore import DistributionalPPO, NonFiniteGradientError, ResumeWarning
-from rlverify.project.content import Project
+from rlverify.project.content import open_project
 from rlverify.records.runs import Observation
 from verification.probes.make import Make
 
-LABORATORY = Project()
+PROJECT = open_project(Path(__file__).parents[2])
 
 
 def observe(probe: str, make: Make | None = None) -> dict[str, Observation]:
-    observations = LABORATORY.probe(probe)(make or LABORATORY.make(), 0)
+    observations = PROJECT.probe(probe)(make or Make(), 0)
     return {observation.symptom: observation for observation in observations}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from rlcore import UPGD, DistributionalPPO, VarianceGradientScaler
-from rlverify.project.content import Project
+from rlverify.project.content import open_project
 from rlverify.project.planting import plant
 from rlverify.records.runs import Observation
 from verification.probes import (
@@ -25,11 +26,11 @@ from verification.probes import (
 )
 from verification.probes.make import Make
 
-LABORATORY = Project()
+PROJECT = open_project(Path(__file__).parents[2])
 
 
 def observe(probe: str) -> dict[str, Observation]:
-    return {each.symptom: each for each in LABORATORY.probe(probe)(LABORATORY.make(), 0)}
+    return {each.symptom: each for each in PROJECT.probe(probe)(*PROJECT.make(), 0)}
 
 
 def held(probe: str) -> dict[str, bool]:
@@ -76,7 +77,7 @@ def test_statistics_that_matter_to_an_evaluation_are_seen_to(monkeypatch: pytest
 
 
 def test_an_answer_of_two_results_is_seen_to_be_unpacked() -> None:
-    with plant(LABORATORY.fault("fix-05-two-results")):
+    with plant(PROJECT.fault("fix-05-two-results")):
         seen = observe("code-of-before-still-runs")
     assert seen["parameters, hyperparams = exploit_and_explore(member)"].holds
 
@@ -202,7 +203,7 @@ class _SteadiedByNoise(_Silent):
 def test_an_optimizer_without_noise_is_neither_unsettled_nor_sensitive_to_it() -> None:
     make = Make(optimizers=(("UPGD", _Silent),))
     unsettled, sensitive = (
-        [each.holds for each in LABORATORY.probe(probe)(make, 0)]
+        [each.holds for each in PROJECT.probe(probe)(make, 0)]
         for probe in ("noise-beside-scaled-gradients-unsettles", "scaling-makes-sigma-matter")
     )
     assert (unsettled, sensitive) == ([False, True], [True, False])
@@ -210,7 +211,7 @@ def test_an_optimizer_without_noise_is_neither_unsettled_nor_sensitive_to_it() -
 
 def test_noise_that_steadies_is_seen_to() -> None:
     make = Make(optimizers=(("UPGD", _SteadiedByNoise),))
-    assert all(each.holds for each in LABORATORY.probe("noise-and-scaling-both-steady")(make, 0))
+    assert all(each.holds for each in PROJECT.probe("noise-and-scaling-both-steady")(make, 0))
 
 
 def test_missing_tests_that_are_in_a_list_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,40 +4,41 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 
 from rlverify.evidence.claim_evidence import summarise
-from rlverify.project.content import Project
+from rlverify.project.content import open_project
 from rlverify.records.claims import Claim, Verdict
 from rlverify.reporting.record import Record
 from rlverify.running.runner import run_here
 
-LABORATORY = Project()
+PROJECT = open_project(Path(__file__).parents[2])
 OTHER_SEED = 1234
-CONFIRMABLE = [claim for claim in LABORATORY.claims if claim.expected_verdict is Verdict.CONFIRMED and claim.fault]
+CONFIRMABLE = [claim for claim in PROJECT.claims if claim.expected_verdict is Verdict.CONFIRMED and claim.fault]
 SHARED = [
     (one, other) for one, other in permutations(CONFIRMABLE, 2) if one.probe == other.probe and one.fault != other.fault
 ]
-NULLS = [claim for claim in LABORATORY.claims if claim.kind == "null"]
+NULLS = [claim for claim in PROJECT.claims if claim.kind == "null"]
 
 
 def test_catalogue_and_code_name_each_other() -> None:
-    LABORATORY.check()
+    assert PROJECT.check() == ()
 
 
 def test_every_area_has_a_null_fault() -> None:
-    assert {claim.area for claim in NULLS} == {claim.area for claim in LABORATORY.claims}
+    assert {claim.area for claim in NULLS} == {claim.area for claim in PROJECT.claims}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "claim", [each for each in LABORATORY.claims if each.figure is None], ids=lambda claim: claim.id
+    "claim", [each for each in PROJECT.claims if each.figure is None], ids=lambda claim: claim.id
 )
 def test_another_seed_gives_the_same_verdict_and_grade(claim: Claim) -> None:
     assert OTHER_SEED not in claim.seeds
-    runs = run_here(LABORATORY, claim, [OTHER_SEED])
-    record = Record(claim, summarise(claim, runs, *LABORATORY.digests(claim)))
+    runs = run_here(PROJECT, claim, [OTHER_SEED])
+    record = Record(claim, summarise(claim, runs, *PROJECT.digests(claim)))
     assert record.as_expected, [run.error or run.observations for run in runs]
 
 
@@ -49,7 +50,7 @@ def test_claims_that_share_a_probe_say_what_each_of_them_shows() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("claim", [each for each in CONFIRMABLE if not each.shows], ids=lambda claim: claim.id)
 def test_a_claim_that_does_not_say_what_it_shows_shows_every_symptom(claim: Claim) -> None:
-    (_, faulty) = run_here(LABORATORY, replace(claim, documented_fix=None), [OTHER_SEED])
+    (_, faulty) = run_here(PROJECT, replace(claim, documented_fix=None), [OTHER_SEED])
     assert [each.symptom for each in faulty.observations if each.holds] == []
 
 
@@ -57,15 +58,15 @@ def test_a_claim_that_does_not_say_what_it_shows_shows_every_symptom(claim: Clai
 @pytest.mark.parametrize(("claim", "other"), SHARED, ids=lambda claim: claim.id)
 def test_no_claim_is_confirmed_by_the_fault_of_another(claim: Claim, other: Claim) -> None:
     crossed = replace(claim, fault=other.fault, documented_fix=None)
-    record = Record(crossed, summarise(crossed, run_here(LABORATORY, crossed, [OTHER_SEED]), "", ()))
+    record = Record(crossed, summarise(crossed, run_here(PROJECT, crossed, [OTHER_SEED]), "", ()))
     assert record.verdict in (Verdict.UNDECIDED, Verdict.NOT_REPRODUCED)
 
 
 @pytest.mark.slow
 def test_another_seed_gives_other_values() -> None:
-    claim = LABORATORY.claim("BUG-10")
+    claim = PROJECT.claim("BUG-10")
     first, second = (
-        {each.symptom: each.before for each in run_here(LABORATORY, claim, [seed])[0].observations} for seed in (0, 1)
+        {each.symptom: each.before for each in run_here(PROJECT, claim, [seed])[0].observations} for seed in (0, 1)
     )
     assert first["step_count after load()"] == second["step_count after load()"]
     assert first["grad_norm_ema after load()"] != second["grad_norm_ema after load()"]

@@ -13,6 +13,7 @@ from rlverify.cli.app import run
 from rlverify.cli.report_command import FormatName
 from rlverify.reporting.formats import FORMATS
 
+TOY = Path(__file__).parent / "projects" / "toyproject"
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -20,7 +21,7 @@ Command = Callable[..., tuple[int, str, str]]
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of reports, freshly updated; treat as read-only."""
     reports = tmp_path_factory.mktemp("formats") / "reports"
-    assert run(["--package", "toyproject", "audit", "--update", "--jobs", "1", "--reports", str(reports)]) == 0
+    assert run(["--project", str(TOY), "audit", "--update", "--jobs", "1", "--reports", str(reports)]) == 0
     return reports
 
 
@@ -29,7 +30,7 @@ def report(capsys: pytest.CaptureFixture[str], audited: Path) -> Command:
     """Runs the command on the updated reports: exit code, output, errors."""
 
     def command(*arguments: str | Path, reports: Path = audited) -> tuple[int, str, str]:
-        code = run(["--package", "toyproject", "report", "--reports", str(reports), *map(str, arguments)])
+        code = run(["--project", str(TOY), "report", "--reports", str(reports), *map(str, arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

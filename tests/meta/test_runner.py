@@ -60,7 +60,7 @@ def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_pat
     assert {path.stem for path in (paths.working / "evidence").iterdir()} == measured
     assert {path.stem for path in paths.evidence.iterdir()} == {"CRASH", *measured}
     assert (paths.evidence / "CRASH.json").read_text(encoding="utf-8") == to_json(KEPT)
-    assert "trouble of one kind | - | STALE | CONFIRMED |" in (paths.reports / "findings.md").read_text()
+    assert "trouble of one kind | - | STALE | CONFIRMED |" in (paths.reports / "claims.md").read_text()
     committed = load_folder(paths.evidence)
     assert check_report(troubleproject, paths, committed_records(troubleproject, committed), committed) == []
     again = audit(troubleproject, paths, update=False, processes=2, on_progress=lambda *_: None)
@@ -122,7 +122,7 @@ def test_a_process_that_dies_takes_no_other_run_with_it(troubleproject: Project)
 def test_a_run_whose_process_died_once_is_marked(
     troubleproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TROUBLELAB_DIES_ONCE", str(tmp_path / "died"))
+    monkeypatch.setenv("TROUBLEPROJECT_DIES_ONCE", str(tmp_path / "died"))
     claims = [troubleproject.claim(name) for name in ("DIE-ONCE", "UNREACHED", "DIE")]
     runs = run_claims(troubleproject, claims, processes=1, on_progress=lambda *_: None)
     assert [(run.error, run.retried) for run in runs["DIE-ONCE"]] == [(None, True)]
@@ -156,7 +156,7 @@ def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
     result = audit(troubleproject, paths, update=True, processes=1, on_progress=lambda *_: None)
     assert {problem.exit_code for problem in result.problems} == {2}
     assert list(paths.evidence.iterdir()) == []
-    assert "trouble of one kind | - | NO EVIDENCE |" in (paths.reports / "findings.md").read_text()
+    assert "trouble of one kind | - | NO EVIDENCE |" in (paths.reports / "claims.md").read_text()
 
 
 def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toyproject: Project, tmp_path: Path) -> None:

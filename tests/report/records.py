@@ -1,9 +1,13 @@
-"""A book of toy claims: every kind of verdict, every kind of hole, and one of everything that pages show."""
+"""Report data of toy claims: every kind of verdict, every kind of hole, and one of everything that pages show."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from rlverify.project.content import open_project
 from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
 from rlverify.records.claims import (
     Claim,
@@ -21,6 +25,7 @@ from rlverify.records.runs import Variant
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
 
+PROJECT = open_project(Path(__file__).parents[2])
 CLAIM = Claim(
     id="TOY-01",
     title="a | b <c>",
@@ -48,7 +53,7 @@ NULL = replace(
     CLAIM, id="NULL-1", title="null", kind="null", expected_verdict=Verdict.NOT_REPRODUCED, documented_fix=None,
     fix_statement="", expected_fix_grade=None,
 )  # fmt: skip
-FILES = {number: f"{number}_toy.md" for number in ("000", "001", "002", "003", "004")}
+FILES = {number: f"../verification/documents/{number}_toy.md" for number in ("000", "001", "002", "003", "004")}
 
 
 def variant(name: Variant, held: int) -> VariantEvidence:
@@ -110,6 +115,18 @@ def records() -> list[Record]:
     ]
 
 
+def data_of(found: Iterable[Record] = (), **changes: Any) -> ReportData:
+    """Report data of some records, with the pages, the templates and the command of this project."""
+    return ReportData(
+        records=tuple(found),
+        files=FILES,
+        pages=PROJECT.pages,
+        templates=PROJECT.templates,
+        command=PROJECT.settings.command,
+        **changes,
+    )
+
+
 def data() -> ReportData:
     """One of everything that the pages show."""
     problem = DocumentedProblem(
@@ -136,8 +153,8 @@ def data() -> ReportData:
         measured(checked, healthy=2, faulty=2),
         figure(-2.0, 3.0),
     ]
-    return ReportData(
-        records=(*records(), *others),
+    return data_of(
+        (*records(), *others),
         contradictions=(
             Contradiction(
                 "CON-01",
@@ -147,9 +164,8 @@ def data() -> ReportData:
                 ("TOY-01", "TOY-02"),
             ),
         ),
-        files=FILES,
         uncited={"000": (3, 10), "001": (0, 20)},
-        asides=(UntestableLines(("001:1-3", "001:9"), "title | date"), UntestableLines(("002:5",), "counts")),
+        untestable=(UntestableLines(("001:1-3", "001:9"), "title | date"), UntestableLines(("002:5",), "counts")),
         checklists=(
             Checklist(
                 "READY-1",

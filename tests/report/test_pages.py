@@ -1,4 +1,4 @@
-"""The pages of a toy book, as text."""
+"""The pages of this project, and those that every project has, of toy claims."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from rlverify.reporting.markdown import cell, prose
 from rlverify.reporting.phrasing import difference
 from rlverify.reporting.record import Record
 from rlverify.reporting.rendering import render_all
-from rlverify.reporting.report_data import ReportData
-from tests.report.records import CLAIM, FILES, data, figure, measured, records, simple
+from tests.report.records import CLAIM, data, data_of, figure, measured, records, simple
 
 PAGES = (
     "bug-report.md",
@@ -32,7 +31,7 @@ LOST = "count | all: 0 instead of 320"
 
 
 def page(name: str, *found: Record) -> str:
-    return render_all(ReportData(records=found, files=FILES))[name]
+    return render_all(data_of(found))[name]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -46,11 +45,11 @@ def test_the_pages_are_these_and_the_plots() -> None:
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in ("index.md", "findings.md")])
 def test_a_page_without_claims_is_a_hole_that_says_so(name: str) -> None:
-    assert "**A hole: the catalogue holds no claim of document 00" in render_all(ReportData((), files=FILES))[name]
+    assert "**A hole: the catalogue holds no claim of document 00" in render_all(data_of())[name]
 
 
 def test_the_index_of_nothing_can_be_read() -> None:
-    text = render_all(ReportData((), files=FILES))["index.md"]
+    text = render_all(data_of())["index.md"]
     assert "0 of the 0 statements of documents, and 0 of the 0 findings of our own: 0 rows." in text
     assert text.count("a hole:") + text.count("A hole:") == 2
 
@@ -58,13 +57,13 @@ def test_the_index_of_nothing_can_be_read() -> None:
 def test_a_claim_without_a_verdict_has_stood_up_to_nothing() -> None:
     undecided = figure(10.0, 20.0)
     assert undecided.verdict is Verdict.UNDECIDED
-    text = render_all(ReportData((undecided,), files=FILES))["index.md"]
+    text = render_all(data_of((undecided,)))["index.md"]
     assert "| All documents | 1 | 0 | 0 | 1 |" in text
     assert f"**1 without a verdict**: {undecided.claim.id} (UNDECIDED)." in text
 
 
 def test_claims_that_contradict_come_first_and_then_holes() -> None:
-    text = render_all(ReportData(tuple(records()), files=FILES))["index.md"]
+    text = render_all(data_of(records()))["index.md"]
     rows = re.findall(r"^\| \[(TOY-\d+)\]", text.partition("## All claims")[2], re.MULTILINE)
     assert rows == ["TOY-01", "TOY-04", "TOY-03", "TOY-02", "TOY-05", "TOY-06", "TOY-07"]
 
@@ -75,7 +74,7 @@ def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
     beside = measured(
         simple(9, id="FND-2", kind="finding", document="004_toy", against_document=True), healthy=2, faulty=0
     )
-    texts = render_all(ReportData((said, ours, beside, figure(17.0, 23.0)), files=FILES))
+    texts = render_all(data_of((said, ours, beside, figure(17.0, 23.0))))
     index = texts["index.md"]
     assert "| [PPO verification](ppo-verification.md) | 1 | 0 | 1 | 0 |" in index
     assert "| [Fix summary](fix-summary.md) | 1 | 1 | 0 | 0 |" in index
@@ -116,7 +115,7 @@ def test_every_command_can_be_pasted(name: str) -> None:
 
 
 def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
-    texts = render_all(ReportData(tuple(records()), files=FILES))
+    texts = render_all(data_of(records()))
     assert "**1 without evidence**: TOY-03." in texts["index.md"]
     assert "**2 stale**, measured of another experiment or of other code: TOY-06, NULL-4." in texts["index.md"]
     assert "**1 without evidence**: TOY-03." in texts["bug-report.md"]

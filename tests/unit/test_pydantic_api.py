@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [path for room in ("rlcore", "verification", "tests") for path in sorted((ROOT / room).rglob("*.py"))]
+SOURCES = [path for room in ("rlcore", "rlverify", "verification", "tests") for path in sorted((ROOT / room).rglob("*.py"))]
 OLD_IMPORTS = {"validator", "root_validator", "parse_obj_as", "parse_raw_as", "BaseSettings", "v1"}
 OLD_METHODS = {"parse_obj", "parse_raw", "parse_file", "from_orm", "construct", "update_forward_refs", "__fields__"}
 
@@ -60,8 +60,8 @@ def test_no_source_uses_the_api_of_pydantic_1_but_the_one_that_puts_it_back() ->
 
 def test_importing_everything_warns_of_nothing() -> None:
     script = (
-        "import importlib, pkgutil, rlcore, verification\n"
-        "rooms = (rlcore, verification)\n"
+        "import importlib, pkgutil, rlcore, rlverify, verification\n"
+        "rooms = (rlcore, rlverify, verification)\n"
         "names = [m.name for p in rooms for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.')]\n"
         "for name in names: importlib.import_module(name) if not name.endswith('__main__') else None\n"
         "print(len(names) > 80)"

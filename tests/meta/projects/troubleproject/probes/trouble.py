@@ -34,7 +34,7 @@ def tolerant(make: object, seed: int) -> Sequence[Observation]:
 @probe("die-once")
 def die_once(make: object, seed: int) -> Sequence[Observation]:
     """Dies where it is told a file to leave behind, unless that is there."""
-    left_behind = os.environ.get("TROUBLELAB_DIES_ONCE")
+    left_behind = os.environ.get("TROUBLEPROJECT_DIES_ONCE")
     if left_behind is not None and not Path(left_behind).exists():
         Path(left_behind).touch()
         os._exit(3)

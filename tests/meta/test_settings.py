@@ -1,0 +1,180 @@
+"""Settings in ``pyproject.toml``: what is wrong with them is one line that names the key."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlverify.project.content import open_project
+from rlverify.project.settings import find_root, load_settings
+from rlverify.records.errors import SettingsError
+from tests.meta.project_folders import PROJECTS, project_in, write_settings
+
+Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
+
+GOOD = 'content = "toyproject"\nunder_test = ["toyproject"]\n'
+
+
+def settings_file(folder: Path, text: str) -> Path:
+    path = folder / "pyproject.toml"
+    path.write_text(f"[tool.rlverify]\n{text}", encoding="utf-8")
+    return path
+
+
+def test_defaults(tmp_path: Path) -> None:
+    settings_file(tmp_path, GOOD)
+    (tmp_path / "src").mkdir()
+    settings = load_settings(tmp_path)
+    assert settings.root == tmp_path
+    assert (settings.reports, settings.tests) == (tmp_path / "reports", tmp_path / "tests")
+    assert settings.pythonpath == (tmp_path.resolve(), (tmp_path / "src").resolve())
+    assert (settings.libraries, settings.unmeasured, settings.command) == ((), (), "rlverify")
+    assert settings.catalogue is None
+    assert settings.documents is None
+
+
+def test_paths_are_relative_to_the_project(tmp_path: Path) -> None:
+    settings_file(tmp_path, GOOD + 'catalogue = "a/b"\ndocuments = "docs"\nreports = "out"\ntests = "t"\n')
+    settings = load_settings(tmp_path)
+    assert settings.catalogue == tmp_path / "a" / "b"
+    assert settings.documents == tmp_path / "docs"
+    assert settings.reports == tmp_path / "out"
+    assert settings.tests == tmp_path / "t"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "told"),
+    [
+        ("", "content", "is missing; add it to the table [tool.rlverify]"),
+        ('content = "toyproject"\n', "under_test", "is missing"),
+        (GOOD.replace("content", "contents"), "contents", "there is no such setting; did you mean 'content'?"),
+        (GOOD + "colour = 1\n", "colour", "there is no such setting; known: content, under_test"),
+        (GOOD.replace('["toyproject"]', '"toyproject"'), "under_test", "got 'toyproject'"),
+        (GOOD.replace('["toyproject"]', "[]"), "under_test", "at least 1 item"),
+        (GOOD.replace('"toyproject"\n', '"toy-project"\n'), "content", "got 'toy-project'"),
+        (GOOD + "reports = 3\n", "reports", "got 3"),
+        (GOOD + 'tests = ""\n', "tests", "at least 1 character"),
+    ],
+)
+def test_a_wrong_setting_is_named(text: str, key: str, told: str, tmp_path: Path) -> None:
+    path = settings_file(tmp_path, text)
+    with pytest.raises(SettingsError, match="settings") as caught:
+        load_settings(tmp_path)
+    line = str(caught.value)
+    assert line.startswith(f"settings {path}, {key}")
+    assert told in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"[tool.rlverify", "cannot be read: "),
+        (b"\xff\xfe", "cannot be read: "),
+        (b"[tool]\nrlverify = 3\n", "[tool.rlverify] must be a table, got 3"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(content: bytes, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError) as caught:
+        open_project(tmp_path)
+    assert str(caught.value).startswith(f"settings {path}: {told}")
+
+
+def test_the_nearest_folder_with_settings_is_the_project(tmp_path: Path) -> None:
+    settings_file(tmp_path, GOOD)
+    inner = tmp_path / "package" / "folder"
+    inner.mkdir(parents=True)
+    (tmp_path / "package" / "pyproject.toml").write_text('[project]\nname = "inner"\n', encoding="utf-8")
+    assert find_root(inner) == tmp_path
+    (inner / "pyproject.toml").write_text(f"[tool.rlverify]\n{GOOD}", encoding="utf-8")
+    assert find_root(inner) == inner
+
+
+def test_without_settings_the_error_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"run `rlverify init` here, or name the project's folder with --project"):
+        open_project(tmp_path)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings(tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    with pytest.raises(SettingsError, match=r"has no table \[tool\.rlverify\]; run `rlverify init`"):
+        load_settings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "package"),
+    [({}, "content", "nowhere"), ({"under_test": ["nosuchpackage"]}, "under_test", "nosuchpackage")],
+)
+def test_a_package_that_is_missing_is_named_with_where_it_was_looked_for(
+    settings: dict[str, object], key: str, package: str, tmp_path: Path
+) -> None:
+    content = "nowhere" if key == "content" else "toyproject"
+    project = project_in(tmp_path, content, **settings)
+    with pytest.raises(SettingsError) as caught:
+        project.check()
+    assert f"pyproject.toml, {key}: no package {package!r} can be found (pythonpath: {tmp_path}" in str(caught.value)
+    assert "create it, or correct the name" in str(caught.value)
+
+
+@pytest.mark.parametrize("command", [["list"], ["reproduce", "X-1"], ["audit"], ["gate"], ["report"], ["matrix"]])
+def test_every_command_answers_a_missing_package_with_one_line(
+    command: list[str], tmp_path: Path, rlverify: Invoke
+) -> None:
+    write_settings(tmp_path, "nowhere")
+    done = rlverify(*command, cwd=str(tmp_path))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "content: no package 'nowhere' can be found" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pyproject.toml"]
+
+
+def test_a_project_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    project = project_in(tmp_path)
+    assert [claim.id for claim in project.claims]
+    again = pickle.loads(pickle.dumps(project))  # noqa: S301  # our own object
+    assert again == project
+    assert "catalogue" not in vars(again)
+
+
+def test_a_project_is_found_from_a_folder_below_it(rlverify: Invoke) -> None:
+    done = rlverify("show", "TOY-01", cwd=str(PROJECTS / "toyproject" / "probes"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("TOY-01: ")
+
+
+def test_a_catalogue_of_a_newer_version_is_refused(tmp_path: Path, rlverify: Invoke) -> None:
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "new.toml").write_text("schema_version = 2\n", encoding="utf-8")
+    write_settings(tmp_path, "toyproject", catalogue="claims")
+    done = rlverify("list", cwd=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr == (
+        "rlverify: catalogue new.toml, schema_version: 2 is unknown; this rlverify reads up to version 1; upgrade it, "
+        "or correct the file\n"
+    )
+
+
+def test_two_faults_of_one_name_are_refused(tmp_path: Path, rlverify: Invoke) -> None:
+    faults = tmp_path / "twice" / "faults"
+    faults.mkdir(parents=True)
+    text = (
+        "from rlverify import fault\n\n"
+        '@fault("same", target="toyproject.target:clip", pins="0")\ndef broken(value, low, high):\n    return value\n'
+    )
+    for name in ("one.py", "two.py"):
+        (faults / name).write_text(text, encoding="utf-8")
+    (tmp_path / "twice" / "__init__.py").touch()
+    (tmp_path / "twice" / "catalogue").mkdir()
+    source = PROJECTS / "toyproject" / "catalogue" / "toy.toml"
+    (tmp_path / "twice" / "catalogue" / "toy.toml").write_bytes(source.read_bytes())
+    write_settings(tmp_path, "twice")
+    done = rlverify("audit", cwd=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "rlverify: two faults are named 'same': in twice.faults.one and twice.faults.two; rename one of them"
+    ]
