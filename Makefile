@@ -16,13 +16,14 @@ audit: $(VENV)/.ready
 test: $(VENV)/.ready
 	$(RUN) pytest -n 2 -m "not slow"
 
-# The rest of it: every claim under another seed, every fault against the tests that must notice it, long runs.
+# The slow rest: every claim under another seed, null faults in the files of the tests that detect faults, long runs.
 test-slow: $(VENV)/.ready
 	$(RUN) pytest -n 2 -m slow
 
 gate: $(VENV)/.ready
 	$(VENV)/bin/rlverify gate
 
+# Every fault against the tests that must detect it; takes about four minutes.
 matrix: $(VENV)/.ready
 	$(VENV)/bin/rlverify matrix
 

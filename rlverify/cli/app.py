@@ -139,7 +139,7 @@ def audit_command(
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure all claims afresh; compare with what is expected and with what is committed."""
+    """Measure all claims; compare with what is expected and with what is committed."""
     paths = report_paths(context.obj, reports)
     result = _run_audit(context, paths, jobs, level, update=update, afresh=afresh)
     if as_json:

@@ -32,7 +32,7 @@ FIRST_PILOT_SEED = 1000
 
 
 def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> int:
-    """Make one paired run here and show its quantities beside what is claimed and committed; its exit code."""
+    """Make one paired run here, show its quantities next to what is claimed and committed, and return the exit code."""
     run = run_figure_here(project, claim.experiment, seed)
     record = _committed(project, claim, paths)
     problems = [Problem(claim.id, HARNESS_FAILED, f"ERROR, seed {seed}: {run.error}")] if run.error else []
@@ -46,7 +46,7 @@ def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int,
 
 
 def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int | None, as_json: bool) -> int:
-    """Make all paired runs of a figure that are not kept, and show what they amount to; its exit code."""
+    """Make all paired runs of a figure that are not kept, show the result, and return the exit code."""
     runs = _runs(project, claim, claim.seeds, paths, jobs)
     record = Record(claim, summarise_figure(claim, runs, *project.digests(claim)))
     problems = problems_of(record)
@@ -67,7 +67,7 @@ def pilot(
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make some paired runs of a figure, and tell how many its measurement needs."""
+    """Make some paired runs of a figure, and say how many its measurement needs."""
     project: Project = context.obj
     claim = project.claim(claim_id)
     if claim.figure is None:

@@ -18,7 +18,7 @@ NO_EVIDENCE = "NO EVIDENCE"
 
 
 def figures_table(records: Sequence[Record]) -> Table:
-    """One line a figure: claimed beside measured."""
+    """One line a figure: claimed next to measured."""
     table = plain_table("figure", "verdict", "claimed", "measured", wrapped=["claimed", "measured"])
     for record in records:
         claim, evidence = record.claim, record.evidence

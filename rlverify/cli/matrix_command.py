@@ -21,7 +21,7 @@ def matrix(
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plant every fault and run the tests that should notice; compare with the committed kill matrix."""
+    """Plant every fault and run the tests that should detect it; compare with the committed kill matrix."""
     if fault is not None and update:
         raise typer.BadParameter(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
     matrix_plan, processes = MatrixPlan(context.obj), jobs or usable_cores()

@@ -35,7 +35,7 @@ def _closely(row: FaultResult, difference: str) -> Iterator[Text]:
     yield from (Text(line, style=OF_DIFFERENCES.get(line[:1], "")) for line in difference.splitlines())
     yield from (Text(f"killed by {test}") for test in row.killers)
     silent = () if row.plan.must_survive else row.blind
-    yield from (Text(f"expected to notice, and did not: {test}") for test in silent)
+    yield from (Text(f"should have detected it, and did not: {test}") for test in silent)
     yield Text("")
 
 

@@ -21,7 +21,7 @@ Changed = Annotated[
 LevelOption = Annotated[
     Level, typer.Option("--level", help="full: the figures too, which takes up to an hour and resumes where it ended.")
 ]
-Afresh = Annotated[bool, typer.Option("--afresh", help="Make paired runs again that are kept from an earlier time.")]
+Afresh = Annotated[bool, typer.Option("--afresh", help="Ignore cached paired runs and measure again.")]
 Revision = Annotated[str | None, typer.Argument(metavar="[REV]", help="A Git revision. [default: HEAD]")]
 ClaimId = Annotated[str, typer.Argument(metavar="ID", help="A claim's id, as `rlverify list` shows it.")]
 

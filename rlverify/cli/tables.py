@@ -125,7 +125,7 @@ def _measured(observation: Observation | None) -> Text:
 
 
 def audit_table(audit: Audit) -> Table:
-    """One line a claim: measured beside expected."""
+    """One line a claim: measured next to expected."""
     table = plain_table("claim", "measured", "expected", "fix", "expected", "title", wrapped=["title"])
     for record in audit.records:
         claim = record.claim

@@ -212,7 +212,7 @@ def _impossible_counts(evidence: Evidence) -> Iterator[str]:
 
 def _impossible_in(variant: VariantEvidence, seeds: int) -> Iterator[str]:
     if (variant.reached is None) != (variant.variant == "healthy"):
-        yield f"reached is {variant.reached}, but it is told where a fault is planted and only there"
+        yield f"reached is {variant.reached}, but it is known only where a fault is planted"
     if variant.runs != seeds:
         yield f"{variant.runs} runs of {seeds} seeds"
     if len({each.symptom for each in variant.symptoms}) != len(variant.symptoms):
@@ -275,7 +275,7 @@ def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0) -> lis
 
 
 def misfits(evidence: Evidence, claim: Claim, experiment: str, modules: tuple[tuple[str, str], ...]) -> list[str]:
-    """Why committed evidence is not of this claim as it stands, as sentences; empty where it fits.
+    """Why committed evidence is stale: it is of another version of the claim or of its code; empty where it fits.
 
     :param experiment: digest of the experiment as it is now
     :param modules: (dotted name, digest) of each module under test as it is now

@@ -164,7 +164,7 @@ def compare_figures(committed: FigureEvidence, fresh: FigureEvidence, tolerance:
 
 
 def figure_misfits(evidence: Evidence, claim: Claim) -> list[str]:
-    """Why committed evidence is not of this claim as it stands, but for its code, as sentences."""
+    """Why committed evidence of a figure is of another version of the claim; its code does not count here."""
     measured, asked = evidence.figure, claim.figure
     if measured is None or asked is None:
         how, what = ("by a probe", "figure") if measured is None else ("as a figure", claim.kind)

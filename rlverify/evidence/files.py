@@ -52,7 +52,7 @@ def prepare_working_folder(folder: Path) -> None:
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write several files, all prepared in a folder beside their places before the first of them is replaced.
+    """Write several files, all prepared in a folder next to them before the first is replaced.
 
     :param texts: relative path to content
     :raises EvidenceError: if they cannot be prepared; then none is replaced

@@ -1,4 +1,4 @@
-"""Measures every claim afresh, and compares with what is expected and with what is committed."""
+"""Measures every claim, and compares with what is expected and with what is committed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def audit(
 
     :param affected: without an update, ids of the claims to measure, where not all of them: the others are taken as
         they are committed, if that evidence fits the code of today, and measured too if it does not
-    :param afresh: make the paired runs again that are kept from an earlier audit
+    :param afresh: ignore the paired runs that are kept from an earlier audit
     :raises HarnessError: if the catalogue is broken, or a folder cannot be written; nothing has been changed then
     """
     warnings = project.check()
@@ -109,7 +109,7 @@ def audit(
 def _figures_as_committed(project: Project, paths: ReportPaths) -> dict[str, Record]:
     """The records of all figures, measured or not.
 
-    :raises EvidenceError: if a file of them is broken, which only measuring mends
+    :raises EvidenceError: if a file of them is broken, which only measuring again fixes
     """
     found = {}
     for claim in project.claims:
@@ -294,7 +294,7 @@ def _committable(project: Project, paths: ReportPaths, record: Record) -> Record
 
 
 def _kept(path: Path) -> Evidence | None:
-    """Committed evidence that an update keeps; a file that cannot be believed is none."""
+    """Committed evidence that an update keeps; a broken file counts as none."""
     try:
         return load_file(path)
     except EvidenceError:

@@ -1,4 +1,4 @@
-"""Which claims a change in the working tree can affect: all of them, unless it is certain that it cannot.
+"""Selects the claims that a change in the working tree can affect: all of them, unless it is certain that it cannot.
 
 Every probe is made of the code under test, so that a change there affects every claim. A change of one probe, fault,
 experiment or catalogue file affects the claims that name it, and what no measurement reads affects none.
@@ -70,7 +70,7 @@ def changed_files(top: Path, revision: str) -> tuple[str, ...]:
 
 
 def _unseen(project: Project, top: Path) -> str:
-    """A file of the code under test whose changes Git would not tell of: the first found, or nothing.
+    """The first file of the code under test whose changes Git does not report, or nothing.
 
     That is one outside the checkout, one that is ignored, a link, and one whose changes Git was told to ignore.
     """

@@ -22,8 +22,8 @@ class Measured:
     """What measuring gave.
 
     :param evidence: of each claim, by its id
-    :param raw: everything that the runs told, one JSON object a line
-    :param deaths: claim and sentence, where a process died and nobody knows which run killed it
+    :param raw: everything that the runs returned, one JSON object a line
+    :param deaths: claim and sentence, where a process died and it is unknown which run killed it
     """
 
     evidence: Mapping[str, Evidence]
@@ -44,7 +44,7 @@ def measure(
     """Measure claims, those with a probe first.
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
-    :param afresh: make those too
+    :param afresh: ignore those, and measure again
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
     runs = run_claims(project, probed, processes=processes, on_progress=on_progress)
@@ -62,7 +62,8 @@ def measure(
 
 def _deaths(claim: Claim, runs: Sequence[Run] | Sequence[PairedRun]) -> list[tuple[str, str]]:
     retried = [_told(run) for run in runs if run.retried]
-    sentence = f"{'; '.join(retried)}: a process died that ran this or what ran beside it, and not when run again"
+    died = "a process died that ran this or another run at the same time, and none died when they were run again"
+    sentence = f"{'; '.join(retried)}: {died}"
     return [(claim.id, sentence)] * bool(retried)
 
 

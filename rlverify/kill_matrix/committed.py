@@ -1,4 +1,4 @@
-"""What is wrong with a kill matrix, and whether the committed one is of the faults and tests of today."""
+"""Whether the committed kill matrix is complete and up to date, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def write_report(matrix_plan: MatrixPlan, paths: ReportPaths) -> None:
 
 
 def problems_of(matrix: Matrix) -> Iterator[Problem]:
-    """Every fault that did not meet its fate, and every weak test whose fault nothing of ours kills."""
+    """Every fault with an unexpected fate, and every weak test whose fault no test detects."""
     for row in matrix.rows:
         if not row.as_expected:
             code = HARNESS_FAILED if row.plan.must_survive and row.fate == "unreached" else CLAIM_FELL

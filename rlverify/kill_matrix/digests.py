@@ -1,7 +1,7 @@
 """Digests of what a kill matrix was measured of; they do not change with comments, docstrings or layout.
 
-A row depends on its fault and on the tests that must detect it, and on nothing else: neither the files around these tests
-nor the other tests that run under the fault ask for a new matrix.
+A row depends on its fault and on the tests that must detect it, and on nothing else. Neither the files around these
+tests nor the other tests that run under the fault ask for a new matrix.
 """
 
 from __future__ import annotations

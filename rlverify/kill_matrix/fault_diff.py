@@ -1,4 +1,4 @@
-"""A fault beside the healthy member that it replaces."""
+"""The difference between a fault and the healthy member that it replaces."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A process that imports what is under test once and forks a child for every test session that it is asked for.
 
-``python -m rlverify.kill_matrix.fork_server``, started in a project's folder, reads one request a line (JSON: ``arguments`` of pytest, files for ``stdout``
-and ``stderr``) and answers each with the child's exit code, negative for a signal, in a line. It ends with its stdin,
-taking a session that still runs along: nothing outlives whoever asked.
+``python -m rlverify.kill_matrix.fork_server`` is started in a project's folder. It reads one request a line (JSON:
+``arguments`` of pytest, files for ``stdout`` and ``stderr``), and answers each with a line: the child's exit code, or the
+negative number of the signal that ended it. It ends when its stdin ends, together with a session that still runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ class _Imports:
         assert self.project.faults is not None  # which imports them
         if "torch" in sys.modules:
             for name in IMPORTED_LATE:
-                importlib.import_module(name)
+                with suppress(ImportError):  # a project may test without it
+                    importlib.import_module(name)
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Plants every fault and runs the tests that should notice, in as many sessions at a time as there are cores."""
+"""Plants every fault and runs the tests that should detect it, in as many sessions at a time as there are cores."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Measurement:
 
 
 class Running:
-    """Runs sessions beside each other and tells how many of all are done.
+    """Runs sessions at the same time, and reports how many of them are done.
 
     :param count: how many there will be
     """

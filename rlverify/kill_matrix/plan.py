@@ -77,7 +77,7 @@ class MatrixPlan:
         return replace(earlier, claims=claims, checks=_all(earlier.checks, checks), tests=_all(earlier.tests, tests))
 
     def _tests_for(self, fault: str, kind: FaultRole, claim: Claim) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What is expected to notice, and all that is run.
+        """The tests that must detect a fault, and all that run under it.
 
         A fault that was never a bug in the case of one claim may be one in the case of another, whose tests see it.
         Where the area has no test that could give a false alarm, the tests of all areas run.

@@ -1,8 +1,8 @@
 """Runs a test session with faults planted: ``pytest --plant FAULT``.
 
 The faults stay planted for the whole session, in the workers of pytest-xdist as well; the summary says how often each
-was executed. This module is the entry point that pytest imports in every session, so it imports nothing until a fault is
-asked for.
+was executed. This module is the entry point that pytest imports in every session, so it imports nothing until a fault
+is asked for.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 class MatrixResult:
     """What was measured and all that is wrong with it.
 
-    :param differences: of each fault that was asked for by its name, beside the healthy member
+    :param differences: of each fault that was asked for by its name, against the healthy member
     """
 
     matrix: Matrix
@@ -87,7 +87,7 @@ def run_fault(matrix_plan: MatrixPlan, name: str, *, processes: int, on_progress
     """Measure one fault, in each of its roles; nothing is compared or written.
 
     :raises UnknownNameError: if there is no such fault
-    :raises MatrixError: if it is planted for nobody, or there are no tests, or no pytest that could run them
+    :raises MatrixError: if no claim asks for it, there are no tests, or pytest is missing
     """
     asked = matrix_plan.project.fault(name)
     plans = tuple(plan for plan in matrix_plan.plans if plan.fault == name)
@@ -98,7 +98,7 @@ def run_fault(matrix_plan: MatrixPlan, name: str, *, processes: int, on_progress
 
 
 def _measure(matrix_plan: MatrixPlan, task: MatrixTask, *, processes: int, on_progress: Progress) -> Measurement:
-    """Measure; what runs the tests is imported here alone, for without them nobody needs pytest."""
+    """Measure. What runs the tests is imported only here, because nothing else needs pytest."""
     if not matrix_plan.has_tests:
         raise MatrixError(
             matrix_plan.root / "tests", "is not there: an installed package comes without the tests that kill"

@@ -49,8 +49,8 @@ class SessionSetting:
 def run_session(arguments: Sequence[str], *, root: Path, environment: Mapping[str, str], limit: float) -> Session:
     """Run pytest in a process of its own.
 
-    The first session of a setting imports everything, those after it are forked. Another setting starts anew. Every
-    thread has a process of its own that forks, so that sessions of several threads run beside each other.
+    The first session of a setting imports everything, and later ones are forked. Another setting starts from scratch.
+    Every thread has a process of its own that forks, so that sessions of several threads run at the same time.
 
     :param limit: seconds after which the session is stopped, together with all that it started
     :raises SessionTimeoutError: when they are over

@@ -5,8 +5,8 @@
         ...
 
 One call is one paired run: everything that is drawn at random follows from the seed, and the result compares arms that
-started alike. An experiment returns its quantities by name, each a finite number in the unit of the claim that names it;
-several claims may name quantities of one experiment. It is called with the same arguments as a probe.
+started alike. An experiment returns its quantities by name, each a finite number in the unit of the claim that names
+it; several claims may name quantities of one experiment. It is called with the same arguments as a probe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults: known bugs, each as one replacement of one member, planted at run time and taken out again.
+"""Faults: known bugs, each as one replacement of one member, planted at run time and removed again.
 
 A fault is a module-level function with the signature of the member it replaces:
 
@@ -8,7 +8,7 @@ A fault is a module-level function with the signature of the member it replaces:
 
 The member as it is without the fault is ``healthy("ratio-of-zero")``: a plain function, whose first argument is
 ``self`` (or ``cls``) where the member is a method. ``pins`` is the member's fingerprint; when it no longer fits,
-planting raises an error that tells the new one, so that somebody looks at the change before the fault is trusted again.
+planting raises an error that gives the new one, so that the fault is checked against the change before it is trusted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Fault:
     :param pins: fingerprint of the healthy member
     :param area: the part of the core that it belongs to
     :param defined_in: the module that defines the fault, for the digest of the experiment
-    :param claimed: whether a claim of the catalogue is about it; else only tests that must see it name it
+    :param claimed: whether a claim of the catalogue is about it; else only tests that must detect it name it
     """
 
     name: str
@@ -58,7 +58,7 @@ def fault(
 
     :param target: ``package.module:Class.member`` or ``package.module:function``
     :param area: where left out, the name of the module that defines the fault
-    :param claimed: whether the catalogue must have a claim about it
+    :param claimed: whether a claim should be about it; `rlverify audit` warns if there is none
     """
     module, _, path = str(target).partition(":")
     *classes, member = path.split(".")
@@ -67,7 +67,7 @@ def fault(
 
     def register(replacement: Function) -> Function:
         if inspect.isgeneratorfunction(replacement):
-            raise FaultError(f"{name}: what a generator does wrong is noticed by nobody; return iter([...])")
+            raise FaultError(f"{name}: errors in a generator go unnoticed; return iter([...])")
         owner = ":".join(filter(None, (module, ".".join(classes))))
         home = replacement.__module__
         add_fault(Fault(name, owner, member, replacement, pins, area or home.rpartition(".")[2], home, claimed))
@@ -77,7 +77,7 @@ def fault(
 
 
 unclaimed = functools.partial(fault, claimed=False)
-"""A fault that no claim is about: only tests that must see it name it."""
+"""A fault that no claim is about: only tests that must detect it name it."""
 
 
 def add_fault(new: Fault) -> Fault:

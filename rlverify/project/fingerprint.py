@@ -74,7 +74,7 @@ def _definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
 
 
 def member_digest(function: Any) -> str:
-    """Digest of a function's or method's own source, as it stands in the file of the module that defines it.
+    """Digest of a function's or method's own source, as it is written in the module that defines it.
 
     :raises StaleFaultError: if it cannot be found there (made by a call, or defined inside another function)
     """

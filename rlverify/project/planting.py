@@ -22,10 +22,10 @@ MISTAKES = (NameError, AttributeError, ImportError, TypeError)
 
 @dataclass
 class Planted:
-    """A fault in place, and what has become of it so far in this process.
+    """A planted fault, and what has happened with it so far in this process.
 
     :param executions: how often it has run
-    :param mistakes: errors in its own code (a misspelt name, say), which prove nothing, whoever catches them
+    :param mistakes: errors in its own code (a misspelt name, say), which prove nothing, even if they are caught
     """
 
     fault: Fault
@@ -52,7 +52,7 @@ def healthy(name: str) -> Callable[..., Any]:
 
 @contextmanager
 def plant(fault: Fault) -> Iterator[Planted]:
-    """Put a fault in place for every user of the class or module, and take it out again whatever happens.
+    """Plant a fault for every user of the class or module, and remove it again whatever happens.
 
     Faults of different members can be planted at the same time. Processes that are forked inherit the fault.
 

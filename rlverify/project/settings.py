@@ -128,7 +128,7 @@ def load_settings(root: Path) -> Settings:
     try:
         table = _Table.model_validate(content)
     except ValidationError as error:
-        problems = error.errors(include_url=False)  # a misspelt key is told before the one that is then missing
+        problems = error.errors(include_url=False)  # a misspelt key comes before the one that is missing because of it
         first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
         raise SettingsError(path, *_explain(first)) from error
     return Settings(

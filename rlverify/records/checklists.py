@@ -46,7 +46,7 @@ class NamedTest:
 
     :param document: the first three figures of the document's name
     :param outcome: passed, failed, skipped or missing
-    :param kills: faults that were planted one by one and that it noticed
+    :param kills: planted faults that it detected
     """
 
     document: str

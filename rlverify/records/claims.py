@@ -1,4 +1,4 @@
-"""The records that travel from the catalogue to the report; frozen, and free of everything but the standard library."""
+"""What is claimed and what is expected of it: the frozen records of the catalogue."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FixGrade(StrEnum):
 
 @dataclass(frozen=True)
 class DocumentedProblem:
-    """What a document says of a problem beside that it exists, in our own words; empty where it says nothing.
+    """What a document says about a problem in addition to its existence, in our own words; empty where it says nothing.
 
     :param category: the kind of risk
     :param components: the parts of the system that it touches
@@ -90,13 +90,13 @@ class Claim:
     """One statement of a document, with the experiment that tests it.
 
     :param statement: what is asserted, in our own words
-    :param if_true: what would be observed if it were true
+    :param if_true: what is expected to be observed if it is true
     :param documented_status: what the document says has become of it
     :param expected_verdict: written before it is measured; the gate compares
-    :param fault: name of the fault that puts the defect back; None where the statement is tested on healthy code
+    :param fault: name of the fault that re-injects the defect; None where the statement is tested on healthy code
     :param shows: the symptoms that the fault must violate, and the only ones; empty where each symptom of the probe is
         one of this claim, so that any of them will do
-    :param against_document: whether CONFIRMED speaks against a document, which recommends what is put back
+    :param against_document: whether CONFIRMED contradicts a document, because the document recommends what is planted
     :param documented_fix: name of the replacement that applies the document's fix to the faulty code
     :param fix_statement: what that fix does, in our own words
     :param probe: name of the probe that looks for the symptoms; empty where a figure is claimed
@@ -105,7 +105,7 @@ class Claim:
     :param killed_by: ids of the tests of the suite that fail when the fault is planted
     :param cites: the lines of the documents that state it, as `rlverify.project.citations` reads them: ``notes:44-60``
     :param part_of: id of the problem that this is an effect, an option or an assurance of; empty where it is its own
-    :param problem: what the document says of it beside that it exists, or None
+    :param problem: what the document says about it in addition to its existence, or None
     :param experiment: name of the experiment that measures the figure; empty where none is claimed
     :param figure: the figure that is claimed, or None
     """
@@ -149,7 +149,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class UntestableLines:
-    """Lines of a document that state nothing that could be tested, or nothing beside what other lines state.
+    """Lines of a document that state nothing testable, or only what other lines state as well.
 
     :param cites: as in `Claim`
     """
@@ -160,9 +160,9 @@ class UntestableLines:
 
 @dataclass(frozen=True)
 class Quotation:
-    """Words as a document has them.
+    """A quotation from a document.
 
-    :param cite: the lines in which they stand
+    :param cite: the lines in which it is
     """
 
     cite: str

@@ -1,4 +1,4 @@
-"""The records of the kill matrix; frozen, and free of everything but the standard library."""
+"""The records of the kill matrix; frozen."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class FaultPlan:
     """A fault and the tests that are run under it.
 
     :param kind: ``defect`` of a claim expected CONFIRMED; ``fix`` that a document describes and that leaves something
-        broken; ``named``, a fault that only tests which the documents name must notice; ``null``, which changes
+        broken; ``named``, a fault that only tests named by documents must detect; ``null``, which changes
         nothing; ``never a bug``, of a claim expected NOT REPRODUCED
     :param claims: ids of the claims that name it in this role
     :param area: the part of the core that it belongs to
-    :param checks: the tests that are expected to notice it, as the catalogue and the lists of named tests give them
+    :param checks: the tests that must detect it, as the catalogue and the lists of named tests give them
     :param tests: all tests that are run, which are those of its area and its checks
     """
 
@@ -35,7 +35,7 @@ class FaultPlan:
 
     @property
     def must_survive(self) -> bool:
-        """Whether a test that fails under it cries wolf."""
+        """Whether a test that fails under it gives a false alarm."""
         return self.kind in MUST_SURVIVE
 
     @property
@@ -69,7 +69,7 @@ class FaultResult:
 
     @property
     def blind(self) -> tuple[str, ...]:
-        """The checks that were expected to notice it and did not."""
+        """The checks that should have detected it and did not."""
         found = [(each, without_case(each)) for each in self.plan.checks]
         return tuple(each for each, check in found if not any(is_of(test, check) for test in self.killers))
 
@@ -93,8 +93,8 @@ class WeakTest:
     """A test that is known to be blind, and a fault that it should detect.
 
     :param test: its id, or the file of a check that pytest does not collect
-    :param told_by: where its weakness is told
-    :param weakness: why it cannot notice, in a sentence
+    :param told_by: the source that describes its weakness
+    :param weakness: why it cannot detect the fault, in a sentence
     """
 
     test: str
@@ -105,7 +105,7 @@ class WeakTest:
 
 @dataclass(frozen=True)
 class WeakTestResult:
-    """What a weak test makes of its fault.
+    """What became of a weak test under its fault.
 
     :param healthy: its outcome without the fault
     :param faulty: its outcome with it
@@ -121,18 +121,18 @@ class WeakTestResult:
 
     @property
     def missed(self) -> bool:
-        """Whether nobody would have learnt of the fault from this test."""
+        """Whether this test lets the fault through."""
         return self.faulty != "failed"
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """All that is known of which tests notice which faults.
+    """Which tests detect which faults.
 
     :param under_test: digest of the packages under test, which may change without making the matrix worthless
     :param tests: what became of each test on healthy code, by id
     :param suites: the tests that the documents name
-    :param history: what the weak tests make of their faults
+    :param history: what became of the weak tests under their faults
     """
 
     under_test: str

@@ -26,7 +26,7 @@ class Plot:
     """What a plot shows.
 
     :param positions: ascending; the same for all lines
-    :param note: what was measured, and how, in a sentence or two; stands beside the plot
+    :param note: what was measured, and how, in a sentence or two; shown next to the plot
     :param log_x: whether the horizontal axis is logarithmic; then all positions are above 0
     :param log_y: whether the vertical axis is; then all values are
     """

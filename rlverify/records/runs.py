@@ -44,7 +44,7 @@ class Run:
     :param error: one line, where the probe crashed or its process died
     :param stale: the fault's target has changed, so that nothing was run
     :param traceback: the whole of ``error``, for the raw evidence only
-    :param retried: its process died and it ended when it was run again, so that nobody knows what happened
+    :param retried: its process died, and it ended when it was run again, so that the cause is unknown
     """
 
     variant: Variant

@@ -1,4 +1,4 @@
-"""A document's checklist as rules: every criterion is one over claims, and what is told is how many hold."""
+"""A document's checklist as rules: every criterion is a rule over claims, and the result is how many hold."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ChecklistResult:
 
 
 def results(data: ReportData) -> list[ChecklistResult]:
-    """Every checklist of the book, answered."""
+    """Every checklist, answered."""
     return [_result(data, checklist) for checklist in data.checklists]
 
 

@@ -1,4 +1,4 @@
-"""How a record counts where a program has to decide: passed, failed, not told, or set aside."""
+"""How a record counts for a program: passed, failed, error, or set aside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def status_of(record: Record) -> ClaimStatus:
 
 
 def told(record: Record) -> str:
-    """What was measured beside what is expected, in one line."""
+    """What was measured and what was expected, in one line."""
     line = f"{outcome(record)}, expected {record.claim.expected_verdict.value}"
     if record.claim.expected_fix_grade is not None:
         line += f"; fix {grade(record)}, expected {record.claim.expected_fix_grade.value}"

@@ -74,12 +74,12 @@ def kill_matrix(
 
 
 def kill_rate(matrix: Matrix) -> Rate:
-    """Of the faults that a test must notice."""
+    """Of the faults that a test must detect."""
     return _rate([row for row in matrix.rows if not row.plan.must_survive])
 
 
 def false_alarm_rate(matrix: Matrix) -> Rate:
-    """Of the faults that no test may notice."""
+    """Of the faults that no test may detect."""
     return _rate([row for row in matrix.rows if row.plan.must_survive])
 
 
@@ -100,7 +100,7 @@ def _by_area(rows: Sequence[FaultResult]) -> dict[str, list[FaultResult]]:
 
 
 def _retold(told: WeakTestResult) -> str:
-    """What a weak test makes of its fault, in words."""
+    """What became of a weak test under its fault, in words."""
     if not told.missed:
         return "notices: it fails"
     outcome = OUTCOMES[told.faulty]

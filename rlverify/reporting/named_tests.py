@@ -40,7 +40,7 @@ class _Matrix(_Lenient):
 
 
 def load_named_tests(reports: Path) -> tuple[NamedTest, ...] | None:
-    """Every test that a document names, with its outcome and the faults that it notices; None without a matrix.
+    """Every test that a document names, with its outcome and the faults that it detects; None without a matrix.
 
     :param reports: the folder of reports
     :raises EvidenceError: if the matrix cannot be read

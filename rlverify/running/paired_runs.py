@@ -1,4 +1,4 @@
-"""Runs experiments: every paired run a task of its own, kept when it ends, and never made twice."""
+"""Runs experiments: every paired run is a task of its own, is kept when it ends, and is never made twice."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def run_figures(
     :param seeds: the seeds of each experiment
     :param on_progress: called before the first run, and after each
     :param limit: seconds that one run may take
-    :param afresh: make those that are kept again
+    :param afresh: ignore the kept runs and measure again
     :raises HarnessError: if the code was changed while it was measured
     :raises KeyboardInterrupt: after the workers have been stopped
     """

@@ -1,4 +1,7 @@
-"""Tasks in worker processes, one process a core: a task whose process dies is found, and takes no other with it."""
+"""Runs tasks in worker processes, one for each core.
+
+A task whose process dies is identified, and the others go on.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ class Ended(Generic[Result]):
     """What became of a task.
 
     :param result: what its function returned; None where its process died
-    :param retried: a process died that ran this or what ran beside it, and not when each was run again alone
+    :param retried: a process died that ran this or another task at the same time, and none died when each was run
+        again alone
     """
 
     result: Result | None

@@ -1,7 +1,7 @@
 """Paired runs that have ended, each in a file of its own, so that an interruption repeats none of them.
 
-A run stands in ``<experiment>/<digest>/<seed>.json``, where the digest is of all that it follows from; runs of other
-code or other libraries stay behind under theirs, and tell how long such runs take.
+A run is in ``<experiment>/<digest>/<seed>.json``, where the digest is of all that it follows from; runs of other
+code or other libraries stay under theirs, and show how long such runs take.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RunStore:
 
     @property
     def folder(self) -> Path:
-        """Where its runs stand."""
+        """The folder of its runs."""
         return self.root / self.experiment / self.digest
 
     def save(self, run: PairedRun) -> None:

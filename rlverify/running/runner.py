@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Crash:
-    """An exception that nobody expected, as text.
+    """An unexpected exception, as text.
 
     :param line: type, message and place in one line
     """
@@ -66,7 +66,7 @@ def attempt(action: Callable[[], Result]) -> Result | Crash:
 
 
 def run_task(task: ProbeTask) -> Run:
-    """One run; a crash becomes a run with an error, so that it can never pass for an outcome."""
+    """One run; a crash becomes a run with an error, so that it never counts as an outcome."""
     outcome = attempt(lambda: _measure(task))
     if isinstance(outcome, Crash):
         stale = isinstance(outcome.error, StaleFaultError)
@@ -85,7 +85,7 @@ def _measure(task: ProbeTask) -> Run:
             return Run(task.variant, task.seed, _observe(task, measure))
         with plant(project.fault(name)) as planted:
             observations = _observe(task, measure)
-        if planted.mistakes:  # that the probe took for the symptom
+        if planted.mistakes:  # which the probe mistook for the symptom
             raise FaultError(f"a mistake in fault {name}: {planted.mistakes[0]}")
         return Run(task.variant, task.seed, observations, planted.executions)
 
@@ -159,5 +159,8 @@ def _run_of(task: ProbeTask, ended: Ended[Run]) -> Run:
 
 
 def died(limit: float) -> str:
-    """What is told of a run whose process died, where ``limit`` is the number of seconds that it was given."""
+    """Error message for a run whose process died.
+
+    :param limit: seconds that the run was given
+    """
     return f"the process of this run died before it ended or took {PATIENCE * limit:g} seconds"

@@ -74,7 +74,7 @@ def grade_fix(evidence: Evidence) -> FixGrade | None:
     """What the documented fix does to the symptoms of the fault; None where none was measured.
 
     A symptom that could not be observed in a variant counts as violated there. A fix that breaks a symptom which held
-    under the fault is HARMFUL, whatever else it mends; one of a fault that breaks nothing has NO EFFECT at best.
+    under the fault is HARMFUL, whatever else it fixes; a fix of a fault that breaks nothing has NO EFFECT at best.
     """
     faulty, fixed = evidence.variant("faulty"), evidence.variant("documented_fix")
     if faulty is None or fixed is None or judge(evidence) in NOT_MEASURED:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.project.content import Project, open_project
+from tests.meta.project_folders import write_settings, write_toy_tests
 
 PROJECTS = Path(__file__).parent / "projects"
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,16 @@ def troubleproject() -> Project:
 def figureproject() -> Project:
     """Figures that are confirmed, refuted, undecided, and refuted because nothing changes; one claim is no figure."""
     return open_project(PROJECTS / "figureproject")
+
+
+@pytest.fixture(scope="session")
+def auditedproject(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Path:
+    """The folder of the toy project with its tests, evidence, kill matrix and reports; treat as read-only."""
+    folder = write_toy_tests(write_settings(tmp_path_factory.mktemp("audited"), "toyproject"))
+    for command in ("audit", "matrix"):
+        done = rlverify(command, "--update", "--jobs", "1", cwd=str(folder))
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,23 @@ from pathlib import Path
 from rlverify.project.content import Project, open_project
 
 PROJECTS = Path(__file__).parent / "projects"
+TOY_TESTS = """
+from toyproject.target import Average, clip
+
+
+def test_restore():
+    assert Average.restored({"count": 2, "total": 3}).count == 2
+
+
+def test_clip():
+    assert clip(-5, 0, 3) == 0
+
+
+def test_count():
+    average = Average()
+    average.add(7)
+    assert average.count == 1
+"""
 
 
 def write_settings(folder: Path, content: str, **settings: object) -> Path:
@@ -20,6 +37,13 @@ def write_settings(folder: Path, content: str, **settings: object) -> Path:
     lines = [f"{key} = {json.dumps(value, default=str)}\n" for key, value in chosen.items()]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pyproject.toml").write_text("[tool.rlverify]\n" + "".join(lines), encoding="utf-8")
+    return folder
+
+
+def write_toy_tests(folder: Path) -> Path:
+    """The tests that the claims of the toy project name, in a folder, which it returns."""
+    (folder / "tests").mkdir(parents=True, exist_ok=True)
+    (folder / "tests" / "test_toy.py").write_text(TOY_TESTS, encoding="utf-8")
     return folder
 
 

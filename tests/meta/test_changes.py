@@ -13,25 +13,27 @@ import pytest
 
 from rlverify.gating.changes import packages_under_test
 from rlverify.project.content import Project, open_project
-from tests.meta.project_folders import PROJECTS, write_settings
+from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
 
 ROOT = Path(__file__).parents[2]
 
 
-def copy_project(name: str, checkout: Path) -> None:
-    """A folder with a copy of a tiny project's content package, and settings that look nowhere else for it."""
+def copy_project(name: str, checkout: Path) -> Path:
+    """A copy of a tiny project's content package in a folder, which it returns; its settings look nowhere else."""
     shutil.copytree(PROJECTS / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "pyproject.toml"))
-    write_settings(checkout, name, pythonpath=["."], unmeasured=["examples"])
+    return write_settings(checkout, name, pythonpath=["."], unmeasured=["examples"])
 
 
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Git checkout of the toy project with its evidence; treat as read-only."""
+    """A Git checkout of the toy project with its tests, evidence and kill matrix; treat as read-only."""
     checkout = tmp_path_factory.mktemp("committed")
-    copy_project("toyproject", checkout)
+    write_toy_tests(copy_project("toyproject", checkout))
     (checkout / "README.md").write_text("toy\n")
     (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n")
-    assert rlverify(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    for command in ("audit", "matrix"):
+        done = rlverify(checkout, command, "--update", "--jobs", "1")
+        assert done.returncode == 0, done.stdout + done.stderr
     git(checkout, "init", "--quiet")
     git(checkout, "add", ".")
     git(checkout, "commit", "--quiet", "-m", "toy")
@@ -170,7 +172,6 @@ def test_a_file_that_moved_to_where_nothing_is_read_is_missed_where_it_was(check
     (checkout / "toyproject/extra.py").write_text("value = 1\n" * 20)
     git(checkout, "add", ".")
     git(checkout, "commit", "--quiet", "-m", "extra")
-    (checkout / "tests").mkdir()
     git(checkout, "mv", "toyproject/extra.py", "tests/extra.py")
     _, said = gate(checkout)
     assert "measured 6 of 6: toyproject/extra.py changed" in said
@@ -192,7 +193,6 @@ def ignored(checkout: Path) -> None:
 
 
 def link(checkout: Path) -> None:
-    (checkout / "tests").mkdir()
     shutil.move(checkout / "toyproject/target.py", checkout / "tests/target.py")
     (checkout / "toyproject/target.py").symlink_to("../tests/target.py")
     git(checkout, "add", ".")
@@ -228,7 +228,7 @@ def test_a_name_that_is_no_text_is_told_with_its_bytes(checkout: Path) -> None:
 def test_a_change_beside_the_folder_in_a_larger_checkout_affects_everything(checkout: Path) -> None:
     nested = checkout / "nested"
     nested.mkdir()
-    for name in ("toyproject", "reports", "pyproject.toml"):
+    for name in ("toyproject", "reports", "pyproject.toml", "tests"):
         git(checkout, "mv", name, f"nested/{name}")
     git(checkout, "commit", "--quiet", "-m", "nested")
     assert "measured 0 of 6" in gate(nested)[1]

@@ -355,7 +355,7 @@ def test_every_part_of_a_figure_is_in_its_digest_and_none_of_the_plan(figureproj
 
 
 def test_an_unknown_package_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"pyproject\.toml, content: no package 'noproject' can be imported"):
+    with pytest.raises(SettingsError, match=r"pyproject\.toml, content: no package 'noproject' can be found"):
         _ = project_in(tmp_path, "noproject").folder
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,38 +14,32 @@ from pathlib import Path
 import pytest
 
 from rlverify.cli.app import run
+from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
 
-PAGES = {
-    "bug-report.md",
-    "findings.md",
-    "fix-summary.md",
-    "index.md",
-    "integration-analysis.md",
-    "potential-problems.md",
-    "ppo-verification.md",
-}
+ROOT = Path(__file__).parents[2]
+TOY = PROJECTS / "toyproject"
+PAGES = {"claims.md", "index.md"}
+MATRIX = {"matrix.json", "kill-matrix.md"}
 Command = Callable[..., tuple[int, str, str]]
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def toy(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs one command on the toy laboratory in this process: exit code, output, errors."""
+def toy(capsys: pytest.CaptureFixture[str], auditedproject: Path) -> Command:
+    """Runs one command on the toy project, or on another, in this process: exit code, output, errors."""
 
-    def command(*arguments: str | Path, package: str = "toyproject") -> tuple[int, str, str]:
-        code = run(["--package", package, *map(str, arguments)])
+    def command(*arguments: str | Path, project: Path = auditedproject) -> tuple[int, str, str]:
+        code = run(["--project", str(project), *map(str, arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
     return command
 
 
-@pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def audited(auditedproject: Path) -> Path:
     """A folder of reports, freshly updated; treat as read-only."""
-    reports = tmp_path_factory.mktemp("audited") / "reports"
-    assert run(["--package", "toyproject", "audit", "--update", "--jobs", "1", "--reports", str(reports)]) == 0
-    return reports
+    return auditedproject / "reports"
 
 
 @pytest.fixture
@@ -57,6 +50,18 @@ def reports(audited: Path, tmp_path: Path) -> Path:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     return tmp_path / "reports"
+
+
+def _with_catalogue(folder: Path, *changes: tuple[str, str]) -> Path:
+    """The toy project in a folder, which it returns, after replacing texts in its catalogue."""
+    catalogue = folder / "catalogue"
+    catalogue.mkdir()
+    for path in (TOY / "catalogue").iterdir():
+        text = path.read_text(encoding="utf-8")
+        for old, new in changes:
+            text = text.replace(old, new)
+        (catalogue / path.name).write_text(text, encoding="utf-8")
+    return write_toy_tests(write_settings(folder, "toyproject", catalogue=catalogue))
 
 
 def _one_line(errors: str, *words: str) -> bool:
@@ -92,14 +97,14 @@ def test_show_tells_what_is_claimed(toy: Command) -> None:
         assert words in output
 
 
-def test_list_imports_neither_torch_nor_the_code_under_test(lab_environment: dict[str, str]) -> None:
+def test_list_imports_neither_torch_nor_the_code_under_test(project_environment: dict[str, str]) -> None:
     code = (
-        "import sys; from rlverify.cli.app import run; assert run(['list']) in (0, 2); "
-        "assert run(['--package', 'toyproject', 'list']) == 0; "
+        "import sys; from rlverify.cli.app import run; assert run(['list']) == 0; "
+        f"assert run(['--project', {str(TOY)!r}, 'list']) == 0; "
         "sys.exit(str([name for name in ('torch', 'scipy', 'rlcore', 'toyproject.target') if name in sys.modules]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=lab_environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code], cwd=ROOT, env=project_environment, capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1] == "[]"
 
@@ -136,7 +141,7 @@ def test_reproduce_prints_json_only(toy: Command) -> None:
     ],
 )
 def test_reproduce_answers_with_its_exit_code(toy: Command, claim: str, exit_code: int, line: str) -> None:
-    code, output, _ = toy("reproduce", claim, package="troubleproject")
+    code, output, _ = toy("reproduce", claim, project=PROJECTS / "troubleproject")
     assert code == exit_code
     assert output.splitlines()[-1].startswith(line)
 
@@ -149,31 +154,36 @@ def test_an_unknown_claim_is_suggested(toy: Command) -> None:
 
 
 def test_a_broken_catalogue_is_one_line(toy: Command, tmp_path: Path) -> None:
-    (tmp_path / "toy.toml").write_text('document = "toy"\n[[claim]]\nid = "TOY-01"\n', encoding="utf-8")
+    (tmp_path / "catalogue").mkdir()
+    (tmp_path / "catalogue" / "toy.toml").write_text('[[claim]]\nid = "TOY-01"\n', encoding="utf-8")
+    project = write_settings(tmp_path, "toyproject", catalogue=tmp_path / "catalogue")
     for command in ("list", "gate", "report"):
-        code, _, errors = toy("--catalogue", tmp_path, command)
+        code, _, errors = toy(command, project=project)
         assert code == 2
         assert _one_line(errors, "toy.toml, TOY-01, title: is missing")
 
 
 def test_a_catalogue_that_names_what_is_not_there_is_one_line(toy: Command, tmp_path: Path) -> None:
-    for path in (Path(__file__).parent / "lab" / "toyproject" / "catalogue").iterdir():
-        text = path.read_text(encoding="utf-8")
-        (tmp_path / path.name).write_text(text.replace('"mean-is-largest"', '"mean-is-last"'), encoding="utf-8")
+    project = _with_catalogue(tmp_path, ('"mean-is-largest"', '"mean-is-last"'))
     for command in ("gate", "report"):
-        code, _, errors = toy("--catalogue", tmp_path, command, "--reports", tmp_path / "reports")
+        code, _, errors = toy(command, project=project)
         assert code == 2
         assert _one_line(errors, "toy.toml, TOY-04, probe: there is no 'mean-is-last'")
         assert not (tmp_path / "reports").exists()
 
 
-def test_a_crash_of_the_harness_is_one_line_and_not_a_fallen_claim(toy: Command) -> None:
-    code, _, errors = toy("list", package="json")
+def test_a_crash_of_the_harness_is_one_line_and_not_a_fallen_claim(toy: Command, tmp_path: Path) -> None:
+    code, _, errors = toy("list", project=write_settings(tmp_path / "no catalogue", "json"))
     assert code == 2
-    assert _one_line(errors)
-    code, _, errors = toy("reproduce", "X-1", package="")
+    assert _one_line(errors, "catalogue", "cannot be read: No such file or directory")
+    project = _with_catalogue(tmp_path)
+    (tmp_path / "crashingproject").mkdir()
+    (tmp_path / "crashingproject" / "probes").mkdir()
+    (tmp_path / "crashingproject" / "probes" / "crash.py").write_text("1 / 0\n", encoding="utf-8")
+    write_settings(project, "crashingproject", catalogue=project / "catalogue")
+    code, _, errors = toy("reproduce", "TOY-04", project=project)
     assert code == 2
-    assert _one_line(errors, "the harness failed: ValueError")
+    assert _one_line(errors, "the harness failed: ZeroDivisionError: division by zero")
 
 
 def test_a_folder_that_cannot_be_written_is_one_line_before_measuring(toy: Command, tmp_path: Path) -> None:
@@ -189,8 +199,8 @@ def test_audit_agrees_with_what_it_wrote(toy: Command, reports: Path) -> None:
     assert (code, errors.replace("a probe may print\n", "")) == (0, "")
     assert output.splitlines()[-1] == "6 of 6 claims as expected; nothing to report"
     working = {path.name for path in (reports.parent / ".rlverify").iterdir()}
-    assert working == {*PAGES, "evidence", "plots", "raw.jsonl"}
-    assert {path.name for path in reports.iterdir()} == {*PAGES, "evidence", "plots"}
+    assert working == {*PAGES, ".gitignore", "evidence", "plots", "raw.jsonl"}
+    assert {path.name for path in reports.iterdir()} == {*PAGES, *MATRIX, "evidence", "plots"}
 
 
 def _edit_evidence(reports: Path, claim: str, old: str, new: str) -> None:
@@ -205,8 +215,8 @@ def test_the_gate_falls_when_evidence_or_report_are_out_of_date(toy: Command, re
         code, output, _ = toy("gate", "--jobs", "2", "--reports", reports)
         return code, output.splitlines()[:-1]
 
-    (reports / "bug-report.md").write_text("edited", encoding="utf-8")
-    assert gate() == (1, ["bug-report.md: is not what the committed evidence gives; run `rlverify report`"])
+    (reports / "claims.md").write_text("edited", encoding="utf-8")
+    assert gate() == (1, ["claims.md: is not what the committed evidence gives; run `rlverify report`"])
     _edit_evidence(reports, "TOY-02", '"before": "-5"', '"before": "-6"')
     (reports / "evidence" / "TOY-03.json").unlink()
     code, lines = gate()
@@ -247,23 +257,15 @@ def test_an_orphan_is_noticed(toy: Command, reports: Path) -> None:
 def test_committed_evidence_that_is_not_as_expected_fails_the_report(
     options: list[str], toy: Command, reports: Path, tmp_path: Path
 ) -> None:
-    catalogue = tmp_path / "catalogue"
-    shutil.copytree(Path(__file__).parent / "lab" / "toyproject" / "catalogue", catalogue)
-    for path in catalogue.iterdir():
-        path.write_text(path.read_text(encoding="utf-8").replace('"PARTIAL"', '"CURED"'), encoding="utf-8")
-    code, _, errors = toy("--catalogue", catalogue, "report", *options, "--reports", reports)
+    project = _with_catalogue(tmp_path, ('"PARTIAL"', '"CURED"'))
+    code, _, errors = toy("report", *options, "--reports", reports, project=project)
     assert code == 1
     assert _one_line(errors, "TOY-01: fix PARTIAL, expected CURED")
 
 
 def test_a_fallen_claim_fails_the_gate_even_when_updated(toy: Command, tmp_path: Path) -> None:
-    catalogue = tmp_path / "catalogue"
-    catalogue.mkdir()
-    source = Path(__file__).parent / "lab" / "toyproject" / "catalogue"
-    for path in source.iterdir():
-        text = path.read_text(encoding="utf-8")
-        (catalogue / path.name).write_text(text.replace('"PARTIAL"', '"CURED"').replace('"REFUTED"', '"CONFIRMED"'))
-    code, output, _ = toy("--catalogue", catalogue, "audit", "--update", "--reports", tmp_path / "reports", "--json")
+    project = _with_catalogue(tmp_path, ('"PARTIAL"', '"CURED"'), ('"REFUTED"', '"CONFIRMED"'))
+    code, output, _ = toy("audit", "--update", "--json", project=project)
     content = json.loads(output)
     assert code == content["exit_code"] == 1
     assert [(each["subject"], each["sentence"]) for each in content["problems"]] == [
@@ -279,20 +281,20 @@ def test_a_report_has_a_hole_where_evidence_is_missing(toy: Command, reports: Pa
     assert _one_line(errors, "TOY-02: has no evidence; run `rlverify audit --update`")
     text = (reports / "index.md").read_text(encoding="utf-8")
     assert "**1 without evidence**: TOY-02" in text
-    assert "| toy | open | NO EVIDENCE | - | `.venv/bin/rlverify reproduce TOY-02` |" in text
-    assert "| NO EVIDENCE | CONFIRMED |" in (reports / "findings.md").read_text(encoding="utf-8")
+    assert "| toy | NO EVIDENCE | - | `rlverify reproduce TOY-02` |" in text
+    assert "| open | NO EVIDENCE | CONFIRMED |" in (reports / "claims.md").read_text(encoding="utf-8")
 
 
 def test_report_renders_the_committed_evidence(toy: Command, reports: Path, audited: Path) -> None:
-    (reports / "bug-report.md").unlink()
+    (reports / "claims.md").unlink()
     assert toy("report", "--check", "--reports", reports)[0] == 1
-    assert not (reports / "bug-report.md").exists()
+    assert not (reports / "claims.md").exists()
     assert toy("report", "--reports", reports)[0] == 0
-    assert (reports / "bug-report.md").read_bytes() == (audited / "bug-report.md").read_bytes()
+    assert (reports / "claims.md").read_bytes() == (audited / "claims.md").read_bytes()
     assert toy("report", "--check", "--reports", reports) == (0, "", "")
 
 
-@pytest.mark.parametrize("name", sorted(PAGES))
+@pytest.mark.parametrize("name", sorted({*PAGES, "plots/toy-squares.svg"}))
 def test_every_page_is_compared(name: str, toy: Command, reports: Path) -> None:
     (reports / name).write_text("edited", encoding="utf-8")
     code, _, errors = toy("report", "--check", "--reports", reports)
@@ -301,11 +303,7 @@ def test_every_page_is_compared(name: str, toy: Command, reports: Path) -> None:
 
 
 def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: Path, tmp_path: Path) -> None:
-    catalogue = tmp_path / "catalogue"
-    catalogue.mkdir()
-    for path in (Path(__file__).parent / "lab" / "toyproject" / "catalogue").iterdir():
-        text = path.read_text(encoding="utf-8")
-        (catalogue / path.name).write_text(text.replace("seeds = [7]", "seeds = [8]"), encoding="utf-8")
+    project = _with_catalogue(tmp_path, ("seeds = [7]", "seeds = [8]"))
     digest = json.loads((reports / "evidence" / "NULL-TOY.json").read_text())["module_digests"]["toyproject.target"]
     _edit_evidence(reports, "NULL-TOY", digest, "0" * 16)
     lines = [
@@ -314,15 +312,15 @@ def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: P
         "has changed since; run `rlverify audit --update`",
     ]
     for arguments in (("report", "--check"), ("report",)):
-        code, _, errors = toy("--catalogue", catalogue, *arguments, "--reports", reports)
+        code, _, errors = toy(*arguments, "--reports", reports, project=project)
         assert (code, errors.splitlines()) == (1, lines)
-    text = (reports / "findings.md").read_text(encoding="utf-8")
+    text = (reports / "claims.md").read_text(encoding="utf-8")
     assert "**2 stale**" in text
     assert "| STALE | CONFIRMED |" in text
-    content = json.loads(toy("--catalogue", catalogue, "report", "--json", "--reports", reports)[1])
+    content = json.loads(toy("report", "--json", "--reports", reports, project=project)[1])
     assert [each["claim"]["id"] for each in content if each["misfits"]] == ["NULL-TOY", "TOY-05"]
-    assert toy("--catalogue", catalogue, "audit", "--update", "--jobs", "1", "--reports", reports)[0] == 0
-    assert toy("--catalogue", catalogue, "report", "--check", "--reports", reports) == (0, "", "")
+    assert toy("audit", "--update", "--jobs", "1", "--reports", reports, project=project)[0] == 0
+    assert toy("report", "--check", "--reports", reports, project=project) == (0, "", "")
 
 
 def test_report_prints_json(toy: Command, audited: Path) -> None:
@@ -344,46 +342,41 @@ def test_help_tells_the_exit_codes(rlverify: Invoke) -> None:
 
 
 @pytest.fixture
-def slowlab(tmp_path: Path) -> Path:
-    """A laboratory whose only probe says that it has started and then sleeps."""
-    toy_catalogue = (Path(__file__).parent / "lab" / "toyproject" / "catalogue" / "toy.toml").read_text(encoding="utf-8")
-    rest = toy_catalogue.partition('id = "TOY-04"')[2]
-    entry = f'document = "slow"\n[[claim]]\nid = "SLOW"{rest.partition("[[claim]]")[0]}'
-    probe = (
-        "import time\nfrom pathlib import Path\nfrom verification.probes import probe\n"
-        '@probe("slow")\ndef slow(make, seed):\n    Path(__file__).with_name("started").touch()\n    time.sleep(60)\n'
+def slowproject(tmp_path: Path) -> Path:
+    """A project whose only probe touches a file and then sleeps; it names no ``Make``."""
+    claim = (
+        '[[claim]]\nid = "SLOW"\ntitle = "a title"\nstatement = "a statement"\nkind = "assurance"\n'
+        'probe = "slow"\nmodules = ["slowproject.probes.slow"]\nexpected = "CONFIRMED"\n'
     )
-    files = {
-        "catalogue/slow.toml": entry.replace('"mean-is-largest"', '"slow"'),
-        "probes/slow.py": probe,
-        "faults/none.py": "",
-    }
-    for name, text in {**files, "probes/make.py": "class Make: pass\n"}.items():
-        path = tmp_path / "slowlab" / name
+    probe = (
+        "import time\nfrom pathlib import Path\nfrom rlverify import probe\n"
+        '@probe("slow")\ndef slow(seed):\n    Path(__file__).with_name("started").touch()\n    time.sleep(60)\n'
+    )
+    for name, text in {"catalogue/slow.toml": claim, "probes/slow.py": probe}.items():
+        path = tmp_path / "slowproject" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return tmp_path
+    return write_settings(tmp_path, "slowproject")
 
 
 def _started(folder: Path, program: subprocess.Popen[str]) -> bool:
-    while program.poll() is None and not (folder / "slowlab" / "probes" / "started").exists():
+    while program.poll() is None and not (folder / "slowproject" / "probes" / "started").exists():
         time.sleep(0.02)
     return program.poll() is None
 
 
 def test_an_interrupted_run_is_one_line_and_leaves_nothing_behind(
-    slowlab: Path, lab_environment: dict[str, str]
+    slowproject: Path, project_environment: dict[str, str]
 ) -> None:
-    environment = {**lab_environment, "PYTHONPATH": f"{slowlab}{os.pathsep}{lab_environment['PYTHONPATH']}"}
-    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "slowlab", "audit", "--update", "--jobs", "2"]
+    command = [sys.executable, "-m", "rlverify.cli.entry", "audit", "--update", "--jobs", "2"]
     pipe = subprocess.PIPE
     program = subprocess.Popen(
-        [*command, "--reports", str(slowlab / "reports")],
-        env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True,
+        command,
+        cwd=slowproject, env=project_environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True,
     )  # fmt: skip
-    assert _started(slowlab, program)
+    assert _started(slowproject, program)
     os.killpg(program.pid, signal.SIGINT)
     output, errors = program.communicate(timeout=30)
     assert (program.returncode, output) == (130, "")
     assert _one_line(errors, "interrupted")
-    assert [path for path in (slowlab / "reports").rglob("*") if path.is_file()] == []
+    assert [path for path in (slowproject / "reports").rglob("*") if path.is_file()] == []

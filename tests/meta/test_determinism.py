@@ -6,7 +6,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-TOY = Path(__file__).parent / "projects" / "toyproject"
+from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
+
+TOY = PROJECTS / "toyproject"
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -34,6 +36,8 @@ def test_two_audits_far_apart_give_the_same_bytes(rlverify: Invoke, tmp_path: Pa
 
 
 def test_a_relative_folder_is_meant_from_where_the_user_stands(rlverify: Invoke, tmp_path: Path) -> None:
-    done = rlverify("--project", TOY, "report", "--reports", "mine", cwd=str(tmp_path))
+    project = write_toy_tests(write_settings(tmp_path / "project", "toyproject"))
+    done = rlverify("--project", "project", "report", "--reports", "mine", cwd=str(tmp_path))
     assert done.returncode == 1
     assert (tmp_path / "mine" / "claims.md").is_file()
+    assert not (project / "mine").exists()

@@ -11,8 +11,9 @@ import pytest
 from rlverify.kill_matrix import sessions
 from rlverify.kill_matrix.measure import Measurement, measure
 from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
-from rlverify.project.content import Project
+from rlverify.project.content import open_project
 from rlverify.records.matrix import FaultPlan, FaultResult, WeakTest, WeakTestResult
+from tests.meta.project_folders import project_in
 
 TESTS = """
 import pytest
@@ -59,6 +60,7 @@ def test_later():
 def test_wrong():
     assert clip(-5, 0, 3) == 1
 """
+ROOT = Path(__file__).parents[2]
 FILE = "tests/test_toy.py"
 STRICT = "[pytest]\nfilterwarnings = error\n"
 
@@ -66,17 +68,17 @@ Measure = Callable[..., Measurement]
 
 
 @pytest.fixture
-def matrix_plan(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> MatrixPlan:
+def matrix_plan(tmp_path: Path, project_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> MatrixPlan:
     """Toy faults and tests of the toy code, in an environment where they run."""
     for name, text in {FILE: TESTS, "weak.py": WEAK, "script.py": "x = 1\n", "pytest.ini": STRICT}.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", lab_environment["PYTHONPATH"])
+    monkeypatch.setenv("OMP_NUM_THREADS", project_environment["OMP_NUM_THREADS"])
     for name in [name for name in os.environ if name.startswith(("PYTEST_", "COV_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    return MatrixPlan(Project("toyproject"), tmp_path)
+    return MatrixPlan(project_in(tmp_path, "toyproject"))
 
 
 def plan(fault: str, *tests: str, kind: str = "defect") -> FaultPlan:
@@ -84,7 +86,9 @@ def plan(fault: str, *tests: str, kind: str = "defect") -> FaultPlan:
     return FaultPlan(fault, kind, ("TOY",), "toy", asked if kind == "defect" else (), asked)  # type: ignore[arg-type]
 
 
-def measured(matrix_plan: MatrixPlan, *plans: FaultPlan, weak: tuple[WeakTest, ...] = (), processes: int = 1) -> Measurement:
+def measured(
+    matrix_plan: MatrixPlan, *plans: FaultPlan, weak: tuple[WeakTest, ...] = (), processes: int = 1
+) -> Measurement:
     return measure(matrix_plan, MatrixTask(plans, (), weak), processes=processes, on_progress=lambda *_: None)
 
 
@@ -136,7 +140,9 @@ def test_what_no_test_runs_is_unreached(matrix_plan: MatrixPlan, tests: tuple[st
         ),
     ],
 )
-def test_a_test_that_does_not_pass_on_healthy_code_disqualifies_itself(matrix_plan: MatrixPlan, body: str, words: str) -> None:
+def test_a_test_that_does_not_pass_on_healthy_code_disqualifies_itself(
+    matrix_plan: MatrixPlan, body: str, words: str
+) -> None:
     (matrix_plan.root / "tests/test_bad.py").write_text(body, encoding="utf-8")
     bad = FaultPlan("clip-one-sided", "defect", (), "toy", (), (f"{FILE}::test_ends", "tests/test_bad.py::test_bad"))
     found = measured(matrix_plan, bad)
@@ -162,7 +168,7 @@ def test_a_session_that_breaks_is_no_fate(matrix_plan: MatrixPlan) -> None:
         "from troubleproject.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
     )
     tests = ("tests/test_half.py",)
-    trouble = MatrixPlan(Project("troubleproject"), matrix_plan.root)
+    trouble = MatrixPlan(project_in(matrix_plan.root, "troubleproject"))
     found = measured(trouble, *(FaultPlan(fault, "defect", (), "toy", tests, tests) for fault in ("crashing", "stale")))
     assert found.matrix.rows == ()
     assert [(each.subject, each.exit_code) for each in found.problems] == [("crashing", 2), ("stale", 2)]
@@ -211,13 +217,13 @@ def test_sessions_beside_each_other_give_the_same_matrix_and_count_to_the_end(ma
     assert seen == [(done, 5) for done in range(1, 6)]
     assert together == measured(matrix_plan, *plans, weak=task.weak_tests)
     assert isinstance(together.matrix.history[0], WeakTestResult)
-    assert sessions._zygotes == {}
+    assert sessions._servers == {}
 
 
 def test_the_weak_tests_are_found_beside_the_faults_and_by_no_run_of_the_suite() -> None:
-    real = MatrixPlan(Project())
+    real = MatrixPlan(open_project(ROOT))
     assert {each.fault for each in real.weak_tests} <= set(real.project.faults)
     paths = {real.root / each.test.partition("::")[0] for each in real.weak_tests}
-    assert {path.parent for path in paths} == {real.weak_folder}
-    assert paths == {path for path in real.weak_folder.glob("*.py") if path.name != "__init__.py"}
+    folder = ROOT / "verification" / "weak_tests"
+    assert paths == {path for path in folder.glob("*.py") if path.name != "__init__.py"}
     assert not [path for path in paths if path.name.startswith("test_") or path.name.endswith("_test.py")]

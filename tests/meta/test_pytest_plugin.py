@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from rlverify.kill_matrix import sessions
 from rlverify.kill_matrix.planted_tests import Kill, run_tests, run_under_faults
+from tests.meta.project_folders import write_settings
 
 TESTS = """
 import pytest
@@ -39,11 +43,12 @@ def test_wrong():
 
 
 @pytest.fixture
-def suite(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with tests of the toy code, in an environment where they run."""
+def suite(tmp_path: Path, project_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a project with tests of the toy code, in an environment where they run."""
+    write_settings(tmp_path, "toyproject")
     (tmp_path / "test_toy.py").write_text(TESTS, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", lab_environment["PYTHONPATH"])
+    monkeypatch.setenv("OMP_NUM_THREADS", project_environment["OMP_NUM_THREADS"])
     for name in [name for name in os.environ if name.startswith(("PYTEST_", "COV_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -51,7 +56,7 @@ def suite(tmp_path: Path, lab_environment: dict[str, str], monkeypatch: pytest.M
 
 
 def _under(suite: Path, *tests: str, fault: str = "clip-one-sided", null: bool = False) -> Kill:
-    return run_under_faults([fault], tests, root=suite, null=null, package="toyproject")
+    return run_under_faults([fault], tests, root=suite, null=null)
 
 
 def test_a_fault_that_fails_a_test_is_killed(suite: Path) -> None:
@@ -87,7 +92,9 @@ def test_a_test_that_cannot_be_set_up_kills_nothing(suite: Path) -> None:
 
 
 def test_a_file_that_cannot_be_imported_kills_nothing(suite: Path) -> None:
-    (suite / "test_broken.py").write_text("from toyproject.target import clip\n\nclip(5, 0, 3).gone\n", encoding="utf-8")
+    (suite / "test_broken.py").write_text(
+        "from toyproject.target import clip\n\nclip(5, 0, 3).gone\n", encoding="utf-8"
+    )
     kill = _under(suite, "test_broken.py")
     assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_broken.py",))
 
@@ -138,7 +145,7 @@ def test_several_null_faults_share_a_session_and_each_must_run(suite: Path) -> N
     (suite / "test_both.py").write_text(TESTS + "\n\ndef test_add():\n    Average().add(1)\n", encoding="utf-8")
 
     def under(*tests: str) -> Kill:
-        return run_under_faults(faults, tests, root=suite, null=True, package="toyproject")
+        return run_under_faults(faults, tests, root=suite, null=True)
 
     assert (under("test_both.py::test_low").fate, under("test_both.py::test_add").fate) == ("unreached", "unreached")
     kill = under("test_both.py::test_low", "test_both.py::test_add")
@@ -159,7 +166,8 @@ def test_a_session_that_cannot_run_is_an_error(suite: Path, fault: str, test: st
 
 
 def test_a_stale_fault_is_an_error(suite: Path) -> None:
-    kill = run_under_faults(["stale"], ["test_toy.py"], root=suite, package="troubleproject")
+    write_settings(suite, "troubleproject")
+    kill = _under(suite, "test_toy.py", fault="stale")
     assert kill.fate == "error"
     assert "fault stale is stale" in kill.output
     assert "Traceback" not in kill.output
@@ -167,7 +175,7 @@ def test_a_stale_fault_is_an_error(suite: Path) -> None:
 
 def test_a_fault_of_a_module_that_is_named_beside_is_planted_too(suite: Path) -> None:
     (suite / "mine.py").write_text(
-        "from verification.faults import fault\nfrom rlverify.project.fingerprint import member_digest\n"
+        "from rlverify import fault\nfrom rlverify.project.fingerprint import member_digest\n"
         "from toyproject.target import clip\n\n"
         "@fault('of-mine', target='toyproject.target:clip', pins=member_digest(clip))\n"
         "def unclipped(value, low, high):\n    return value\n",
@@ -177,9 +185,54 @@ def test_a_fault_of_a_module_that_is_named_beside_is_planted_too(suite: Path) ->
     assert (kill.fate, kill.executions) == ("killed", 1), kill.output
 
 
-def test_a_package_that_is_not_there_is_named_in_one_line(suite: Path) -> None:
-    kill = run_under_faults(["clip-one-sided"], ["test_toy.py"], root=suite, package="nosuch")
+def test_a_content_package_that_is_not_there_is_named_in_one_line(suite: Path) -> None:
+    write_settings(suite, "nosuch")
+    kill = _under(suite, "test_toy.py")
     assert (kill.fate, "nosuch" in kill.output, "INTERNALERROR" in kill.output) == ("error", True, False)
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ({"broken/faults/bugs.py": "import no_such_need\n"}, "No module named 'no_such_need'"),
+        ({"broken/faults/bugs.py": "def unfinished(:\n"}, "SyntaxError: invalid syntax"),
+        ({"broken/faults/bugs.py": "raise ValueError('at import')\n"}, "ValueError: at import"),
+        (
+            {"broken/faults/bugs.py": "from rlverify import fault\n\nfault('nowhere', target='clip', pins='')\n"},
+            "nowhere: target 'clip' must read package.module:function",
+        ),
+        ({"pyproject.toml": "[tool.rlverify]\nunder_test = ['toyproject']\n"}, "content: is missing"),
+        ({"pyproject.toml": "[tool.rlverify\n"}, "pyproject.toml: Expected ']' at the end of a table"),
+        ({"pyproject.toml": ""}, "no pyproject.toml with a table [tool.rlverify]"),
+    ],
+)
+@pytest.mark.parametrize("can_fork", [True, False])
+def test_a_session_says_why_the_project_cannot_be_used(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, can_fork: bool, broken: dict[str, str], words: str
+) -> None:
+    """The process that forks sessions cannot start, and the session runs in a fresh one, which says why."""
+    monkeypatch.setattr(sessions, "CAN_FORK", can_fork)
+    write_settings(suite, "broken")
+    for name, text in broken.items():
+        (suite / name).parent.mkdir(parents=True, exist_ok=True)
+        (suite / name).write_text(text, encoding="utf-8")
+    kill = _under(suite, "test_toy.py::test_low")
+    assert (kill.fate, kill.executions, kill.failed) == ("error", 0, ())
+    assert words in kill.output
+
+
+def test_without_a_project_nothing_can_be_planted_and_tests_run_as_ever(suite: Path) -> None:
+    (suite / "pyproject.toml").unlink()
+    (suite / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n", encoding="utf-8")
+    (suite / "test_toy.py").write_text("def test_any():\n    pass\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "rlverify"]
+    done = subprocess.run(command, cwd=suite, capture_output=True, text=True, check=False)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True)
+    done = subprocess.run(
+        [*command, "--plant", "clip-one-sided"], cwd=suite, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n"), "INTERNALERROR" in done.stderr) == (4, 2, False)
+    assert "run `rlverify init` here" in done.stderr
 
 
 def test_the_fault_reaches_the_workers_of_a_distributed_session(suite: Path) -> None:
@@ -191,7 +244,8 @@ def test_a_mistake_in_the_fault_s_own_code_is_no_kill(suite: Path) -> None:
     (suite / "test_half.py").write_text(
         "from troubleproject.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
     )
-    kill = run_under_faults(["crashing"], ["test_half.py"], root=suite, package="troubleproject")
+    write_settings(suite, "troubleproject")
+    kill = _under(suite, "test_half.py", fault="crashing")
     assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_half.py::test_half",))
 
 
@@ -202,14 +256,15 @@ def test_a_mistake_in_a_fault_is_an_error_whatever_the_test_makes_of_it(suite: P
         "def test_caught():\n    try:\n        half(3)\n    except TypeError:\n        pytest.fail('noticed')\n",
         encoding="utf-8",
     )
+    write_settings(suite, "troubleproject")
     for test in ("test_half.py::test_half", "test_half.py::test_caught"):
-        kill = run_under_faults(["crashing"], [test], root=suite, package="troubleproject")
+        kill = _under(suite, test, fault="crashing")
         assert (kill.fate, kill.failed, kill.errors) == ("error", (), (test,))
 
 
 def test_a_session_that_does_not_end_is_an_error(suite: Path) -> None:
     (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
-    kill = run_under_faults(["clip-one-sided"], ["test_endless.py"], root=suite, package="toyproject", limit=1.5)
+    kill = run_under_faults(["clip-one-sided"], ["test_endless.py"], root=suite, limit=1.5)
     assert kill.fate == "error"
     assert "stopped after 1.5 s" in kill.output
 
@@ -218,7 +273,7 @@ def test_without_a_fault_every_outcome_is_told(suite: Path) -> None:
     more = "\n\n@pytest.mark.skip\ndef test_skipped():\n    pass\n"
     more += "\n\n@pytest.mark.xfail\ndef test_known():\n    assert False\n"
     (suite / "test_toy.py").write_text(TESTS + more, encoding="utf-8")
-    run = run_tests(["test_toy.py"], root=suite, package="toyproject")
+    run = run_tests(["test_toy.py"], root=suite)
     assert run.outcome is not None
     assert [name.partition("::")[2] for name in run.outcome.passed] == [
         "test_with_fixture", "test_ends[to o low]", "test_ends[too high]", "test_low", "test_high", "test_elsewhere",
@@ -230,5 +285,5 @@ def test_without_a_fault_every_outcome_is_told(suite: Path) -> None:
 
 def test_a_session_that_is_stopped_has_no_outcome(suite: Path) -> None:
     (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
-    run = run_tests(["test_endless.py"], root=suite, package="toyproject", limit=1.5)
+    run = run_tests(["test_endless.py"], root=suite, limit=1.5)
     assert (run.outcome, run.output) == (None, "the session was stopped after 1.5 s")

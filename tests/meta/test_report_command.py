@@ -13,24 +13,21 @@ from rlverify.cli.app import run
 from rlverify.cli.report_command import FormatName
 from rlverify.reporting.formats import FORMATS
 
-TOY = Path(__file__).parent / "projects" / "toyproject"
 Command = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def audited(auditedproject: Path) -> Path:
     """A folder of reports, freshly updated; treat as read-only."""
-    reports = tmp_path_factory.mktemp("formats") / "reports"
-    assert run(["--project", str(TOY), "audit", "--update", "--jobs", "1", "--reports", str(reports)]) == 0
-    return reports
+    return auditedproject / "reports"
 
 
 @pytest.fixture
-def report(capsys: pytest.CaptureFixture[str], audited: Path) -> Command:
+def report(capsys: pytest.CaptureFixture[str], auditedproject: Path, audited: Path) -> Command:
     """Runs the command on the updated reports: exit code, output, errors."""
 
     def command(*arguments: str | Path, reports: Path = audited) -> tuple[int, str, str]:
-        code = run(["--project", str(TOY), "report", "--reports", str(reports), *map(str, arguments)])
+        code = run(["--project", str(auditedproject), "report", "--reports", str(reports), *map(str, arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

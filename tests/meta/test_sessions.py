@@ -15,6 +15,7 @@ import pytest
 
 from rlverify.kill_matrix import sessions
 from rlverify.kill_matrix.sessions import Session, SessionTimeoutError
+from tests.meta.project_folders import PROJECTS, write_settings
 
 PROCESSES = """
 import os, sys
@@ -22,6 +23,7 @@ import os, sys
 def test_processes():
     print(f"processes {os.getppid()} {os.getpid()}", file=sys.__stderr__)
 """
+INI = f"[pytest]\npythonpath = {PROJECTS}\n"
 MARKS = """
 from toyproject import target
 
@@ -44,29 +46,36 @@ import os, sys
 from pathlib import Path
 from rlverify.kill_matrix.sessions import run_session
 
-run_session(["-q", "test_endless.py"], package="toyproject", root=Path.cwd(), environment=dict(os.environ), limit=600)
+run_session(["-q", "test_endless.py"], root=Path.cwd(), environment=dict(os.environ), limit=600)
 """
 
 Run = Callable[..., Session]
 
 
 @pytest.fixture
-def environment(lab_environment: dict[str, str]) -> dict[str, str]:
-    """One in which sessions find the laboratories and no plugin takes its time."""
-    kept = {name: value for name, value in lab_environment.items() if not name.startswith(("PYTEST_", "COV"))}
+def environment(project_environment: dict[str, str]) -> dict[str, str]:
+    """One in which no plugin slows the sessions down."""
+    kept = {name: value for name, value in project_environment.items() if not name.startswith(("PYTEST_", "COV"))}
     return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 @pytest.fixture
-def run(tmp_path: Path, environment: dict[str, str]) -> Iterator[Run]:
-    """Runs a test file, given by its text, in a session."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+def folder(tmp_path: Path) -> Path:
+    """The folder of a project whose content package is that of the toy project."""
+    write_settings(tmp_path, "toyproject")
+    (tmp_path / "pytest.ini").write_text(INI, encoding="utf-8")
+    return tmp_path
 
-    def run_text(text: str, *, package: str = "toyproject", limit: float = 60.0, **variables: str) -> Session:
-        (tmp_path / "test_given.py").write_text(text, encoding="utf-8")
+
+@pytest.fixture
+def run(folder: Path, environment: dict[str, str]) -> Iterator[Run]:
+    """Runs a test file, given by its text, in a session."""
+
+    def run_text(text: str, *, limit: float = 60.0, **variables: str) -> Session:
+        (folder / "test_given.py").write_text(text, encoding="utf-8")
         arguments = ["-q", "-p", "no:cacheprovider", "-s", "test_given.py"]
         given = {**environment, **variables}
-        return sessions.run_session(arguments, package=package, root=tmp_path, environment=given, limit=limit)
+        return sessions.run_session(arguments, root=folder, environment=given, limit=limit)
 
     yield run_text
     sessions.close()
@@ -103,8 +112,8 @@ def test_another_environment_is_another_setting(run: Run) -> None:
     assert processes(run(PROCESSES))[0] != processes(run(PROCESSES, OTHER="1"))[0]
 
 
-def test_what_is_under_test_is_imported_before_the_session(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text("import sys\n\nassert 'toyproject.target' in sys.modules\n", encoding="utf-8")
+def test_what_is_under_test_is_imported_before_the_session(run: Run, folder: Path) -> None:
+    (folder / "conftest.py").write_text("import sys\n\nassert 'toyproject.target' in sys.modules\n", encoding="utf-8")
     assert run(PROCESSES).exit_code == 0
 
 
@@ -126,25 +135,24 @@ def test_when_the_time_is_up_the_session_ends(can_fork: bool, run: Run, monkeypa
     assert run(PROCESSES).exit_code == 0
 
 
-def test_when_the_time_is_up_what_the_session_started_ends_too(run: Run, tmp_path: Path) -> None:
+def test_when_the_time_is_up_what_the_session_started_ends_too(run: Run, folder: Path) -> None:
     limit = 1.0
-    while not (tmp_path / "child").is_file():
+    while not (folder / "child").is_file():
         limit *= 2
         with pytest.raises(SessionTimeoutError):
             run(ENDLESS, limit=limit)
-    assert wait_until(lambda: has_ended(int((tmp_path / "child").read_text())))
+    assert wait_until(lambda: has_ended(int((folder / "child").read_text())))
 
 
-def test_nothing_outlives_whoever_asked(tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    (tmp_path / "test_endless.py").write_text(ENDLESS, encoding="utf-8")
-    asking = subprocess.Popen([sys.executable, "-c", ASKS], cwd=tmp_path, env=environment)
+def test_nothing_outlives_whoever_asked(folder: Path, environment: dict[str, str]) -> None:
+    (folder / "test_endless.py").write_text(ENDLESS, encoding="utf-8")
+    asking = subprocess.Popen([sys.executable, "-c", ASKS], cwd=folder, env=environment)
     try:
-        assert wait_until((tmp_path / "child").is_file)
+        assert wait_until((folder / "child").is_file)
     finally:
         asking.kill()
         asking.wait()
-    assert wait_until(lambda: has_ended(int((tmp_path / "child").read_text())))
+    assert wait_until(lambda: has_ended(int((folder / "child").read_text())))
 
 
 def test_without_fork_each_session_is_a_process_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,17 +161,20 @@ def test_without_fork_each_session_is_a_process_of_its_own(run: Run, monkeypatch
     assert [run(MARKS).exit_code for _ in range(2)] == [0, 0]
 
 
-def test_a_package_that_cannot_be_imported_leaves_it_to_the_session_to_say_so(run: Run) -> None:
-    session = run(PROCESSES, package="no_such_laboratory")
+@pytest.mark.parametrize(("content", "settings"), [("no_such_project", {}), ("toyproject", {"unknown": 1})])
+def test_where_the_project_cannot_be_opened_a_session_runs_in_a_fresh_process(
+    content: str, settings: dict[str, object], run: Run, folder: Path
+) -> None:
+    write_settings(folder, content, **settings)
+    session = run(PROCESSES)
     assert session.exit_code == 0
     assert processes(session)[0] == str(os.getpid())
 
 
-def test_sessions_of_two_threads_run_beside_each_other(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_sessions_of_two_threads_run_beside_each_other(folder: Path, environment: dict[str, str]) -> None:
     """Each waits for the other; one after the other they would wait until their time is up."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     for own, other in (("a", "b"), ("b", "a")):
-        (tmp_path / f"test_{own}.py").write_text(
+        (folder / f"test_{own}.py").write_text(
             "import time\nfrom pathlib import Path\n\ndef test_meet():\n"
             f"    Path('{own}').touch()\n    while not Path('{other}').exists():\n        time.sleep(0.01)\n",
             encoding="utf-8",
@@ -171,11 +182,9 @@ def test_sessions_of_two_threads_run_beside_each_other(tmp_path: Path, environme
 
     def meet(name: str) -> int:
         arguments = ["-q", "-p", "no:cacheprovider", f"test_{name}.py"]
-        return sessions.run_session(
-            arguments, package="toyproject", root=tmp_path, environment=environment, limit=60.0
-        ).exit_code
+        return sessions.run_session(arguments, root=folder, environment=environment, limit=60.0).exit_code
 
     with ThreadPoolExecutor(2) as pool:
         assert [*pool.map(meet, "ab")] == [0, 0]
     sessions.close()
-    assert sessions._zygotes == {}
+    assert sessions._servers == {}
