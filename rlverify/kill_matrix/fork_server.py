@@ -1,8 +1,8 @@
 """A process that imports what is under test once and forks a child for every test session that it is asked for.
 
 ``python -m rlverify.kill_matrix.fork_server`` is started in a project's folder. It reads one request a line (JSON:
-``arguments`` of pytest, files for ``stdout`` and ``stderr``), and answers each with a line: the child's exit code, or the
-negative number of the signal that ended it. It ends when its stdin ends, together with a session that still runs.
+``arguments`` of pytest, files for ``stdout`` and ``stderr``), and answers each with a line: the child's exit code, or
+the negative number of the signal that ended it. It ends when its stdin ends, together with a session that still runs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+import rlverify
 from rlverify.project.content import Project, open_project
 
 POLL = 0.01
@@ -49,6 +50,8 @@ def main() -> int:
     """Serve until stdin ends; in a child, the exit code of its session."""
     answers = os.dup(1)
     os.dup2(2, 1)
+    # Otherwise pytest warns that this package was imported too early to rewrite its assertions.
+    rlverify.__doc__ = f"{rlverify.__doc__}\nPYTEST_DONT_REWRITE"
     code = int(pytest.main(["--noconftest"], plugins=[_Imports(open_project(Path.cwd()))]))
     if code != 0:
         return code

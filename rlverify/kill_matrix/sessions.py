@@ -12,10 +12,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 CAN_FORK = hasattr(os, "fork") and hasattr(os, "killpg")
+NO_SERVER = "this session ran in a fresh process, because the fork server has ended"
 
 
 class SessionTimeoutError(Exception):
@@ -27,7 +28,7 @@ class Session:
     """What became of a session.
 
     :param exit_code: pytest's, or negative for a signal
-    :param output: all that it printed
+    :param output: all that it printed; first the reason, if it could not be forked
     """
 
     exit_code: int
@@ -55,12 +56,14 @@ def run_session(arguments: Sequence[str], *, root: Path, environment: Mapping[st
     :param limit: seconds after which the session is stopped, together with all that it started
     :raises SessionTimeoutError: when they are over
     """
-    if CAN_FORK:
-        server = _server_for(SessionSetting(root, frozenset(environment.items())))
-        session = server.run(arguments, limit)
-        if session is not None:
-            return session
-    return _run_fresh(arguments, root, environment, limit)
+    if not CAN_FORK:
+        return _run_fresh(arguments, root, environment, limit)
+    server = _server_for(SessionSetting(root, frozenset(environment.items())))
+    session = server.run(arguments, limit)
+    if session is None:
+        session = _run_fresh(arguments, root, environment, limit)
+        session = replace(session, output=f"{NO_SERVER}: {server.reason}\n{session.output}")
+    return session
 
 
 def _run_fresh(arguments: Sequence[str], root: Path, environment: Mapping[str, str], limit: float) -> Session:
@@ -75,17 +78,22 @@ def _run_fresh(arguments: Sequence[str], root: Path, environment: Mapping[str, s
 
 
 class ForkServer:
-    """The process that forks the sessions of one setting (see `rlverify.kill_matrix.fork_server`)."""
+    """The process that forks the sessions of one setting (see `rlverify.kill_matrix.fork_server`).
+
+    Once it is closed, ``reason`` is the last line that it printed itself.
+    """
 
     def __init__(self, setting: SessionSetting) -> None:
         self.setting = setting
+        self.reason = ""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open until the process has ended
         self._process = subprocess.Popen(
             [sys.executable, "-m", "rlverify.kill_matrix.fork_server"],
             cwd=setting.root,
             env=dict(setting.environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             start_new_session=True,
         )
 
@@ -130,7 +138,11 @@ class ForkServer:
         if self.is_alive:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
+        if not self._errors.closed:
+            self._errors.seek(0)
+            printed = self._errors.read().decode(errors="replace")
+            self.reason = next((line for line in reversed(printed.splitlines()) if line.strip()), "no message")
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
                 stream.close()
 

@@ -75,7 +75,9 @@ def test_without_a_change_nothing_is_measured(checkout: Path) -> None:
 
 def test_a_bug_that_a_change_brings_is_caught(checkout: Path) -> None:
     """The very bug of TOY-01, written into the source instead of planted."""
-    replace(checkout / "toyproject/target.py", 'made.count, made.total = state["count"], state["total"]', "made.count = 0")
+    replace(
+        checkout / "toyproject/target.py", 'made.count, made.total = state["count"], state["total"]', "made.count = 0"
+    )
     code, said = gate(checkout)
     assert code != 0
     assert "TOY-01" in said
@@ -111,7 +113,8 @@ def test_what_no_measurement_reads_affects_nothing(checkout: Path, name: str) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["constraints.txt", "setup.cfg", "toyproject/new.py", "toyproject/faults/__init__.py", "toyproject/faults/make.py"]
+    "name",
+    ["constraints.txt", "setup.cfg", "toyproject/new.py", "toyproject/faults/__init__.py", "toyproject/faults/make.py"],
 )
 def test_what_might_affect_anything_affects_everything(checkout: Path, name: str) -> None:
     (checkout / name).write_text("# changed\n")

@@ -250,7 +250,7 @@ def test_an_orphan_is_noticed(toy: Command, reports: Path) -> None:
     (reports / "evidence" / "GONE-1.json").write_text(text.replace("TOY-02", "GONE-1"), encoding="utf-8")
     code, _, errors = toy("report", "--check", "--reports", reports)
     assert code == 1
-    assert _one_line(errors, "GONE-1: has evidence but stands in no catalogue")
+    assert _one_line(errors, "GONE-1: has evidence but is in no catalogue")
 
 
 @pytest.mark.parametrize("options", [[], ["--check"]])
@@ -260,7 +260,11 @@ def test_committed_evidence_that_is_not_as_expected_fails_the_report(
     project = _with_catalogue(tmp_path, ('"PARTIAL"', '"CURED"'))
     code, _, errors = toy("report", *options, "--reports", reports, project=project)
     assert code == 1
-    assert _one_line(errors, "TOY-01: fix PARTIAL, expected CURED")
+    fell, matrix = errors.splitlines()
+    assert fell == "rlverify: TOY-01: fix PARTIAL, expected CURED"
+    assert matrix.startswith(
+        "rlverify: matrix.json: measured of other faults or tests: restored-keeps-total (fix) is gone"
+    )
 
 
 def test_a_fallen_claim_fails_the_gate_even_when_updated(toy: Command, tmp_path: Path) -> None:
@@ -314,9 +318,13 @@ def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: P
     for arguments in (("report", "--check"), ("report",)):
         code, _, errors = toy(*arguments, "--reports", reports, project=project)
         assert (code, errors.splitlines()) == (1, lines)
+    assert "**2 stale**, measured of another experiment or of other code: NULL-TOY, TOY-05." in (
+        reports / "index.md"
+    ).read_text(encoding="utf-8")
     text = (reports / "claims.md").read_text(encoding="utf-8")
-    assert "**2 stale**" in text
+    assert "**1 stale**, measured of another experiment or of other code: TOY-05." in text
     assert "| STALE | CONFIRMED |" in text
+    assert "NULL-TOY add replaced by itself | arithmetic | STALE |" in text
     content = json.loads(toy("report", "--json", "--reports", reports, project=project)[1])
     assert [each["claim"]["id"] for each in content if each["misfits"]] == ["NULL-TOY", "TOY-05"]
     assert toy("audit", "--update", "--jobs", "1", "--reports", reports, project=project)[0] == 0

@@ -24,9 +24,7 @@ def test_two_audits_far_apart_give_the_same_bytes(rlverify: Invoke, tmp_path: Pa
     outputs, files = [], []
     for number, setting in enumerate(settings):
         reports = tmp_path / str(number) / "reports"
-        done = rlverify(
-            "--project", TOY, "audit", "--update", "--jobs", number + 1, "--reports", reports, **setting
-        )
+        done = rlverify("--project", TOY, "audit", "--update", "--jobs", number + 1, "--reports", reports, **setting)
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
         files.append(_files(reports))

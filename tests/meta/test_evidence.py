@@ -155,9 +155,9 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Content], None], str]] = {
     "a symptom twice": (lambda c: _repeat(c["variants"][HEALTHY]["symptoms"]), "healthy: names a symptom twice"),
     "no symptom": (lambda c: _of_variant(c, HEALTHY, symptoms=[]), "variants.0.symptoms: "),
     "a fault of which nothing is told": (
-        lambda c: _of_variant(c, FAULTY, reached=None), "faulty: reached is None, but it is told where"),
+        lambda c: _of_variant(c, FAULTY, reached=None), "faulty: reached is None, but it is known only where"),
     "a fault in healthy code": (
-        lambda c: _of_variant(c, HEALTHY, reached=True), "healthy: reached is True, but it is told where"),
+        lambda c: _of_variant(c, HEALTHY, reached=True), "healthy: reached is True, but it is known only where"),
 }  # fmt: skip
 
 
@@ -241,7 +241,9 @@ def test_every_difference_is_a_sentence(evidence: Evidence) -> None:
 
 
 def test_evidence_of_other_code_is_out_of_date(evidence: Evidence) -> None:
-    fresh = replace(evidence, experiment_digest="def", module_digests=(("toyproject.new", "1"), ("toyproject.target", "2")))
+    fresh = replace(
+        evidence, experiment_digest="def", module_digests=(("toyproject.new", "1"), ("toyproject.target", "2"))
+    )
     assert compare(evidence, fresh) == [
         "the experiment (claim, probe or fault) has changed since",
         "toyproject.new, toyproject.target changed since",

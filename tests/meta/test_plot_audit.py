@@ -31,9 +31,9 @@ def _never(*_arguments: object) -> Plot:
     raise AssertionError("measured again")
 
 
-def _rewrite(reports: Path, **changes: str) -> None:
+def _rewrite(reports: Path, digest: str) -> None:
     points = load_plots(reports)[NAME]
-    _committed(reports).write_text(to_json(replace(points, **changes)), encoding="utf-8")
+    _committed(reports).write_text(to_json(replace(points, digest=digest)), encoding="utf-8")
 
 
 def test_points_are_read_as_they_were_written(toyproject: Project, reports: Path) -> None:
@@ -47,7 +47,7 @@ def test_points_that_fit_are_kept_as_they_are(
     toyproject: Project, reports: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _committed(reports).read_bytes()
-    monkeypatch.setitem(toyproject.plots, NAME, _pretending_to_be_in(toyproject))  # type: ignore[arg-type]
+    monkeypatch.setitem(toyproject.plots, NAME, _pretending_to_be_in(toyproject))
     replace_plots(toyproject, reports)
     assert _committed(reports).read_bytes() == before
 

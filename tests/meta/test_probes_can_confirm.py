@@ -217,7 +217,7 @@ def test_noise_that_steadies_is_seen_to() -> None:
 def test_missing_tests_that_are_in_a_list_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["test_pbt_twin_critics_vgs", "test_exploit_hands_over_vgs", "test_twin_critics_divergence_in_pbt"]
     text = "\n".join(f"- {name} ✅" for name in [*names, *("test_other" for _ in range(21))])
-    monkeypatch.setattr(documented_words.Citation, "text", text)
+    monkeypatch.setattr(documented_words, "cited_text", lambda _: text)
     assert all(held("the-list-of-001-has-the-missing-tests").values())
 
 

@@ -17,6 +17,7 @@ from rlverify.kill_matrix import sessions
 from rlverify.kill_matrix.sessions import Session, SessionTimeoutError
 from tests.meta.project_folders import PROJECTS, write_settings
 
+ROOT = Path(__file__).parents[2]
 PROCESSES = """
 import os, sys
 
@@ -108,6 +109,25 @@ def test_sessions_of_one_setting_are_forked_from_one_process(run: Run) -> None:
     assert first[1] != second[1]
 
 
+@pytest.mark.parametrize("variables", [{"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}])
+def test_sessions_are_forked_where_every_warning_is_an_error(run: Run, folder: Path, variables: dict[str, str]) -> None:
+    """Pytest warns of a plugin that was imported before it could rewrite its assertions."""
+    (folder / "pytest.ini").write_text(f"{INI}filterwarnings = error\naddopts = -p rlverify\n", encoding="utf-8")
+    session = run(PROCESSES, **variables)
+    assert (session.exit_code, sessions.NO_SERVER in session.output) == (0, False)
+    assert processes(session)[0] != str(os.getpid())
+
+
+@pytest.mark.slow
+def test_sessions_of_this_repository_are_forked(project_environment: dict[str, str]) -> None:
+    kept = {name: value for name, value in project_environment.items() if not name.startswith(("PYTEST_", "COV"))}
+    server = sessions.ForkServer(sessions.SessionSetting(ROOT, frozenset(kept.items())))
+    session = server.run(["--version"], 120.0)
+    server.close()
+    assert session is not None, server.reason
+    assert (session.exit_code, "pytest" in session.output) == (0, True)
+
+
 def test_another_environment_is_another_setting(run: Run) -> None:
     assert processes(run(PROCESSES))[0] != processes(run(PROCESSES, OTHER="1"))[0]
 
@@ -161,14 +181,22 @@ def test_without_fork_each_session_is_a_process_of_its_own(run: Run, monkeypatch
     assert [run(MARKS).exit_code for _ in range(2)] == [0, 0]
 
 
-@pytest.mark.parametrize(("content", "settings"), [("no_such_project", {}), ("toyproject", {"unknown": 1})])
-def test_where_the_project_cannot_be_opened_a_session_runs_in_a_fresh_process(
-    content: str, settings: dict[str, object], run: Run, folder: Path
+@pytest.mark.parametrize(
+    ("content", "settings", "reason"),
+    [
+        ("no_such_project", {}, "no_such_project"),
+        ("toyproject", {"unknown": 1}, "there is no such setting"),
+    ],
+)
+def test_where_the_project_cannot_be_opened_a_session_runs_in_a_fresh_process_and_says_why(
+    content: str, settings: dict[str, object], reason: str, run: Run, folder: Path
 ) -> None:
     write_settings(folder, content, **settings)
     session = run(PROCESSES)
     assert session.exit_code == 0
     assert processes(session)[0] == str(os.getpid())
+    assert session.output.startswith(sessions.NO_SERVER)
+    assert reason in session.output.splitlines()[0]
 
 
 def test_sessions_of_two_threads_run_beside_each_other(folder: Path, environment: dict[str, str]) -> None:

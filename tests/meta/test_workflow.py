@@ -15,7 +15,7 @@ from typer.main import get_command
 from rlverify.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/verification.yml").read_text(encoding="utf-8"))
+WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / ".github/workflows/verification.yml").read_text(encoding="utf-8"))
 JOBS: dict[str, Any] = WORKFLOW["jobs"]
 TRIGGERS = WORKFLOW[True]  # YAML 1.1 reads the key "on" so
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.project.content import Project
 from rlverify.reporting.rendering import render_all
-from tests.report.records import FILES, data
+from tests.report.records import FILES, PROJECT, data
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
@@ -53,7 +52,7 @@ def test_every_link_of_a_committed_page_leads_somewhere(page: str) -> None:
     assert broken(page, COMMITTED, REPORTS) == []
 
 
-def test_the_links_of_a_full_book_lead_somewhere(tmp_path: Path) -> None:
+def test_the_links_of_the_full_report_data_lead_somewhere(tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
     texts = {
         name: text.replace("../verification/documents/", "documents/") for name, text in render_all(data()).items()
@@ -62,7 +61,7 @@ def test_the_links_of_a_full_book_lead_somewhere(tmp_path: Path) -> None:
         "plots/four-variances.json": "{}",
         "kill-matrix.md": "# Kill matrix\n\n## What must survive",
     }  # which others write
-    documents = {f"documents/{name}": "line\n" * 500 for name in FILES.values()}
+    documents = {f"documents/{Path(path).name}": "line\n" * 500 for path in FILES.values()}
     for name, text in {**texts, **beside, **documents}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -92,7 +91,7 @@ def test_a_line_that_a_document_does_not_have_is_found() -> None:
 
 
 def test_every_claim_stands_on_the_index_with_a_command_that_reproduces_it() -> None:
-    claims = {claim.id: claim for claim in Project().claims}
+    claims = {claim.id: claim for claim in PROJECT.claims}
     row = r"^\| \[([A-Z0-9-]+)\].*`\.venv/bin/rlverify reproduce ([A-Z0-9-]+)` \|$"
     rows = dict(re.findall(row, COMMITTED["index.md"], re.MULTILINE))
     assert rows == {claim_id: claim_id for claim_id, claim in claims.items() if claim.kind != "null"}
@@ -100,5 +99,5 @@ def test_every_claim_stands_on_the_index_with_a_command_that_reproduces_it() -> 
 
 @pytest.mark.parametrize("page", COMMITTED)
 def test_every_command_shown_names_a_claim(page: str) -> None:
-    known = {claim.id for claim in Project().claims}
+    known = {claim.id for claim in PROJECT.claims}
     assert set(re.findall(r"rlverify reproduce ([A-Z]+-[A-Z0-9-]+)", COMMITTED[page])) <= known

@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from rlverify.evidence.plot_files import load_plots
 from rlverify.records.plot_points import MOST_LINES, Line, Plot
-from rlverify.reporting.svg import BOTTOM, LEFT, RIGHT, TOP, draw
+from rlverify.reporting.svg import BOTTOM, LEFT, RIGHT, STROKES, TOP, draw
 from tests.report.records import toy_plot
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -92,7 +92,7 @@ def test_an_axis_is_labelled_with_round_numbers(values: tuple[float, ...], label
 
 
 def test_lines_are_told_apart_without_colour() -> None:
-    assert len({dashes for _, dashes in MOST_LINES}) == len(MOST_LINES)
+    assert len({dashes for _, dashes in STROKES}) == len(STROKES) == MOST_LINES
 
 
 @pytest.mark.parametrize(

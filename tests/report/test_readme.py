@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.cli.app import app
-from rlverify.project.content import Project
+from rlverify.project.content import open_project
 from rlverify.project.planting import plant
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
@@ -24,10 +24,14 @@ def blocks(language: str, mark: str = "") -> list[str]:
     return re.findall(rf"{re.escape(mark)}\n```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def rlverify(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "rlverify.cli.entry", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+def named_files() -> list[str]:
+    """The files and folders that the README names as code."""
+    return re.findall(r"`([\w./]+/[\w./]*|[\w]+\.(?:txt|md|toml))`", README)
+
+
+def rlverify(*arguments: str, folder: Path = ROOT) -> str:
+    command = [sys.executable, "-m", "rlverify.cli.entry", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -50,7 +54,7 @@ def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_fault_shown_is_five_lines_and_can_be_planted() -> None:
-    project = Project()
+    project = open_project(ROOT)
     example = blocks("python", "<!-- runs -->")[0]
     assert len([line for line in example.splitlines() if line]) == 5
     fault = project.fault("bug-05-fixed-in-upgd-only")
@@ -73,16 +77,31 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
 
 def test_every_command_is_listed_and_every_listed_command_exists() -> None:
     listed = set(re.findall(r"^\| `rlverify (\w+)", README, re.MULTILINE))
-    known = {command.name or command.callback.__name__ for command in app.app.registered_commands}  # type: ignore[union-attr]
+    known = {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
     assert listed == known
 
 
 def test_every_make_target_exists() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"make ([\w-]+)", README)) <= targets
+    shown = set(re.findall(r"(?:`|\$ )make ([\w-]+)", README))
+    assert {"audit", "test"} <= shown <= targets
 
 
 def test_every_file_named_exists() -> None:
-    for name in re.findall(r"`([\w./]+/[\w./]*|[\w]+\.(?:txt|md|toml))`", README):
-        if not name.startswith(".venv"):
+    for name in named_files():
+        if not name.startswith((".venv", "audit/")):
             assert (ROOT / name).exists(), name
+
+
+def test_every_file_named_of_a_new_project_is_written(tmp_path: Path) -> None:
+    (tmp_path / "mypackage").mkdir()
+    (tmp_path / "mypackage" / "__init__.py").touch()
+    code = "class Class:\n    def method(self):\n        return 1\n"
+    (tmp_path / "mypackage" / "module.py").write_text(code, encoding="utf-8")
+    for shown in ("rlverify init", "rlverify new BUG-1 --target mypackage.module:Class.method"):
+        assert f"$ {shown}\n" in README
+        rlverify(*shown.split()[1:], folder=tmp_path)
+    names = [name for name in named_files() if name.startswith("audit/")]
+    assert len(names) > 1
+    for name in names:
+        assert (tmp_path / name).exists(), name

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.project.checklist_file import load_checklists
+from rlverify.project.checklist_file import NAME, load_checklists
 from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
 from rlverify.records.errors import CatalogueError
 from rlverify.reporting.checklist_results import results
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
-from tests.report.records import CLAIM, FILES, NULL, measured, simple
+from tests.report.records import CLAIM, FILES, NULL, PROJECT, measured, simple
 
 GOOD = measured(simple(1), healthy=2, faulty=0)
 CONTRADICTED = measured(simple(2), healthy=2, faulty=2)
@@ -152,10 +152,10 @@ claims = ["BUG-01"]
 
 
 def test_rules_are_read(tmp_path: Path) -> None:
-    (tmp_path / "readiness.toml").write_text(RULES, encoding="utf-8")
-    (checklist,) = load_checklists(tmp_path)
+    (tmp_path / NAME).write_text(RULES, encoding="utf-8")
+    (checklist,) = load_checklists(tmp_path, PROJECT.documents)
     assert checklist.items == (ChecklistItem("criterion", "yes", True, ("002:374",), ("BUG-01",)),)
-    assert load_checklists(tmp_path / "none") == ()
+    assert load_checklists(tmp_path / "none", PROJECT.documents) == ()
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_rules_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_rule_is_told_by_its_place(tmp_path: Path, old: str, new: str, told: str) -> None:
-    (tmp_path / "readiness.toml").write_text(RULES.replace(old, new), encoding="utf-8")
-    with pytest.raises(CatalogueError, match=r"readiness\.toml") as raised:
-        load_checklists(tmp_path)
+    (tmp_path / NAME).write_text(RULES.replace(old, new), encoding="utf-8")
+    with pytest.raises(CatalogueError, match=r"checklists\.toml") as raised:
+        load_checklists(tmp_path, PROJECT.documents)
     assert told in str(raised.value)
