@@ -33,7 +33,7 @@ from rlverify.cli.options import (
 )
 from rlverify.cli.report_command import report
 from rlverify.cli.start_commands import init, new
-from rlverify.evidence.claim_evidence import summarise
+from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit, problems_of
 from rlverify.gating.changes import select
 from rlverify.kill_matrix.committed import committed_status

@@ -12,7 +12,7 @@ from rich.text import Text
 from rlverify.cli.console import progress_bars, show
 from rlverify.cli.figure_tables import plan_table, quantities_table, verdict_lines
 from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, report_paths, usable_cores
-from rlverify.evidence.claim_evidence import load_folder
+from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.figure_evidence import summarise_figure
 from rlverify.gating.audit import committed_records, problems_of
 from rlverify.project.content import Project

@@ -10,7 +10,7 @@ import typer
 
 from rlverify.cli.console import complain, write
 from rlverify.cli.options import AsJson, Reports, report_paths
-from rlverify.evidence.claim_evidence import load_folder
+from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import write_files
 from rlverify.gating.audit import check_report, committed_records, notes_of, problems_of_all, write_report
 from rlverify.kill_matrix.committed import committed_status

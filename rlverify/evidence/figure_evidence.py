@@ -155,27 +155,14 @@ def compare_figures(committed: FigureEvidence, fresh: FigureEvidence, tolerance:
     if fresh.runs != committed.runs:
         differences.append(f"{fresh.runs} runs instead of {committed.runs}")
     if fresh.claimed != committed.claimed:
-        differences.append(f"{_span(*fresh.claimed)} is claimed instead of {_span(*committed.claimed)}")
+        differences.append(f"{span_in_words(*fresh.claimed)} is claimed instead of {span_in_words(*committed.claimed)}")
     meet = fresh.low <= committed.high and committed.low <= fresh.high
     if not meet and abs(fresh.mean - committed.mean) > tolerance:
-        now, then = (f"{each.mean:g} ({_span(each.low, each.high)})" for each in (fresh, committed))
+        now, then = (f"{each.mean:g} ({span_in_words(each.low, each.high)})" for each in (fresh, committed))
         differences.append(f"a mean of {now} instead of {then}")
     return differences
 
 
-def figure_misfits(evidence: Evidence, claim: Claim) -> list[str]:
-    """Why committed evidence of a figure is of another version of the claim; its code does not count here."""
-    measured, asked = evidence.figure, claim.figure
-    if measured is None or asked is None:
-        how, what = ("by a probe", "figure") if measured is None else ("as a figure", claim.kind)
-        return [f"measured {how}, the claim is now a {what}"]
-    found = []
-    if measured.runs != asked.runs:
-        found.append(f"measured in {measured.runs} runs, the claim asks for {asked.runs}")
-    if measured.claimed != asked.claimed:
-        found.append(f"measured against {_span(*measured.claimed)}, the claim says {_span(*asked.claimed)}")
-    return found
-
-
-def _span(low: float, high: float) -> str:
+def span_in_words(low: float, high: float) -> str:
+    """An interval as ``low to high``."""
     return f"{low:g} to {high:g}"

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from rlverify.evidence.claim_evidence import compare, is_committable, load_file, load_folder, misfits, to_json
+from rlverify.evidence.comparing import compare
+from rlverify.evidence.evidence_files import is_committable, load_file, load_folder, to_json
 from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
+from rlverify.evidence.staleness import misfits
 from rlverify.gating.measuring import measure
 from rlverify.gating.plot_audit import plot_problems, replace_plots
 from rlverify.project.content import Project

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rlverify.evidence.claim_evidence import raw_lines, summarise
 from rlverify.evidence.figure_evidence import summarise_figure
+from rlverify.evidence.summarising import raw_lines, summarise
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence

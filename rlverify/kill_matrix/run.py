@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from rlverify.evidence.claim_evidence import load_folder
+from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
 from rlverify.gating.audit import committed_records, write_report
 from rlverify.kill_matrix.committed import MATRIX, REMEDY, REPORT, compare, few, path_of, problems_of, render_page

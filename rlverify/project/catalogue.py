@@ -1,7 +1,7 @@
 """Loads the catalogue: TOML files with claims, each checked before any of them is used.
 
-A file has one ``[[claim]]`` table for each claim; `rlverify.project.catalogue_entries.ClaimEntry` lists its fields. It may
-have ``[[untestable]]`` tables, which name lines of a document that state nothing that could be tested, and
+A file has one ``[[claim]]`` table for each claim; `rlverify.project.catalogue_entries.ClaimEntry` lists its fields. It
+may have ``[[untestable]]`` tables, which name lines of a document that state nothing that could be tested, and
 ``[[contradiction]]`` tables, which name statements that cannot all be true.
 """
 

@@ -11,17 +11,11 @@ from typing import Any
 
 import pytest
 
-from rlverify.evidence.claim_evidence import (
-    compare,
-    from_json,
-    is_committable,
-    load_folder,
-    misfits,
-    raw_lines,
-    summarise,
-    to_json,
-)
+from rlverify.evidence.comparing import compare
+from rlverify.evidence.evidence_files import from_json, is_committable, load_folder, to_json
 from rlverify.evidence.files import check_writable, write_files
+from rlverify.evidence.staleness import misfits
+from rlverify.evidence.summarising import raw_lines, summarise
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim
 from rlverify.records.errors import EvidenceError

@@ -37,7 +37,8 @@ KINDS: dict[str, Any] = {
         "toyproject.target", "clip", lambda value, low, high: 99, target.clip, lambda: target.clip(1, 0, 3), 1, 99,
     ),
     "method": (
-        "toyproject.target:Average", "add", lambda self, value: None, target.Average.add, lambda: _average(5).count, 1, 0,
+        "toyproject.target:Average", "add", lambda self, value: None, target.Average.add,
+        lambda: _average(5).count, 1, 0,
     ),
     "property": ("toyproject.target:Average", "mean", lambda self: -1.0, MEAN, lambda: _average(4).mean, 4.0, -1.0),
     "static": (
@@ -138,7 +139,9 @@ def test_a_target_that_cannot_import_its_own_needs_is_not_called_stale(
         plant(_fault("needy", "member", lambda value: value, target.unused)).__enter__()
 
 
-@pytest.mark.parametrize(("owner", "member"), [("toyproject.target:Average", "limit"), ("toyproject.target", "Average")])
+@pytest.mark.parametrize(
+    ("owner", "member"), [("toyproject.target:Average", "limit"), ("toyproject.target", "Average")]
+)
 def test_only_functions_can_be_replaced(owner: str, member: str) -> None:
     with pytest.raises(FaultError, match="not a function, method or property"):
         plant(_fault(owner, member, lambda value: value, target.unused)).__enter__()
@@ -187,7 +190,9 @@ def test_a_generator_cannot_be_a_fault() -> None:
 
 def test_a_name_is_given_once(toyproject: Project) -> None:
     known = toyproject.fault("add-twice")
-    with pytest.raises(RegistrationError, match=r"two faults are named 'add-twice': in toyproject\.faults\.arithmetic and"):
+    with pytest.raises(
+        RegistrationError, match=r"two faults are named 'add-twice': in toyproject\.faults\.arithmetic and"
+    ):
         add_fault(known)
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from rlverify.evidence.claim_evidence import compare, from_json, is_committable, misfits, to_json
+from rlverify.evidence.comparing import compare
+from rlverify.evidence.evidence_files import from_json, is_committable, to_json
 from rlverify.evidence.figure_evidence import rounded, summarise_figure
+from rlverify.evidence.staleness import misfits
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.errors import EvidenceError

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.claim_evidence import load_folder
+from rlverify.evidence.evidence_files import load_folder
 from rlverify.gating.audit import audit
 from rlverify.project.content import Project, open_project
 from rlverify.project.settings import ReportPaths

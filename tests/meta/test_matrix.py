@@ -350,9 +350,8 @@ def test_a_test_can_be_moved_within_its_file_but_not_to_another(tmp_path: Path) 
 
 
 def test_a_row_changes_with_its_fault_and_with_the_ids_of_its_checks(tmp_path: Path) -> None:
-    matrix_plan = toy_plan(tmp_path, BY_FUNCTION)
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_toy.py").write_text(TOY_TESTS, encoding="utf-8")
+    toy_digests(tmp_path)
+    matrix_plan = MatrixPlan(open_project(tmp_path))
     plan = planned(matrix_plan)["clip-one-sided", "defect"]
     first = row_digest(matrix_plan, plan)
     assert row_digest(matrix_plan, replace(plan, tests=(*plan.tests, RESTORE), claims=("TOY-99",))) == first
@@ -385,29 +384,24 @@ def test_an_inherited_test_has_the_digest_of_the_class_that_names_it(tmp_path: P
     ],
 )
 def test_a_test_that_does_not_exist_is_named(test: str, reason: str, tmp_path: Path) -> None:
-    matrix_plan = toy_plan(tmp_path, BY_FUNCTION)
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_toy.py").write_text(TOY_TESTS, encoding="utf-8")
+    toy_digests(tmp_path)
+    matrix_plan = MatrixPlan(open_project(tmp_path))
     (tmp_path / "tests" / "broken.py").write_text("def test_low(:\n", encoding="utf-8")
     (tmp_path / "tests" / "bytes.py").write_bytes(b"x = '\xff'\n")
     plan = replace(planned(matrix_plan)["clip-one-sided", "defect"], checks=(COUNT, test))
-    for asked in (
-        lambda: row_digest(matrix_plan, plan),
-        lambda: weak_test_digest(matrix_plan, replace(WEAK, test=test, fault="add-twice")),
-    ):
-        with pytest.raises(MatrixError) as error:
-            asked()
-        assert str(error.value).startswith(f"kill matrix, {test}: is not a test: {reason}")
-        assert str(error.value).endswith("; correct the id")
+    with pytest.raises(MatrixError) as of_row:
+        row_digest(matrix_plan, plan)
+    with pytest.raises(MatrixError) as of_weak_test:
+        weak_test_digest(matrix_plan, replace(WEAK, test=test, fault="add-twice"))
+    assert str(of_row.value) == str(of_weak_test.value)
+    assert str(of_row.value).startswith(f"kill matrix, {test}: is not a test: {reason}")
+    assert str(of_row.value).endswith("; correct the id")
 
 
-def toy_matrix(matrix_plan: MatrixPlan, digest: str = "") -> Matrix:
-    """A matrix in which every fault of a plan met the fate that it should.
-
-    :param digest: of every row, in place of that of today
-    """
+def toy_matrix(matrix_plan: MatrixPlan) -> Matrix:
+    """A matrix of today in which every fault met the fate that it should."""
     rows = tuple(
-        FaultResult(each, each.expected, True, each.checks[:1], digest or row_digest(matrix_plan, each))
+        FaultResult(each, each.expected, True, each.checks[:1], row_digest(matrix_plan, each))
         for each in matrix_plan.plans
     )
     return Matrix(under_test_digest(matrix_plan), rows, {test: "passed" for row in rows for test in row.killers})

@@ -1,4 +1,4 @@
-"""What a user meets of the kill matrix, on a copy of the toy laboratory with tests of its own."""
+"""What a user meets of the kill matrix, on a copy of the toy project with tests of its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-LAB = Path(__file__).parent / "lab"
-ROOT = Path(__file__).parents[2]
+from tests.meta.project_folders import write_settings
+
+PROJECTS = Path(__file__).parent / "projects"
 TESTS = """
 from toyproject.target import Average, clip
 
@@ -42,7 +43,7 @@ HISTORY = (
 FILES = {
     "tests/test_toy.py": TESTS,
     "tests/conftest.py": "",
-    "tests/meta/named_tests.toml": NAMED,
+    "toyproject/named_tests.toml": NAMED,
     "toyproject/weak_tests/clipping.py": WEAK,
     "toyproject/weak_tests/history.toml": HISTORY,
     "pytest.ini": "[pytest]\n",
@@ -51,9 +52,8 @@ FILES = {
 
 def rlverify(checkout: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-    paths = {"PYTHONPATH": os.pathsep.join([str(checkout), str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "rlverify.cli.entry", "--package", "toyproject", *map(str, arguments)]
-    environment = {**kept, **paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "rlverify.cli.entry", "--project", str(checkout), *map(str, arguments)]
+    environment = {**kept, "OMP_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -70,9 +70,11 @@ def edit(path: Path, old: str, new: str) -> None:
 
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of the toy laboratory with its evidence and its matrix; treat as read-only."""
+    """A checkout of the toy project with its evidence and its matrix; treat as read-only."""
     checkout = tmp_path_factory.mktemp("committed")
-    shutil.copytree(LAB / "toyproject", checkout / "toyproject", ignore=shutil.ignore_patterns("__pycache__"))
+    ignored = shutil.ignore_patterns("__pycache__", "pyproject.toml")
+    shutil.copytree(PROJECTS / "toyproject", checkout / "toyproject", ignore=ignored)
+    write_settings(checkout, "toyproject", pythonpath=["."])
     for name, text in FILES.items():
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text(text, encoding="utf-8")
@@ -118,9 +120,8 @@ def test_the_committed_matrix_holds_every_role_and_the_history(committed: Path) 
     }
     (told,) = content["history"]
     assert (told["faulty"], told["reached"]) == ("passed", True)
-    assert set(content["digests"]["tests"]) == {
-        "tests/conftest.py", "tests/test_toy.py", "toyproject/weak_tests/clipping.py",
-    }  # fmt: skip
+    digests = [row["digest"] for row in content["rows"]] + [told["digest"], content["under_test"]]
+    assert len(set(digests)) == len(digests) == 9
 
 
 def test_the_gate_believes_the_committed_matrix(committed: Path) -> None:
@@ -133,13 +134,16 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
     (checkout / "reports" / "matrix.json").unlink()
     code, lines = gate(checkout)
     assert code == 1
-    assert "matrix.json: which tests notice which faults was never measured; run `rlverify matrix --update`" in lines
+    assert "matrix.json: which tests detect which faults was never measured; run `rlverify matrix --update`" in lines
     done = rlverify(checkout, "matrix")
     assert done.returncode == 1
     assert "matrix.json: is not there to compare with; run `rlverify matrix --update`" in done.stdout
     shutil.rmtree(checkout / "tests")
-    assert rlverify(checkout, "report").returncode == 0
-    assert gate(checkout)[0] == 0
+    gone = "TOY-02: killed_by: tests/test_toy.py is not a test: no such file; correct the id"
+    code, lines = gate(checkout)
+    assert (code, gone in lines) == (2, True)
+    done = rlverify(checkout, "report")
+    assert (done.returncode, f"rlverify: {gone}" in done.stderr.splitlines()) == (2, True)
     assert rlverify(checkout, "matrix").stderr.startswith("rlverify: kill matrix, ")
 
 
@@ -147,26 +151,22 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
 @pytest.mark.parametrize(
     ("path", "old", "new", "words"),
     [
-        ("tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) <= 0", "tests/test_toy.py has changed"),
-        ("tests/conftest.py", "", "import os\n", "tests/conftest.py has changed"),
-        ("toyproject/weak_tests/clipping.py", "== 3", ">= 3", "toyproject/weak_tests/clipping.py has changed"),
+        ("tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) <= 0", "clip-one-sided (defect) has changed"),
+        ("toyproject/weak_tests/clipping.py", "== 3", ">= 3", "the weak tests have changed"),
         ("toyproject/weak_tests/history.toml", "other end", "upper end", "the weak tests have changed"),
         (
-            "tests/meta/named_tests.toml",
+            "toyproject/named_tests.toml",
             '["mean-of-nothing"]',
             '["mean-of-nothing", "add-twice"]',
             "add-twice (defect)",
         ),
-        ("toyproject/faults/arithmetic.py", "return 0.0", "return 1.0", "toyproject.faults.arithmetic has changed"),
+        ("toyproject/faults/arithmetic.py", "return 0.0", "return 1.0", "restored-forgets (defect) has changed"),
     ],
 )
 def test_the_gate_does_not_believe_a_matrix_of_other_faults_or_tests(
     checkout: Path, path: str, old: str, new: str, words: str
 ) -> None:
-    if old:
-        edit(checkout / path, old, new)
-    else:
-        (checkout / path).write_text(new, encoding="utf-8")
+    edit(checkout / path, old, new)
     code, lines = gate(checkout)
     assert code == 1
     (line,) = (line for line in lines if line.startswith("matrix.json: "))
@@ -175,19 +175,34 @@ def test_the_gate_does_not_believe_a_matrix_of_other_faults_or_tests(
 
 
 @pytest.mark.slow
-def test_a_comment_in_a_test_leaves_the_matrix_as_it_is(checkout: Path) -> None:
+def test_comments_and_helpers_leave_the_matrix_as_it_is(checkout: Path) -> None:
     edit(checkout / "tests/test_toy.py", "def test_low():", "# the lower end\ndef test_low():")
+    (checkout / "tests/conftest.py").write_text("import os\n", encoding="utf-8")
+    (checkout / "tests/helpers.py").write_text("limit = 3\n", encoding="utf-8")
     assert gate(checkout)[0] == 0
 
 
 @pytest.mark.slow
-def test_another_core_is_told_and_does_not_spoil_the_matrix(checkout: Path) -> None:
+def test_the_gate_reports_a_claim_that_names_no_test_and_one_that_names_a_test_that_is_gone(checkout: Path) -> None:
+    catalogue = checkout / "toyproject/catalogue/toy.toml"
+    edit(catalogue, 'fault = "clip-one-sided"\nkilled_by = ["tests/test_toy.py"]', 'fault = "clip-one-sided"')
+    code, lines = gate(checkout)
+    said = 'TOY-02: no test is named that fails when clip-one-sided is planted; add killed_by = ["tests/..."]'
+    assert (code, said in lines) == (1, True)
+    edit(catalogue, "tests/test_toy.py::test_restore", "tests/test_toy.py::test_gone")
+    code, lines = gate(checkout)
+    said = "tests/test_toy.py::test_gone is not a test: no definition of test_gone; correct the id"
+    assert (code, f"TOY-01: killed_by: {said}" in lines) == (2, True)
+
+
+@pytest.mark.slow
+def test_other_code_under_test_is_noted_and_leaves_the_matrix_valid(checkout: Path) -> None:
     edit(checkout / "toyproject/target.py", "limit = 10", "limit = 11")
     done = rlverify(checkout, "gate", "--json", "--jobs", "1")
     content = json.loads(done.stdout)
     assert {problem["subject"] for problem in content["problems"]} & {"matrix.json", "kill-matrix.md"} == set()
     (note,) = content["notes"]
-    assert note.startswith("matrix.json was measured of another core")
+    assert note.startswith("matrix.json was measured of other code under test")
 
 
 def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path) -> None:
@@ -197,8 +212,8 @@ def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path)
     lines = done.stdout.splitlines()
     survived = lines.index("clip-one-sided (defect): SURVIVED")
     assert survived < lines.index("+++ clip-one-sided") < lines.index("+    return min(value, high)")
-    assert lines.index("expected to notice, and did not: tests/test_toy.py") < len(lines) - 4
-    sentence = "clip-one-sided: (defect) SURVIVED: tests/test_toy.py should have noticed"
+    assert lines.index("should have detected it, and did not: tests/test_toy.py") < len(lines) - 4
+    sentence = "clip-one-sided: (defect) SURVIVED: tests/test_toy.py should have detected it"
     assert sentence in lines
     code, lines = gate(checkout)
     assert code == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.claim_evidence import summarise
+from rlverify.evidence.summarising import summarise
 from rlverify.project.content import open_project
 from rlverify.records.claims import Claim, Verdict
 from rlverify.reporting.record import Record

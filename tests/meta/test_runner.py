@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from troubleproject.limited import ends_in_time_and_lives_on
 
-from rlverify.evidence.claim_evidence import load_folder, to_json
+from rlverify.evidence.evidence_files import load_folder, to_json
 from rlverify.evidence.files import write_files
 from rlverify.gating.audit import audit, check_report, committed_records
 from rlverify.project.content import Project

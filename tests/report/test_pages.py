@@ -214,7 +214,9 @@ OURS = "criterion, ours: 15 to 25 %"
         ("nothing", OURS, "Implied, not stated: Restoring"),
     ],
 )
-def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(gives: DocumentGives, criterion: str, statement: str) -> None:
+def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(
+    gives: DocumentGives, criterion: str, statement: str
+) -> None:
     found = figure(-2.0, 3.0)
     assert found.claim.figure is not None
     claim = replace(found.claim, figure=replace(found.claim.figure, document_gives=gives))

@@ -1,12 +1,10 @@
-"""Evidence: from runs to counts, from counts to canonical JSON and back.
+"""Files of evidence: canonical JSON, written and read again; a file that contradicts its own counts is refused.
 
-What is committed holds only what repeats on any machine: no times, hosts, paths or raw floats. The raw runs go, as JSON
-lines, to a working folder outside version control.
+Committed evidence holds only what repeats on any machine: no times, hosts, paths or raw floats.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,65 +15,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rlverify.evidence.figure_evidence import (
     FigureFile,
     as_figure_object,
-    compare_figures,
-    figure_misfits,
     figure_of,
     impossible_in_figure,
 )
 from rlverify.evidence.files import canonical_json
-from rlverify.records.claims import Claim, FixGrade, Verdict
+from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
-from rlverify.records.runs import Observation, Run, Variant
+from rlverify.records.runs import Variant
 from rlverify.verdicts.verdict import grade_fix, judge
 
 SCHEMA_VERSION = 1
 
 Count = Annotated[int, Field(strict=True, ge=0)]
-
-
-def summarise(claim: Claim, runs: Sequence[Run], experiment: str, modules: tuple[tuple[str, str], ...]) -> Evidence:
-    """The evidence that the runs of one claim amount to.
-
-    :param experiment: digest of the experiment
-    :param modules: (dotted name, digest) of each module under test
-    """
-    by_variant: dict[Variant, list[Run]] = {}
-    for run in runs:
-        by_variant.setdefault(run.variant, []).append(run)
-    seeds = tuple(dict.fromkeys(run.seed for run in runs))
-    variants = tuple(_summarise_variant(variant, found) for variant, found in by_variant.items())
-    return Evidence(claim.id, experiment, modules, seeds, variants, claim.shows)
-
-
-def _summarise_variant(variant: Variant, runs: Sequence[Run]) -> VariantEvidence:
-    ended = [run for run in runs if run.error is None]
-    planted = [run.executions for run in ended if run.executions is not None]
-    observed: dict[str, list[Observation]] = {}
-    for run in ended:
-        for observation in run.observations:
-            observed.setdefault(observation.symptom, []).append(observation)
-    return VariantEvidence(
-        variant,
-        runs=len(ended),
-        held_runs=sum(all(observation.holds for observation in run.observations) for run in ended),
-        reached=all(count > 0 for count in planted) if planted else None,
-        symptoms=tuple(_summarise_symptom(symptom, found) for symptom, found in observed.items()),
-        errors=tuple(f"seed {run.seed}: {run.error}" for run in runs if run.error is not None and not run.stale),
-        stale=next((run.error for run in runs if run.stale), None),
-    )
-
-
-def _summarise_symptom(symptom: str, found: Sequence[Observation]) -> SymptomEvidence:
-    repeats = all(each.repeats for each in found)
-    before, after = {each.before for each in found}, {each.roughly or each.after for each in found}
-    return SymptomEvidence(
-        symptom,
-        held_runs=sum(each.holds for each in found),
-        runs=len(found),
-        before=before.pop() if repeats and len(before) == 1 else None,
-        after=after.pop() if repeats and len(after) == 1 else None,
-    )
 
 
 class _Symptom(BaseModel):
@@ -248,82 +200,6 @@ def load_file(path: Path) -> Evidence:
         return from_json(path.read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
         raise EvidenceError(path, f"cannot be read: {error}") from error
-
-
-def raw_lines(claim: Claim, runs: Sequence[Run]) -> str:
-    """Everything that the runs of a claim told, one JSON object a line."""
-    return "".join(json.dumps({"claim": claim.id, **asdict(run)}, sort_keys=True) + "\n" for run in runs)
-
-
-def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0) -> list[str]:
-    """Where fresh evidence differs from what is committed, as sentences; empty where they agree.
-
-    :param tolerance: of a figure, as in `rlverify.records.claims.Figure`
-    """
-    differences = _compare_outcomes(committed, fresh)
-    if committed.figure is not None and fresh.figure is not None:
-        differences += compare_figures(committed.figure, fresh.figure, tolerance)
-        return differences + _compare_digests(committed, fresh.experiment_digest, fresh.module_digests)
-    if committed.seeds != fresh.seeds:
-        differences.append(f"seeds {_listed(fresh.seeds)} instead of {_listed(committed.seeds)}")
-    for variant in fresh.variants:
-        before = committed.variant(variant.variant)
-        differences += _compare_symptoms(before, variant) if before is not None else [f"{variant.variant} is new"]
-    missing = {each.variant for each in committed.variants} - {each.variant for each in fresh.variants}
-    differences += [f"{name} is no longer measured" for name in sorted(missing)]
-    return differences + _compare_digests(committed, fresh.experiment_digest, fresh.module_digests)
-
-
-def misfits(evidence: Evidence, claim: Claim, experiment: str, modules: tuple[tuple[str, str], ...]) -> list[str]:
-    """Why committed evidence is stale: it is of another version of the claim or of its code; empty where it fits.
-
-    :param experiment: digest of the experiment as it is now
-    :param modules: (dotted name, digest) of each module under test as it is now
-    """
-    if evidence.figure is not None or claim.figure is not None:
-        return figure_misfits(evidence, claim) + _compare_digests(evidence, experiment, modules)
-    found = []
-    if evidence.seeds != claim.seeds:
-        found.append(f"measured with seeds {_listed(evidence.seeds)}, the claim asks for {_listed(claim.seeds)}")
-    measured = tuple(each.variant for each in evidence.variants)
-    if measured != claim.variants:
-        found.append(f"measured in {', '.join(measured)}, the claim asks for {', '.join(claim.variants)}")
-    return found + _compare_digests(evidence, experiment, modules)
-
-
-def _compare_digests(committed: Evidence, experiment: str, modules: tuple[tuple[str, str], ...]) -> list[str]:
-    was, now = dict(committed.module_digests), dict(modules)
-    changed = [name for name in now if was.get(name) != now[name]] + sorted(was.keys() - now.keys())
-    other = committed.experiment_digest != experiment
-    return ["the experiment (claim, probe or fault) has changed since"] * other + (
-        [f"{', '.join(changed)} changed since"] if changed else []
-    )
-
-
-def _compare_outcomes(committed: Evidence, fresh: Evidence) -> list[str]:
-    differences = []
-    if judge(committed) != judge(fresh):
-        differences.append(f"{judge(fresh).value} instead of {judge(committed).value}")
-    if grade_fix(committed) != grade_fix(fresh):
-        now, then = (grade.value if grade else "no grade" for grade in (grade_fix(fresh), grade_fix(committed)))
-        differences.append(f"fix {now} instead of {then}")
-    return differences
-
-
-def _compare_symptoms(committed: VariantEvidence, fresh: VariantEvidence) -> list[str]:
-    was, now = ({each.symptom: each for each in side.symptoms} for side in (committed, fresh))
-    differences = [f"{fresh.variant}: {name!r} is new" for name in now if name not in was]
-    differences += [f"{fresh.variant}: {name!r} is no longer observed" for name in was if name not in now]
-    for name in was.keys() & now.keys():
-        if was[name] != now[name]:
-            differences.append(f"{fresh.variant}: {name!r} {_told(now[name])} instead of {_told(was[name])}")
-    if (committed.reached, committed.held_runs, committed.runs) != (fresh.reached, fresh.held_runs, fresh.runs):
-        differences.append(f"{fresh.variant}: held in {fresh.held_runs} of {fresh.runs} runs, reached {fresh.reached}")
-    return sorted(differences)
-
-
-def _told(symptom: SymptomEvidence) -> str:
-    return f"{symptom.before} -> {symptom.after} (holds {symptom.held_runs}/{symptom.runs})"
 
 
 def _listed(seeds: Sequence[int]) -> str:

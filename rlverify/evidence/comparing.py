@@ -1,0 +1,54 @@
+"""Compares fresh evidence with what is committed."""
+
+from __future__ import annotations
+
+from rlverify.evidence.evidence_files import _listed
+from rlverify.evidence.figure_evidence import compare_figures
+from rlverify.evidence.staleness import _compare_digests
+from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
+from rlverify.verdicts.verdict import grade_fix, judge
+
+
+def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0) -> list[str]:
+    """Where fresh evidence differs from what is committed, as sentences; empty where they agree.
+
+    :param tolerance: of a figure, as in `rlverify.records.claims.Figure`
+    """
+    differences = _compare_outcomes(committed, fresh)
+    if committed.figure is not None and fresh.figure is not None:
+        differences += compare_figures(committed.figure, fresh.figure, tolerance)
+        return differences + _compare_digests(committed, fresh.experiment_digest, fresh.module_digests)
+    if committed.seeds != fresh.seeds:
+        differences.append(f"seeds {_listed(fresh.seeds)} instead of {_listed(committed.seeds)}")
+    for variant in fresh.variants:
+        before = committed.variant(variant.variant)
+        differences += _compare_symptoms(before, variant) if before is not None else [f"{variant.variant} is new"]
+    missing = {each.variant for each in committed.variants} - {each.variant for each in fresh.variants}
+    differences += [f"{name} is no longer measured" for name in sorted(missing)]
+    return differences + _compare_digests(committed, fresh.experiment_digest, fresh.module_digests)
+
+
+def _compare_outcomes(committed: Evidence, fresh: Evidence) -> list[str]:
+    differences = []
+    if judge(committed) != judge(fresh):
+        differences.append(f"{judge(fresh).value} instead of {judge(committed).value}")
+    if grade_fix(committed) != grade_fix(fresh):
+        now, then = (grade.value if grade else "no grade" for grade in (grade_fix(fresh), grade_fix(committed)))
+        differences.append(f"fix {now} instead of {then}")
+    return differences
+
+
+def _compare_symptoms(committed: VariantEvidence, fresh: VariantEvidence) -> list[str]:
+    was, now = ({each.symptom: each for each in side.symptoms} for side in (committed, fresh))
+    differences = [f"{fresh.variant}: {name!r} is new" for name in now if name not in was]
+    differences += [f"{fresh.variant}: {name!r} is no longer observed" for name in was if name not in now]
+    for name in was.keys() & now.keys():
+        if was[name] != now[name]:
+            differences.append(f"{fresh.variant}: {name!r} {_told(now[name])} instead of {_told(was[name])}")
+    if (committed.reached, committed.held_runs, committed.runs) != (fresh.reached, fresh.held_runs, fresh.runs):
+        differences.append(f"{fresh.variant}: held in {fresh.held_runs} of {fresh.runs} runs, reached {fresh.reached}")
+    return sorted(differences)
+
+
+def _told(symptom: SymptomEvidence) -> str:
+    return f"{symptom.before} -> {symptom.after} (holds {symptom.held_runs}/{symptom.runs})"
