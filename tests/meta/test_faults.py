@@ -184,7 +184,7 @@ def test_a_generator_cannot_be_a_fault() -> None:
     def figures(value: float) -> Iterator[float]:
         yield value
 
-    with pytest.raises(FaultError, match="what a generator does wrong"):
+    with pytest.raises(FaultError, match="errors in a generator go unnoticed"):
         fault("generates", target="toyproject.target:unused", pins="")(figures)
 
 

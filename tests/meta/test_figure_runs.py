@@ -294,5 +294,6 @@ def test_a_retried_run_is_told(figureproject: Project, tmp_path: Path, monkeypat
         figureproject, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None, level="full"
     )
     assert [str(problem) for problem in result.problems] == [
-        "FIG-BETTER: same-arms, seed 1: a process died that ran this or what ran beside it, and not when run again"
+        "FIG-BETTER: same-arms, seed 1: a process died that ran this or another run at the same time, and none died "
+        "when they were run again"
     ]

@@ -32,9 +32,7 @@ def test_every_area_has_a_null_fault() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "claim", [each for each in PROJECT.claims if each.figure is None], ids=lambda claim: claim.id
-)
+@pytest.mark.parametrize("claim", [each for each in PROJECT.claims if each.figure is None], ids=lambda claim: claim.id)
 def test_another_seed_gives_the_same_verdict_and_grade(claim: Claim) -> None:
     assert OTHER_SEED not in claim.seeds
     runs = run_here(PROJECT, claim, [OTHER_SEED])

@@ -137,10 +137,8 @@ def test_a_run_that_was_retried_is_told(toyproject: Project, tmp_path: Path, mon
 
     monkeypatch.setattr("rlverify.gating.measuring.run_claims", run_with_a_death)
     result = audit(toyproject, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
-    assert [str(problem) for problem in result.problems] == [
-        "TOY-05: healthy, seed 7; faulty, seed 7: a process died that ran this or what ran beside it, and not when run "
-        "again"
-    ]
+    (problem,) = result.problems
+    assert str(problem).startswith("TOY-05: healthy, seed 7; faulty, seed 7: a process died")
     assert result.exit_code == 2
 
 

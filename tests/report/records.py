@@ -188,6 +188,11 @@ def data() -> ReportData:
     )
 
 
+def generic(found: ReportData) -> ReportData:
+    """The same data in a project that registers no page and has no template of its own."""
+    return replace(found, pages=(), templates=None, command="rlverify")
+
+
 def toy_plot() -> Plot:
     """Two lines, of which one has a gap."""
     lines = (Line("first & <only>", (0.0, 1.0, 4.0)), Line("second", (2.0, None, 3.0)))

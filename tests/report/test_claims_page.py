@@ -18,7 +18,7 @@ from rlverify.reporting.kill_matrix_page import kill_matrix
 from rlverify.reporting.record import Record
 from rlverify.reporting.rendering import render_all
 from rlverify.reporting.report_data import ReportData
-from tests.report.records import data, figure, measured
+from tests.report.records import data, figure, generic, measured
 
 PAGES = ("claims.md", "index.md")
 SIX_FIELDS = """
@@ -73,11 +73,6 @@ FLAWS = {
     "a space at the end": r" $",
     "a missing value": r"\bNone\b(?!\.)|Undefined",
 }
-
-
-def generic(found: ReportData) -> ReportData:
-    """The same data in a project that registers no page and has no template of its own."""
-    return replace(found, pages=(), templates=None, command="rlverify")
 
 
 def claims_of(folder: Path, text: str) -> tuple[Claim, ...]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlverify.reporting.rendering import render_all
-from tests.report.records import FILES, PROJECT, data
+from rlverify.reporting.report_data import ReportData
+from tests.report.records import FILES, PROJECT, data, generic
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
@@ -52,11 +53,10 @@ def test_every_link_of_a_committed_page_leads_somewhere(page: str) -> None:
     assert broken(page, COMMITTED, REPORTS) == []
 
 
-def test_the_links_of_the_full_report_data_lead_somewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("found", [data(), generic(data())], ids=["pages of this project", "pages of every project"])
+def test_the_links_of_the_full_report_data_lead_somewhere(found: ReportData, tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
-    texts = {
-        name: text.replace("../verification/documents/", "documents/") for name, text in render_all(data()).items()
-    }
+    texts = {name: text.replace("../verification/documents/", "documents/") for name, text in render_all(found).items()}
     beside = {
         "plots/four-variances.json": "{}",
         "kill-matrix.md": "# Kill matrix\n\n## What must survive",

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [path for room in ("rlcore", "rlverify", "verification", "tests") for path in sorted((ROOT / room).rglob("*.py"))]
+SOURCES = [
+    path for room in ("rlcore", "rlverify", "verification", "tests") for path in sorted((ROOT / room).rglob("*.py"))
+]
 OLD_IMPORTS = {"validator", "root_validator", "parse_obj_as", "parse_raw_as", "BaseSettings", "v1"}
 OLD_METHODS = {"parse_obj", "parse_raw", "parse_file", "from_orm", "construct", "update_forward_refs", "__fields__"}
 
