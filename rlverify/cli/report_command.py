@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 
 from rlverify.cli.console import complain, write
@@ -20,17 +20,14 @@ from rlverify.records.problems import exit_code_of
 from rlverify.reporting.formats import FORMATS
 
 
-class FormatName(StrEnum):
-    """The names of the formats, as they are typed."""
-
-    JSON = "json"
-    JUNIT = "junit"
-    STEP_SUMMARY = "step-summary"
-
-
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
 FormatOption = Annotated[
-    FormatName | None, typer.Option("--format", help="One text for a program, and no pages: to stdout, or --output.")
+    str | None,
+    typer.Option(
+        "--format",
+        click_type=click.Choice(list(FORMATS)),
+        help="One text for a program, and no pages: to stdout, or --output.",
+    ),
 ]
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Where that text goes. [default: stdout]")]
 
@@ -44,7 +41,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
-    chosen = text_format or (FormatName.JSON if as_json else None)
+    chosen = text_format or ("json" if as_json else None)
     if output is not None and chosen is None:
         names = ", ".join(FORMATS)
         raise typer.BadParameter(f"--output {output} is for one text; say which with --format ({names})")

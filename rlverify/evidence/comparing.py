@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlverify.evidence.evidence_files import _listed
+from rlverify.evidence.evidence_files import listed
 from rlverify.evidence.figure_evidence import compare_figures
-from rlverify.evidence.staleness import _compare_digests
+from rlverify.evidence.staleness import digest_differences
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.verdicts.verdict import grade_fix, judge
 
@@ -17,15 +17,15 @@ def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0) -> lis
     differences = _compare_outcomes(committed, fresh)
     if committed.figure is not None and fresh.figure is not None:
         differences += compare_figures(committed.figure, fresh.figure, tolerance)
-        return differences + _compare_digests(committed, fresh.experiment_digest, fresh.module_digests)
+        return differences + digest_differences(committed, fresh.experiment_digest, fresh.module_digests)
     if committed.seeds != fresh.seeds:
-        differences.append(f"seeds {_listed(fresh.seeds)} instead of {_listed(committed.seeds)}")
+        differences.append(f"seeds {listed(fresh.seeds)} instead of {listed(committed.seeds)}")
     for variant in fresh.variants:
         before = committed.variant(variant.variant)
         differences += _compare_symptoms(before, variant) if before is not None else [f"{variant.variant} is new"]
     missing = {each.variant for each in committed.variants} - {each.variant for each in fresh.variants}
     differences += [f"{name} is no longer measured" for name in sorted(missing)]
-    return differences + _compare_digests(committed, fresh.experiment_digest, fresh.module_digests)
+    return differences + digest_differences(committed, fresh.experiment_digest, fresh.module_digests)
 
 
 def _compare_outcomes(committed: Evidence, fresh: Evidence) -> list[str]:

@@ -154,7 +154,7 @@ def _impossible_counts(evidence: Evidence) -> Iterator[str]:
     if evidence.figure is not None:
         yield from impossible_in_figure(evidence.figure)
     if len(set(evidence.seeds)) != len(evidence.seeds):
-        yield f"names a seed twice ({_listed(evidence.seeds)})"
+        yield f"names a seed twice ({listed(evidence.seeds)})"
     names = [each.variant for each in evidence.variants]
     if len(set(names)) != len(names):
         yield f"holds a variant twice ({', '.join(names)})"
@@ -202,5 +202,6 @@ def load_file(path: Path) -> Evidence:
         raise EvidenceError(path, f"cannot be read: {error}") from error
 
 
-def _listed(seeds: Sequence[int]) -> str:
+def listed(seeds: Sequence[int]) -> str:
+    """Seeds, separated by commas."""
     return ", ".join(str(seed) for seed in seeds)

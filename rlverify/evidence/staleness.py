@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlverify.evidence.evidence_files import _listed
+from rlverify.evidence.evidence_files import listed
 from rlverify.evidence.figure_evidence import span_in_words
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence
@@ -15,17 +15,18 @@ def misfits(evidence: Evidence, claim: Claim, experiment: str, modules: tuple[tu
     :param modules: (dotted name, digest) of each module under test as it is now
     """
     if evidence.figure is not None or claim.figure is not None:
-        return _figure_misfits(evidence, claim) + _compare_digests(evidence, experiment, modules)
+        return _figure_misfits(evidence, claim) + digest_differences(evidence, experiment, modules)
     found = []
     if evidence.seeds != claim.seeds:
-        found.append(f"measured with seeds {_listed(evidence.seeds)}, the claim asks for {_listed(claim.seeds)}")
+        found.append(f"measured with seeds {listed(evidence.seeds)}, the claim asks for {listed(claim.seeds)}")
     measured = tuple(each.variant for each in evidence.variants)
     if measured != claim.variants:
         found.append(f"measured in {', '.join(measured)}, the claim asks for {', '.join(claim.variants)}")
-    return found + _compare_digests(evidence, experiment, modules)
+    return found + digest_differences(evidence, experiment, modules)
 
 
-def _compare_digests(committed: Evidence, experiment: str, modules: tuple[tuple[str, str], ...]) -> list[str]:
+def digest_differences(committed: Evidence, experiment: str, modules: tuple[tuple[str, str], ...]) -> list[str]:
+    """What has changed of the code that the evidence was measured of, as sentences."""
     was, now = dict(committed.module_digests), dict(modules)
     changed = [name for name in now if was.get(name) != now[name]] + sorted(was.keys() - now.keys())
     other = committed.experiment_digest != experiment
@@ -35,7 +36,7 @@ def _compare_digests(committed: Evidence, experiment: str, modules: tuple[tuple[
 
 
 def _figure_misfits(evidence: Evidence, claim: Claim) -> list[str]:
-    """Why committed evidence of a figure is of another version of the claim; its code does not count here."""
+    """Where committed evidence of a figure differs from what the claim asks for, whatever its code."""
     measured, asked = evidence.figure, claim.figure
     if measured is None or asked is None:
         how, what = ("by a probe", "figure") if measured is None else ("as a figure", claim.kind)

@@ -322,7 +322,7 @@ def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: P
         reports / "index.md"
     ).read_text(encoding="utf-8")
     text = (reports / "claims.md").read_text(encoding="utf-8")
-    assert "**1 stale**, measured of another experiment or of other code: TOY-05." in text
+    assert "**2 stale**, measured of another experiment or of other code: TOY-05, NULL-TOY." in text
     assert "| STALE | CONFIRMED |" in text
     assert "NULL-TOY add replaced by itself | arithmetic | STALE |" in text
     content = json.loads(toy("report", "--json", "--reports", reports, project=project)[1])
