@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from rlverify.cli.console import complain, write
@@ -19,13 +18,12 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.records.problems import exit_code_of
 from rlverify.reporting.formats import FORMATS
 
-
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
 FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        click_type=click.Choice(list(FORMATS)),
+        metavar=f"[{'|'.join(FORMATS)}]",
         help="One text for a program, and no pages: to stdout, or --output.",
     ),
 ]
@@ -42,8 +40,10 @@ def report(
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
     chosen = text_format or ("json" if as_json else None)
+    names = ", ".join(FORMATS)
+    if chosen is not None and chosen not in FORMATS:
+        raise typer.BadParameter(f"there is no format {chosen!r}; choose one of {names}")
     if output is not None and chosen is None:
-        names = ", ".join(FORMATS)
         raise typer.BadParameter(f"--output {output} is for one text; say which with --format ({names})")
     paths, matrix_plan = report_paths(context.obj, reports), MatrixPlan(context.obj)
     context.obj.check()

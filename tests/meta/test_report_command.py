@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 
 from rlverify.cli.app import run
-from rlverify.cli.report_command import FormatName
 from rlverify.reporting.formats import FORMATS
 
 Command = Callable[..., tuple[int, str, str]]
@@ -34,8 +33,15 @@ def report(capsys: pytest.CaptureFixture[str], auditedproject: Path, audited: Pa
     return command
 
 
-def test_every_format_can_be_typed() -> None:
-    assert {name.value for name in FormatName} == set(FORMATS)
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_can_be_typed(name: str, report: Command) -> None:
+    assert report("--format", name)[0] == 0
+
+
+def test_a_format_that_does_not_exist_is_answered_with_those_that_do(report: Command) -> None:
+    code, output, errors = report("--format", "html")
+    assert (code, output) == (2, "")
+    assert "there is no format 'html'; choose one of json, junit, step-summary" in " ".join(errors.split())
 
 
 def test_a_text_for_a_program_goes_to_stdout_and_nothing_else_does(report: Command) -> None:
