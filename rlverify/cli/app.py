@@ -1,4 +1,4 @@
-"""The command line; nothing but it, its console and the commands about figures prints or exits.
+"""The command line: every command is registered here, and only this package prints and exits.
 
 Exit codes: 0 as expected; 1 a claim fell, or the committed evidence or reports are out of date; 2 the harness failed
 (a claim could not be measured, the catalogue is broken, a folder cannot be written); 130 interrupted.
@@ -28,6 +28,7 @@ from rlverify.cli.options import (
     LevelOption,
     Reports,
     Revision,
+    project_of,
     report_paths,
     usable_cores,
 )
@@ -36,9 +37,9 @@ from rlverify.cli.start_commands import init, new
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit, problems_of
 from rlverify.gating.changes import select
-from rlverify.kill_matrix.committed import committed_status
+from rlverify.kill_matrix.committed import committed_status, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
-from rlverify.project.content import Project, open_project
+from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import HarnessError
@@ -47,9 +48,6 @@ from rlverify.records.problems import Problem, exit_code_of
 from rlverify.reporting.json_report import as_object
 from rlverify.reporting.record import Record
 from rlverify.running.runner import Crash, attempt, run_here
-
-WITHOUT_PROJECT = ("init",)
-"""Commands that do not need a project."""
 
 app = typer.Typer(
     help="Re-inject every known bug, and see whether its check catches it.",
@@ -68,21 +66,20 @@ def choose_project(
         Path | None, typer.Option(metavar="DIR", help="A folder of the project. [default: the current folder]")
     ] = None,
 ) -> None:
-    if context.invoked_subcommand not in WITHOUT_PROJECT:
-        context.obj = open_project(project or Path.cwd())
+    context.obj = project or Path.cwd()
 
 
 @app.command("list")
 def list_claims(context: typer.Context, as_json: AsJson = False) -> None:
     """List all claims."""
-    claims = context.obj.claims
+    claims = project_of(context).claims
     show([asdict(claim) for claim in claims] if as_json else tables.claims_table(claims))
 
 
 @app.command("show")
 def show_claim(context: typer.Context, claim_id: ClaimId, as_json: AsJson = False) -> None:
     """Show one claim: what is said, where, and how it is tested."""
-    claim = context.obj.claim(claim_id)
+    claim = project_of(context).claim(claim_id)
     if as_json:
         show(asdict(claim))
     else:
@@ -102,7 +99,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Measure one claim here and now, with one seed, and show what was observed."""
-    project: Project = context.obj
+    project = project_of(context)
     claim = project.claim(claim_id)
     if claim.figure is not None:
         paths = report_paths(project, reports)
@@ -140,7 +137,7 @@ def audit_command(
     as_json: AsJson = False,
 ) -> None:
     """Measure all claims; compare with what is expected and with what is committed."""
-    paths = report_paths(context.obj, reports)
+    paths = report_paths(project_of(context), reports)
     result = _run_audit(context, paths, jobs, level, update=update, afresh=afresh)
     if as_json:
         content = {"claims": [as_object(record) for record in result.records], "notes": list(result.notes)}
@@ -164,17 +161,20 @@ def gate(
     as_json: AsJson = False,
 ) -> None:
     """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed."""
-    project: Project = context.obj
+    project = project_of(context)
     if revision is not None and not changed:
         raise typer.BadParameter(f"{revision!r} is the revision for --changed: gate --changed {revision}")
+    project.check()
     selection = select(project, revision or "HEAD") if changed else None
     affected = None if selection is None else selection.claim_ids
     if selection is not None and len(selection.claim_ids) == len(project.claims):
         typer.echo(f"to measure: everything, as {selection.reason}", err=True)
     paths = report_paths(project, reports)
     result = _run_audit(context, paths, jobs, level, affected=affected)
-    kills = committed_status(MatrixPlan(project), paths)
-    problems, notes = (*result.problems, *kills.problems), (*result.notes, *kills.notes)
+    matrix_plan = MatrixPlan(project)
+    kills = committed_status(matrix_plan, paths)
+    problems = (*result.problems, *unwritten(project), *undetected(matrix_plan), *kills.problems)
+    notes = (*result.notes, *kills.notes)
     result = replace(result, problems=problems, notes=notes)
     chosen = None if selection is None else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
     if as_json:
@@ -203,7 +203,7 @@ def _run_audit(
 ) -> Audit:
     with progress_bars() as bars:
         return audit(
-            context.obj,
+            project_of(context),
             paths,
             update=update,
             processes=jobs or usable_cores(),

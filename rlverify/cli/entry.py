@@ -2,7 +2,7 @@
 
 Importing and running compiled libraries can swallow a KeyboardInterrupt or die of it. So the signal ends the process at
 once, except while workers run (`rlverify.running.runner`, which stops them first) and while files are replaced
-(`rlverify.evidence.evidence_files`, which holds the signal back until all of them are).
+(`rlverify.evidence.files`, which holds the signal back until all of them are).
 """
 
 from __future__ import annotations

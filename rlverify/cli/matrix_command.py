@@ -8,7 +8,7 @@ import typer
 
 from rlverify.cli import matrix_tables
 from rlverify.cli.console import progress_bars, show
-from rlverify.cli.options import AsJson, Jobs, Reports, report_paths, usable_cores
+from rlverify.cli.options import AsJson, Jobs, Reports, project_of, report_paths, usable_cores
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_fault, run_matrix
 
@@ -24,10 +24,10 @@ def matrix(
     """Plant every fault and run the tests that should detect it; compare with the committed kill matrix."""
     if fault is not None and update:
         raise typer.BadParameter(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
-    matrix_plan, processes = MatrixPlan(context.obj), jobs or usable_cores()
+    matrix_plan, processes = MatrixPlan(project_of(context)), jobs or usable_cores()
     with progress_bars() as bars:
         if fault is None:
-            paths = report_paths(context.obj, reports)
+            paths = report_paths(project_of(context), reports)
             result = run_matrix(matrix_plan, paths, update=update, processes=processes, on_progress=bars.probes)
         else:
             result = run_fault(matrix_plan, fault, processes=processes, on_progress=bars.probes)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rlverify.gating.audit import Level
-from rlverify.project.content import Project
+from rlverify.project.content import Project, open_project
 from rlverify.project.settings import ReportPaths
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
@@ -24,6 +24,14 @@ LevelOption = Annotated[
 Afresh = Annotated[bool, typer.Option("--afresh", help="Ignore cached paired runs and measure again.")]
 Revision = Annotated[str | None, typer.Argument(metavar="[REV]", help="A Git revision. [default: HEAD]")]
 ClaimId = Annotated[str, typer.Argument(metavar="ID", help="A claim's id, as `rlverify list` shows it.")]
+
+
+def project_of(context: typer.Context) -> Project:
+    """The project of a command; it is opened by the first command that needs it, so that ``--help`` works anywhere."""
+    if not isinstance(context.obj, Project):
+        context.obj = open_project(context.obj)
+    project: Project = context.obj
+    return project
 
 
 def report_paths(project: Project, reports: Path | None) -> ReportPaths:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlverify.cli.console import complain, write
-from rlverify.cli.options import AsJson, Reports, report_paths
+from rlverify.cli.options import AsJson, Reports, project_of, report_paths
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import write_files
 from rlverify.gating.audit import check_report, committed_records, notes_of, problems_of_all, write_report
@@ -45,15 +45,16 @@ def report(
         raise typer.BadParameter(f"there is no format {chosen!r}; choose one of {names}")
     if output is not None and chosen is None:
         raise typer.BadParameter(f"--output {output} is for one text; say which with --format ({names})")
-    paths, matrix_plan = report_paths(context.obj, reports), MatrixPlan(context.obj)
-    context.obj.check()
+    project = project_of(context)
+    paths, matrix_plan = report_paths(project, reports), MatrixPlan(project)
+    project.check()
     committed = load_folder(paths.evidence)
-    records = committed_records(context.obj, committed)
+    records = committed_records(project, committed)
     problems = problems_of_all(records)
     if check:
-        problems = problems or check_report(context.obj, paths, records, committed)
+        problems = problems or check_report(project, paths, records, committed)
     elif chosen is None:
-        write_report(context.obj, paths, records)
+        write_report(project, paths, records)
         write_kill_report(matrix_plan, paths)
     problems = [*problems, *committed_status(matrix_plan, paths).problems]
     if chosen is not None:

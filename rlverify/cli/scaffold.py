@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import keyword
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rlverify.project.fingerprint import source_digest
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
+RESERVED: Final = ("make",)
+"""Modules of the probes that are no probe."""
 PLAIN: Final = (bool, int, float, str, type(None))
 """Types of default values that a skeleton can repeat."""
 
@@ -22,6 +26,11 @@ PLAIN: Final = (bool, int, float, str, type(None))
 def settings_table(content: str, under_test: Sequence[str]) -> str:
     """The table of settings, for the end of a ``pyproject.toml``."""
     return _render("settings.toml.j2", content=content, under_test=under_test)
+
+
+def pytest_table(has_src: bool) -> str:
+    """Settings with which pytest finds the content package, for a repository that has none."""
+    return _render("pytest.toml.j2", has_src=has_src)
 
 
 def example_files(content: str, tests: str) -> Mapping[str, str]:
@@ -82,12 +91,13 @@ def skeleton(
     context = {
         "id": claim_id,
         "name": name,
-        "function": name.replace("-", "_"),
+        "function": function_name(name),
         "target": target,
         "module": target.partition(":")[0],
         "pin": pin,
         "parameters": parameters,
         "arguments": arguments,
+        "is_async": inspect.iscoroutinefunction(member),
         "title": json.dumps(title, ensure_ascii=False),
         "statement": json.dumps(statement, ensure_ascii=False),
         "tests": tests,
@@ -97,16 +107,26 @@ def skeleton(
     return Skeleton(*texts)
 
 
+def function_name(name: str) -> str:
+    """A fault's or probe's name as that of a function and of a module."""
+    plain = name.lower().replace("-", "_")
+    return f"{plain}_" if keyword.iskeyword(plain) or plain in RESERVED else plain
+
+
 def _signature(member: Callable[..., Any]) -> tuple[str, str]:
     """The parameters of a member without annotations, and the arguments that hand them on."""
     signature = inspect.signature(member)
     plain = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
-    if not all(each.default is each.empty or type(each.default) in PLAIN for each in plain):
+    if not all(each.default is each.empty or _is_plain(each.default) for each in plain):
         return "*args, **kwargs", "*args, **kwargs"
     stars: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*{0}", inspect.Parameter.VAR_KEYWORD: "**{0}"}
     forms = {**stars, inspect.Parameter.KEYWORD_ONLY: "{0}={0}"}
     shown = signature.replace(parameters=plain, return_annotation=inspect.Signature.empty)
     return str(shown)[1:-1], ", ".join(forms.get(each.kind, "{0}").format(each.name) for each in plain)
+
+
+def _is_plain(value: object) -> bool:
+    return type(value) in PLAIN and not (isinstance(value, float) and not math.isfinite(value))
 
 
 def _render(template: str, **context: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
 from collections.abc import Callable, Mapping
@@ -11,44 +12,51 @@ from typing import Annotated, Any
 import typer
 
 from rlverify.cli.console import show
-from rlverify.cli.scaffold import example_files, settings_table, skeleton
+from rlverify.cli.options import project_of
+from rlverify.cli.scaffold import example_files, function_name, pytest_table, settings_table, skeleton
 from rlverify.evidence.files import write_files
-from rlverify.project.catalogue_entries import IDENTIFIER
-from rlverify.project.content import Project
-from rlverify.project.fingerprint import member_digest
+from rlverify.project.catalogue_entries import IDENTIFIER, UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
+from rlverify.project.fingerprint import is_within, member_digest
 from rlverify.project.planting import healthy_member
 from rlverify.project.settings import FILE, has_settings
-from rlverify.records.errors import FaultError, SettingsError, StaleFaultError
+from rlverify.records.errors import EvidenceError, FaultError, SettingsError, StaleFaultError
 
 NO_PACKAGES = ("tests", "test", "docs", "examples", "benchmarks", "build", "dist")
 """Folders at the top of a repository that are not what is to be verified."""
 
 
 def init(
-    folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="The repository. [default: the current folder]")
-    ] = Path(),
+    context: typer.Context,
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="The repository. [default: this one]")] = None,
     content: Annotated[str, typer.Option(metavar="NAME", help="The package for claims, faults and probes.")] = "audit",
     under_test: Annotated[
         list[str] | None, typer.Option(metavar="PACKAGE", help="A package to verify. [default: those that are found]")
     ] = None,
 ) -> None:
     """Set up a project in a repository: settings, folders, a worked example and a workflow file."""
-    root = folder.absolute()
+    root = (folder or context.obj).absolute()
     if not content.isidentifier() or keyword.iskeyword(content):
         raise typer.BadParameter(f"{content!r} cannot be the name of a package; use letters, digits and underscores")
+    if importlib.util.find_spec(content) is not None and not (root / content).exists():
+        raise typer.BadParameter(f"{content!r} is a package or module that is installed; choose another --content")
+    for package in under_test or ():
+        if not any((place / package).is_dir() or (place / f"{package}.py").is_file() for place in (root, root / "src")):
+            raise typer.BadParameter(f"there is no package {package!r} in {root} or its folder src")
     pyproject = root / FILE
     if pyproject.is_file() and has_settings(pyproject):
         raise SettingsError(pyproject, "", "has settings already; nothing was changed")
     files = example_files(content, "tests")
     before = pyproject.read_text(encoding="utf-8").rstrip() + "\n\n" if pyproject.is_file() else ""
     packages = under_test or _packages(root, content) or [content]
-    _write_new(root, files, {FILE: before + settings_table(content, packages)})
+    configured = _configures_pytest(root, before)
+    added = settings_table(content, packages) + ("" if configured else pytest_table((root / "src").is_dir()))
+    _write_new(root, files, {FILE: before + added})
     show(
         f"created {FILE} [tool.rlverify] and {len(files)} files:",
         *(f"  {name}" for name in files),
         "",
         f"under test: {', '.join(packages)}",
+        *([f'pytest must find the package {content}: add "." to the pythonpath of its settings'] * configured),
         "next:",
         "  rlverify reproduce EXAMPLE-1     measure the example: it is CONFIRMED",
         "  rlverify audit --update          measure every claim and write reports/",
@@ -63,18 +71,29 @@ def new(
     target: Annotated[
         str, typer.Option(metavar="MODULE:MEMBER", help="What the bug replaces: package.module:Class.method.")
     ],
-    title: Annotated[str, typer.Option(help="The bug in a few words.")] = "The bug in a few words",
-    statement: Annotated[str, typer.Option(help="What is claimed, in a sentence.")] = "What is claimed, in a sentence.",
+    title: Annotated[str, typer.Option(help="The bug in a few words.")] = UNWRITTEN_TITLE,
+    statement: Annotated[str, typer.Option(help="What is claimed, in a sentence.")] = UNWRITTEN_STATEMENT,
     file: Annotated[str, typer.Option(metavar="NAME", help="The catalogue file, without .toml.")] = "claims",
 ) -> None:
     """Write the skeleton of a claim, its fault (with the pin filled in) and its probe."""
-    project: Project = context.obj
+    project = project_of(context)
+    _ = project.folder  # which raises a clear error if there is no such package
     claim_id = claim_id.upper()
     if not re.fullmatch(IDENTIFIER, claim_id):
         raise typer.BadParameter(f"{claim_id!r} cannot be an id; use letters, digits and hyphens, as in BUG-1")
+    for option, text in (("title", title), ("statement", statement)):
+        if not text.strip():
+            raise typer.BadParameter(f"--{option} is empty; write it, or leave it out")
+    if Path(file).name != file or file.endswith(".toml"):
+        raise typer.BadParameter(f"--file {file!r} must be a name without folder and without .toml, as in claims")
+    if not is_within(target.partition(":")[0], (*project.settings.under_test, project.package)):
+        package = target.partition(":")[0].partition(".")[0]
+        raise typer.BadParameter(f"{package} is not under test; add it to under_test in {project.root / FILE}")
     catalogue = project.settings.catalogue or project.folder / "catalogue"
     if any(catalogue.glob("*.toml")) and claim_id in {claim.id for claim in project.claims}:
         raise typer.BadParameter(f"there is a claim {claim_id} already; choose another id")
+    if claim_id.lower() in {*project.faults, *project.probes}:
+        raise typer.BadParameter(f"there is a fault or probe {claim_id.lower()!r} already; choose another id")
     member = _healthy(target)
     texts = skeleton(
         claim_id,
@@ -86,7 +105,7 @@ def new(
         tests=_relative(project.settings.tests, project.root),
         has_make=bool(project.make()),
     )
-    path, name = catalogue / f"{file}.toml", claim_id.lower().replace("-", "_")
+    path, name = catalogue / f"{file}.toml", function_name(claim_id)
     before = path.read_text(encoding="utf-8").rstrip() + "\n" if path.is_file() else ""
     modules = {
         _relative(project.folder / room / f"{name}.py", project.root): text
@@ -113,6 +132,14 @@ def _packages(root: Path, content: str) -> list[str]:
     return []
 
 
+def _configures_pytest(root: Path, pyproject: str) -> bool:
+    """Whether a repository has settings of pytest."""
+    files = [root / name for name in ("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml")]
+    tables = {"tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
+    found = [(root / name).is_file() and table in (root / name).read_text("utf-8") for name, table in tables.items()]
+    return "[tool.pytest" in pyproject or any(found) or any(file.is_file() for file in files)
+
+
 def _healthy(target: str) -> Callable[..., Any]:
     """The member that a target names.
 
@@ -127,7 +154,7 @@ def _healthy(target: str) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         raise FaultError(f"target {target!r}: {error}; is its folder in the setting pythonpath?") from error
     except AttributeError as error:
-        raise StaleFaultError(f"target {target!r}: {error}; name something that the module defines") from error
+        raise StaleFaultError(f"target {target!r}: there is no {error} in it; name what the module defines") from error
 
 
 def _write_new(root: Path, files: Mapping[str, str], replaced: Mapping[str, str]) -> None:
@@ -138,7 +165,12 @@ def _write_new(root: Path, files: Mapping[str, str], replaced: Mapping[str, str]
     existing = [name for name in files if (root / name).exists()]
     if existing:
         raise SettingsError(root / existing[0], "", "exists already; nothing was changed")
-    write_files(root, {**files, **replaced})
+    try:
+        write_files(root, {**files, **replaced})
+    except EvidenceError as error:
+        for name in files:
+            (root / name).unlink(missing_ok=True)
+        raise SettingsError(root, "", f"cannot be written ({error}); nothing was changed") from error
 
 
 def _relative(path: Path, root: Path) -> str:

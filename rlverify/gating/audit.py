@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from rlverify.evidence.comparing import compare
 from rlverify.evidence.evidence_files import is_committable, load_file, load_folder, to_json
 from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
+from rlverify.evidence.plot_files import FOLDER
 from rlverify.evidence.staleness import misfits
 from rlverify.gating.measuring import measure
 from rlverify.gating.plot_audit import plot_problems, replace_plots
@@ -82,6 +83,7 @@ def audit(
     warnings = project.check()
     prepare_working_folder(paths.working)
     if update:
+        _check_ours(project, paths)
         check_writable(paths.evidence)
     committed = {} if update else load_folder(paths.evidence)
     standing = {} if affected is None else _standing(project, committed, affected)
@@ -106,6 +108,32 @@ def audit(
     else:
         problems += _compare_all(project, paths, records, committed)
     return Audit(records, tuple(problems), len(chosen), (*warnings, *notes_of(records)))
+
+
+def _check_ours(project: Project, paths: ReportPaths) -> None:
+    """Refuse to replace files in a folder to which no evidence was committed yet.
+
+    :raises EvidenceError: naming the first file that is in the way
+    """
+    ids = {claim.id for claim in project.claims}
+    if not paths.reports.is_dir() or any(
+        path.stem in ids or _is_evidence(path) for path in paths.evidence.glob("*.json")
+    ):
+        return
+    pages = ("index.md", "claims.md", *(page.name for page in project.pages))
+    in_the_way = [paths.reports / name for name in pages if (paths.reports / name).exists()]
+    in_the_way += [path for folder in ("evidence", FOLDER) for path in (paths.reports / folder).glob("*")]
+    if in_the_way:
+        raise EvidenceError(
+            in_the_way[0], "was not written by an audit; move it away, or choose another folder for `reports`"
+        )
+
+
+def _is_evidence(path: Path) -> bool:
+    try:
+        return '"experiment_digest"' in path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _figures_as_committed(project: Project, paths: ReportPaths) -> dict[str, Record]:
@@ -283,8 +311,10 @@ def _replace_committed(project: Project, paths: ReportPaths, records: Sequence[R
     kept = [_committable(project, paths, record) for record in records]
     replace_plots(project, paths.reports)
     _write(project, paths, paths.reports, kept, {})
+    known = {record.claim.id for record in kept if record.evidence is not None}
+    ids = {record.claim.id for record in kept}
     for path in paths.evidence.glob("*.json"):
-        if path.stem not in {record.claim.id for record in kept if record.evidence is not None}:
+        if path.stem not in known and (path.stem in ids or _is_evidence(path)):
             path.unlink()
 
 

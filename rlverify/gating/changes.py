@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import rlverify
 from rlverify.project.content import MEASURING, Project
 from rlverify.project.fingerprint import module_digests
 from rlverify.records.claims import Claim
@@ -74,28 +75,30 @@ def _unseen(project: Project, top: Path) -> str:
 
     That is one outside the checkout, one that is ignored, a link, and one whose changes Git was told to ignore.
     """
-    for package in packages_under_test(project):
-        if not package.resolve().is_relative_to(top):
-            return str(package)
-        ignored = _git(package, "ls-files", "--others", "--ignored", "--exclude-standard", "-z")
-        tracked = _git(package, "ls-files", "-v", "-s", "-z")
+    engine = Path(rlverify.__file__).parent
+    for place in (*code_of(project), *([engine] if engine.resolve().is_relative_to(top) else [])):
+        if not place.resolve().is_relative_to(top):
+            return str(place)
+        folder, name = (place, ".") if place.is_dir() else (place.parent, place.name)
+        ignored = _git(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", name)
+        tracked = _git(folder, "ls-files", "-v", "-s", "-z", "--", name)
         told = [line.partition("\t")[2] for line in tracked if not line.startswith("H 100")]
         for path in (*(each for each in ignored if "__pycache__" not in each), *told):
-            return str(package / path)
+            return str(folder / path)
     return ""
 
 
-def packages_under_test(project: Project) -> list[Path]:
-    """The folders of the content package and of the packages under test."""
-    return sorted({project.folder, *map(_folder_of, project.settings.under_test)})
+def code_of(project: Project) -> list[Path]:
+    """The folders, or files, of the content package and of the packages under test."""
+    return sorted({project.folder, *map(_place_of, project.settings.under_test)})
 
 
-def _folder_of(package: str) -> Path:
+def _place_of(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise LookupError(package)
     folders = spec.submodule_search_locations
-    return Path(folders[0]) if folders else Path(str(spec.origin)).parent
+    return Path(folders[0]) if folders else Path(str(spec.origin))
 
 
 def _git(folder: Path, *arguments: str) -> list[str]:
@@ -121,6 +124,8 @@ def _affected(project: Project, full: Path) -> set[str] | None:
     settings = project.settings
     if full.is_relative_to(project.folder.resolve()):
         return _affected_within(project, full.relative_to(project.folder.resolve()))
+    if any(full.is_relative_to(place.resolve()) for place in code_of(project)):
+        return None
     if full.parent == project.paths.evidence.resolve():
         return {claim.id for claim in project.claims} & {full.stem}
     if full.parent == project.root.resolve() and full.suffix == ".md":
@@ -141,5 +146,4 @@ def _affected_within(project: Project, path: Path) -> set[str] | None:
 
 def _experiment(project: Project, claim: Claim) -> set[str]:
     """The modules that measure a claim, and what they import of modules that measure."""
-    within = tuple(f"{project.package}.{kind}" for kind in MEASURING)
-    return {name for name, _ in module_digests(project.sources(claim), within=within)}
+    return {name for name, _ in module_digests(project.sources(claim), within=project.measuring)}

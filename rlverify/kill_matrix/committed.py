@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlverify.evidence.files import write_files
-from rlverify.kill_matrix.digests import row_digest, test_digest, under_test_digest, weak_test_digest
+from rlverify.kill_matrix.digests import digest_of_test, row_digest, under_test_digest, weak_test_digest
 from rlverify.kill_matrix.matrix_file import load
 from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.project.catalogue_entries import UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
@@ -22,6 +23,8 @@ from rlverify.reporting.kill_matrix_page import kill_matrix
 MATRIX, REPORT = "matrix.json", "kill-matrix.md"
 REMEDY = "run `rlverify matrix --update`"
 SHOWN = 3
+MUST_BE_DETECTED_BY_ALL = ("defect", "named")
+"""Roles of faults that each of the named tests must detect."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +48,17 @@ def path_of(paths: ReportPaths) -> Path:
 def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedStatus:
     """Read the committed matrix and compare it with the faults and tests of today; plants and measures nothing.
 
-    A project whose claims name no test has no matrix, but every fault that must be detected asks for one.
+    A project whose claims name no test needs no matrix.
 
     :raises MatrixError: if the matrix cannot be believed
     """
     if unknown := [*unknown_tests(matrix_plan)]:
         return CommittedStatus(None, tuple(unknown))
-    problems = [*undetected(matrix_plan)]
     matrix = load(path_of(paths))
     if matrix is None:
         missing = Problem(MATRIX, CLAIM_FELL, f"which tests detect which faults was never measured; {REMEDY}")
-        return CommittedStatus(None, (*problems, *([missing] * matrix_plan.has_tests)))
-    problems += problems_of(matrix)
+        return CommittedStatus(None, (missing,) * matrix_plan.has_tests)
+    problems = [*problems_of(matrix)]
     if found := [*_misfits(matrix, matrix_plan)]:
         problems.append(Problem(MATRIX, CLAIM_FELL, f"measured of other faults or tests: {few(found)}; {REMEDY}"))
     report = paths.reports / REPORT
@@ -75,12 +77,23 @@ def undetected(matrix_plan: MatrixPlan) -> Iterator[Problem]:
             yield Problem(claim.id, CLAIM_FELL, sentence)
 
 
+def unwritten(project: Project) -> Iterator[Problem]:
+    """Claims that still have a text of their skeleton."""
+    for claim in project.claims:
+        for name, text, skeleton in (
+            ("title", claim.title, UNWRITTEN_TITLE),
+            ("statement", claim.statement, UNWRITTEN_STATEMENT),
+        ):
+            if text == skeleton:
+                yield Problem(claim.id, CLAIM_FELL, f"its {name} is still {skeleton!r}; write it in the catalogue")
+
+
 def unknown_tests(matrix_plan: MatrixPlan) -> Iterator[Problem]:
     """Claims that name a test which does not exist."""
     for claim in matrix_plan.project.claims:
         for test in claim.killed_by:
             try:
-                test_digest(matrix_plan.root, test)
+                digest_of_test(matrix_plan.root, test)
             except MatrixError as error:
                 yield Problem(claim.id, HARNESS_FAILED, f"killed_by: {error.reason}")
 
@@ -97,11 +110,17 @@ def write_report(matrix_plan: MatrixPlan, paths: ReportPaths) -> None:
 
 
 def problems_of(matrix: Matrix) -> Iterator[Problem]:
-    """Every fault with an unexpected fate, and every weak test whose fault no test detects."""
+    """Every fault with an unexpected fate, every test that misses its fault, and weak tests without a better one.
+
+    Of a documented fix that leaves something broken, one of the tests must detect what is left.
+    """
     for row in matrix.rows:
         if not row.as_expected:
             code = HARNESS_FAILED if row.plan.must_survive and row.fate == "unreached" else CLAIM_FELL
             yield Problem(row.plan.fault, code, _sentence(row))
+        elif row.plan.kind in MUST_BE_DETECTED_BY_ALL and row.blind:
+            sentence = f"({row.plan.kind}) named as a test that detects it, but does not: {few(row.blind)}"
+            yield Problem(row.plan.fault, CLAIM_FELL, sentence)
     for each in matrix.history:
         if not matrix.killers_of(each.weak.fault):
             sentence = f"no test detects {each.weak.fault}, which this weak test should detect"
@@ -120,7 +139,7 @@ def _sentence(row: FaultResult) -> str:
 
 def _misfits(matrix: Matrix, matrix_plan: MatrixPlan) -> Iterator[str]:
     """Why the matrix is not of the faults and tests of today."""
-    was = {_role(row.plan): (row.plan.claims, row.plan.checks, row.digest) for row in matrix.rows}
+    was = {_role(row.plan): _asked(row) for row in matrix.rows}
     now = {_role(plan): (plan.claims, plan.checks, row_digest(matrix_plan, plan)) for plan in matrix_plan.plans}
     yield from _differences(was, now)
     if matrix.suites != matrix_plan.suites:
@@ -131,20 +150,27 @@ def _misfits(matrix: Matrix, matrix_plan: MatrixPlan) -> Iterator[str]:
 
 
 def compare(committed: Matrix, fresh: Matrix) -> Iterator[str]:
-    """Where a fresh matrix differs from the committed one, as sentences; it may in the core that it was measured of."""
+    """Where a fresh matrix differs from the committed one, as sentences.
+
+    The code under test may differ, and so may the tests that detect a fault without being named for it.
+    """
     was, now = ({_role(row.plan): row for row in matrix.rows} for matrix in (committed, fresh))
     yield from (f"{name} is new" for name in now if name not in was)
     yield from (f"{name} is gone" for name in was if name not in now)
     for name in (name for name in now if name in was):
         before, row = was[name], now[name]
-        if (before.fate, before.killers) != (row.fate, row.killers):
+        if (before.fate, before.blind) != (row.fate, row.blind):
             yield f"{name}: {_told(row)}, committed: {_told(before)}"
-        elif (before.plan, before.digest) != (row.plan, row.digest):
+        elif _asked(before) != _asked(row):
             yield f"{name} has changed"
-    yield from _differences(committed.tests, fresh.tests)
     if committed.suites != fresh.suites:
         yield "the tests that the documents name have changed"
     yield from _differences(*(_by_pair(matrix) for matrix in (committed, fresh)))
+
+
+def _asked(row: FaultResult) -> tuple[object, ...]:
+    """What a row was measured for."""
+    return row.plan.claims, row.plan.checks, row.digest
 
 
 def _role(plan: FaultPlan) -> str:

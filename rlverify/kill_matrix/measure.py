@@ -24,10 +24,10 @@ from rlverify.records.matrix import (
     without_case,
 )
 from rlverify.records.problems import Problem
+from rlverify.running.runner import Progress
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
-Progress = Callable[[int, int], None]
 
 AS_THE_ORIGINALS = ("-o", "filterwarnings=", "-W", "ignore::pytest.PytestReturnNotNoneWarning")
 """Weak tests run where a warning is no failure, as those that they are modelled on did."""

@@ -62,7 +62,7 @@ class PlantedSession:
         self.outcome = SessionOutcome()
         self.outcome_file: str | None = config.getoption("--plant-outcome")
         try:
-            project = open_project(config.invocation_params.dir)
+            project = open_project(config.rootpath)
             faults = [_found(project, name) for name in config.getoption("--plant")]
             faults += [null_fault_of(_found(project, name)) for name in config.getoption("--plant-null")]
             for fault in faults:
@@ -119,7 +119,8 @@ class PlantedSession:
         if self.outcome_file is not None:
             Path(self.outcome_file).write_text(json.dumps(asdict(self.outcome)), encoding="utf-8")
         for name, executions in self.executions.items():
-            terminalreporter.write_line(SUMMARY.format(name=name, executions=executions))
+            nothing = "" if executions else ": this session proves nothing about it"
+            terminalreporter.write_line(SUMMARY.format(name=name, executions=executions) + nothing)
 
     def pytest_unconfigure(self) -> None:
         """Take the faults out again."""

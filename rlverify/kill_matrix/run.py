@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,10 @@ from rlverify.records.errors import MatrixError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.matrix import Matrix
 from rlverify.records.problems import Problem, exit_code_of
+from rlverify.running.runner import Progress
 
 if TYPE_CHECKING:
     from rlverify.kill_matrix.measure import Measurement
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,7 @@ def run_fault(matrix_plan: MatrixPlan, name: str, *, processes: int, on_progress
 def _measure(matrix_plan: MatrixPlan, task: MatrixTask, *, processes: int, on_progress: Progress) -> Measurement:
     """Measure. What runs the tests is imported only here, because nothing else needs pytest."""
     if not matrix_plan.has_tests:
-        raise MatrixError(
-            matrix_plan.root / "tests", "is not there: an installed package comes without the tests that kill"
-        )
+        raise MatrixError(matrix_plan.root, 'no claim names a test that is there; add killed_by = ["tests/..."] to one')
     if find_spec("pytest") is None:
         raise MatrixError("pytest", "cannot be imported, which runs the tests: pip install pytest")
     from rlverify.kill_matrix.measure import measure

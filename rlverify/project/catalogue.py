@@ -156,4 +156,9 @@ def _explain(problem: Mapping[str, Any], kind: type[BaseModel]) -> tuple[str, st
     if problem["type"] == "extra_forbidden":
         close = get_close_matches(field, kind.model_fields, n=1)
         return field, "no such field" + (f"; did you mean {close[0]!r}?" if close else "")
+    if problem["type"] == "tuple_type":
+        return field, f'must be a list, as in ["..."], got {problem["input"]!r}'
+    if problem["type"] == "string_pattern_mismatch":
+        example = "BUG-1" if field in ("id", "part_of") else "a-name"
+        return field, f"must be written as {example} is, got {problem['input']!r}"
     return field, f"{problem['msg']}, got {problem['input']!r}" if problem["type"] != "missing" else "is missing"

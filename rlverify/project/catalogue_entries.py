@@ -26,6 +26,10 @@ Identifier = Annotated[str, StringConstraints(pattern=IDENTIFIER)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
+UNWRITTEN_TITLE = "The bug in a few words"
+UNWRITTEN_STATEMENT = "What is claimed, in a sentence."
+"""What a new claim says until somebody writes it; the gate asks for it."""
+
 MINIMUM_RUNS = 5
 """Paired runs of a figure; resampling fewer gives too few different means for an interval."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property, partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -33,8 +34,10 @@ MEASURING: Final = ("probes", "faults", "experiments")
 def open_project(start: Path) -> Project:
     """The project that a folder belongs to: the nearest from there upwards that has settings.
 
-    :raises SettingsError: if there is none, or its settings are wrong
+    :raises SettingsError: if there is none, there is no such folder, or its settings are wrong
     """
+    if not start.is_dir():
+        raise SettingsError(start, "", "there is no such folder; name one with --project")
     return Project(load_settings(find_root(start.absolute())))
 
 
@@ -42,15 +45,15 @@ def open_project(start: Path) -> Project:
 class Project:
     """A verification project; small enough to be sent to a worker process.
 
-    As soon as a project is opened, its packages can be imported: the folders of its ``pythonpath`` are put at the front
-    of ``sys.path``.
+    As soon as a project is opened, its packages can be imported: the folders of its ``pythonpath`` are moved to the
+    front of ``sys.path``, as ``python`` does with the folder of a script.
     """
 
     settings: Settings
 
     def __post_init__(self) -> None:
-        missing = [str(folder) for folder in self.settings.pythonpath if str(folder) not in sys.path]
-        sys.path[:0] = missing
+        folders = [str(folder) for folder in self.settings.pythonpath]
+        sys.path[:] = [*folders, *(each for each in sys.path if each not in folders)]
 
     def __reduce__(self) -> tuple[type[Project], tuple[Settings]]:
         return Project, (self.settings,)
@@ -77,7 +80,13 @@ class Project:
             spec = None
         if spec is None or not spec.submodule_search_locations:
             raise self._missing("content", self.package)
-        return Path(next(iter(spec.submodule_search_locations)))
+        folder = Path(next(iter(spec.submodule_search_locations)))
+        if not any(folder.resolve().is_relative_to(place) for place in self.settings.pythonpath):
+            reason = (
+                f"the package {self.package!r} that is found is {folder}, outside the pythonpath; choose another name"
+            )
+            raise SettingsError(self.root / FILE, "content", reason)
+        return folder
 
     @property
     def paths(self) -> ReportPaths:
@@ -132,7 +141,7 @@ class Project:
 
     @property
     def _checked_package(self) -> str:
-        assert self.folder  # which raises a clear error if there is no such package
+        _ = self.folder  # which raises a clear error if there is no such package
         return self.package
 
     def claim(self, claim_id: str) -> Claim:
@@ -159,9 +168,19 @@ class Project:
         return (importlib.import_module(module).Make(),)
 
     def modules(self, claim: Claim) -> tuple[str, ...]:
-        """Dotted names of the modules that a claim is about: those that it names, and those that its faults replace."""
+        """Dotted names of the modules that a claim is about, sorted.
+
+        These are the modules that it names and those that its faults replace. If it names none, they are also all that
+        the code which measures it imports from the packages under test.
+        """
         planted = (self.fault(name) for name in (claim.fault, claim.documented_fix) if name is not None)
-        return tuple(sorted({*claim.modules, *(each.owner.partition(":")[0] for each in planted)}))
+        found = {*claim.modules, *(each.owner.partition(":")[0] for each in planted)}
+        if not claim.modules:
+            within = (*self.settings.under_test, self.package)
+            measuring = {name for name, _ in module_digests(self.sources(claim), within=self.measuring)}
+            imported = (name for name, _ in module_digests(self.sources(claim), within=within))
+            found |= {name for name in imported if name not in measuring}
+        return tuple(sorted(found))
 
     def digests(self, claim: Claim) -> tuple[str, tuple[tuple[str, str], ...]]:
         """Digest of what measures the claim, with its settings, and (name, digest) of the modules it is about.
@@ -169,7 +188,7 @@ class Project:
         What measures it are its probe and faults, or its experiment. The digest of a module covers all that it imports
         from the packages under test as well.
         """
-        code = module_digests(self.sources(claim), within=self._measuring)
+        code = module_digests(self.sources(claim), within=self.measuring)
         settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds)]
         settings += claim.shows
         if claim.figure is not None:
@@ -180,7 +199,7 @@ class Project:
     def run_digest(self, experiment: str) -> str:
         """Digest of all that the runs of an experiment follow from: its code, and every module that its claims name."""
         claims = [claim for claim in self.claims if claim.experiment == experiment]
-        code = module_digests([self.experiment(experiment).__module__], within=self._measuring)
+        code = module_digests([self.experiment(experiment).__module__], within=self.measuring)
         modules = self.module_digests(name for claim in claims for name in claim.modules)
         return digest([experiment, *(part for pair in (*code, *modules) for part in pair)])
 
@@ -195,11 +214,12 @@ class Project:
 
     def plot_digest(self, name: str) -> str:
         """Digest of what measures a plot, and of all that it imports from the packages under test."""
-        within = (*self.settings.under_test, f"{self.package}.plots", *self._measuring)
+        within = (*self.settings.under_test, f"{self.package}.plots", *self.measuring)
         return digest_with_imports(self.plots[name].__module__, within)
 
     @property
-    def _measuring(self) -> tuple[str, ...]:
+    def measuring(self) -> tuple[str, ...]:
+        """Dotted names of the subpackages that measure."""
         return tuple(f"{self.package}.{kind}" for kind in MEASURING)
 
     def sources(self, claim: Claim) -> list[str]:
@@ -216,9 +236,11 @@ class Project:
         :raises CatalogueError: if a claim names a probe, experiment, fault or module that does not exist
         :raises SettingsError: if a package under test cannot be found
         """
-        assert self._checked_package
+        _ = self.folder
         for package in self.settings.under_test:
             self._check_package(package)
+        for library in self.settings.libraries:
+            self._check_library(library)
         for claim in self.claims:
             self._check_claim(claim)
         claimed = {name for name, fault in self.faults.items() if fault.claimed}
@@ -236,6 +258,13 @@ class Project:
             spec = None
         if spec is None:
             raise self._missing("under_test", package)
+
+    def _check_library(self, library: str) -> None:
+        try:
+            metadata.version(library)
+        except metadata.PackageNotFoundError as error:
+            reason = f"{library!r} is not installed; install it, or leave it out"
+            raise SettingsError(self.root / FILE, "libraries", reason) from error
 
     def _missing(self, key: str, package: str) -> SettingsError:
         places = ", ".join(map(str, self.settings.pythonpath)) or "no folder"

@@ -56,7 +56,11 @@ def source_digest(source: str, qualified_name: str = "") -> str:
 
     :raises LookupError: if the text defines no such name
     """
-    nodes: list[ast.AST] = [ast.parse(source)]
+    return _definition_digest(ast.parse(source), qualified_name)
+
+
+def _definition_digest(tree: ast.Module, qualified_name: str) -> str:
+    nodes: list[ast.AST] = [tree]
     for part in filter(None, qualified_name.split(".")):
         nodes = [found for node in nodes for found in _definitions(node) if found.name == part]
     if not nodes:
@@ -83,7 +87,7 @@ def member_digest(function: Any) -> str:
     try:
         if path is None:
             raise LookupError(f"module {module} has no source file")
-        return _digest_of_file(Path(path), Path(path).stat().st_mtime_ns, name)
+        return file_digest(Path(path), name)
     except (LookupError, OSError) as error:
         raise StaleFaultError(f"{module}:{name} cannot be fingerprinted: {error.args[0]}") from error
 
@@ -111,8 +115,7 @@ def module_digest(name: str) -> str:
 
     :raises LookupError: if there is no such module
     """
-    path = module_path(name)
-    return _digest_of_file(path, path.stat().st_mtime_ns, "")
+    return file_digest(module_path(name))
 
 
 def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
@@ -137,18 +140,43 @@ def digest_with_imports(name: str, within: tuple[str, ...]) -> str:
 
 def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:
     path = module_path(name)
-    return _imports_of_file(path, path.stat().st_mtime_ns, tuple(f"{package}." for package in within))
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    return _imports_of_file(path, path.stat().st_mtime_ns, package, within)
 
 
 @lru_cache(maxsize=1024)
-def _imports_of_file(path: Path, _modified: int, prefixes: tuple[str, ...]) -> tuple[str, ...]:
-    candidates: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _imports_of_file(path: Path, modified: int, package: str, within: tuple[str, ...]) -> tuple[str, ...]:
+    """The modules that a file imports from some packages.
+
+    :param package: the package that relative imports in it start from
+    """
+    found: list[str] = []
+    for node in ast.walk(_tree(path, modified)):
         if isinstance(node, ast.Import):
-            candidates += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            candidates += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return tuple(each for each in candidates if each.startswith(prefixes) and _exists(each))
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += _imported_from(node, package, within)
+    return tuple(each for each in found if is_within(each, within) and _exists(each))
+
+
+def is_within(name: str, packages: Iterable[str]) -> bool:
+    """Whether a dotted name is one of the packages, or inside one of them."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _imported_from(node: ast.ImportFrom, package: str, within: tuple[str, ...]) -> list[str]:
+    """What ``from module import names`` may import: the submodules of these names, and the module itself.
+
+    A package of ``within`` counts itself only for names that are no submodules of it.
+    """
+    try:
+        module = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
+    except ImportError:  # a relative import beyond the top, which fails at run time as well
+        return []
+    submodules = [f"{module}.{alias.name}" for alias in node.names]
+    if module in within and all(map(_exists, submodules)):
+        return submodules
+    return [module, *submodules]
 
 
 def _exists(name: str) -> bool:
@@ -160,5 +188,27 @@ def _exists(name: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _digest_of_file(path: Path, _modified: int, qualified_name: str) -> str:
-    return source_digest(path.read_text(encoding="utf-8"), qualified_name)
+def _digest_of_file(path: Path, modified: int, qualified_name: str) -> str:
+    return _definition_digest(_tree(path, modified), qualified_name)
+
+
+@lru_cache(maxsize=1024)
+def _tree(path: Path, _modified: int) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def file_digest(path: Path, qualified_name: str = "") -> str:
+    """`source_digest` of a file, which is read once as long as it does not change.
+
+    :raises LookupError: if the file defines no such name
+    :raises OSError: if it cannot be read
+    """
+    return _digest_of_file(path, path.stat().st_mtime_ns, qualified_name)
+
+
+def has_bases(path: Path, qualified_name: str) -> bool:
+    """Whether a class in a file inherits from another, so that it can have members which the file does not define."""
+    nodes: list[ast.AST] = [_tree(path, path.stat().st_mtime_ns)]
+    for part in qualified_name.split("."):
+        nodes = [found for node in nodes for found in _definitions(node) if found.name == part]
+    return any(isinstance(node, ast.ClassDef) and bool(node.bases) for node in nodes)

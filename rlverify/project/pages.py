@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from rlverify.project.registry import Registry
+from rlverify.records.errors import RegistrationError
 
 # The argument is a rlverify.reporting.report_data.ReportData, which this package is below.
 PageRenderer: TypeAlias = Callable[[Any], str]
@@ -37,14 +38,25 @@ class Page:
     render: PageRenderer
 
 
+RESERVED: Final = ("index.md", "claims.md", "kill-matrix.md")
+"""Pages of the engine; a project changes them with a template of the same name."""
+
 PAGES: Registry[Page] = Registry("page")
 
 
 def page(name: str, *, title: str, about: str, documents: Iterable[str]) -> Callable[[AnyRenderer], AnyRenderer]:
     """Register the decorated function as what renders the page ``name``.
 
-    :raises RegistrationError: if another page has this name
+    The function is called with a `rlverify.reporting.report_data.ReportData` and returns the page as Markdown.
+    `rlverify.reporting.markdown.render` renders a template of the folder ``pages/templates`` in the content package.
+
+    :param documents: keys of the documents, or stems of the catalogue files, whose claims have their sections on it
+    :raises RegistrationError: if another page has this name, or a page of the engine
     """
+    if name in RESERVED or "/" in name or not name.endswith(".md"):
+        raise RegistrationError(
+            f"a page cannot be named {name!r}; choose a file name that ends with .md, other than {', '.join(RESERVED)}"
+        )
 
     def register(function: AnyRenderer) -> AnyRenderer:
         PAGES.add(name, Page(name, title, about, tuple(documents), function), function.__module__)

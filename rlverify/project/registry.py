@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from rlverify.project.fingerprint import is_within
 from rlverify.records.errors import RegistrationError
 
 Entry = TypeVar("Entry")
@@ -44,6 +45,7 @@ class Registry(Generic[Entry]):
         """
         if importlib.util.find_spec(package) is None:
             return {}
-        for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        folders = getattr(importlib.import_module(package), "__path__", ())  # none, if it is a single module
+        for module in pkgutil.iter_modules(folders, f"{package}."):
             importlib.import_module(module.name)
-        return {name: each for name, each in self.entries.items() if self._modules[name].startswith(f"{package}.")}
+        return {name: each for name, each in self.entries.items() if is_within(self._modules[name], (package,))}

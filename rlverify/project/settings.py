@@ -65,14 +65,14 @@ class Settings:
     root: Path
     content: str
     under_test: tuple[str, ...]
-    catalogue: Path | None = None
-    documents: Path | None = None
-    reports: Path = Path("reports")
-    tests: Path = Path("tests")
-    pythonpath: tuple[Path, ...] = ()
-    libraries: tuple[str, ...] = ()
-    unmeasured: tuple[Path, ...] = ()
-    command: str = "rlverify"
+    catalogue: Path | None
+    documents: Path | None
+    reports: Path
+    tests: Path
+    pythonpath: tuple[Path, ...]
+    libraries: tuple[str, ...]
+    unmeasured: tuple[Path, ...]
+    command: str
 
 
 class _Table(BaseModel):
@@ -131,6 +131,11 @@ def load_settings(root: Path) -> Settings:
         problems = error.errors(include_url=False)  # a misspelt key comes before the one that is missing because of it
         first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
         raise SettingsError(path, *_explain(first)) from error
+    for key in table.model_fields_set & {"catalogue", "documents", "tests", "pythonpath"}:
+        value = getattr(table, key)
+        for each in (value,) if isinstance(value, str) else value:
+            if not (root / each).exists():
+                raise SettingsError(path, key, f"there is no {each!r} in {root}; create it, or correct the path")
     return Settings(
         root=root,
         content=table.content,

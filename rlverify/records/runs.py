@@ -33,7 +33,10 @@ class Observation:
     def __post_init__(self) -> None:
         texts = (self.symptom, self.before, self.after)
         if not all(isinstance(text, str) for text in texts) or type(self.holds) is not bool:
-            raise TypeError(f"an observation takes three texts and a bool, not {texts} and {self.holds!r}")
+            raise TypeError(
+                f"an observation takes three texts and a bool, not {texts} and {self.holds!r}; "
+                "write str(...) and bool(...)"
+            )
 
 
 @dataclass(frozen=True)

@@ -118,11 +118,13 @@ class ReportData:
 
     def home(self, claim: Claim) -> str:
         """The page on which a claim has its section."""
-        return self.page_for(document_of(claim))
+        by_file = () if claim.kind == "figure" and claim.cites else (claim.document,)
+        return self.page_for(*by_file, document_of(claim))
 
-    def page_for(self, document: str) -> str:
-        """The page of the claims about a document, or stated in a catalogue file of that name."""
-        return next((page.name for page in self.pages if document in page.documents), CLAIMS)
+    def page_for(self, *documents: str) -> str:
+        """The page of the claims about a document, or stated in a catalogue file of that name; the first that fits."""
+        found = (page.name for each in documents for page in self.pages if each in page.documents)
+        return next(found, CLAIMS)
 
     def source(self, claim: Claim) -> str:
         """The key of the document that states a claim; ``ours`` for a finding."""

@@ -17,7 +17,7 @@ from rlverify.project.content import Project
 from rlverify.project.experiments import Experiment
 from rlverify.project.fingerprint import digest
 from rlverify.records.claims import Claim
-from rlverify.records.errors import HarnessError, ProbeError, SettingsError
+from rlverify.records.errors import HarnessError, ProbeError
 from rlverify.records.runs import PairedRun
 from rlverify.running.pool import Ended, pin_threads, run_each
 from rlverify.running.run_store import RunStore
@@ -182,18 +182,8 @@ def _run_of(task: PairedTask, ended: Ended[PairedRun]) -> PairedRun:
 
 
 def _digest(project: Project, experiment: str) -> str:
-    versions = [f"{name} {_version(name)}" for name in project.settings.libraries]
+    versions = [f"{name} {metadata.version(name)}" for name in project.settings.libraries]
     return digest([project.run_digest(experiment), *versions])
-
-
-def _version(library: str) -> str:
-    """The version of a library of which another one makes a run another run."""
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError as error:
-        raise SettingsError(
-            "pyproject.toml", "libraries", f"{library!r} is not installed; install it, or leave it out"
-        ) from error
 
 
 def _check_unchanged(project: Project, stores: Iterable[RunStore]) -> None:

@@ -93,6 +93,8 @@ def _measure(task: ProbeTask) -> Run:
 def _observe(task: ProbeTask, measure: Probe) -> tuple[Observation, ...]:
     with time_limit(task.limit):
         observations = measure(*task.project.make(), task.seed)
+    if not isinstance(observations, Sequence) or not all(isinstance(each, Observation) for each in observations):
+        raise ProbeError(f"probe {task.probe!r} returned {observations!r}; return a list of Observation")
     symptoms = [observation.symptom for observation in observations]
     if not symptoms:
         raise ProbeError(f"probe {task.probe!r} observed nothing, which would hold whatever happens")

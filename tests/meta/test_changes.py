@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.gating.changes import packages_under_test
+from rlverify.gating.changes import code_of
 from rlverify.project.content import Project, open_project
 from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
 
@@ -243,8 +243,8 @@ def test_the_code_under_test_is_what_claims_are_about_and_nothing_that_is_instal
     """Claims of ours are about a module of Stable-Baselines3 too, which the pinned versions stand for."""
     ours = open_project(ROOT)
     assert any(name.startswith("stable_baselines3.") for claim in ours.claims for name in claim.modules)
-    assert packages_under_test(ours) == [ROOT / "rlcore", ROOT / "verification"]
-    assert [folder.name for folder in packages_under_test(toyproject)] == ["toyproject"]
+    assert code_of(ours) == [ROOT / "rlcore", ROOT / "verification"]
+    assert [folder.name for folder in code_of(toyproject)] == ["toyproject"]
 
 
 @pytest.mark.slow

@@ -136,7 +136,7 @@ BROKEN = {
         CLAIM.replace("CONFIRMED", "NOT REPRODUCED").replace("killed_by", 'shows = ["a"]  #'), "TOY-01", "shows",
         "no test is expected to detect"),
     "empty text": (CLAIM.replace("a statement", " "), "TOY-01", "statement", "at least 1"),
-    "unsafe id": (CLAIM.replace("TOY-01", "../X"), "../X", "id", "pattern"),
+    "unsafe id": (CLAIM.replace("TOY-01", "../X"), "../X", "id", "must be written as BUG-1 is, got '../X'"),
     "unknown verdict": (CLAIM.replace("CONFIRMED", "MAYBE"), "TOY-01", "expected", "got 'MAYBE'"),
     "verdict of a failure": (CLAIM.replace("CONFIRMED", "ERROR"), "TOY-01", "expected", "with a fault"),
     "refuted fault": (CLAIM.replace("CONFIRMED", "REFUTED"), "TOY-01", "expected", "NOT REPRODUCED"),

@@ -173,7 +173,8 @@ def test_a_catalogue_that_names_what_is_not_there_is_one_line(toy: Command, tmp_
 
 
 def test_a_crash_of_the_harness_is_one_line_and_not_a_fallen_claim(toy: Command, tmp_path: Path) -> None:
-    code, _, errors = toy("list", project=write_settings(tmp_path / "no catalogue", "json"))
+    (tmp_path / "no catalogue" / "emptyproject").mkdir(parents=True)
+    code, _, errors = toy("list", project=write_settings(tmp_path / "no catalogue", "emptyproject"))
     assert code == 2
     assert _one_line(errors, "catalogue", "cannot be read: No such file or directory")
     project = _with_catalogue(tmp_path)

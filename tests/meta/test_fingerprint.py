@@ -134,3 +134,42 @@ def test_helpers_that_a_module_imports_count_too(tmp_path: Path, monkeypatch: py
     monkeypatch.syspath_prepend(tmp_path)
     found = module_digests(["helped.probes.a"], within=("helped.probes",))
     assert [name for name, _ in found] == ["helped.probes.a", "helped.probes.b", "helped.probes.c"]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of which nothing is imported."""
+    folder = tmp_path / "relpkg"
+    (folder / "inner").mkdir(parents=True)
+    files = {"__init__": "def top():\n    pass\n", "helper": "", "inner/__init__": "", "inner/deep": "", "user": ""}
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("from .helper import half", {"relpkg.helper"}),
+        ("from . import helper", {"relpkg.helper"}),
+        ("from .inner import deep", {"relpkg.inner", "relpkg.inner.deep"}),
+        ("from relpkg import top", {"relpkg"}),
+        ("from relpkg import helper, top", {"relpkg", "relpkg.helper"}),
+        ("from relpkg import helper", {"relpkg.helper"}),
+        ("import relpkg", {"relpkg"}),
+        ("import relpkg.helper", {"relpkg.helper"}),
+        ("from ....beyond import thing", set()),
+        ("import json", set()),
+    ],
+)
+def test_imports_are_followed_relative_or_not(line: str, found: set[str], package: Path) -> None:
+    (package / "user.py").write_text(f"{line}\n", encoding="utf-8")
+    assert {name for name, _ in module_digests(["relpkg.user"], within=("relpkg",))} == {"relpkg.user", *found}
+
+
+def test_a_relative_import_starts_from_the_package_that_the_file_is(package: Path) -> None:
+    (package / "inner" / "__init__.py").write_text("from .deep import thing\n", encoding="utf-8")
+    (package / "inner" / "deep.py").write_text("from ..helper import half\n", encoding="utf-8")
+    found = {name for name, _ in module_digests(["relpkg.inner"], within=("relpkg",))}
+    assert found == {"relpkg.inner", "relpkg.inner.deep", "relpkg.helper"}

@@ -24,6 +24,9 @@ content = "proofs"
 under_test = ["balance"]
 documents = "docs"
 reports = "out/reports"
+
+[tool.pytest.ini_options]
+pythonpath = ["src"]
 """,
     "src/balance/__init__.py": "",
     "src/balance/gate.py": '''
@@ -195,7 +198,7 @@ def test_a_planted_session_needs_only_the_option(rlverify: Path, project: Path) 
     python = rlverify.with_name("python")
     for options, code in (([], 0), (["--plant", "no-lower-end"], 1), (["--plant-null", "no-lower-end"], 0)):
         command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(project / "src")}
+        environment = {"PATH": os.environ["PATH"]}
         done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         assert ("planted no-lower-end: executed 2 times" in done.stdout) == (options[:1] == ["--plant"])

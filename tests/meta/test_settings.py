@@ -38,6 +38,8 @@ def test_defaults(tmp_path: Path) -> None:
 
 
 def test_paths_are_relative_to_the_project(tmp_path: Path) -> None:
+    for name in ("a/b", "docs", "t"):
+        (tmp_path / name).mkdir(parents=True)
     settings_file(tmp_path, GOOD + 'catalogue = "a/b"\ndocuments = "docs"\nreports = "out"\ntests = "t"\n')
     settings = load_settings(tmp_path)
     assert settings.catalogue == tmp_path / "a" / "b"
@@ -121,7 +123,19 @@ def test_a_package_that_is_missing_is_named_with_where_it_was_looked_for(
     assert "create it, or correct the name" in str(caught.value)
 
 
-@pytest.mark.parametrize("command", [["list"], ["reproduce", "X-1"], ["audit"], ["gate"], ["report"], ["matrix"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["list"],
+        ["reproduce", "X-1"],
+        ["audit"],
+        ["gate"],
+        ["gate", "--changed"],
+        ["report"],
+        ["matrix"],
+        ["new", "A-1", "--target", "a:b"],
+    ],
+)
 def test_every_command_answers_a_missing_package_with_one_line(
     command: list[str], tmp_path: Path, rlverify: Invoke
 ) -> None:
@@ -178,3 +192,43 @@ def test_two_faults_of_one_name_are_refused(tmp_path: Path, rlverify: Invoke) ->
     assert done.stderr.splitlines() == [
         "rlverify: two faults are named 'same': in twice.faults.one and twice.faults.two; rename one of them"
     ]
+
+
+@pytest.mark.parametrize("key", ["catalogue", "documents", "tests"])
+def test_a_path_that_does_not_exist_is_named(key: str, tmp_path: Path) -> None:
+    path = settings_file(tmp_path, GOOD + f'{key} = "nowhere"\n')
+    with pytest.raises(SettingsError) as caught:
+        load_settings(tmp_path)
+    assert str(caught.value) == (
+        f"settings {path}, {key}: there is no 'nowhere' in {tmp_path}; create it, or correct the path"
+    )
+
+
+def test_a_folder_of_packages_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    settings_file(tmp_path, GOOD + 'pythonpath = [".", "scr"]\n')
+    with pytest.raises(SettingsError, match=r"pythonpath: there is no 'scr' in "):
+        load_settings(tmp_path)
+
+
+def test_content_that_is_somebody_elses_package_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"content: the package 'json' that is found is .* outside the pythonpath"):
+        _ = project_in(tmp_path, "json").folder
+
+
+def test_a_library_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"libraries: 'nosuchlib' is not installed; install it, or leave it out"):
+        project_in(tmp_path, libraries=["nosuchlib"]).check()
+
+
+def test_a_folder_that_does_not_exist_is_no_project(tmp_path: Path, rlverify: Invoke) -> None:
+    write_settings(tmp_path, "toyproject")
+    done = rlverify("--project", tmp_path / "typo", "list", cwd=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.endswith("typo: there is no such folder; name one with --project\n")
+
+
+@pytest.mark.parametrize("command", ["list", "gate", "new", "init", "matrix"])
+def test_help_needs_no_project(command: str, tmp_path: Path, rlverify: Invoke) -> None:
+    done = rlverify(command, "--help", cwd=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Usage: rlverify {command} " in done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -155,13 +154,17 @@ def test_a_test_that_does_not_exist_is_an_error(started: Path, rlverify: Invoke)
         (["BUG-1", "--target", "mylib.stats:nothing"], "nothing"),
         (["BUG-1", "--target", "mylib.nothing:mean"], "No module named 'mylib.nothing'"),
         (["BUG-1"], "--target"),
+        (["BUG-1", "--target", "json:dumps"], "json is not under test; add it to under_test in"),
+        (["BUG-1", "--target", "mylib.stats:mean", "--statement", ""], "--statement is empty"),
+        (["BUG-1", "--target", "mylib.stats:mean", "--file", "../x"], "must be a name without folder"),
+        (["BUG-1", "--target", "mylib.stats:mean", "--file", "x.toml"], "must be a name without folder"),
     ],
 )
 def test_new_changes_nothing_where_it_cannot(arguments: list[str], told: str, started: Path, rlverify: Invoke) -> None:
     before = tree(started)
     done = rlverify("new", *arguments, cwd=str(started))
     assert done.returncode == 2
-    assert told in done.stderr
+    assert told in " ".join(done.stderr.split())
     assert tree(started) == before
 
 
@@ -185,8 +188,128 @@ def test_outside_a_project_one_line_says_what_to_do(tmp_path: Path, rlverify: In
 
 
 def test_the_tests_of_the_example_pass_without_rlverify(started: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:rlverify", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "PYTHONPATH": str(started)}
-    done = subprocess.run(command, cwd=started, env=environment, capture_output=True, text=True, check=False)
+    command = [str(Path(sys.executable).with_name("pytest")), "-q", "-p", "no:rlverify", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=started, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize("claim_id", ["LAMBDA", "MAKE"])
+def test_an_id_that_cannot_name_a_module_gets_another_one(claim_id: str, started: Path, rlverify: Invoke) -> None:
+    assert rlverify("new", claim_id, "--target", "mylib.stats:mean", cwd=str(started)).returncode == 0
+    assert (started / "audit" / "faults" / f"{claim_id.lower()}_.py").is_file()
+    assert "verdict: UNREACHED" in rlverify("reproduce", claim_id, cwd=str(started)).stdout
+    assert rlverify("reproduce", "EXAMPLE-1", cwd=str(started)).returncode == 0
+
+
+def test_a_default_that_is_not_finite_is_handed_on(started: Path, rlverify: Invoke) -> None:
+    path = started / "src" / "mylib" / "stats.py"
+    path.write_text('def top(values, least=float("-inf")):\n    return max([least, *values])\n', encoding="utf-8")
+    assert rlverify("new", "BUG-3", "--target", "mylib.stats:top", cwd=str(started)).returncode == 0
+    assert "verdict: UNREACHED" in rlverify("reproduce", "BUG-3", cwd=str(started)).stdout
+
+
+def test_an_async_function_has_an_async_skeleton(started: Path, rlverify: Invoke) -> None:
+    path = started / "src" / "mylib" / "stats.py"
+    path.write_text("async def fetch(url):\n    return url\n", encoding="utf-8")
+    assert rlverify("new", "BUG-4", "--target", "mylib.stats:fetch", cwd=str(started)).returncode == 0
+    text = (started / "audit" / "faults" / "bug_4.py").read_text(encoding="utf-8")
+    assert "async def bug_4(url):" in text
+    assert 'return await healthy("bug-4")(url)' in text
+
+
+def test_the_gate_refuses_texts_of_the_skeleton(started: Path, rlverify: Invoke) -> None:
+    assert rlverify("new", "BUG-1", "--target", "mylib.stats:mean", cwd=str(started)).returncode == 0
+    done = rlverify("gate", cwd=str(started))
+    assert done.returncode != 0
+    assert "BUG-1: its title is still 'The bug in a few words'; write it in the catalogue" in done.stdout
+    assert "BUG-1: its statement is still 'What is claimed, in a sentence.'" in done.stdout
+
+
+def test_init_takes_the_folder_of_the_option(tmp_path: Path, rlverify: Invoke) -> None:
+    (tmp_path / "named").mkdir()
+    (tmp_path / "here").mkdir()
+    assert rlverify("--project", tmp_path / "named", "init", cwd=str(tmp_path / "here")).returncode == 0
+    assert (tmp_path / "named" / "pyproject.toml").is_file()
+    assert [*(tmp_path / "here").iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--content", "json"], "'json' is a package or module that is installed"),
+        (["--under-test", "nope"], "no package 'nope'"),
+    ],
+)
+def test_init_refuses_names_that_cannot_work(
+    arguments: list[str], told: str, repository: Path, rlverify: Invoke
+) -> None:
+    before = tree(repository)
+    done = rlverify("init", *arguments, cwd=str(repository))
+    assert done.returncode == 2
+    assert told in " ".join(done.stderr.split())
+    assert tree(repository) == before
+
+
+def test_settings_of_pytest_that_are_there_are_left_alone(repository: Path, rlverify: Invoke) -> None:
+    (repository / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '-q'\n", encoding="utf-8")
+    done = rlverify("init", cwd=str(repository))
+    assert 'pytest must find the package audit: add "." to the pythonpath of its settings' in done.stdout
+    assert (repository / "pyproject.toml").read_text(encoding="utf-8").count("[tool.pytest") == 1
+
+
+def test_an_update_replaces_no_file_that_an_audit_did_not_write(started: Path, rlverify: Invoke) -> None:
+    (started / "reports" / "evidence").mkdir(parents=True)
+    mine = {started / "reports" / "index.md": "mine", started / "reports" / "evidence" / "mine.json": "{}"}
+    for path, text in mine.items():
+        path.write_text(text, encoding="utf-8")
+    done = rlverify("audit", "--update", cwd=str(started))
+    assert done.returncode == 2
+    assert "index.md: was not written by an audit; move it away, or choose another folder" in done.stderr
+    assert {path: path.read_text(encoding="utf-8") for path in mine} == mine
+    (started / "reports" / "index.md").unlink()
+    assert "evidence/mine.json: was not written" in rlverify("audit", "--update", cwd=str(started)).stderr
+
+
+def test_an_update_deletes_evidence_of_gone_claims_and_nothing_else(started: Path, rlverify: Invoke) -> None:
+    assert rlverify("audit", "--update", cwd=str(started)).returncode == 0
+    evidence = started / "reports" / "evidence"
+    (evidence / "GONE-1.json").write_bytes((evidence / "EXAMPLE-1.json").read_bytes())
+    (evidence / "mine.json").write_text("{}", encoding="utf-8")
+    rlverify("audit", "--update", cwd=str(started))
+    assert sorted(path.name for path in evidence.iterdir()) == ["EXAMPLE-1.json", "mine.json"]
+
+
+def test_a_change_in_what_the_probe_calls_makes_a_minimal_claim_stale(started: Path, rlverify: Invoke) -> None:
+    """The claim names no modules, the fault is in one module, and the probe calls another, by a relative import."""
+    package = started / "src" / "mylib"
+    (package / "trainer.py").write_text(
+        "from .step import half\n\n\ndef train():\n    return half(4)\n", encoding="utf-8"
+    )
+    (package / "step.py").write_text("def half(value):\n    return value / 2\n", encoding="utf-8")
+    assert rlverify("new", "BUG-1", "--target", "mylib.stats:mean", cwd=str(started)).returncode == 0
+    probe = started / "audit" / "probes" / "bug_1.py"
+    text = probe.read_text(encoding="utf-8").replace(
+        "import mylib.stats", "import mylib.stats\nfrom mylib import trainer"
+    )
+    text = text.replace('"what it should be"', "4.0")
+    probe.write_text(
+        text.replace('"call mylib.stats here"', "mylib.stats.mean([1, 3]) + trainer.train()"), encoding="utf-8"
+    )
+    fault = started / "audit" / "faults" / "bug_1.py"
+    fault.write_text(fault.read_text(encoding="utf-8").replace("start=start)", "start=9.0)"), encoding="utf-8")
+    done = rlverify("audit", "--update", cwd=str(started))
+    assert "2 of 2 claims as expected" in done.stdout, done.stdout + done.stderr
+    evidence = json.loads((started / "reports" / "evidence" / "BUG-1.json").read_text(encoding="utf-8"))
+    assert {"mylib.stats", "mylib.trainer", "mylib.step"} <= set(evidence["module_digests"])
+    (package / "step.py").write_text("def half(value):\n    return value / 2 + 0\n", encoding="utf-8")
+    assert "BUG-1: STALE" in rlverify("report", "--check", cwd=str(started)).stderr
+
+
+def test_a_probe_that_returns_no_observations_is_told_what_to_return(started: Path, rlverify: Invoke) -> None:
+    probe = started / "audit" / "probes" / "example.py"
+    text = probe.read_text(encoding="utf-8")
+    probe.write_text(text[: text.index("    return [")], encoding="utf-8")
+    done = rlverify("reproduce", "EXAMPLE-1", cwd=str(started))
+    assert "returned None; return a list of Observation" in done.stdout
+    assert done.returncode == 2

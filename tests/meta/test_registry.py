@@ -1,0 +1,71 @@
+"""What the modules of a content package register, and the names of pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlverify.project.pages import Page, page
+from rlverify.project.registry import Registry
+from rlverify.records.errors import RegistrationError
+from rlverify.reporting.report_data import ReportData
+from tests.report.records import simple
+
+
+def registering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+ADD = "from tests.meta.test_registry import NUMBERS\nNUMBERS.add({!r}, 1, __name__)\n"
+NUMBERS: Registry[int] = Registry("number")
+
+
+def test_modules_of_the_package_and_the_package_itself_register(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "regone/__init__.py": ADD.format("own"),
+        "regone/part.py": ADD.format("part"),
+        "regone2.py": ADD.format("no"),
+    }
+    registering(tmp_path, monkeypatch, files)
+    __import__("regone2")
+    assert set(NUMBERS.load("regone")) == {"own", "part"}
+
+
+def test_a_single_module_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registering(tmp_path, monkeypatch, {"regflat.py": ADD.format("flat")})
+    assert set(NUMBERS.load("regflat")) == {"flat"}
+
+
+def test_without_the_package_there_is_nothing() -> None:
+    assert NUMBERS.load("nosuchpackage") == {}
+
+
+def test_a_name_is_registered_once() -> None:
+    registry: Registry[int] = Registry("number")
+    registry.add("one", 1, "first.module")
+    with pytest.raises(RegistrationError, match=r"two numbers are named 'one': in first.module and second.module"):
+        registry.add("one", 2, "second.module")
+    assert registry.entries == {"one": 1}
+
+
+@pytest.mark.parametrize("name", ["index.md", "claims.md", "kill-matrix.md", "../escape.md", "folder/page.md", "mine"])
+def test_a_page_cannot_take_another_files_name(name: str) -> None:
+    with pytest.raises(RegistrationError, match=r"a page cannot be named "):
+        page(name, title="t", about="a", documents=["d"])
+
+
+def test_a_page_takes_a_catalogue_file_or_a_document() -> None:
+    pages = tuple(
+        Page(f"{name}.md", name, "", (key,), lambda _: "") for name, key in (("file", "my_claims"), ("document", "002"))
+    )
+    data = ReportData((), pages=pages)
+    assert data.home(simple(1, document="my_claims")) == "file.md"
+    assert data.home(simple(1, document="002_toy")) == "document.md"
+    assert data.home(simple(1, document="my_other")) == "claims.md"
