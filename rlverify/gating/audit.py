@@ -43,8 +43,8 @@ UNDECIDED_FIGURES = 2
 class Audit:
     """The records and all that is wrong with them.
 
-    :param measured: how many of the claims were measured, the others standing as committed
-    :param notes: what is worth knowing and wrong with none of them
+    :param measured: how many claims were measured; the others keep their committed evidence
+    :param notes: what is worth knowing and is no problem
     """
 
     records: tuple[Record, ...]

@@ -86,7 +86,7 @@ def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, processes: int, on_pro
             return Measurement(Matrix(under_test_digest(matrix_plan), (), {}, task.suites), tuple(unfit))
         outcomes = {test: found for run in runs for test, found in _outcomes(run).items()}
         rows = running.each(lambda plan: _row(matrix_plan, plan), task.plans)
-        history = running.each(lambda weak: _retell(matrix_plan, weak), task.weak_tests)
+        history = running.each(lambda weak: _run_weak_test(matrix_plan, weak), task.weak_tests)
     matrix = Matrix(
         under_test_digest(matrix_plan),
         tuple(each for each in rows if isinstance(each, FaultResult)),
@@ -147,8 +147,8 @@ def _row(matrix_plan: MatrixPlan, plan: FaultPlan) -> FaultResult | Problem:
     return FaultResult(plan, kill.fate, True, killers, digest, diff)
 
 
-def _retell(matrix_plan: MatrixPlan, weak: WeakTest) -> WeakTestResult | Problem:
-    """The weak test on healthy code and under its fault; that it fails there is as good as any other answer."""
+def _run_weak_test(matrix_plan: MatrixPlan, weak: WeakTest) -> WeakTestResult | Problem:
+    """Run the weak test on healthy code and under its fault; a failure under the fault is a valid result."""
 
     def run(*planted: str) -> TestRun:
         arguments = [*planted, *AS_THE_ORIGINALS, weak.test]

@@ -33,7 +33,7 @@ class TestRun:
     """What became of a test session.
 
     :param exit_code: pytest's, or negative for a signal
-    :param outcome: what became of its tests; None if it did not get as far as to tell
+    :param outcome: the results of its tests; None if the session ended before it wrote them
     :param output: all that it printed
     """
 

@@ -1,7 +1,7 @@
 """Loads the checklists of documents: ``checklists.toml`` in the content package.
 
 One ``[[checklist]]`` per conclusion, and in it one ``[[checklist.item]]`` per criterion with the ids of the claims that
-answer it. An id that no catalogue knows is no error: the criterion then cannot be told, and the report says so.
+answer it. Unknown ids are allowed; the report then says that the criterion cannot be decided.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class DocumentedProblem:
 
 @dataclass(frozen=True)
 class Figure:
-    """What a statement puts a figure on, and the rule by which measuring decides; written before it is measured.
+    """A number that a document claims, and the rule that decides whether measurement supports it.
 
     :param quantity: the key of what the experiment returns
     :param unit: in which the quantity and every number here is given

@@ -20,7 +20,7 @@ class ClaimStatus(StrEnum):
 
 
 def status_of(record: Record) -> ClaimStatus:
-    """What a record counts as; a figure whose evidence is stale or decides nothing is set aside, as an audit does."""
+    """The status of a record. A figure with stale or undecided evidence is set aside, as in an audit."""
     if record.as_expected:
         return ClaimStatus.PASSED
     if record.claim.figure is not None and record.verdict in (Verdict.STALE, Verdict.UNDECIDED):

@@ -102,6 +102,6 @@ def _by_area(rows: Sequence[FaultResult]) -> dict[str, list[FaultResult]]:
 def _retold(told: WeakTestResult) -> str:
     """What became of a weak test under its fault, in words."""
     if not told.missed:
-        return "notices: it fails"
+        return "detects it: it fails"
     outcome = OUTCOMES[told.faulty]
     return f"misses: it {outcome}{'' if told.reached or told.faulty != 'passed' else ' without running the fault'}"

@@ -14,7 +14,7 @@ from rlverify.reporting.record import Record
 SHOWN_SYMPTOMS: Final = 3
 
 FIX_WORDS: Final = {
-    FixGrade.PARTIAL: "mends a part only",
+    FixGrade.PARTIAL: "fixes only a part",
     FixGrade.NO_EFFECT: "does not restore what is broken without it",
     FixGrade.HARMFUL: "breaks what held without it",
 }
@@ -26,9 +26,9 @@ def outcome(record: Record) -> str:
 
 
 def outcome_in_words(record: Record) -> str:
-    """The verdict as a word, with what it says of the document where the word alone would be read as its praise."""
+    """The verdict as a word; a CONFIRMED that contradicts the document is marked as such."""
     against = record.claim.against_document and record.verdict is Verdict.CONFIRMED
-    return f"{outcome(record)}, against the document" if against else outcome(record)
+    return f"{outcome(record)}, contradicts the document" if against else outcome(record)
 
 
 def grade(record: Record) -> str:
@@ -44,14 +44,14 @@ def difference(record: Record) -> str:
         return f"Measured: {interval(record)}; {origin_and_claimed(record.claim.figure)}."
     if record.fix_grade in FIX_WORDS:
         broken = _violated(record, "documented_fix", new=record.fix_grade is FixGrade.HARMFUL)
-        told = f"The fix, put in place, {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
+        told = f"The applied fix {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
         return f"The defect is real. {told}" if record.verdict is Verdict.CONFIRMED else told
     if record.verdict is Verdict.NOT_REPRODUCED:
-        return "With it in place, nothing that is looked at breaks."
+        return "The planted bug had no observable effect."
     if record.verdict is Verdict.CONFIRMED and record.claim.fault is None:
-        return f"What is said here against the document was observed: {_values(_symptoms(record, 'healthy'))}."
+        return f"Observed, and it contradicts the document: {_values(_symptoms(record, 'healthy'))}."
     if record.verdict is Verdict.CONFIRMED:
-        return f"With what is described put in place: {_violated(record, 'faulty')}."
+        return f"With what is described applied: {_violated(record, 'faulty')}."
     return f"Measured: {_unexpected(record)}."
 
 

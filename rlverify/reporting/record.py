@@ -14,7 +14,7 @@ from rlverify.verdicts.verdict import NOT_MEASURED, grade_fix, judge
 
 @dataclass(frozen=True)
 class Record:
-    """One claim and its evidence; None where there is none, which a report shows as a hole.
+    """A claim with its evidence, or None where there is no evidence, which a report shows as missing.
 
     :param misfits: why the evidence is of another experiment or other code, which a report shows as STALE
     """
@@ -47,7 +47,7 @@ class Record:
 
     @property
     def contradicts_document(self) -> bool:
-        """Whether what a document states, describes as a fix or recommends did not stand up to measuring.
+        """Whether measurement contradicts the document: its statement, its fix or its recommendation.
 
         A regression of our own code says nothing about the document.
         """

@@ -65,7 +65,7 @@ class ReportData:
 
     @property
     def findings(self) -> list[Record]:
-        """What we found, on whatever page it stands, those that speak against a document first."""
+        """Our own findings on all pages; those that contradict a document first."""
         return [record for record in self.claims if record.claim.kind == "finding"]
 
     @property

@@ -44,7 +44,7 @@ def _counts(records: Sequence[Record]) -> str:
     found = Counter(map(status_of, records))
     against = sum(record.contradicts_document for record in records)
     told_counts = ", ".join(f"{found[each]} {each.value}" for each in ORDER if found[each]) or "nothing"
-    return f"{len(records)} claims: {told_counts}. {against} speak against a document."
+    return f"{len(records)} claims: {told_counts}. {against} contradict a document."
 
 
 def _row(record: Record) -> str:
@@ -65,4 +65,4 @@ def _within(rows: Sequence[str], room: int) -> list[str]:
 
 
 def _cut(left: int) -> str:
-    return f"\nTruncated: {left} more claims do not fit here; all of them stand in reports/index.md.\n"
+    return f"\nTruncated: {left} more claims do not fit here; all of them are in the index of the reports.\n"

@@ -10,7 +10,7 @@ import pytest
 
 from rlverify.kill_matrix.planted_tests import run_under_faults
 from rlverify.project.content import open_project
-from rlverify.records.claims import FixGrade
+from rlverify.records.claims import Claim, FixGrade, Verdict
 
 ROOT = Path(__file__).parents[2]
 PROJECT = open_project(ROOT)
@@ -54,5 +54,30 @@ def test_the_null_faults_of_the_same_members_survive(file: str) -> None:
     faults = [PROJECT.fault(name) for name, tests in asked.items() if tests]
     of_member = {(fault.owner, fault.member): fault.name for fault in faults}
     tests = sorted(set().union(*asked.values()))
+    assert tests
     kill = run_under_faults([*of_member.values()], tests, root=ROOT, null=True)
     assert kill.fate == "survived", kill.output
+
+
+def never_bugs() -> list[Claim]:
+    """The claims whose fault is expected to have no observable effect."""
+    expected = [claim for claim in PROJECT.claims if claim.expected_verdict is Verdict.NOT_REPRODUCED]
+    return [claim for claim in expected if claim.kind != "null"]
+
+
+def test_bugs_that_never_were_are_found() -> None:
+    assert {"BUG-04", "BUG-06"} <= {claim.id for claim in never_bugs()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", never_bugs(), ids=lambda claim: claim.id)
+def test_a_bug_that_never_was_survives_every_test_in_the_files_of_its_area(claim: Claim) -> None:
+    """The matrix plants it under the named tests of its area; here, the other tests of their files run as well."""
+    assert claim.fault is not None
+    of_area = [test for each in PROJECT.claims if each.area == claim.area for test in each.killed_by]
+    kill = run_under_faults([claim.fault], sorted({test.partition("::")[0] for test in of_area}), root=ROOT)
+    elsewhere = {test for each in PROJECT.claims if each.fault == claim.fault for test in each.killed_by}
+    assert kill.executions > 0
+    assert not kill.errors, kill.output
+    assert {test.partition("[")[0] for test in kill.failed} <= elsewhere, kill.output
+    assert kill.fate == ("killed" if elsewhere else "survived"), kill.output

@@ -207,7 +207,7 @@ def test_a_figure_that_became_a_claim_with_a_probe_is_stale_and_shown() -> None:
             (Record(claim, was.evidence, ("measured as a figure, the claim is now an assurance",)),), files=data().files
         )
     )["claims.md"]
-    assert "**Stale, so it counts as nothing**: measured as a figure, the claim is now an assurance." in text
+    assert "**Stale, so it does not count**: measured as a figure, the claim is now an assurance." in text
     assert "| symptom |" not in text
 
 

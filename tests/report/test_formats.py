@@ -103,7 +103,7 @@ def test_a_long_summary_is_cut_within_the_limit_with_a_word() -> None:
     assert text.splitlines()[6].startswith("| WORST-1 |")
     rows = sum(line.startswith(("| TOY", "| WORST")) for line in text.splitlines())
     assert text.endswith(
-        f"\nTruncated: {3001 - rows} more claims do not fit here; all of them stand in reports/index.md.\n"
+        f"\nTruncated: {3001 - rows} more claims do not fit here; all of them are in the index of the reports.\n"
     )
 
 

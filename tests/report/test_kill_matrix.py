@@ -63,7 +63,7 @@ def test_a_fault_in_two_roles_is_two_rows_and_one_fault() -> None:
     rate = kill_rate(both)
     assert (rate.of, rate.faults, rate.noticed) == (2, 1, 2)
     text = kill_matrix(both, CLAIMS)
-    assert "| kill rate: what must be noticed | 2 | 1 | 2 | 100.0 % |" in text
+    assert "| kill rate: what must be detected | 2 | 1 | 2 | 100.0 % |" in text
     assert "Counted in two rows, as the bug of one claim and the documented fix of another: `forgets`." in text
     assert "Counted in two rows" not in kill_matrix(GOOD, CLAIMS)
     assert "what must not (1 null faults, 1 bugs that never were) | 2 | 2 | 0 | 0.0 % |" in text
@@ -74,7 +74,7 @@ def test_survivors_come_before_all_that_is_as_it_should_be() -> None:
     order = ["### half-forgets", "### unseen", "## Checks that stayed silent", "## What must survive", "## Faults and"]
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
     assert "None: each of" not in text
-    assert "None: what each of the 1 rows plants is noticed." in kill_matrix(GOOD, CLAIMS)
+    assert "None: what each of the 1 rows plants is detected." in kill_matrix(GOOD, CLAIMS)
 
 
 def test_the_checks_of_a_survivor_are_not_listed_again_as_silent() -> None:
@@ -85,7 +85,7 @@ def test_the_checks_of_a_survivor_are_not_listed_again_as_silent() -> None:
 def test_a_survivor_is_shown_with_what_was_planted_and_who_should_have_noticed() -> None:
     section = kill_matrix(MATRIX, CLAIMS).partition("### half-forgets")[2].partition("### unseen")[0]
     assert f"```diff\n{DIFF}\n```" in section
-    assert f"Expected to notice: `{A}`, `{B}`." in section
+    assert f"Expected to detect it: `{A}`, `{B}`." in section
 
 
 @pytest.mark.parametrize("templates", [None, OURS], ids=["engine", "this repository"])
@@ -98,7 +98,7 @@ def test_weak_tests_are_listed_with_their_outcome(templates: Path | None) -> Non
         "test_early": "misses: it passes without running the fault",
         "test_skip": "misses: it is skipped",
         "script.py": "misses: it is not even collected",
-        "test_good": "notices: it fails",
+        "test_good": "detects it: it fails",
     }
     assert "4 of these 5 miss" in text
     assert "| no test | **none** |" in text

@@ -85,11 +85,11 @@ def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
     table = index.partition("## All claims")[2]
     sources = dict(re.findall(r"^\| \[([A-Z0-9-]+)\][^|]*\| (\w+) \|", table, re.MULTILINE))
     assert sources == {"TOY-01": "004", "FND-1": "ours", "FND-2": "ours", "TOY-09": "003"}
-    assert "Findings: 2. Speak against a document: 1. As expected: 2.\nOf them, these stand on" in texts["findings.md"]
+    assert "Findings: 2. Contradict a document: 1. As expected: 2.\nOf them, these are on" in texts["findings.md"]
     assert "are about: [FND-2](ppo-verification.md#fnd-2)." in texts["findings.md"]
-    told = "Statements of the document: 1. Did not stand up to measuring, as a statement, a fix or a recommendation: 1."
+    told = "Statements of the document: 1. Not supported by measurement, as a statement, a fix or a recommendation: 1."
     assert (
-        f"{told} Findings of our own beside them: 1. Speak against the document: 1. As expected: 1 of 2.\n"
+        f"{told} Findings of our own about it: 1. Contradict the document: 1. As expected: 1 of 2.\n"
         in (texts["ppo-verification.md"])
     )
     assert "- Source: document 003, Bug 1;" in texts["fix-summary.md"]
@@ -119,7 +119,7 @@ def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
     assert "**1 without evidence**: TOY-03." in texts["index.md"]
     assert "**2 stale**, measured of another experiment or of other code: TOY-06, NULL-4." in texts["index.md"]
     assert "**1 without evidence**: TOY-03." in texts["bug-report.md"]
-    assert "**Stale, so it counts as nothing**: toy changed since; the &lt;seeds> too." in texts["bug-report.md"]
+    assert "**Stale, so it does not count**: toy changed since; the &lt;seeds> too." in texts["bug-report.md"]
     assert "## Holes" not in page("index.md", measured(simple(2), healthy=2, faulty=0))
 
 
@@ -157,7 +157,7 @@ def test_a_finding_is_not_called_a_document_s() -> None:
 @pytest.mark.parametrize(
     ("against", "faulty", "told"),
     [
-        (True, 0, "CONFIRMED, against the document"),
+        (True, 0, "CONFIRMED, contradicts the document"),
         (False, 0, "CONFIRMED"),
         (True, 2, "NOT REPRODUCED"),
         (False, 2, "NOT REPRODUCED"),
@@ -185,13 +185,13 @@ def test_values_that_differ_between_machines_are_not_told() -> None:
     [
         (
             measured(CLAIM, healthy=2, faulty=0, documented_fix=0),
-            f"The defect is real. The fix, put in place, does not restore what is broken without it: {LOST}.",
+            f"The defect is real. The applied fix does not restore what is broken without it: {LOST}.",
         ),
-        (measured(simple(2), healthy=2, faulty=2), "With it in place, nothing that is looked at breaks."),
+        (measured(simple(2), healthy=2, faulty=2), "The planted bug had no observable effect."),
         (measured(simple(4, fault=None), healthy=0), "Measured: count | all: 0 (the statement expects: 320)."),
         (
             measured(simple(4, fault=None, against_document=True), healthy=2),
-            "What is said here against the document was observed: count | all: 320; ema: as it should be.",
+            "Observed, and it contradicts the document: count | all: 320; ema: as it should be.",
         ),
         (figure(-2.0, 3.0), "Measured: 0.5 % (-2 to 3); said: 15 to 25 %."),
         (figure(17.0, 23.0), ""),

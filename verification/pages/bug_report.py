@@ -33,5 +33,5 @@ def _statistics(records: Sequence[Record]) -> list[tuple[str, int]]:
         *((f"of them {name}", verdicts[name]) for name in order if verdicts[name]),
         ("runs", sum(each.runs for each in variants)),
         ("symptoms looked at, over all variants", sum(len(each.symptoms) for each in variants)),
-        ("tests that must notice a planted fault", len({test for each in records for test in each.claim.killed_by})),
+        ("tests that must detect a planted fault", len({test for each in records for test in each.claim.killed_by})),
     ]
