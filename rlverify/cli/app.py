@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -44,7 +44,7 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import HarnessError
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
-from rlverify.records.problems import Problem, exit_code_of
+from rlverify.records.problems import exit_code_of, outcome_of
 from rlverify.reporting.json_report import as_object
 from rlverify.reporting.record import Record
 from rlverify.running.runner import Crash, attempt, run_here
@@ -116,7 +116,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, seed: int, as_json: bo
     record = Record(claim, summarise(claim, runs, *project.digests(claim)))
     problems = problems_of(record)
     if as_json:
-        show({**as_object(record), "runs": [asdict(run) for run in runs], **_outcome(problems)})
+        show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:
         show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), tables.runs_table(runs))
         show(Text("\n") + _verdict_line(record), *(Text(str(problem)) for problem in problems))
@@ -141,7 +141,7 @@ def audit_command(
     result = _run_audit(context, paths, jobs, level, update=update, afresh=afresh)
     if as_json:
         content = {"claims": [as_object(record) for record in result.records], "notes": list(result.notes)}
-        show({**content, **_outcome(result.problems)})
+        show({**content, **outcome_of(result.problems)})
     else:
         show(tables.audit_table(result), Text(""))
         if any(record.claim.figure is not None for record in result.records):
@@ -178,7 +178,7 @@ def gate(
     result = replace(result, problems=problems, notes=notes)
     chosen = None if selection is None else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
     if as_json:
-        content = {"notes": list(result.notes), **_outcome(result.problems)}
+        content = {"notes": list(result.notes), **outcome_of(result.problems)}
         show({**content, **({} if chosen is None else {"selection": chosen})})
     else:
         show(*_sentences(result), *filter(None, (chosen, _summary(result))))
@@ -213,10 +213,6 @@ def _run_audit(
             on_figures=bars.figures,
             afresh=afresh,
         )
-
-
-def _outcome(problems: Sequence[Problem]) -> dict[str, Any]:
-    return {"exit_code": exit_code_of(problems), "problems": [asdict(problem) for problem in problems]}
 
 
 def _verdict_line(record: Record) -> Text:

@@ -20,7 +20,7 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim, Figure
 from rlverify.records.errors import HarnessError
 from rlverify.records.exit_codes import HARNESS_FAILED
-from rlverify.records.problems import Problem, exit_code_of
+from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.records.runs import PairedRun
 from rlverify.reporting.json_report import as_object
 from rlverify.reporting.record import Record
@@ -38,7 +38,7 @@ def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int,
     problems = [Problem(claim.id, HARNESS_FAILED, f"ERROR, seed {seed}: {run.error}")] if run.error else []
     code = exit_code_of(problems)
     if as_json:
-        show({**as_object(record), "run": _as_object(run), **_outcome(problems)})
+        show({**as_object(record), "run": _as_object(run), **outcome_of(problems)})
     else:
         show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), quantities_table(run, claim), Text(""))
         show(verdict_lines(record, "committed"), *(Text(str(problem)) for problem in problems))
@@ -51,7 +51,7 @@ def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int 
     record = Record(claim, summarise_figure(claim, runs, *project.digests(claim)))
     problems = problems_of(record)
     if as_json:
-        show({**as_object(record), "runs": [_as_object(run) for run in runs], **_outcome(problems)})
+        show({**as_object(record), "runs": [_as_object(run) for run in runs], **outcome_of(problems)})
     else:
         show(Text(f"{claim.id}: {claim.title}\n"), verdict_lines(record, "measured"))
         show(verdict_lines(_committed(project, claim, paths), "committed"))
@@ -114,7 +114,3 @@ def _committed(project: Project, claim: Claim, paths: ReportPaths) -> Record:
 
 def _as_object(run: PairedRun) -> dict[str, Any]:
     return asdict(run) | {"quantities": dict(run.quantities)}
-
-
-def _outcome(problems: Sequence[Problem]) -> dict[str, Any]:
-    return {"exit_code": exit_code_of(problems), "problems": [asdict(problem) for problem in problems]}

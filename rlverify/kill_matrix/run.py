@@ -18,7 +18,7 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import MatrixError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.matrix import Matrix
-from rlverify.records.problems import Problem, exit_code_of
+from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.running.runner import Progress
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ class MatrixResult:
         return {
             "matrix": asdict(self.matrix),
             "differences": dict(self.differences),
-            "exit_code": self.exit_code,
-            "problems": [asdict(problem) for problem in self.problems],
+            **outcome_of(self.problems),
         }
 
 

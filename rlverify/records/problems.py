@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rlverify.records.exit_codes import AS_EXPECTED
 
@@ -26,3 +27,8 @@ class Problem:
 def exit_code_of(problems: Sequence[Problem]) -> int:
     """The worst of the exit codes; 0 where there is no problem."""
     return max((problem.exit_code for problem in problems), default=AS_EXPECTED)
+
+
+def outcome_of(problems: Sequence[Problem]) -> dict[str, Any]:
+    """The exit code and the problems, for JSON."""
+    return {"exit_code": exit_code_of(problems), "problems": [asdict(problem) for problem in problems]}

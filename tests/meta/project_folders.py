@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
+from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project, open_project
+from rlverify.records.matrix import FaultPlan
 
 PROJECTS = Path(__file__).parent / "projects"
 TOY_TESTS = """
@@ -50,3 +53,26 @@ def write_toy_tests(folder: Path) -> Path:
 def project_in(folder: Path, content: str = "toyproject", **settings: object) -> Project:
     """The project of a folder, after writing its settings."""
     return open_project(write_settings(folder, content, **settings))
+
+
+def planned(matrix_plan: MatrixPlan) -> dict[tuple[str, str], FaultPlan]:
+    return {(plan.fault, plan.kind): plan for plan in matrix_plan.plans}
+
+
+def toy_catalogue(folder: Path, changes: Mapping[str, str]) -> Path:
+    """A copy of the catalogue of the toy project with each text replaced by another."""
+    folder.mkdir(parents=True)
+    found = set()
+    for path in (PROJECTS / "toyproject" / "catalogue").iterdir():
+        text = path.read_text(encoding="utf-8")
+        for old, new in changes.items():
+            found |= {old} if old in text else set()
+            text = text.replace(old, new)
+        (folder / path.name).write_text(text, encoding="utf-8")
+    assert found == set(changes)
+    return folder
+
+
+def toy_plan(folder: Path, changes: Mapping[str, str]) -> MatrixPlan:
+    """The matrix plan of the toy project with another catalogue."""
+    return MatrixPlan(project_in(folder, catalogue=toy_catalogue(folder / "catalogue", changes)))
