@@ -275,3 +275,18 @@ def test_an_unknown_revision_and_no_checkout_measure_everything_and_say_why(chec
 def test_a_revision_without_the_option_is_an_error(checkout: Path) -> None:
     done = rlverify(checkout, "gate", "HEAD")
     assert (done.returncode, "gate --changed HEAD" in done.stderr) == (2, True)
+
+
+def test_a_module_under_test_is_that_file_alone_and_counts_though_it_is_called_unmeasured(checkout: Path) -> None:
+    path = checkout / "pyproject.toml"
+    (checkout / "flatmodule.py").write_text("VALUE = 1\n")
+    path.write_text(
+        path.read_text().replace('under_test = ["toyproject"]', 'under_test = ["toyproject", "flatmodule"]')
+    )
+    git(checkout, "add", ".")
+    git(checkout, "commit", "--quiet", "-m", "flat")
+    (checkout / ".rlverify").mkdir(exist_ok=True)
+    (checkout / ".rlverify" / "ignored.py").write_text("ignored\n")
+    assert "measured 0 of 6" in gate(checkout)[1]
+    (checkout / "flatmodule.py").write_text("VALUE = 2\n")
+    assert "flatmodule.py changed since HEAD" in gate(checkout)[1]

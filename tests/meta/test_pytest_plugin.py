@@ -287,3 +287,32 @@ def test_a_session_that_is_stopped_has_no_outcome(suite: Path) -> None:
     (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
     run = run_tests(["test_endless.py"], root=suite, limit=1.5)
     assert (run.outcome, run.output) == (None, "the session was stopped after 1.5 s")
+
+
+def test_the_project_is_that_of_the_tests_and_not_of_the_working_folder(
+    suite: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "rlverify",
+        "-p",
+        "no:cacheprovider",
+        "--plant",
+        "clip-one-sided",
+    ]
+    done = subprocess.run(
+        [*command, str(suite / "test_toy.py::test_low")], cwd=elsewhere, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "planted clip-one-sided: executed 1 times" in done.stdout
+
+
+def test_a_fault_that_never_ran_is_said_to_prove_nothing(suite: Path) -> None:
+    kill = _under(suite, "test_toy.py::test_elsewhere")
+    assert kill.fate == "unreached"
+    assert "planted clip-one-sided: executed 0 times: this session proves nothing about it" in kill.output

@@ -34,7 +34,8 @@ def started(repository: Path, rlverify: Invoke) -> Path:
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    files = (path for path in sorted(root.rglob("*")) if path.is_file() and path.parent.name != "__pycache__")
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
 def test_the_worked_example_is_measured_audited_and_gated(started: Path, rlverify: Invoke) -> None:
