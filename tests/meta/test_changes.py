@@ -280,9 +280,8 @@ def test_a_revision_without_the_option_is_an_error(checkout: Path) -> None:
 def test_a_module_under_test_is_that_file_alone_and_counts_though_it_is_called_unmeasured(checkout: Path) -> None:
     path = checkout / "pyproject.toml"
     (checkout / "flatmodule.py").write_text("VALUE = 1\n")
-    path.write_text(
-        path.read_text().replace('under_test = ["toyproject"]', 'under_test = ["toyproject", "flatmodule"]')
-    )
+    replace(path, 'under_test = ["toyproject"]', 'under_test = ["toyproject", "flatmodule"]')
+    replace(path, "unmeasured = [", 'unmeasured = ["flatmodule.py", ')
     git(checkout, "add", ".")
     git(checkout, "commit", "--quiet", "-m", "flat")
     (checkout / ".rlverify").mkdir(exist_ok=True)
