@@ -73,7 +73,7 @@ def changed_files(top: Path, revision: str) -> tuple[str, ...]:
 def _unseen(project: Project, top: Path) -> str:
     """The first file of the code under test whose changes Git does not report, or nothing.
 
-    That is one outside the checkout, one that is ignored, a link, and one whose changes Git was told to ignore.
+    That is a file outside the checkout, ignored, a link, or marked as unchanged.
     """
     engine = Path(rlverify.__file__).parent
     for place in (*code_of(project), *([engine] if engine.resolve().is_relative_to(top) else [])):
