@@ -22,11 +22,7 @@ from rlverify.records.matrix import (
 )
 from tests.meta.project_folders import planned, project_in, toy_plan
 
-ROOT = Path(__file__).parents[2]
-REAL = MatrixPlan(open_project(ROOT))
-PATH = Path("matrix.json")
 WEAK = WeakTest("w.py::test_w", "forgets", "told", "blind")
-
 
 TOY_TESTS = """
 import pytest
