@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rlverify.evidence.evidence_files import listed
 from rlverify.evidence.figure_evidence import compare_figures
-from rlverify.evidence.staleness import digest_differences
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.verdicts.verdict import grade_fix, judge
 
@@ -16,8 +15,7 @@ def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0) -> lis
     """
     differences = _compare_outcomes(committed, fresh)
     if committed.figure is not None and fresh.figure is not None:
-        differences += compare_figures(committed.figure, fresh.figure, tolerance)
-        return differences + digest_differences(committed, fresh.experiment_digest, fresh.module_digests)
+        return differences + compare_figures(committed.figure, fresh.figure, tolerance)
     if committed.seeds != fresh.seeds:
         differences.append(f"seeds {listed(fresh.seeds)} instead of {listed(committed.seeds)}")
     for variant in fresh.variants:
@@ -25,7 +23,7 @@ def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0) -> lis
         differences += _compare_symptoms(before, variant) if before is not None else [f"{variant.variant} is new"]
     missing = {each.variant for each in committed.variants} - {each.variant for each in fresh.variants}
     differences += [f"{name} is no longer measured" for name in sorted(missing)]
-    return differences + digest_differences(committed, fresh.experiment_digest, fresh.module_digests)
+    return differences
 
 
 def _compare_outcomes(committed: Evidence, fresh: Evidence) -> list[str]:

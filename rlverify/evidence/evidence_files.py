@@ -18,14 +18,14 @@ from rlverify.evidence.figure_evidence import (
     figure_of,
     impossible_in_figure,
 )
-from rlverify.evidence.files import canonical_json
+from rlverify.evidence.seals import check_seal, sealed
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Variant
 from rlverify.verdicts.verdict import grade_fix, judge
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 
@@ -59,10 +59,9 @@ class _Peek(BaseModel):
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
+    digest: str
     claim_id: str
-    experiment_digest: str
-    module_digests: dict[str, str]
     seeds: Annotated[tuple[Count, ...], Field(min_length=1)]
     shows: tuple[str, ...] = ()
     variants: Annotated[tuple[_Variant, ...], Field(min_length=1)]
@@ -78,22 +77,19 @@ def is_committable(evidence: Evidence) -> bool:
 def to_json(evidence: Evidence) -> str:
     """Canonical JSON: sorted keys, two spaces, UTF-8, a final newline; verdict and grade are there for readers."""
     if evidence.figure is not None:
-        return canonical_json(_content_of_figure(evidence, evidence.figure))
+        return sealed(_content_of_figure(evidence, evidence.figure))
     content = asdict(evidence)
     del content["figure"]
     for variant in content["variants"]:
         del variant["errors"], variant["stale"]
-    content["module_digests"] = dict(evidence.module_digests)
     content |= {"schema_version": SCHEMA_VERSION, "verdict": judge(evidence), "fix_grade": grade_fix(evidence)}
-    return canonical_json(content)
+    return sealed(content)
 
 
 def _content_of_figure(evidence: Evidence, figure: FigureEvidence) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "claim_id": evidence.claim_id,
-        "experiment_digest": evidence.experiment_digest,
-        "module_digests": dict(evidence.module_digests),
         "figure": as_figure_object(figure),
         "verdict": judge(evidence),
     }
@@ -106,6 +102,7 @@ def from_json(text: str, path: Path) -> Evidence:
     :raises EvidenceError: if a field is missing, unknown or mistyped, or the verdict does not follow from the counts
     """
     content = _parse(text, path)
+    check_seal(text, path)
     evidence = figure_of(content) if isinstance(content, FigureFile) else _evidence_of(content)
     _check(evidence, content, path)
     return evidence
@@ -132,8 +129,7 @@ def _evidence_of(content: _File) -> Evidence:
         )
         for each in content.variants
     )
-    modules = tuple(sorted(content.module_digests.items()))
-    return Evidence(content.claim_id, content.experiment_digest, modules, content.seeds, variants, content.shows)
+    return Evidence(content.claim_id, content.seeds, variants, content.shows)
 
 
 def _check(evidence: Evidence, content: _File | FigureFile, path: Path) -> None:

@@ -1,8 +1,8 @@
 """Evidence of figures: from paired runs to a mean with its interval, and to the object that a file of evidence holds.
 
-Learning amplifies the last bit of every sum, and machines differ in it. So what is committed is rounded to what can be
-expected to repeat, the interval outwards, and the verdict is computed from what is left: rounding can leave a claim
-undecided, but cannot decide it.
+Learning amplifies the last bit of every sum, and machines differ in it. So the values that are committed are rounded,
+and mean, interval and verdict are computed from what is left, when measured and whenever the file is read. The interval
+is rounded outwards: rounding can leave a claim undecided, but cannot decide it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from rlverify.verdicts.statistics import bootstrap_interval, effect_size
 
 SIGNIFICANT_DIGITS: Final = 3
 """Of the largest of mean and interval."""
+VALUE_DIGITS: Final = 5
+"""Of the largest of the values."""
 DECIMALS: Final = 6
 """At most; what two equal arms leave behind by rounding comes to 0. Choose the unit of a quantity accordingly."""
 EFFECT_DIGITS: Final = 2
@@ -28,7 +30,6 @@ SLACK: Final = 1e-6
 """Part of the last digit by which an end may lie outside it and not be moved to the next."""
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Count = Annotated[int, Field(strict=True, ge=0)]
 
 
 class MeasuredFigureEntry(BaseModel):
@@ -36,7 +37,7 @@ class MeasuredFigureEntry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    runs: Annotated[int, Field(strict=True, ge=2)]
+    values: Annotated[tuple[Finite, ...], Field(min_length=2)]
     mean: Finite
     low: Finite
     high: Finite
@@ -55,22 +56,17 @@ class FigureFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
+    digest: str
     claim_id: str
-    experiment_digest: str
-    module_digests: dict[str, str]
     figure: MeasuredFigureEntry
     verdict: Verdict
 
 
-def summarise_figure(
-    claim: Claim, runs: Sequence[PairedRun], experiment: str, modules: tuple[tuple[str, str], ...]
-) -> Evidence:
+def summarise_figure(claim: Claim, runs: Sequence[PairedRun]) -> Evidence:
     """The evidence that the paired runs of a claim's experiment amount to; runs of other seeds do not count.
 
     :param runs: of the claim's experiment, with all of its seeds
-    :param experiment: digest of the experiment
-    :param modules: (dotted name, digest) of each module under test
     """
     assert claim.figure is not None
     values, errors = [], []
@@ -81,17 +77,29 @@ def summarise_figure(
         else:
             missing = f"gives no quantity {claim.figure.quantity!r}, but {', '.join(map(repr, quantities))}"
             errors.append(f"seed {run.seed}: {run.error or missing}")
-    figure = _measured(values, claim.figure.claimed, tuple(errors))
-    return Evidence(claim.id, experiment, modules, claim.seeds, (), figure=figure)
+    return Evidence(claim.id, claim.seeds, (), figure=measured_figure(values, claim.figure.claimed, tuple(errors)))
 
 
-def _measured(values: Sequence[float], claimed: tuple[float, float], errors: tuple[str, ...]) -> FigureEvidence:
+def measured_figure(
+    values: Sequence[float], claimed: tuple[float, float], errors: tuple[str, ...] = ()
+) -> FigureEvidence:
+    """What the values of the runs amount to, once they are rounded."""
     if len(values) < 2:
-        return FigureEvidence(0, 0.0, 0.0, 0.0, None, claimed, errors or ("too few runs for an interval",))
-    mean, low, high = rounded(sum(values) / len(values), *bootstrap_interval(values))
-    effect = effect_size(values) if low < high else None
+        return FigureEvidence((), 0.0, 0.0, 0.0, None, claimed, errors or ("too few runs for an interval",))
+    kept = rounded_values(values)
+    mean, low, high = rounded(sum(kept) / len(kept), *bootstrap_interval(kept))
+    effect = effect_size(kept) if low < high else None
     told = float(f"{effect:.{EFFECT_DIGITS}g}") if effect is not None else None
-    return FigureEvidence(len(values), mean, low, high, told, claimed, errors)
+    return FigureEvidence(kept, mean, low, high, told, claimed, errors)
+
+
+def rounded_values(values: Sequence[float]) -> tuple[float, ...]:
+    """The values to five digits of the largest, and at most six decimals."""
+    largest = max(map(abs, values))
+    decimals = DECIMALS
+    if largest > 0.0:
+        decimals = min(DECIMALS, VALUE_DIGITS - 1 - math.floor(math.log10(largest)))
+    return tuple(round(value, decimals) + 0.0 for value in values)  # + 0.0 makes -0.0 a zero
 
 
 def rounded(mean: float, low: float, high: float) -> tuple[float, float, float]:
@@ -116,34 +124,21 @@ def as_figure_object(figure: FigureEvidence) -> dict[str, Any]:
 def figure_of(content: FigureFile) -> Evidence:
     """The evidence that a file holds."""
     entry = content.figure
-    figure = FigureEvidence(entry.runs, entry.mean, entry.low, entry.high, entry.effect_size, entry.claimed)
-    modules = tuple(sorted(content.module_digests.items()))
-    seeds = tuple(range(entry.runs))
-    return Evidence(content.claim_id, content.experiment_digest, modules, seeds, (), figure=figure)
+    figure = FigureEvidence(entry.values, entry.mean, entry.low, entry.high, entry.effect_size, entry.claimed)
+    return Evidence(content.claim_id, tuple(range(figure.runs)), (), figure=figure)
 
 
 def impossible_in_figure(figure: FigureEvidence) -> Iterator[str]:
     """What no measurement can have given."""
-    if not figure.low <= figure.mean <= figure.high:
-        yield f"the mean {figure.mean:g} lies outside its interval, {figure.low:g} to {figure.high:g}"
     if not figure.claimed[0] < figure.claimed[1]:
         yield f"claims the empty interval from {figure.claimed[0]:g} to {figure.claimed[1]:g}"
-    effect = figure.effect_size
-    if effect is not None and effect * figure.mean < 0:
-        yield f"an effect size of {effect:g} with a mean of {figure.mean:g}"
-    if effect is not None and figure.low == figure.high:
-        yield f"an effect size of {effect:g} of runs that are all {figure.mean:g}"
-    if effect:
-        # No mean of resampled values lies farther from the mean than one value can: (n - 1) / sqrt(n) times their sd.
-        farthest = abs(figure.mean / effect) * (figure.runs - 1) / math.sqrt(figure.runs)
-        width = max(figure.mean - figure.low, figure.high - figure.mean)
-        if width > 1.1 * farthest + 2 * _last_digit(figure):
-            yield f"the interval {figure.low:g} to {figure.high:g} is wider than an effect size of {effect:g} allows"
-
-
-def _last_digit(figure: FigureEvidence) -> float:
-    largest = max(abs(figure.mean), abs(figure.low), abs(figure.high), 10.0**-DECIMALS)
-    return 10.0 ** (math.floor(math.log10(largest)) - SIGNIFICANT_DIGITS + 1)
+    again = measured_figure(figure.values, figure.claimed)
+    for name in ("values", "mean", "low", "high", "effect_size"):
+        told, follows = getattr(figure, name), getattr(again, name)
+        if told != follows and name == "values":
+            yield "holds values with more digits than are kept"
+        elif told != follows:
+            yield f"says {name} {told}, but its {figure.runs} values give {follows}"
 
 
 def compare_figures(committed: FigureEvidence, fresh: FigureEvidence, tolerance: float) -> list[str]:

@@ -1,28 +1,20 @@
-"""The committed points of the plots: canonical JSON, with the digest of the code that gave them."""
+"""The committed points of the plots: canonical JSON with a seal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rlverify.evidence.files import canonical_json
+from rlverify.evidence.seals import check_seal, sealed
 from rlverify.records.errors import EvidenceError
 from rlverify.records.plot_points import Line, Plot
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FOLDER = "plots"
-
-
-@dataclass(frozen=True)
-class Points:
-    """A plot, and the digest of what measured it."""
-
-    plot: Plot
-    digest: str
 
 
 class _Line(BaseModel):
@@ -35,7 +27,7 @@ class _Line(BaseModel):
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     digest: str
     title: str
     x_label: str
@@ -47,23 +39,23 @@ class _File(BaseModel):
     log_y: bool
 
 
-def to_json(points: Points) -> str:
+def to_json(plot: Plot) -> str:
     """The points as they are committed."""
-    return canonical_json({"schema_version": SCHEMA_VERSION, "digest": points.digest, **asdict(points.plot)})
+    return sealed({"schema_version": SCHEMA_VERSION, **asdict(plot)})
 
 
-def from_json(text: str, path: Path) -> Points:
+def from_json(text: str, path: Path) -> Plot:
     """Read what `to_json` wrote.
 
     :param path: where it stands, for the error
-    :raises EvidenceError: if a field is missing, unknown or mistyped, or the points cannot be drawn
+    :raises EvidenceError: if a field is missing, unknown or mistyped, the file was edited, or nothing can be drawn
     """
     try:
         content: dict[str, Any] = _File.model_validate_json(text).model_dump()
-        digest = content.pop("digest")
-        del content["schema_version"]
+        check_seal(text, path)
+        del content["schema_version"], content["digest"]
         lines = tuple(Line(**line) for line in content.pop("lines"))
-        return Points(Plot(**content, lines=lines), digest)
+        return Plot(**content, lines=lines)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -72,7 +64,7 @@ def from_json(text: str, path: Path) -> Points:
         raise EvidenceError(path, f"{error}; measure it again") from error
 
 
-def load_plots(reports: Path) -> Mapping[str, Points]:
+def load_plots(reports: Path) -> Mapping[str, Plot]:
     """All committed plots by name; a folder that does not exist holds none.
 
     :param reports: the folder of reports

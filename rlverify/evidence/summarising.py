@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Observation, Run, Variant
 
 
-def summarise(claim: Claim, runs: Sequence[Run], experiment: str, modules: tuple[tuple[str, str], ...]) -> Evidence:
-    """The evidence that the runs of one claim amount to.
-
-    :param experiment: digest of the experiment
-    :param modules: (dotted name, digest) of each module under test
-    """
+def summarise(claim: Claim, runs: Sequence[Run]) -> Evidence:
+    """The evidence that the runs of one claim amount to."""
     by_variant: dict[Variant, list[Run]] = {}
     for run in runs:
         by_variant.setdefault(run.variant, []).append(run)
     seeds = tuple(dict.fromkeys(run.seed for run in runs))
     variants = tuple(_summarise_variant(variant, found) for variant, found in by_variant.items())
-    return Evidence(claim.id, experiment, modules, seeds, variants, claim.shows)
+    return Evidence(claim.id, seeds, variants, claim.shows)
 
 
 def _summarise_variant(variant: Variant, runs: Sequence[Run]) -> VariantEvidence:
@@ -57,4 +53,6 @@ def _summarise_symptom(symptom: str, found: Sequence[Observation]) -> SymptomEvi
 
 def raw_lines(claim: Claim, runs: Sequence[Run]) -> str:
     """Everything that the runs of a claim returned, one JSON object a line."""
-    return "".join(json.dumps({"claim": claim.id, **asdict(run)}, sort_keys=True) + "\n" for run in runs)
+    return "".join(
+        json.dumps({"claim": claim.id, **asdict(replace(run, executed=None))}, sort_keys=True) + "\n" for run in runs
+    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache, cached_property, partial
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,7 +17,7 @@ from rlverify.project.catalogue import Catalogue, load
 from rlverify.project.citations import Documents
 from rlverify.project.experiments import EXPERIMENTS, Experiment
 from rlverify.project.faults import FAULTS, Fault
-from rlverify.project.fingerprint import digest, digest_with_imports, module_digests, module_path
+from rlverify.project.fingerprint import digest, module_digests, module_path
 from rlverify.project.pages import PAGES, Page
 from rlverify.project.plots import PLOTS, PlotMeasurement
 from rlverify.project.probes import PROBES, Probe
@@ -182,40 +182,24 @@ class Project:
             found |= {name for name in imported if name not in measuring}
         return tuple(sorted(found))
 
-    def digests(self, claim: Claim) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Digest of what measures the claim, with its settings, and (name, digest) of the modules it is about.
-
-        What measures it are its probe and faults, or its experiment. The digest of a module covers all that it imports
-        from the packages under test as well.
-        """
-        code = module_digests(self.sources(claim), within=self.measuring)
-        settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds)]
-        settings += claim.shows
+    def settings_digest(self, claim: Claim) -> str:
+        """Digest of all that the catalogue says about how a claim is measured."""
+        settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds), *claim.shows]
         if claim.figure is not None:
             settings += [claim.experiment, claim.figure.quantity, str(claim.figure.claimed)]
-        modules = self.module_digests(self.modules(claim))
-        return digest([*settings, *(part for pair in code for part in pair)]), modules
-
-    def run_digest(self, experiment: str) -> str:
-        """Digest of all that the runs of an experiment follow from: its code, and every module that its claims name."""
-        claims = [claim for claim in self.claims if claim.experiment == experiment]
-        code = module_digests([self.experiment(experiment).__module__], within=self.measuring)
-        modules = self.module_digests(name for claim in claims for name in claim.modules)
-        return digest([experiment, *(part for pair in (*code, *modules) for part in pair)])
-
-    def module_digests(self, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """(name, digest) of modules under test, each with all that it imports from the packages under test; sorted."""
-        return tuple((name, self._digest_with_imports(name)) for name in sorted(set(names)))
+        return digest(settings)
 
     @cached_property
-    def _digest_with_imports(self) -> Callable[[str], str]:
-        """Of a module under test, read once, so that all claims are compared with the same code."""
-        return cache(partial(digest_with_imports, within=(*self.settings.under_test, self.package)))
+    def code_places(self) -> Mapping[str, Path]:
+        """The folder, or file, of each package under test and of the content package, by dotted name.
 
-    def plot_digest(self, name: str) -> str:
-        """Digest of what measures a plot, and of all that it imports from the packages under test."""
-        within = (*self.settings.under_test, f"{self.package}.plots", *self.measuring)
-        return digest_with_imports(self.plots[name].__module__, within)
+        :raises SettingsError: if there is no such package
+        """
+        places = {package: _place_of(package) for package in self.settings.under_test}
+        for package, place in places.items():
+            if place is None:
+                raise self._missing("under_test", package)
+        return {**{package: place for package, place in places.items() if place is not None}, self.package: self.folder}
 
     @property
     def measuring(self) -> tuple[str, ...]:
@@ -237,8 +221,7 @@ class Project:
         :raises SettingsError: if a package under test cannot be found
         """
         _ = self.folder
-        for package in self.settings.under_test:
-            self._check_package(package)
+        _ = self.code_places
         for library in self.settings.libraries:
             self._check_library(library)
         for claim in self.claims:
@@ -250,14 +233,6 @@ class Project:
             _unused("experiment", self.experiments, {claim.experiment for claim in self.claims}),
         )
         return tuple(filter(None, warnings))
-
-    def _check_package(self, package: str) -> None:
-        try:
-            spec = importlib.util.find_spec(package)
-        except ModuleNotFoundError:
-            spec = None
-        if spec is None:
-            raise self._missing("under_test", package)
 
     def _check_library(self, library: str) -> None:
         try:
@@ -288,6 +263,18 @@ class Project:
                 module_path(name)
             except LookupError as error:
                 raise CatalogueError(f"{claim.document}.toml", claim.id, "modules", str(error)) from error
+
+
+def _place_of(package: str) -> Path | None:
+    """The folder of a package, or the file of a single module; None where there is no such package."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        return None
+    if spec is None:
+        return None
+    folders = spec.submodule_search_locations
+    return Path(next(iter(folders))) if folders else Path(str(spec.origin))
 
 
 def _unused(what: str, known: Iterable[str], used: set[str | None]) -> str:

@@ -1,6 +1,6 @@
-"""Digests of source code that change when its meaning may have changed, and not with comments, docstrings or layout.
+"""Digests of source code that change when its meaning may have changed.
 
-The dump below is our own because ``ast.dump`` differs between Python versions. Files are found without importing
+They do not change with comments, docstrings, layout or names of local variables. Files are found without importing
 anything, so that a digest costs no import of the package it is taken of.
 """
 
@@ -10,14 +10,14 @@ import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from rlverify.project.canonical import canonical
 from rlverify.records.errors import StaleFaultError
 
-_LAYOUT_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores", "type_params"})
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -28,27 +28,6 @@ def digest(texts: Iterable[str]) -> str:
         data = text.encode()
         total.update(f"{len(data)}:".encode() + data)
     return total.hexdigest()[:16]
-
-
-def canonical(node: object) -> str:
-    """A text of a syntax tree that is the same on every supported Python version."""
-    if isinstance(node, list):
-        return "[" + ",".join(canonical(item) for item in node) + "]"
-    if not isinstance(node, ast.AST):
-        return f"{type(node).__name__}:{node!a}"
-    fields = dict(ast.iter_fields(node))
-    if isinstance(node, (*_DEFINITIONS, ast.Module)):
-        fields["body"] = _without_docstring(node.body)
-    kept = {name: value for name, value in fields.items() if name not in _LAYOUT_FIELDS and value not in (None, [])}
-    return type(node).__name__ + "(" + ",".join(f"{name}={canonical(kept[name])}" for name in sorted(kept)) + ")"
-
-
-def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0] if body else None
-    is_text = (
-        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
-    )
-    return body[1:] if is_text else body
 
 
 def source_digest(source: str, qualified_name: str = "") -> str:
@@ -69,12 +48,37 @@ def _definition_digest(tree: ast.Module, qualified_name: str) -> str:
 
 
 def _definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """Definitions directly inside a node, those under an ``if`` or ``try`` included."""
+    """Definitions directly inside a node, those under an ``if``, ``try`` or ``for`` included."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _DEFINITIONS):
             yield child
-        elif isinstance(child, (ast.If, ast.Try, ast.With, ast.ExceptHandler)):
+        elif isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             yield from _definitions(child)
+
+
+@lru_cache(maxsize=4096)
+def code_parts(source: bytes) -> Mapping[str, str]:
+    """The digests of a source text: of each function by its qualified name, and of all other code under the empty name.
+
+    The other code is what runs when the module is imported: constants, class bodies, decorators, default values. A name
+    that is defined more than once has one digest of all its definitions.
+
+    :raises SyntaxError: if it is not Python
+    """
+    tree = ast.parse(source)
+    texts: dict[str, list[str]] = {"": [canonical(tree, bodies=False)]}
+    for name, node in _functions(tree, ""):
+        texts.setdefault(name, []).append(canonical(node))
+    return {name: digest(found) for name, found in texts.items()}
+
+
+def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
+    """Every function that is not inside another one, with its qualified name."""
+    for child in _definitions(node):
+        if isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{prefix}{child.name}.")
+        else:
+            yield prefix + child.name, child
 
 
 def member_digest(function: Any) -> str:
@@ -136,6 +140,20 @@ def digest_with_imports(name: str, within: tuple[str, ...]) -> str:
     :raises LookupError: if there is no such module
     """
     return digest(part for pair in module_digests([name], within) for part in pair)
+
+
+def import_closure(names: Iterable[str], within: tuple[str, ...]) -> frozenset[str]:
+    """The modules, all that they import from the packages in ``within``, and the packages around them."""
+    found: set[str] = set()
+    waiting = [name for name in names if is_within(name, within)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found and _exists(name):
+            found.add(name)
+            around = name.rpartition(".")[0]
+            waiting += [around] * is_within(around, within)
+            waiting.extend(_imports_within(name, within))
+    return frozenset(found)
 
 
 def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:

@@ -45,8 +45,11 @@ class VariantEvidence:
 class FigureEvidence:
     """A figure over all its paired runs, in the unit of the claim and rounded to what repeats.
 
-    :param runs: how many ended; those that crashed are in ``errors``
-    :param mean: of the quantity over the runs
+    All but the values is computed from them.
+
+    :param values: the quantity in each run that ended, in the order of the seeds and rounded to what repeats; those
+        that crashed are in ``errors``
+    :param mean: of the values
     :param low: lower end of the 95 % bootstrap interval of the mean
     :param high: upper end of it
     :param effect_size: Cohen's d_z, the mean over the standard deviation of the runs; None where they are all the
@@ -54,7 +57,7 @@ class FigureEvidence:
     :param claimed: as in the claim
     """
 
-    runs: int
+    values: tuple[float, ...]
     mean: float
     low: float
     high: float
@@ -62,21 +65,22 @@ class FigureEvidence:
     claimed: tuple[float, float]
     errors: tuple[str, ...] = ()
 
+    @property
+    def runs(self) -> int:
+        """How many runs ended."""
+        return len(self.values)
+
 
 @dataclass(frozen=True)
 class Evidence:
     """All that is known about one claim; the verdict is computed from it and from nothing else.
 
-    :param experiment_digest: digest of the claim's settings, its probe and its faults, or its experiment
-    :param module_digests: (dotted name, digest) of each module under test, with all that it imports of its package
     :param variants: what a probe observed; empty where a figure was measured
     :param shows: as in the claim
     :param figure: what an experiment measured, or None
     """
 
     claim_id: str
-    experiment_digest: str
-    module_digests: tuple[tuple[str, str], ...]
     seeds: tuple[int, ...]
     variants: tuple[VariantEvidence, ...]
     shows: tuple[str, ...] = ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from rlverify.records.code_records import Executed
+
 Variant: TypeAlias = Literal["healthy", "faulty", "documented_fix"]
 
 
@@ -48,6 +50,7 @@ class Run:
     :param stale: the fault's target has changed, so that nothing was run
     :param traceback: the whole of ``error``, for the raw evidence only
     :param retried: its process died, and it ended when it was run again, so that the cause is unknown
+    :param executed: what it executed, where that was recorded
     """
 
     variant: Variant
@@ -58,6 +61,7 @@ class Run:
     stale: bool = False
     traceback: str | None = None
     retried: bool = False
+    executed: Executed | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class PairedRun:
     :param error: one line, where the experiment crashed or its process died
     :param traceback: the whole of ``error``, for the raw evidence only
     :param retried: as in `Run`
+    :param executed: as in `Run`
     """
 
     experiment: str
@@ -78,3 +83,4 @@ class PairedRun:
     error: str | None = None
     traceback: str | None = None
     retried: bool = False
+    executed: Executed | None = None

@@ -1,0 +1,141 @@
+"""The code of a project as it is now, read once: digests of all that a measurement can follow from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import rlverify
+from rlverify.project.content import Project
+from rlverify.project.fingerprint import code_parts, digest, import_closure
+from rlverify.records.code_records import CodeRecord, Executed
+from rlverify.records.errors import HarnessError
+
+VERDICTS: Final = "rlverify.verdicts"
+"""The part of the engine that turns runs into verdicts."""
+LIBRARY: Final = "library "
+FILE: Final = "file "
+GONE: Final = ""
+"""Digest of a part that does not exist."""
+
+
+class CurrentCode:
+    """The sources of the packages under test and of the content package at one moment.
+
+    All digests are of that moment, so that every claim of an audit is compared with the same code.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.packages = (*project.settings.under_test, project.package)
+        self.sources = dict(_sources(project.code_places))
+        self._closures: dict[str, frozenset[str]] = {}
+        self._files: dict[str, str] = {}
+
+    def digest(self, part: str) -> str:
+        """Digest of a part, by its name in `CodeRecord.parts`; empty where there is no such part."""
+        if part.startswith(LIBRARY):
+            return self.libraries.get(part.removeprefix(LIBRARY), GONE)
+        if part.startswith(FILE):
+            return self._digest_of_file(part.removeprefix(FILE))
+        if part == VERDICTS:
+            return self.verdicts
+        module, _, name = part.partition(":")
+        return self._parts(module).get(name, GONE)
+
+    def record(self, settings: str, roots: Iterable[str], executed: Executed, imported: Iterable[str]) -> CodeRecord:
+        """The record of a measurement that was made with this code.
+
+        :param settings: digest of the claim's own settings
+        :param roots: dotted names of the modules that define what measures it
+        :param imported: names of the functions that are executed when modules are imported
+        """
+        modules = self.closure((*roots, *(name.partition(":")[0] for name in executed.functions)))
+        functions = {name for name in executed.functions if self.digest(name) != GONE}
+        functions |= {name for name in imported if name.partition(":")[0] in modules and self.digest(name) != GONE}
+        if executed.unseen:
+            functions |= {f"{module}:{name}" for module in modules for name in self._parts(module) if name}
+        seen = Executed(tuple(sorted(functions)), executed.files, executed.unseen)
+        names = self.names_of(seen, modules)
+        return CodeRecord(settings, seen, tuple((name, self.digest(name)) for name in names))
+
+    def names_of(self, executed: Executed, modules: Iterable[str]) -> list[str]:
+        """Names of all parts that a measurement follows from, sorted."""
+        more = [VERDICTS, *(LIBRARY + name for name in self.libraries), *(FILE + path for path in executed.files)]
+        return sorted({*executed.functions, *modules, *more})
+
+    def closure(self, names: Iterable[str]) -> frozenset[str]:
+        """The modules, with all that they import from the packages under test and the content package."""
+        found: set[str] = set()
+        for name in sorted(set(names)):
+            if name not in found:
+                if name not in self._closures:
+                    self._closures[name] = import_closure([name], self.packages)
+                found |= self._closures[name]
+        return frozenset(found)
+
+    def changed(self, record: CodeRecord) -> list[str]:
+        """Names of the parts that are now other than in a record."""
+        return [name for name, was in record.parts if self.digest(name) != was]
+
+    def check_unchanged(self) -> None:
+        """Compare with what is on the disk now.
+
+        :raises HarnessError: if a module was changed, added or removed since this was made
+        """
+        now = dict(_sources(self.project.code_places))
+        for name in sorted(now.keys() | self.sources.keys()):
+            was, is_now = self.sources.get(name), now.get(name)
+            if was != is_now and (was is None or is_now is None or not _same(was, is_now)):
+                raise HarnessError(f"{name} was changed while it was measured; nothing was replaced; run it again")
+
+    @cached_property
+    def libraries(self) -> Mapping[str, str]:
+        """Version of each library of the settings."""
+        return {name: metadata.version(name) for name in self.project.settings.libraries}
+
+    @cached_property
+    def verdicts(self) -> str:
+        """Digest of the engine's statistics and rules."""
+        folder = Path(rlverify.__file__).parent / "verdicts"
+        return digest(part for path in sorted(folder.glob("*.py")) for part in code_parts(path.read_bytes()).values())
+
+    def _parts(self, module: str) -> Mapping[str, str]:
+        source = self.sources.get(module)
+        if source is None:
+            return {}
+        try:
+            return code_parts(source)
+        except SyntaxError:  # which the import of it reports
+            return {"": digest([source.decode(errors="replace")])}
+
+    def _digest_of_file(self, path: str) -> str:
+        if path not in self._files:
+            try:
+                content = (self.project.root / path).read_bytes()
+                self._files[path] = hashlib.sha256(content).hexdigest()[:16]
+            except OSError:
+                self._files[path] = GONE
+        return self._files[path]
+
+
+def _sources(places: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    """(dotted name, source) of every module of some packages."""
+    for package, place in places.items():
+        if place.is_file():
+            yield package, place.read_bytes()
+            continue
+        for path in sorted(place.rglob("*.py")):
+            inside = path.relative_to(place).with_suffix("").parts
+            yield ".".join((package, *(inside[:-1] if inside[-1] == "__init__" else inside))), path.read_bytes()
+
+
+def _same(was: bytes, is_now: bytes) -> bool:
+    try:
+        return code_parts(was) == code_parts(is_now)
+    except SyntaxError:
+        return False

@@ -1,0 +1,43 @@
+"""What runs executed, and the digests of what they followed from; frozen records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What one or several runs executed of the packages under test and of the content package.
+
+    :param functions: ``package.module:Class.method`` of each function, sorted; of nested functions, the outermost
+    :param files: the files of the project that were read as data, relative to its folder, sorted
+    :param unseen: whether another process was started, of which nothing is known
+    """
+
+    functions: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    unseen: bool = False
+
+
+@dataclass(frozen=True)
+class CodeRecord:
+    """All that a measurement followed from, as it was when it was made.
+
+    :param settings: digest of the claim's own settings; empty for a plot
+    :param executed: what all runs of it executed together
+    :param parts: (name, digest) of each part, sorted: ``package.module:function``, ``package.module`` for the code
+        that runs when it is imported, ``file PATH``, ``library NAME`` (its version)
+    """
+
+    settings: str
+    executed: Executed
+    parts: tuple[tuple[str, str], ...]
+
+
+def together(found: list[Executed]) -> Executed:
+    """What several runs executed."""
+    return Executed(
+        tuple(sorted({name for each in found for name in each.functions})),
+        tuple(sorted({path for each in found for path in each.files})),
+        any(each.unseen for each in found),
+    )
