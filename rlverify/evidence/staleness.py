@@ -1,38 +1,49 @@
-"""Detects stale evidence: evidence of another version of a claim, of its experiment, or of the code under test."""
+"""Detects stale evidence: evidence of another version of a claim, or of the code that its runs executed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rlverify.evidence.evidence_files import listed
 from rlverify.evidence.figure_evidence import span_in_words
+from rlverify.project.current_code import CurrentCode
 from rlverify.records.claims import Claim
+from rlverify.records.code_records import CodeRecord
 from rlverify.records.measured import Evidence
 
+SETTINGS = "the settings of the claim"
+UNRECORDED = "unknown code: digests.json has no entry"
 
-def misfits(evidence: Evidence, claim: Claim, experiment: str, modules: tuple[tuple[str, str], ...]) -> list[str]:
-    """Why committed evidence is stale: it is of another version of the claim or of its code; empty where it fits.
 
-    :param experiment: digest of the experiment as it is now
-    :param modules: (dotted name, digest) of each module under test as it is now
-    """
+def misfits(evidence: Evidence, claim: Claim) -> list[str]:
+    """Why committed evidence is of another version of the claim, as sentences; empty where it fits."""
     if evidence.figure is not None or claim.figure is not None:
-        return _figure_misfits(evidence, claim) + digest_differences(evidence, experiment, modules)
+        return _figure_misfits(evidence, claim)
     found = []
     if evidence.seeds != claim.seeds:
         found.append(f"measured with seeds {listed(evidence.seeds)}, the claim asks for {listed(claim.seeds)}")
     measured = tuple(each.variant for each in evidence.variants)
     if measured != claim.variants:
         found.append(f"measured in {', '.join(measured)}, the claim asks for {', '.join(claim.variants)}")
-    return found + digest_differences(evidence, experiment, modules)
+    if evidence.shows != claim.shows:
+        found.append("measured for other symptoms than `shows` names")
+    return found
 
 
-def digest_differences(committed: Evidence, experiment: str, modules: tuple[tuple[str, str], ...]) -> list[str]:
-    """What has changed of the code that the evidence was measured of, as sentences."""
-    was, now = dict(committed.module_digests), dict(modules)
-    changed = [name for name in now if was.get(name) != now[name]] + sorted(was.keys() - now.keys())
-    other = committed.experiment_digest != experiment
-    return ["the experiment (claim, probe or fault) has changed since"] * other + (
-        [f"{', '.join(changed)} changed since"] if changed else []
-    )
+def changed_since(record: CodeRecord | None, settings: str, code: CurrentCode) -> tuple[str, ...]:
+    """Names of all that has changed since a measurement was made, as in `CodeRecord.parts`; empty where nothing has.
+
+    :param settings: digest of the claim's settings as they are now
+    """
+    if record is None:
+        return (UNRECORDED,)
+    return (*[SETTINGS] * (record.settings != settings), *code.changed(record))
+
+
+def shortened(names: Sequence[str], most: int = 3) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _figure_misfits(evidence: Evidence, claim: Claim) -> list[str]:

@@ -34,14 +34,19 @@ class CurrentCode:
         self.packages = (*project.settings.under_test, project.package)
         self.sources = dict(_sources(project.code_places))
         self._closures: dict[str, frozenset[str]] = {}
-        self._files: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
 
     def digest(self, part: str) -> str:
         """Digest of a part, by its name in `CodeRecord.parts`; empty where there is no such part."""
+        if part not in self._digests:
+            self._digests[part] = self._digest(part)
+        return self._digests[part]
+
+    def _digest(self, part: str) -> str:
         if part.startswith(LIBRARY):
             return self.libraries.get(part.removeprefix(LIBRARY), GONE)
         if part.startswith(FILE):
-            return self._digest_of_file(part.removeprefix(FILE))
+            return _digest_of_file(self.project.root / part.removeprefix(FILE))
         if part == VERDICTS:
             return self.verdicts
         module, _, name = part.partition(":")
@@ -54,14 +59,16 @@ class CurrentCode:
         :param roots: dotted names of the modules that define what measures it
         :param imported: names of the functions that are executed when modules are imported
         """
-        modules = self.closure((*roots, *(name.partition(":")[0] for name in executed.functions)))
+        starts = {*roots, *(name.partition(":")[0] for name in executed.functions)}
+        modules = self.closure(starts)
         functions = {name for name in executed.functions if self.digest(name) != GONE}
         functions |= {name for name in imported if name.partition(":")[0] in modules and self.digest(name) != GONE}
         if executed.unseen:
             functions |= {f"{module}:{name}" for module in modules for name in self._parts(module) if name}
         seen = Executed(tuple(sorted(functions)), executed.files, executed.unseen)
         names = self.names_of(seen, modules)
-        return CodeRecord(settings, seen, tuple((name, self.digest(name)) for name in names))
+        parts = tuple((name, self.digest(name)) for name in names)
+        return CodeRecord(settings, tuple(sorted(starts)), seen, parts)
 
     def names_of(self, executed: Executed, modules: Iterable[str]) -> list[str]:
         """Names of all parts that a measurement follows from, sorted."""
@@ -113,14 +120,12 @@ class CurrentCode:
         except SyntaxError:  # which the import of it reports
             return {"": digest([source.decode(errors="replace")])}
 
-    def _digest_of_file(self, path: str) -> str:
-        if path not in self._files:
-            try:
-                content = (self.project.root / path).read_bytes()
-                self._files[path] = hashlib.sha256(content).hexdigest()[:16]
-            except OSError:
-                self._files[path] = GONE
-        return self._files[path]
+
+def _digest_of_file(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return GONE
 
 
 def _sources(places: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:

@@ -24,12 +24,14 @@ class CodeRecord:
     """All that a measurement followed from, as it was when it was made.
 
     :param settings: digest of the claim's own settings; empty for a plot
-    :param executed: what all runs of it executed together
+    :param roots: dotted names of the modules from which all that it imports is reached, sorted
+    :param executed: what all runs of it executed together, and what their imports execute
     :param parts: (name, digest) of each part, sorted: ``package.module:function``, ``package.module`` for the code
         that runs when it is imported, ``file PATH``, ``library NAME`` (its version)
     """
 
     settings: str
+    roots: tuple[str, ...]
     executed: Executed
     parts: tuple[tuple[str, str], ...]
 

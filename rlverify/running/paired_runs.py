@@ -9,17 +9,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from statistics import fmean
 
 from rlverify.project.content import Project
+from rlverify.project.current_code import CurrentCode
 from rlverify.project.experiments import Experiment
-from rlverify.project.fingerprint import digest
 from rlverify.records.claims import Claim
-from rlverify.records.errors import HarnessError, ProbeError
+from rlverify.records.errors import ProbeError
 from rlverify.records.runs import PairedRun
 from rlverify.running.pool import Ended, pin_threads, run_each
+from rlverify.running.recording import imported_functions, prepare_recording, run_recorded
 from rlverify.running.run_store import RunStore
 from rlverify.running.runner import Crash, attempt, died
 from rlverify.running.time_limit import time_limit
@@ -35,15 +35,15 @@ FigureProgress = Callable[[int, int, float | None], None]
 class PairedTask:
     """One paired run to be made; small enough to be sent to a worker process.
 
-    :param store: where its outcome is kept; None to keep it nowhere
     :param limit: seconds that it may take
+    :param recorded: whether what it executes is recorded
     """
 
     project: Project
     experiment: str
     seed: int
-    store: RunStore | None
     limit: float = RUN_LIMIT
+    recorded: bool = False
 
 
 def seeds_of(claims: Iterable[Claim]) -> dict[str, tuple[int, ...]]:
@@ -55,7 +55,17 @@ def seeds_of(claims: Iterable[Claim]) -> dict[str, tuple[int, ...]]:
 
 
 def run_paired(task: PairedTask) -> PairedRun:
-    """One paired run, kept if it ends; a crash becomes a run with an error and is not kept."""
+    """One paired run; a crash becomes a run with an error."""
+    if not task.recorded:
+        return _run(task)
+    crash = attempt(lambda: prepare_recording(task.project))
+    if isinstance(crash, Crash):
+        return PairedRun(task.experiment, task.seed, error=crash.line, traceback=crash.traceback)
+    run, executed = run_recorded(lambda: _run(task), task.project)
+    return replace(run, executed=executed)
+
+
+def _run(task: PairedTask) -> PairedRun:
     outcome = attempt(lambda: _measure(task))
     if isinstance(outcome, Crash):
         return PairedRun(task.experiment, task.seed, error=outcome.line, traceback=outcome.traceback)
@@ -69,10 +79,7 @@ def _measure(task: PairedTask) -> PairedRun:
     with redirect_stdout(sys.stderr):  # what an experiment prints must not mix with what the program prints
         started = time.perf_counter()
         quantities = _quantities(task, measure)
-        run = PairedRun(task.experiment, task.seed, quantities, round(time.perf_counter() - started, 3))
-    if task.store is not None:
-        task.store.save(run)
-    return run
+        return PairedRun(task.experiment, task.seed, quantities, round(time.perf_counter() - started, 3))
 
 
 def _quantities(task: PairedTask, measure: Experiment) -> tuple[tuple[str, float], ...]:
@@ -94,6 +101,7 @@ def run_figures(
     *,
     processes: int,
     on_progress: FigureProgress,
+    code: CurrentCode,
     limit: float = RUN_LIMIT,
     afresh: bool = False,
 ) -> dict[str, tuple[PairedRun, ...]]:
@@ -105,24 +113,26 @@ def run_figures(
     :param root: folder of the kept runs
     :param seeds: the seeds of each experiment
     :param on_progress: called before the first run, and after each
+    :param code: of which the runs are; those that are kept of other code are made again
     :param limit: seconds that one run may take
     :param afresh: ignore the kept runs and measure again
     :raises HarnessError: if the code was changed while it was measured
     :raises KeyboardInterrupt: after the workers have been stopped
     """
-    stores = {name: RunStore(root, name, _digest(project, name)) for name in seeds}
+    stores = {name: RunStore(root, name) for name in seeds}
     if afresh:
         for name, store in stores.items():
             store.discard(seeds[name])
-    ended = {(run.experiment, run.seed): run for name, store in stores.items() for run in store.load(seeds[name])}
+    ended = {(run.experiment, run.seed): run for name, store in stores.items() for run in store.load(seeds[name], code.digest)}
     known = {name: store.seconds() for name, store in stores.items()}
     tasks = [
-        PairedTask(project, name, seed, stores[name], limit)
+        PairedTask(project, name, seed, limit, recorded=True)
         for name in seeds
         for seed in seeds[name]
         if (name, seed) not in ended
     ]
     total = len(ended) + len(tasks)
+    imported = imported_functions(project) if tasks else ()
 
     def tell() -> None:
         waiting = [task.experiment for task in tasks if (task.experiment, task.seed) not in ended]
@@ -130,20 +140,24 @@ def run_figures(
 
     def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
         run = _run_of(task, outcome)
-        ended[task.experiment, task.seed] = run
-        if run.error is None:
+        if run.error is None and run.executed is not None:
             known[task.experiment].append(run.seconds)
+            code.check_unchanged()
+            record = code.record("", [project.experiment(run.experiment).__module__], run.executed, imported)
+            stores[run.experiment].save(run, record)
+            run = replace(run, executed=record.executed)
+        ended[task.experiment, task.seed] = run
         tell()
 
     tell()
     run_each(run_paired, longest_first(tasks, known), processes=processes, note=note)
-    _check_unchanged(project, stores.values())
+    code.check_unchanged()
     return {name: tuple(ended[name, seed] for seed in seeds[name]) for name in seeds}
 
 
 def run_figure_here(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:
     """One paired run in this process, kept nowhere; outside the main thread there is no time limit."""
-    return run_paired(PairedTask(project, experiment, seed, None, limit))
+    return run_paired(PairedTask(project, experiment, seed, limit))
 
 
 def longest_first(tasks: Sequence[PairedTask], known: Mapping[str, Sequence[float]]) -> list[PairedTask]:
@@ -179,16 +193,3 @@ def _run_of(task: PairedTask, ended: Ended[PairedRun]) -> PairedRun:
     if ended.result is None:
         return PairedRun(task.experiment, task.seed, error=died(task.limit))
     return replace(ended.result, retried=ended.retried)
-
-
-def _digest(project: Project, experiment: str) -> str:
-    versions = [f"{name} {metadata.version(name)}" for name in project.settings.libraries]
-    return digest([project.run_digest(experiment), *versions])
-
-
-def _check_unchanged(project: Project, stores: Iterable[RunStore]) -> None:
-    for store in stores:
-        if _digest(project, store.experiment) != store.digest:
-            raise HarnessError(
-                f"experiment {store.experiment!r}, or code that it measures, was changed while it ran; run it again"
-            )

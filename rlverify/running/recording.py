@@ -17,7 +17,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Generic, TypeVar
@@ -25,6 +25,8 @@ from typing import Any, Final, Generic, TypeVar
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import is_within
 from rlverify.records.code_records import Executed
+from rlverify.records.errors import HarnessError
+from rlverify.running.pool import pin_threads, run_each
 
 Result = TypeVar("Result")
 
@@ -112,6 +114,13 @@ class _Answer(Generic[Result]):
         self.result, self.executed, self.imported = result, executed, imported
 
 
+def prepare_recording(project: Project) -> None:
+    """Import everything, so that no run executes what only an import executes."""
+    pin_threads()  # before the first import of what reads the environment
+    _import_all(project)
+    pin_threads()
+
+
 def run_recorded(action: Callable[[], Result], project: Project) -> tuple[Result, Executed]:
     """Call an action in a forked child, and return its result with what it executed.
 
@@ -174,14 +183,28 @@ def _die_as(code: int) -> None:
     os._exit(code or 1)
 
 
-def functions_of_imports(project: Project) -> tuple[str, ...]:
+def imported_functions(project: Project) -> tuple[str, ...]:
     """Names of the functions that are executed when the modules of a project are imported, sorted.
 
-    To be called in a process that has imported none of them.
+    :raises HarnessError: if they cannot be imported
     """
+    found: list[tuple[str, ...]] = []
+    run_each(_functions_of_imports, [project], processes=1, note=lambda _, ended: found.append(ended.result or ()))
+    if not found[0]:
+        raise HarnessError("the process that imports the project died")
+    return found[0]
+
+
+def _functions_of_imports(project: Project) -> tuple[str, ...]:
+    """To be called in a process that has imported none of the modules."""
+    pin_threads()
     recorder = Recorder(project)
-    with recorder.recording():
-        for name in (*project.settings.under_test, project.package):
-            importlib.import_module(name)
-        _ = (project.faults, project.probes, project.experiments, project.plots, project.make())
+    with recorder.recording(), redirect_stdout(sys.stderr):
+        _import_all(project)
     return recorder.executed().functions
+
+
+def _import_all(project: Project) -> None:
+    for name in (*project.settings.under_test, project.package):
+        importlib.import_module(name)
+    _ = (project.faults, project.probes, project.experiments, project.plots)

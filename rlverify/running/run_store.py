@@ -1,20 +1,21 @@
 """Paired runs that have ended, each in a file of its own, so that an interruption repeats none of them.
 
-A run is in ``<experiment>/<digest>/<seed>.json``, where the digest is of all that it follows from; runs of other
-code or other libraries stay under theirs, and show how long such runs take.
+A run is in ``<experiment>/<seed>.json`` with the digests of all that it followed from. A run of other code or other
+libraries is made again; until then its file shows how long such runs take.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.runs import PairedRun
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -23,43 +24,49 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     experiment: str
     seed: int
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     quantities: Annotated[dict[str, Finite], Field(min_length=1)]
+    functions: tuple[str, ...]
+    files: tuple[str, ...]
+    parts: dict[str, str]
 
 
 @dataclass(frozen=True)
 class RunStore:
-    """The runs of one experiment under one digest; small enough to be sent to a worker process.
+    """The runs of one experiment.
 
     :param root: folder of all experiments' runs
     """
 
     root: Path
     experiment: str
-    digest: str
 
     @property
     def folder(self) -> Path:
         """The folder of its runs."""
-        return self.root / self.experiment / self.digest
+        return self.root / self.experiment
 
-    def save(self, run: PairedRun) -> None:
+    def save(self, run: PairedRun, record: CodeRecord) -> None:
         """Keep a run that has ended; whatever interrupts this, the file is whole or is not there.
 
+        :param record: what it followed from
         :raises OSError: if it cannot be written
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(run.seed)
         pending = path.with_suffix(".pending")
         content = _File(
-            schema_version=1,
+            schema_version=2,
             experiment=run.experiment,
             seed=run.seed,
             seconds=run.seconds,
             quantities=dict(run.quantities),
+            functions=record.executed.functions,
+            files=record.executed.files,
+            parts=dict(record.parts),
         )
         with pending.open("w", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(content.model_dump()) + "\n")
@@ -68,13 +75,24 @@ class RunStore:
         pending.replace(path)
         _sync_folder(self.folder)
 
-    def load(self, seeds: Iterable[int]) -> list[PairedRun]:
-        """Those of the runs that are kept; a file that cannot be read counts as none, so that its run is made again."""
+    def load(self, seeds: Iterable[int], digest: Callable[[str], str]) -> list[PairedRun]:
+        """Those of the runs that are kept; a file that cannot be read counts as none, so that its run is made again.
+
+        :param digest: the digest of a part as it is now; a run of which a part has changed is none
+        """
         found = ((seed, _read(self._path(seed))) for seed in seeds)
         return [
-            PairedRun(self.experiment, seed, tuple(kept.quantities.items()), kept.seconds)
+            PairedRun(
+                self.experiment,
+                seed,
+                tuple(kept.quantities.items()),
+                kept.seconds,
+                executed=Executed(kept.functions, kept.files),
+            )
             for seed, kept in found
-            if kept is not None and (kept.experiment, kept.seed) == (self.experiment, seed)
+            if kept is not None
+            and (kept.experiment, kept.seed) == (self.experiment, seed)
+            and all(digest(name) == was for name, was in kept.parts.items())
         ]
 
     def discard(self, seeds: Iterable[int]) -> None:
@@ -84,7 +102,7 @@ class RunStore:
 
     def seconds(self) -> list[float]:
         """How long each kept run of the experiment took, whatever code it ran."""
-        return [kept.seconds for kept in _read_all(self.root / self.experiment)]
+        return [kept.seconds for kept in _read_all(self.folder)]
 
     def _path(self, seed: int) -> Path:
         return self.folder / f"{seed}.json"
@@ -100,7 +118,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _read_all(folder: Path) -> Iterator[_File]:
-    for path in sorted(folder.glob("*/*.json")):
+    for path in sorted(folder.glob("*.json")):
         kept = _read(path)
         if kept is not None:
             yield kept

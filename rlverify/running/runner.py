@@ -17,6 +17,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
 from rlverify.running.pool import Ended, pin_threads, run_each
+from rlverify.running.recording import prepare_recording, run_recorded
 from rlverify.running.time_limit import PATIENCE, TIME_LIMIT, time_limit
 
 Result = TypeVar("Result")
@@ -43,6 +44,7 @@ class ProbeTask:
 
     :param planted: name of the fault that it is measured with
     :param limit: seconds that the probe may take
+    :param recorded: whether what it executes is recorded
     """
 
     project: Project
@@ -51,6 +53,7 @@ class ProbeTask:
     seed: int
     limit: float
     variant: Variant = field(compare=False)
+    recorded: bool = False
 
 
 def attempt(action: Callable[[], Result]) -> Result | Crash:
@@ -67,6 +70,16 @@ def attempt(action: Callable[[], Result]) -> Result | Crash:
 
 def run_task(task: ProbeTask) -> Run:
     """One run; a crash becomes a run with an error, so that it never counts as an outcome."""
+    if not task.recorded:
+        return _run(task)
+    crash = attempt(lambda: prepare_recording(task.project))
+    if isinstance(crash, Crash):
+        return Run(task.variant, task.seed, error=crash.line, traceback=crash.traceback)
+    run, executed = run_recorded(lambda: _run(task), task.project)
+    return replace(run, executed=executed)
+
+
+def _run(task: ProbeTask) -> Run:
     outcome = attempt(lambda: _measure(task))
     if isinstance(outcome, Crash):
         stale = isinstance(outcome.error, StaleFaultError)
@@ -110,6 +123,7 @@ def run_claims(
     processes: int,
     on_progress: Progress,
     limit: float = TIME_LIMIT,
+    recorded: bool = False,
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
@@ -119,10 +133,11 @@ def run_claims(
     again, all that can have run then are marked as retried.
 
     :param limit: seconds that one run of a probe may take
+    :param recorded: whether what each run executes is recorded
     :param on_progress: called with the number of runs done and the number of all that differ
     :raises KeyboardInterrupt: after the workers have been stopped
     """
-    tasks_of = {claim.id: _tasks(project, claim, claim.seeds, limit) for claim in claims}
+    tasks_of = {claim.id: _tasks(project, claim, claim.seeds, limit, recorded) for claim in claims}
     tasks = list(dict.fromkeys(task for own in tasks_of.values() for task in own))
     ended: dict[ProbeTask, Run] = {}
 
@@ -145,10 +160,12 @@ def run_here(project: Project, claim: Claim, seeds: Sequence[int], *, limit: flo
     return tuple(run_task(task) for task in _tasks(project, claim, seeds, limit))
 
 
-def _tasks(project: Project, claim: Claim, seeds: Sequence[int], limit: float) -> list[ProbeTask]:
+def _tasks(
+    project: Project, claim: Claim, seeds: Sequence[int], limit: float, recorded: bool = False
+) -> list[ProbeTask]:
     planted = {"healthy": None, "faulty": claim.fault, "documented_fix": claim.documented_fix}
     return [
-        ProbeTask(project, claim.probe, planted[variant], seed, limit, variant)
+        ProbeTask(project, claim.probe, planted[variant], seed, limit, variant, recorded)
         for variant in claim.variants
         for seed in seeds
     ]
