@@ -35,8 +35,9 @@ from rlverify.cli.options import (
 from rlverify.cli.report_command import report
 from rlverify.cli.start_commands import init, new
 from rlverify.evidence.summarising import summarise
-from rlverify.gating.audit import Audit, Level, audit, problems_of
+from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.changes import select
+from rlverify.gating.problems import problems_of
 from rlverify.kill_matrix.committed import committed_status, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
