@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 Variant: TypeAlias = Literal["healthy", "faulty", "documented_fix"]
@@ -16,8 +16,8 @@ class Observation:
     """One symptom, measured once.
 
     :param symptom: what was looked at; the same words in every variant and seed
-    :param before: the printed value before the event under test
-    :param after: the printed value after it
+    :param before: the printed value that is expected: that before the event under test
+    :param after: the printed value that is observed: that after it
     :param holds: whether the value is as it should be
     :param repeats: False where the texts differ between machines (raw floats); evidence then keeps only ``holds``
     :param roughly: ``after`` as a bound or in words, where these repeat and its digits do not; evidence keeps them
@@ -48,6 +48,7 @@ class Run:
     :param stale: the fault's target has changed, so that nothing was run
     :param traceback: the whole of ``error``, for the raw evidence only
     :param retried: its process died, and it ended when it was run again, so that the cause is unknown
+    :param seconds: how long it took on the machine that ran it
     """
 
     variant: Variant
@@ -58,6 +59,7 @@ class Run:
     stale: bool = False
     traceback: str | None = None
     retried: bool = False
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
