@@ -42,11 +42,14 @@ def _compare_symptoms(committed: VariantEvidence, fresh: VariantEvidence) -> lis
     differences += [f"{fresh.variant}: {name!r} is no longer observed" for name in was if name not in now]
     for name in was.keys() & now.keys():
         if was[name] != now[name]:
-            differences.append(f"{fresh.variant}: {name!r} {_told(now[name])} instead of {_told(was[name])}")
+            differences.append(f"{fresh.variant}: {name!r} observed {_told(now[name])}, committed {_told(was[name])}")
     if (committed.reached, committed.held_runs, committed.runs) != (fresh.reached, fresh.held_runs, fresh.runs):
         differences.append(f"{fresh.variant}: held in {fresh.held_runs} of {fresh.runs} runs, reached {fresh.reached}")
     return sorted(differences)
 
 
 def _told(symptom: SymptomEvidence) -> str:
-    return f"{symptom.before} -> {symptom.after} (holds {symptom.held_runs}/{symptom.runs})"
+    """What was observed and expected; a text is left out where it differs between runs or machines."""
+    observed = "" if symptom.after is None else f"{symptom.after} "
+    expected = "" if symptom.before is None else f"expected {symptom.before}, "
+    return f"{observed}({expected}holds {symptom.held_runs}/{symptom.runs})"

@@ -71,7 +71,8 @@ class _File(BaseModel):
 
 def is_committable(evidence: Evidence) -> bool:
     """Whether every run ended; a crash or a stale fault is no evidence of anything and is never written."""
-    return judge(evidence) not in (Verdict.ERROR, Verdict.STALE)
+    ended = all(not each.errors and each.stale is None for each in evidence.variants)
+    return ended and judge(evidence) not in (Verdict.ERROR, Verdict.STALE)
 
 
 def to_json(evidence: Evidence) -> str:

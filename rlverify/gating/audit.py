@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from rlverify.evidence.comparing import compare
 from rlverify.evidence.evidence_files import is_committable, load_file, load_folder, to_json
 from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
 from rlverify.evidence.plot_files import FOLDER
 from rlverify.evidence.staleness import misfits
 from rlverify.gating.measuring import measure
 from rlverify.gating.plot_audit import plot_problems, replace_plots
-from rlverify.gating.problems import REMEDY, and_remedy, notes_of, problems_of_all
+from rlverify.gating.problems import REMEDY, compared, notes_of, problems_of_all
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import EvidenceError
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.measured import Evidence
-from rlverify.records.problems import Problem, exit_code_of
+from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.reporting.collecting import collect
 from rlverify.reporting.record import Record
 from rlverify.reporting.rendering import render_all
@@ -38,16 +37,18 @@ class Audit:
 
     :param measured: how many claims were measured; the others keep their committed evidence
     :param notes: what is worth knowing and is no problem
+    :param committed: the evidence that was compared with, by claim id
     """
 
     records: tuple[Record, ...]
     problems: tuple[Problem, ...]
     measured: int
     notes: tuple[str, ...] = ()
+    committed: Mapping[str, Evidence] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
-        """0 as expected, 1 a claim fell, 2 the harness failed."""
+        """As `rlverify.records.exit_codes` says."""
         return exit_code_of(self.problems)
 
 
@@ -92,15 +93,16 @@ def audit(
         on_figures=on_figures,
         afresh=afresh,
     )
-    records = tuple(standing.get(claim.id) or Record(claim, fresh.evidence[claim.id]) for claim in project.claims)
+    records = tuple(standing.get(each.id) or fresh.record(each) for each in project.claims)
     _write(project, paths, paths.working, records, {"raw.jsonl": fresh.raw})
-    problems = problems_of_all(records)
+    problems = problems_of_all(records, committed)
     problems += [Problem(subject, HARNESS_FAILED, sentence) for subject, sentence in fresh.deaths]
     if update:
         _replace_committed(project, paths, records)
     else:
         problems += _compare_all(project, paths, records, committed)
-    return Audit(records, tuple(problems), len(chosen), (*warnings, *notes_of(records)))
+    notes = notes_of(records, advise=not is_regression(problems))
+    return Audit(records, tuple(problems), len(chosen), (*warnings, *notes), committed)
 
 
 def _check_ours(project: Project, paths: ReportPaths) -> None:
@@ -155,19 +157,12 @@ def _standing(project: Project, committed: Mapping[str, Evidence], affected: fro
 def _compare_all(
     project: Project, paths: ReportPaths, records: Sequence[Record], committed: Mapping[str, Evidence]
 ) -> list[Problem]:
-    problems = []
+    problems: list[Problem] = []
     for record in records:
-        claim, fresh = record.claim, record.evidence
-        if fresh is None or not is_committable(fresh):
-            continue
-        if claim.id not in committed:
-            problems.append(Problem(claim.id, CLAIM_FELL, f"has no committed evidence; {REMEDY}"))
-        else:
-            differences = compare(committed[claim.id], fresh, claim.figure.tolerance if claim.figure else 0.0)
-            problems += [
-                Problem(claim.id, CLAIM_FELL, f"differs from the committed evidence: {and_remedy(differences)}")
-            ] * bool(differences)
-    problems += [Problem(name, CLAIM_FELL, f"{why}; {REMEDY}") for name, why in plot_problems(project, paths.reports)]
+        if record.evidence is not None and is_committable(record.evidence):
+            problems += compared(record, committed.get(record.claim.id))
+    plots = plot_problems(project, paths.reports)
+    problems += [Problem(name, CLAIM_FELL, why, remedy=REMEDY) for name, why in plots]
     return problems or check_report(project, paths, committed_records(project, committed), committed)
 
 
@@ -176,13 +171,12 @@ def check_report(
 ) -> list[Problem]:
     """Whether the committed reports are, byte for byte, what the committed evidence gives."""
     unknown = sorted(committed.keys() - {record.claim.id for record in records})
-    problems = [Problem(each, CLAIM_FELL, f"has evidence but is in no catalogue; {REMEDY}") for each in unknown]
+    problems = [Problem(each, CLAIM_FELL, "has evidence but is in no catalogue", remedy=REMEDY) for each in unknown]
     for name, text in _render(project, paths, records).items():
         path = paths.reports / name
         if not path.is_file() or path.read_bytes() != text.encode():
-            problems.append(
-                Problem(name, CLAIM_FELL, "is not what the committed evidence gives; run `rlverify report`")
-            )
+            sentence = "is not what the committed evidence gives"
+            problems.append(Problem(name, CLAIM_FELL, sentence, remedy="run `rlverify report`"))
     return problems
 
 

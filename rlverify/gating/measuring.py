@@ -13,6 +13,7 @@ from rlverify.project.content import Project
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import PairedRun, Run
+from rlverify.reporting.record import Record
 from rlverify.running.paired_runs import FigureProgress, run_figures, seeds_of
 from rlverify.running.runner import Progress, run_claims
 
@@ -22,13 +23,19 @@ class Measured:
     """What measuring gave.
 
     :param evidence: of each claim, by its id
+    :param runs: of each claim with a probe, by its id
     :param raw: everything that the runs returned, one JSON object a line
     :param deaths: claim and sentence, where a process died and it is unknown which run killed it
     """
 
     evidence: Mapping[str, Evidence]
+    runs: Mapping[str, tuple[Run, ...]]
     raw: str
     deaths: tuple[tuple[str, str], ...]
+
+    def record(self, claim: Claim) -> Record:
+        """What was measured for one of the claims."""
+        return Record(claim, self.evidence[claim.id], runs=self.runs.get(claim.id, ()))
 
 
 def measure(
@@ -57,7 +64,7 @@ def measure(
     raw += [json.dumps(asdict(run), sort_keys=True) + "\n" for found in paired.values() for run in found]
     deaths = [_deaths(claim, runs[claim.id]) for claim in probed]
     deaths += [_deaths(claim, paired[claim.experiment]) for claim in figures]
-    return Measured(evidence, "".join(raw), tuple(each for found in deaths for each in found))
+    return Measured(evidence, runs, "".join(raw), tuple(each for found in deaths for each in found))
 
 
 def _deaths(claim: Claim, runs: Sequence[Run] | Sequence[PairedRun]) -> list[tuple[str, str]]:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from rlverify.records.claims import Verdict
+from rlverify.evidence.comparing import compare
+from rlverify.evidence.staleness import digest_differences
+from rlverify.records.claims import Claim, Verdict
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.measured import Evidence
-from rlverify.records.problems import Problem
+from rlverify.records.problems import Problem, ProblemKind
 from rlverify.reporting.record import Record
-from rlverify.verdicts.verdict import NOT_MEASURED, decide_variant
+from rlverify.verdicts.verdict import NOT_MEASURED, decide_variant, healthy_outcome, judge
 
 SHOWN_DIFFERENCES = 3
 REMEDY = "run `rlverify audit --update`"
+REMEDY_OF_VALUES = f"if that is right, {REMEDY}"
 REMEDY_OF_FIGURES = "run `rlverify audit --level full --update`"
 
 UNDECIDED_FIGURES = 2
 """How many figures may stay undecided, whatever the number of runs; more say that the experiments are too weak."""
 
 
-def problems_of_all(records: Sequence[Record]) -> list[Problem]:
-    """Where fresh or committed records are not what the catalogue expects, each of them and taken together."""
-    problems = [problem for record in records for problem in problems_of(record)]
+NOTHING_COMMITTED: Mapping[str, Evidence] = {}
+
+
+def problems_of_all(records: Sequence[Record], committed: Mapping[str, Evidence] = NOTHING_COMMITTED) -> list[Problem]:
+    """Where fresh or committed records are not what the catalogue expects, each of them and taken together.
+
+    :param committed: the evidence that fresh records are compared with, by claim id
+    """
+    problems = [each for record in records for each in problems_of(record, committed.get(record.claim.id))]
     undecided = _undecided_figures(records)
     if len(undecided) > UNDECIDED_FIGURES:
         sentence = (
@@ -31,13 +40,17 @@ def problems_of_all(records: Sequence[Record]) -> list[Problem]:
     return problems
 
 
-def notes_of(records: Sequence[Record]) -> list[str]:
-    """What is to be told of figures that makes no audit fail, a line each."""
+def notes_of(records: Sequence[Record], *, advise: bool = True) -> list[str]:
+    """What is to be told of figures that makes no audit fail, a line each.
+
+    :param advise: whether to say how to replace stale evidence
+    """
     stale = [record.claim.id for record in records if record.claim.figure is not None and record.misfits]
     undecided = _undecided_figures(records)
     notes = []
     if stale:
-        notes.append(f"{', '.join(stale)}: STALE, measured of another experiment or other code; {REMEDY_OF_FIGURES}")
+        remedy = f"; {REMEDY_OF_FIGURES}" if advise else ""
+        notes.append(f"{', '.join(stale)}: STALE, measured of another experiment or other code{remedy}")
     if 0 < len(undecided) <= UNDECIDED_FIGURES:
         notes.append(f"{', '.join(undecided)}: UNDECIDED, as at most {UNDECIDED_FIGURES} figures may be")
     return notes
@@ -47,32 +60,67 @@ def _undecided_figures(records: Sequence[Record]) -> list[str]:
     return [each.claim.id for each in records if each.claim.figure is not None and each.verdict is Verdict.UNDECIDED]
 
 
-def problems_of(record: Record) -> list[Problem]:
+def problems_of(record: Record, committed: Evidence | None = None) -> list[Problem]:
     """Where a record is not what the catalogue expects.
 
     Of a figure, stale evidence and an interval that decides nothing are none: measuring them all takes an hour, and
     some may stay undecided (see `notes_of` and `problems_of_all`).
+
+    :param committed: the evidence that a fresh record is compared with
     """
-    claim, verdict, grade = record.claim, record.verdict, record.fix_grade
+    claim, verdict = record.claim, record.verdict
     if record.evidence is None or verdict is None:
         remedy = REMEDY if claim.figure is None else REMEDY_OF_FIGURES
-        return [Problem(claim.id, CLAIM_FELL, f"has no evidence; {remedy}")]
+        return [Problem(claim.id, CLAIM_FELL, "has no evidence", "stale", remedy)]
     if claim.figure is not None and verdict in (Verdict.STALE, Verdict.UNDECIDED):
         return []
     if record.misfits:
-        return [Problem(claim.id, CLAIM_FELL, f"{verdict.value}, {'; '.join(record.misfits)}; {REMEDY}")]
+        return [Problem(claim.id, CLAIM_FELL, f"{verdict.value}, {'; '.join(record.misfits)}", "stale", REMEDY)]
     if verdict in NOT_MEASURED:
-        return [Problem(claim.id, HARNESS_FAILED, f"{verdict.value}{_reason(record.evidence, verdict)}")]
+        return [_not_measured(claim, record.evidence, verdict, committed)]
     problems = []
     if verdict is not claim.expected_verdict:
-        problems.append(Problem(claim.id, CLAIM_FELL, f"{verdict.value}, expected {claim.expected_verdict.value}"))
-    if grade is not claim.expected_fix_grade:
-        told, expected = (each.value if each else "no grade" for each in (grade, claim.expected_fix_grade))
-        problems.append(Problem(claim.id, CLAIM_FELL, f"fix {told}, expected {expected}"))
+        kind: ProblemKind = "healthy" if healthy_outcome(record.evidence) == "violated" else "verdict"
+        sentence = f"{verdict.value}, expected {claim.expected_verdict.value}"
+        problems.append(Problem(claim.id, CLAIM_FELL, sentence, kind))
+    if record.fix_grade is not claim.expected_fix_grade and verdict is not Verdict.REGRESSED:
+        told, expected = (each.value if each else "no grade" for each in (record.fix_grade, claim.expected_fix_grade))
+        problems.append(Problem(claim.id, CLAIM_FELL, f"fix {told}, expected {expected}", "grade"))
     return problems
 
 
-def _reason(evidence: Evidence, verdict: Verdict) -> str:
+def _not_measured(claim: Claim, evidence: Evidence, verdict: Verdict, committed: Evidence | None) -> Problem:
+    """Of a claim that came to no verdict: it fell if its committed evidence is as expected."""
+    sentence = f"{verdict.value}{reason(evidence, verdict)}"
+    if verdict is Verdict.STALE:
+        return Problem(claim.id, CLAIM_FELL, sentence)
+    if committed is None or judge(committed) is not claim.expected_verdict:
+        return Problem(claim.id, HARNESS_FAILED, sentence)
+    healthy = evidence.variant("healthy")
+    holds = healthy is not None and not healthy.errors and healthy_outcome(evidence) == "held"
+    kind: ProblemKind = "verdict" if holds or evidence.figure is not None else "healthy"
+    expected = f"{verdict.value}, expected {claim.expected_verdict.value}"
+    return Problem(claim.id, CLAIM_FELL, f"{expected}{reason(evidence, verdict)}", kind)
+
+
+def compared(record: Record, committed: Evidence | None) -> list[Problem]:
+    """Where fresh evidence is not what is committed; nothing of a claim that fell by its verdict or its grade."""
+    claim, fresh = record.claim, record.evidence
+    if fresh is None or any(problem.fell for problem in problems_of(record, committed)):
+        return []
+    if committed is None:
+        return [Problem(claim.id, CLAIM_FELL, "has no committed evidence", "stale", REMEDY)]
+    changed = digest_differences(committed, fresh.experiment_digest, fresh.module_digests)
+    found = compare(committed, fresh, claim.figure.tolerance if claim.figure else 0.0)
+    values = [difference for difference in found if difference not in changed]
+    if values:
+        sentence = f"differs from the committed evidence: {few_of(values)}"
+        return [Problem(claim.id, CLAIM_FELL, sentence, "values", REMEDY_OF_VALUES)]
+    return [Problem(claim.id, CLAIM_FELL, "; ".join(changed), "stale", REMEDY)] * bool(changed)
+
+
+def reason(evidence: Evidence, verdict: Verdict) -> str:
+    """Why a claim came to this verdict, as the end of a sentence; empty where the verdict says it all."""
     if evidence.figure is not None and evidence.figure.errors:
         return f", {evidence.figure.errors[0]}"
     for variant in evidence.variants:
@@ -96,9 +144,9 @@ def _reason(evidence: Evidence, verdict: Verdict) -> str:
     return ""
 
 
-def and_remedy(differences: Sequence[str]) -> str:
-    """The first of the differences, how many more there are, and how to accept them."""
+def few_of(differences: Sequence[str]) -> str:
+    """The first of the differences, and how many more there are."""
     shown = [*differences[:SHOWN_DIFFERENCES]]
     if len(differences) > len(shown):
         shown.append(f"and {len(differences) - len(shown)} more differences")
-    return f"{'; '.join(shown)}; if that is right, {REMEDY}"
+    return "; ".join(shown)

@@ -56,14 +56,16 @@ def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedSt
         return CommittedStatus(None, tuple(unknown))
     matrix = load(path_of(paths))
     if matrix is None:
-        missing = Problem(MATRIX, CLAIM_FELL, f"which tests detect which faults was never measured; {REMEDY}")
+        missing = Problem(MATRIX, CLAIM_FELL, "which tests detect which faults was never measured", remedy=REMEDY)
         return CommittedStatus(None, (missing,) * matrix_plan.has_tests)
     problems = [*problems_of(matrix)]
     if found := [*_misfits(matrix, matrix_plan)]:
-        problems.append(Problem(MATRIX, CLAIM_FELL, f"measured of other faults or tests: {few(found)}; {REMEDY}"))
+        sentence = f"measured of other faults or tests: {few(found)}"
+        problems.append(Problem(MATRIX, CLAIM_FELL, sentence, remedy=REMEDY))
     report = paths.reports / REPORT
     if not report.is_file() or report.read_bytes() != render_page(matrix_plan.project, matrix).encode():
-        problems.append(Problem(REPORT, CLAIM_FELL, "is not what the committed matrix gives; run `rlverify report`"))
+        sentence = "is not what the committed matrix gives"
+        problems.append(Problem(REPORT, CLAIM_FELL, sentence, remedy="run `rlverify report`"))
     note = f"{MATRIX} was measured of other code under test; `rlverify matrix` plants every fault again"
     changed = matrix.under_test != under_test_digest(matrix_plan)
     return CommittedStatus(matrix, tuple(problems), (note,) * changed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from rlverify.records.code_records import Executed
@@ -18,8 +18,8 @@ class Observation:
     """One symptom, measured once.
 
     :param symptom: what was looked at; the same words in every variant and seed
-    :param before: the printed value before the event under test
-    :param after: the printed value after it
+    :param before: the printed value that is expected: that before the event under test
+    :param after: the printed value that is observed: that after it
     :param holds: whether the value is as it should be
     :param repeats: False where the texts differ between machines (raw floats); evidence then keeps only ``holds``
     :param roughly: ``after`` as a bound or in words, where these repeat and its digits do not; evidence keeps them
@@ -51,6 +51,7 @@ class Run:
     :param traceback: the whole of ``error``, for the raw evidence only
     :param retried: its process died, and it ended when it was run again, so that the cause is unknown
     :param executed: what it executed, where that was recorded
+    :param seconds: how long it took on the machine that ran it
     """
 
     variant: Variant
@@ -62,6 +63,7 @@ class Run:
     traceback: str | None = None
     retried: bool = False
     executed: Executed | None = None
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from rlverify.records.claims import Claim, FixGrade, Verdict
 from rlverify.records.measured import Evidence
+from rlverify.records.runs import Run
 from rlverify.verdicts.verdict import NOT_MEASURED, grade_fix, judge
 
 
@@ -17,11 +18,15 @@ class Record:
     """A claim with its evidence, or None where there is no evidence, which a report shows as missing.
 
     :param misfits: why the evidence is of another experiment or other code, which a report shows as STALE
+    :param runs: of a probe, where the claim was measured just now
+    :param changed: files that the claim is about and that changed since its evidence was committed, where that is known
     """
 
     claim: Claim
     evidence: Evidence | None
     misfits: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+    changed: tuple[str, ...] = ()
 
     @cached_property
     def verdict(self) -> Verdict | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
@@ -80,12 +81,14 @@ def run_task(task: ProbeTask) -> Run:
 
 
 def _run(task: ProbeTask) -> Run:
+    started = time.perf_counter()
     outcome = attempt(lambda: _measure(task))
+    seconds = time.perf_counter() - started
     if isinstance(outcome, Crash):
         stale = isinstance(outcome.error, StaleFaultError)
         error = str(outcome.error) if stale else outcome.line
-        return Run(task.variant, task.seed, error=error, stale=stale, traceback=outcome.traceback)
-    return outcome
+        return Run(task.variant, task.seed, error=error, stale=stale, traceback=outcome.traceback, seconds=seconds)
+    return replace(outcome, seconds=seconds)
 
 
 def _measure(task: ProbeTask) -> Run:

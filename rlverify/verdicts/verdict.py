@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.measured import Evidence, FigureEvidence, VariantEvidence
 from rlverify.verdicts.statistics import Decision, IntervalPlace, ShareOutcome, decide, place_of
@@ -19,21 +21,33 @@ VERDICT_OF_PLACE: dict[IntervalPlace, Verdict] = {
 def judge(evidence: Evidence) -> Verdict:
     """The verdict on a claim; the worst that applies.
 
-    With a fault: CONFIRMED if healthy holds and faulty is violated, NOT REPRODUCED if both hold. Where the claim says
+    With a fault: REGRESSED if healthy is violated, whatever became of the faulty runs. Else CONFIRMED if healthy holds
+    and faulty is violated, NOT REPRODUCED if both hold. Where the claim says
     what its fault shows, faulty is violated if that and nothing else is, and held if none of it is. Without a fault:
     CONFIRMED if healthy holds, REFUTED if it is violated. A figure: CONFIRMED if its interval lies within what is
     claimed, REFUTED if it has nothing in common with it.
     """
     if evidence.figure is not None:
         return _judge_figure(evidence.figure)
-    variants = evidence.variants
+    if _is_regressed(evidence):
+        return Verdict.REGRESSED
+    return _trouble(evidence.variants) or _judge_measured(evidence)
+
+
+def _is_regressed(evidence: Evidence) -> bool:
+    """Whether every run of the healthy variant ended and violated what the faulty variant is compared with."""
+    healthy, faulty = evidence.variant("healthy"), evidence.variant("faulty")
+    ended = healthy is not None and healthy.runs > 0 and not healthy.errors
+    return ended and faulty is not None and healthy_outcome(evidence) == "violated"
+
+
+def _trouble(variants: Sequence[VariantEvidence]) -> Verdict | None:
+    """Why there is no verdict, or None."""
     if not variants or any(variant.errors or (variant.runs == 0 and variant.stale is None) for variant in variants):
         return Verdict.ERROR
     if any(variant.stale is not None for variant in variants):
         return Verdict.STALE
-    if any(variant.reached is False for variant in variants):
-        return Verdict.UNREACHED
-    return _judge_measured(evidence)
+    return Verdict.UNREACHED if any(variant.reached is False for variant in variants) else None
 
 
 def _judge_figure(figure: FigureEvidence) -> Verdict:
@@ -43,12 +57,11 @@ def _judge_figure(figure: FigureEvidence) -> Verdict:
 
 
 def _judge_measured(evidence: Evidence) -> Verdict:
-    healthy, faulty = evidence.variant("healthy"), evidence.variant("faulty")
-    if healthy is None:
+    faulty, outcome = evidence.variant("faulty"), healthy_outcome(evidence)
+    if outcome is None:
         return Verdict.ERROR
-    outcome = decide_variant(healthy).outcome
     if outcome == "violated":
-        return Verdict.REFUTED if faulty is None else Verdict.REGRESSED
+        return Verdict.REFUTED
     planted = outcome_under_fault(faulty, evidence.shows) if faulty is not None else None
     if "undecided" in (outcome, planted):
         return Verdict.UNDECIDED
@@ -58,6 +71,12 @@ def _judge_measured(evidence: Evidence) -> Verdict:
 def decide_variant(variant: VariantEvidence) -> Decision:
     """Held if every observation of every run holds, violated if every run has a violated one."""
     return decide(variant.held_runs, variant.runs)
+
+
+def healthy_outcome(evidence: Evidence) -> ShareOutcome | None:
+    """What became of the code without a fault; None where it was not measured."""
+    healthy = evidence.variant("healthy")
+    return None if healthy is None else decide_variant(healthy).outcome
 
 
 def outcome_under_fault(faulty: VariantEvidence, shows: tuple[str, ...]) -> ShareOutcome:
@@ -77,7 +96,7 @@ def grade_fix(evidence: Evidence) -> FixGrade | None:
     under the fault is HARMFUL, whatever else it fixes; a fix of a fault that breaks nothing has NO EFFECT at best.
     """
     faulty, fixed = evidence.variant("faulty"), evidence.variant("documented_fix")
-    if faulty is None or fixed is None or judge(evidence) in NOT_MEASURED:
+    if faulty is None or fixed is None or _trouble(evidence.variants) or judge(evidence) in NOT_MEASURED:
         return None
     before, after = _held_shares(faulty), _held_shares(fixed)
     symptoms = before.keys() | after.keys()

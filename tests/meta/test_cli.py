@@ -137,7 +137,7 @@ def test_reproduce_prints_json_only(toy: Command) -> None:
         ("REGRESSED", 1, "REGRESSED: REGRESSED, expected CONFIRMED"),
         ("UNREACHED", 2, "UNREACHED: UNREACHED, faulty: the planted fault"),
         ("CRASH", 2, "CRASH: ERROR, healthy, seed 0: ZeroDivisionError: on purpose"),
-        ("STALE", 2, "STALE: STALE, fault stale is stale"),
+        ("STALE", 1, "STALE: STALE, fault stale is stale"),
     ],
 )
 def test_reproduce_answers_with_its_exit_code(toy: Command, claim: str, exit_code: int, line: str) -> None:
@@ -223,7 +223,8 @@ def test_the_gate_falls_when_evidence_or_report_are_out_of_date(toy: Command, re
     code, lines = gate()
     assert code == 1
     assert lines[0].startswith(
-        "TOY-02: differs from the committed evidence: healthy: 'clip(-5, 0, 3)' -5 -> 0 (holds 1/1) instead of -6"
+        "TOY-02: differs from the committed evidence: healthy: 'clip(-5, 0, 3)' observed 0 "
+        "(expected -5, holds 1/1), committed 0 (expected -6, holds 1/1)"
     )
     assert lines[0].endswith("if that is right, run `rlverify audit --update`")
     assert lines[1:] == ["TOY-03: has no committed evidence; run `rlverify audit --update`"]

@@ -224,7 +224,7 @@ def test_every_difference_is_a_sentence(evidence: Evidence) -> None:
     changed = replace(faulty, symptoms=(replace(count, after="9"), replace(raw, symptom="new")), reached=False)
     assert compare(evidence, replace(evidence, variants=(healthy, changed))) == [
         "UNREACHED instead of CONFIRMED",
-        "faulty: 'count' 0 -> 9 (holds 0/2) instead of 0 -> None (holds 0/2)",
+        "faulty: 'count' observed 9 (expected 0, holds 0/2), committed (expected 0, holds 0/2)",
         "faulty: 'new' is new",
         "faulty: 'raw' is no longer observed",
         "faulty: held in 0 of 2 runs, reached False",

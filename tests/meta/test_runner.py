@@ -24,7 +24,7 @@ from rlverify.records.runs import Run
 from rlverify.running.runner import Crash, attempt, run_claims, run_here
 
 REASONS = {
-    "STALE": ("STALE", 2, "fault stale is stale"),
+    "STALE": ("STALE", 1, "fault stale is stale"),
     "UNREACHED": ("UNREACHED", 2, "faulty: the planted fault was never executed"),
     "UNDECIDED": ("UNDECIDED", 2, "faulty held in 1 of 3 runs (95 % interval 0.01 to 0.91)"),
     "REGRESSED": ("REGRESSED", 1, "expected CONFIRMED"),
@@ -54,7 +54,7 @@ def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_pat
         assert problems[claim].exit_code == exit_code
         assert verdict in problems[claim].sentence
         assert reason in problems[claim].sentence
-    assert result.exit_code == 2
+    assert result.exit_code == 1  # as the claim REGRESSED fell
     assert [done for done, _ in steps] == list(range(1, steps[0][1] + 1))
     measured = {"UNREACHED", "UNDECIDED", "REGRESSED", *AS_EXPECTED}
     assert {path.stem for path in (paths.working / "evidence").iterdir()} == measured
@@ -65,6 +65,9 @@ def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_pat
     assert check_report(troubleproject, paths, committed_records(troubleproject, committed), committed) == []
     again = audit(troubleproject, paths, update=False, processes=2, on_progress=lambda *_: None)
     assert {problem.subject for problem in again.problems} == set(REASONS)
+    kinds = {problem.subject: (problem.kind, problem.exit_code) for problem in again.problems}
+    assert kinds["CRASH"] == ("healthy", 1)  # its committed evidence is as expected
+    assert kinds["LEAVE"] == ("other", 2)  # there is no committed evidence
 
 
 @pytest.mark.parametrize("claim", ["SLOW", "DEAF"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rlverify.evidence.evidence_files import is_committable
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Variant
@@ -67,8 +68,22 @@ def test_the_worst_trouble_is_told_first() -> None:
     order = list(TROUBLES)
     for first, second in pairwise(order):
         both = _variant("faulty", 0, **TROUBLES[first], **TROUBLES[second])
-        assert judge(_evidence(_variant("healthy", 0), both)) is first
-    assert judge(_evidence(_variant("healthy", 0), _variant("faulty", 0, reached=False))) is Verdict.UNREACHED
+        assert judge(_evidence(_variant("healthy", 4), both)) is first
+    assert judge(_evidence(_variant("healthy", 4), _variant("faulty", 0, reached=False))) is Verdict.UNREACHED
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_violated_healthy_code_is_regressed_whatever_became_of_the_fault(trouble: Verdict) -> None:
+    broken, sound = _variant("healthy", 0), _variant("documented_fix", 4)
+    troubled = _evidence(broken, _variant("faulty", 0, runs=0, **TROUBLES[trouble]), sound)
+    assert judge(troubled) is Verdict.REGRESSED
+    assert grade_fix(troubled) is None
+    assert is_committable(troubled) == (trouble is Verdict.UNREACHED)
+
+
+def test_healthy_code_of_which_a_run_crashed_is_an_error() -> None:
+    crashed = _variant("healthy", 0, runs=3, errors=("seed 3: boom",))
+    assert judge(_evidence(crashed, _variant("faulty", 0))) is Verdict.ERROR
 
 
 def test_no_runs_are_an_error_and_not_a_pass() -> None:
