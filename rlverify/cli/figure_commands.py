@@ -18,7 +18,7 @@ from rlverify.gating.audit import committed_records, problems_of
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim, Figure
-from rlverify.records.errors import HarnessError
+from rlverify.records.errors import HarnessError, UsageError
 from rlverify.records.exit_codes import HARNESS_FAILED
 from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.records.runs import PairedRun
@@ -71,7 +71,7 @@ def pilot(
     project = project_of(context)
     claim = project.claim(claim_id)
     if claim.figure is None:
-        raise typer.BadParameter(f"{claim.id} is a {claim.kind}; only a figure has a number of runs to plan")
+        raise UsageError(f"{claim.id} is a {claim.kind}; only a figure has a number of runs to plan")
     chosen = range(FIRST_PILOT_SEED, FIRST_PILOT_SEED + seeds)
     runs = _runs(project, claim, chosen, report_paths(project, reports), jobs)
     values = _values(runs, claim.figure)

@@ -69,8 +69,10 @@ def audit(
     level: Level = "quick",
     on_figures: FigureProgress = lambda _done, _total, _left: None,
     afresh: bool = False,
+    chosen: frozenset[str] | None = None,
+    fail_fast: bool = False,
 ) -> Audit:
-    """Measure all claims; compare with the committed evidence and reports, or replace them.
+    """Measure claims; compare with the committed evidence and reports, or replace them.
 
     Fresh evidence, report and raw runs are left in the working folder in either case. Where a claim could not be
     measured, an update keeps its committed evidence. The quick level takes figures as they are committed.
@@ -78,6 +80,9 @@ def audit(
     :param affected: without an update, ids of the claims to measure, where not all of them: the others are taken as
         they are committed, if that evidence fits the code of today, and measured too if it does not
     :param afresh: ignore the paired runs that are kept from an earlier audit
+    :param chosen: ids of the claims that this is about, where not all: others are neither measured nor compared, an
+        update keeps their evidence, and the report, which is about all claims, is not compared
+    :param fail_fast: stop once a claim with a probe is not as expected; claims that were not measured are left out
     :raises HarnessError: if the catalogue is broken, or a folder cannot be written; nothing has been changed then
     """
     warnings = project.check()
@@ -85,29 +90,61 @@ def audit(
     if update:
         _check_ours(project, paths)
         check_writable(paths.evidence)
+    claims = [claim for claim in project.claims if chosen is None or claim.id in chosen]
+    others = _records_of_others(project, paths, claims)
     committed = {} if update else load_folder(paths.evidence)
     standing = {} if affected is None else _standing(project, committed, affected)
     if level == "quick":
-        standing |= _figures_as_committed(project, paths)
-    chosen = [claim for claim in project.claims if claim.id not in standing]
+        standing |= _figures_as_committed(project, claims, paths)
     fresh = measure(
         project,
-        chosen,
+        [claim for claim in claims if claim.id not in standing],
         paths.runs,
         processes=processes,
         on_progress=on_progress,
         on_figures=on_figures,
         afresh=afresh,
+        enough=_is_wrong if fail_fast else None,
     )
-    records = tuple(standing.get(claim.id) or Record(claim, fresh.evidence[claim.id]) for claim in project.claims)
-    _write(project, paths, paths.working, records, {"raw.jsonl": fresh.raw})
+    records = tuple(
+        standing.get(claim.id) or Record(claim, fresh.evidence[claim.id])
+        for claim in claims
+        if claim.id in standing or claim.id in fresh.evidence
+    )
+    everyone = _everyone(project, (*records, *others))
+    _write(project, paths, paths.working, records, everyone, {"raw.jsonl": fresh.raw})
     problems = problems_of_all(records)
     problems += [Problem(subject, HARNESS_FAILED, sentence) for subject, sentence in fresh.deaths]
     if update:
-        _replace_committed(project, paths, records)
+        _replace_committed(project, paths, records, others)
     else:
-        problems += _compare_all(project, paths, records, committed)
-    return Audit(records, tuple(problems), len(chosen), (*warnings, *notes_of(records)))
+        problems += _compare_all(project, paths, records, committed, len(records) == len(project.claims))
+    notes = (*warnings, *notes_of(records), *_left_out(claims, records))
+    return Audit(records, tuple(problems), len(fresh.evidence), notes)
+
+
+def _records_of_others(project: Project, paths: ReportPaths, claims: Sequence[Claim]) -> list[Record]:
+    """The committed records of all claims but these.
+
+    :raises EvidenceError: if a file of them is broken, which an update of these claims would leave as it is
+    """
+    ids = {claim.id for claim in claims}
+    return [_as_committed(project, claim, paths) for claim in project.claims if claim.id not in ids]
+
+
+def _everyone(project: Project, records: Sequence[Record]) -> list[Record]:
+    """These records, and one without evidence for each other claim; in the order of the catalogue."""
+    found = {record.claim.id: record for record in records}
+    return [found.get(claim.id, Record(claim, None)) for claim in project.claims]
+
+
+def _is_wrong(record: Record) -> bool:
+    return bool(problems_of(record))
+
+
+def _left_out(claims: Sequence[Claim], records: Sequence[Record]) -> list[str]:
+    left = len(claims) - len(records)
+    return [f"a claim is not as expected, so {left} of {len(claims)} claims were not measured"] * bool(left)
 
 
 def _check_ours(project: Project, paths: ReportPaths) -> None:
@@ -136,17 +173,17 @@ def _is_evidence(path: Path) -> bool:
         return False
 
 
-def _figures_as_committed(project: Project, paths: ReportPaths) -> dict[str, Record]:
-    """The records of all figures, measured or not.
+def _figures_as_committed(project: Project, claims: Sequence[Claim], paths: ReportPaths) -> dict[str, Record]:
+    """The records of the figures among some claims, measured or not.
 
     :raises EvidenceError: if a file of them is broken, which only measuring again fixes
     """
-    found = {}
-    for claim in project.claims:
-        if claim.figure is not None:
-            path = paths.evidence / f"{claim.id}.json"
-            found[claim.id] = _record(project, claim, load_file(path) if path.is_file() else None)
-    return found
+    return {claim.id: _as_committed(project, claim, paths) for claim in claims if claim.figure is not None}
+
+
+def _as_committed(project: Project, claim: Claim, paths: ReportPaths) -> Record:
+    path = paths.evidence / f"{claim.id}.json"
+    return _record(project, claim, load_file(path) if path.is_file() else None)
 
 
 def _standing(project: Project, committed: Mapping[str, Evidence], affected: frozenset[str]) -> dict[str, Record]:
@@ -237,8 +274,9 @@ def _reason(evidence: Evidence, verdict: Verdict) -> str:
 
 
 def _compare_all(
-    project: Project, paths: ReportPaths, records: Sequence[Record], committed: Mapping[str, Evidence]
+    project: Project, paths: ReportPaths, records: Sequence[Record], committed: Mapping[str, Evidence], complete: bool
 ) -> list[Problem]:
+    """Where records differ from the committed evidence; plots and reports too if the records are complete."""
     problems = []
     for record in records:
         claim, fresh = record.claim, record.evidence
@@ -251,6 +289,8 @@ def _compare_all(
             problems += [
                 Problem(claim.id, CLAIM_FELL, f"differs from the committed evidence: {_and_remedy(differences)}")
             ] * bool(differences)
+    if not complete:
+        return problems
     problems += [Problem(name, CLAIM_FELL, f"{why}; {REMEDY}") for name, why in plot_problems(project, paths.reports)]
     return problems or check_report(project, paths, committed_records(project, committed), committed)
 
@@ -300,19 +340,29 @@ def _render(project: Project, paths: ReportPaths, records: Sequence[Record]) -> 
 
 
 def _write(
-    project: Project, paths: ReportPaths, folder: Path, records: Sequence[Record], more: Mapping[str, str]
+    project: Project,
+    paths: ReportPaths,
+    folder: Path,
+    records: Sequence[Record],
+    everyone: Sequence[Record],
+    more: Mapping[str, str],
 ) -> None:
+    """Write the evidence of records, and the reports of all claims."""
     measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
     evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
-    write_files(folder, {**evidence, **_render(project, paths, records), **more})
+    write_files(folder, {**evidence, **_render(project, paths, everyone), **more})
 
 
-def _replace_committed(project: Project, paths: ReportPaths, records: Sequence[Record]) -> None:
+def _replace_committed(
+    project: Project, paths: ReportPaths, records: Sequence[Record], others: Sequence[Record]
+) -> None:
+    """Replace the evidence of records and the reports of all claims; plots only if there are no other claims."""
     kept = [_committable(project, paths, record) for record in records]
-    replace_plots(project, paths.reports)
-    _write(project, paths, paths.reports, kept, {})
-    known = {record.claim.id for record in kept if record.evidence is not None}
-    ids = {record.claim.id for record in kept}
+    if not others:
+        replace_plots(project, paths.reports)
+    _write(project, paths, paths.reports, kept, _everyone(project, (*kept, *others)), {})
+    known = {record.claim.id for record in (*kept, *others) if record.evidence is not None}
+    ids = {claim.id for claim in project.claims}
     for path in paths.evidence.glob("*.json"):
         if path.stem not in known and (path.stem in ids or _is_evidence(path)):
             path.unlink()

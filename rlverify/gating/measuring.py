@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from rlverify.project.content import Project
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import PairedRun, Run
+from rlverify.reporting.record import Record
 from rlverify.running.paired_runs import FigureProgress, run_figures, seeds_of
 from rlverify.running.runner import Progress, run_claims
 
@@ -40,14 +41,19 @@ def measure(
     on_progress: Progress,
     on_figures: FigureProgress,
     afresh: bool = False,
+    enough: Callable[[Record], bool] | None = None,
 ) -> Measured:
     """Measure claims, those with a probe first.
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
     :param afresh: ignore those, and measure again
+    :param enough: whether to stop after a claim with a probe; those that have not ended then are left out
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
-    runs = run_claims(project, probed, processes=processes, on_progress=on_progress)
+    stop = _stopping(project, probed, enough) if enough is not None else None
+    runs = run_claims(project, probed, processes=processes, on_progress=on_progress, stop=stop)
+    if len(runs) < len(probed):
+        probed, figures = [claim for claim in probed if claim.id in runs], []
     paired = run_figures(
         project, kept_runs, seeds_of(figures), processes=processes, on_progress=on_figures, afresh=afresh
     )
@@ -58,6 +64,19 @@ def measure(
     deaths = [_deaths(claim, runs[claim.id]) for claim in probed]
     deaths += [_deaths(claim, paired[claim.experiment]) for claim in figures]
     return Measured(evidence, "".join(raw), tuple(each for found in deaths for each in found))
+
+
+def _stopping(
+    project: Project, claims: Sequence[Claim], enough: Callable[[Record], bool]
+) -> Callable[[str, tuple[Run, ...]], bool]:
+    """Whether the runs of a claim, by its id, are enough."""
+    claimed = {claim.id: claim for claim in claims}
+
+    def stop(claim_id: str, runs: tuple[Run, ...]) -> bool:
+        claim = claimed[claim_id]
+        return enough(Record(claim, summarise(claim, runs, *project.digests(claim))))
+
+    return stop
 
 
 def _deaths(claim: Claim, runs: Sequence[Run] | Sequence[PairedRun]) -> list[tuple[str, str]]:
