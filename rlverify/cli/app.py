@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -21,29 +22,34 @@ from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.options import (
     Afresh,
+    Areas,
     AsJson,
     Changed,
     ClaimId,
+    FailFast,
     Jobs,
     LevelOption,
+    Patterns,
     Reports,
     Revision,
+    chosen_ids,
     project_of,
     report_paths,
+    selected,
     usable_cores,
 )
 from rlverify.cli.report_command import report
 from rlverify.cli.start_commands import init, new
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
-from rlverify.gating.changes import select
+from rlverify.gating.changes import Selection, select
 from rlverify.gating.problems import problems_of
 from rlverify.kill_matrix.committed import committed_status, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import HarnessError
+from rlverify.records.errors import HarnessError, UsageError
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 from rlverify.records.problems import exit_code_of, outcome_of
 from rlverify.reporting.json_report import as_object
@@ -53,11 +59,16 @@ from rlverify.running.runner import Crash, attempt, run_here
 app = typer.Typer(
     help="Re-inject every known bug, and see whether its check catches it.",
     epilog=(__doc__ or "").partition("\n\n")[2],
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        show(f"rlverify {metadata.version('rlverify')}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -66,14 +77,19 @@ def choose_project(
     project: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder of the project. [default: the current folder]")
     ] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     context.obj = project or Path.cwd()
 
 
 @app.command("list")
-def list_claims(context: typer.Context, as_json: AsJson = False) -> None:
-    """List all claims."""
-    claims = project_of(context).claims
+def list_claims(
+    context: typer.Context, patterns: Patterns = None, areas: Areas = None, as_json: AsJson = False
+) -> None:
+    """List claims: all of them, or those that are named."""
+    claims = selected(project_of(context), patterns, areas)
     show([asdict(claim) for claim in claims] if as_json else tables.claims_table(claims))
 
 
@@ -108,13 +124,13 @@ def reproduce(
             raise typer.Exit(reproduce_all(project, claim, paths, jobs, as_json))
         raise typer.Exit(reproduce_one(project, claim, paths, seed or 0, as_json))
     if every:
-        raise typer.BadParameter(f"--all is for figures, and {claim.id} is a {claim.kind}; give --seed instead")
+        raise UsageError(f"--all is for figures, and {claim.id} is a {claim.kind}; give --seed instead")
     _reproduce_with_probe(project, claim, claim.seeds[0] if seed is None else seed, as_json)
 
 
 def _reproduce_with_probe(project: Project, claim: Claim, seed: int, as_json: bool) -> None:
     runs = run_here(project, claim, [seed])
-    record = Record(claim, summarise(claim, runs, *project.digests(claim)))
+    record = Record(claim, summarise(claim, runs))
     problems = problems_of(record)
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
@@ -130,6 +146,8 @@ app.command()(pilot)
 @app.command("audit")
 def audit_command(
     context: typer.Context,
+    patterns: Patterns = None,
+    areas: Areas = None,
     update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
     level: LevelOption = "quick",
     afresh: Afresh = False,
@@ -137,9 +155,11 @@ def audit_command(
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure all claims; compare with what is expected and with what is committed."""
-    paths = report_paths(project_of(context), reports)
-    result = _run_audit(context, paths, jobs, level, update=update, afresh=afresh)
+    """Measure claims; compare with what is expected and with what is committed."""
+    project = project_of(context)
+    chosen = chosen_ids(project, patterns, areas)
+    paths = report_paths(project, reports)
+    result = _run_audit(context, paths, jobs, level, update=update, afresh=afresh, chosen=chosen)
     if as_json:
         content = {"claims": [as_object(record) for record in result.records], "notes": list(result.notes)}
         show({**content, **outcome_of(result.problems)})
@@ -154,8 +174,11 @@ def audit_command(
 @app.command()
 def gate(
     context: typer.Context,
-    revision: Revision = None,
+    patterns: Patterns = None,
+    areas: Areas = None,
     changed: Changed = False,
+    base: Revision = None,
+    fail_fast: FailFast = False,
     level: LevelOption = "quick",
     reports: Reports = None,
     jobs: Jobs = None,
@@ -163,27 +186,39 @@ def gate(
 ) -> None:
     """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed."""
     project = project_of(context)
-    if revision is not None and not changed:
-        raise typer.BadParameter(f"{revision!r} is the revision for --changed: gate --changed {revision}")
+    chosen = chosen_ids(project, patterns, areas)
     project.check()
-    selection = select(project, revision or "HEAD") if changed else None
-    affected = None if selection is None else selection.claim_ids
-    if selection is not None and len(selection.claim_ids) == len(project.claims):
-        typer.echo(f"to measure: everything, as {selection.reason}", err=True)
     paths = report_paths(project, reports)
-    result = _run_audit(context, paths, jobs, level, affected=affected)
-    matrix_plan = MatrixPlan(project)
-    kills = committed_status(matrix_plan, paths)
-    problems = (*result.problems, *unwritten(project), *undetected(matrix_plan), *kills.problems)
-    notes = (*result.notes, *kills.notes)
-    result = replace(result, problems=problems, notes=notes)
-    chosen = None if selection is None else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
+    selection = select(project, paths, base)
+    if changed and len(selection.claim_ids) == len(project.claims):
+        typer.echo(f"to measure: everything, as {selection.reason}", err=True)
+    result = _run_audit(
+        context, paths, jobs, level, selection=selection, only_selected=changed, chosen=chosen, fail_fast=fail_fast
+    )
+    result = _with_catalogue_and_tests(project, paths, result, chosen)
+    measured = None if not changed else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
     if as_json:
         content = {"notes": list(result.notes), **outcome_of(result.problems)}
-        show({**content, **({} if chosen is None else {"selection": chosen})})
+        show({**content, **({} if measured is None else {"selection": measured})})
     else:
-        show(*_sentences(result), *filter(None, (chosen, _summary(result))))
+        show(*_sentences(result), *filter(None, (measured, _summary(result))))
     raise typer.Exit(result.exit_code)
+
+
+def _with_catalogue_and_tests(
+    project: Project, paths: ReportPaths, result: Audit, chosen: frozenset[str] | None
+) -> Audit:
+    """The result with what is wrong with the texts of the claims, their tests and the kill matrix.
+
+    Of chosen claims it has only the problems of these, as the matrix is about all.
+    """
+    matrix_plan = MatrixPlan(project)
+    kills = committed_status(matrix_plan, paths)
+    found = [*unwritten(project), *undetected(matrix_plan), *kills.problems]
+    if chosen is not None:
+        of_chosen = (problem for problem in found if problem.subject in chosen)
+        return replace(result, problems=(*result.problems, *of_chosen))
+    return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *kills.notes))
 
 
 app.command()(init)
@@ -199,8 +234,11 @@ def _run_audit(
     level: Level,
     *,
     update: bool = False,
-    affected: frozenset[str] | None = None,
+    selection: Selection | None = None,
+    only_selected: bool = False,
     afresh: bool = False,
+    chosen: frozenset[str] | None = None,
+    fail_fast: bool = False,
 ) -> Audit:
     with progress_bars() as bars:
         return audit(
@@ -209,10 +247,13 @@ def _run_audit(
             update=update,
             processes=jobs or usable_cores(),
             on_progress=bars.probes,
-            affected=affected,
+            selection=selection,
+            only_selected=only_selected,
             level=level,
             on_figures=bars.figures,
             afresh=afresh,
+            chosen=chosen,
+            fail_fast=fail_fast,
         )
 
 

@@ -14,12 +14,13 @@ from rlverify.cli.figure_tables import plan_table, quantities_table, verdict_lin
 from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, project_of, report_paths, usable_cores
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.figure_evidence import summarise_figure
-from rlverify.gating.audit import committed_records
+from rlverify.gating.committed import committed_records
 from rlverify.gating.problems import problems_of
 from rlverify.project.content import Project
+from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim, Figure
-from rlverify.records.errors import HarnessError
+from rlverify.records.errors import HarnessError, UsageError
 from rlverify.records.exit_codes import HARNESS_FAILED
 from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.records.runs import PairedRun
@@ -49,7 +50,7 @@ def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int,
 def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int | None, as_json: bool) -> int:
     """Make all paired runs of a figure that are not kept, show the result, and return the exit code."""
     runs = _runs(project, claim, claim.seeds, paths, jobs)
-    record = Record(claim, summarise_figure(claim, runs, *project.digests(claim)))
+    record = Record(claim, summarise_figure(claim, runs))
     problems = problems_of(record)
     if as_json:
         show({**as_object(record), "runs": [_as_object(run) for run in runs], **outcome_of(problems)})
@@ -72,7 +73,7 @@ def pilot(
     project = project_of(context)
     claim = project.claim(claim_id)
     if claim.figure is None:
-        raise typer.BadParameter(f"{claim.id} is a {claim.kind}; only a figure has a number of runs to plan")
+        raise UsageError(f"{claim.id} is a {claim.kind}; only a figure has a number of runs to plan")
     chosen = range(FIRST_PILOT_SEED, FIRST_PILOT_SEED + seeds)
     runs = _runs(project, claim, chosen, report_paths(project, reports), jobs)
     values = _values(runs, claim.figure)
@@ -93,6 +94,7 @@ def _runs(
             {claim.experiment: seeds},
             processes=jobs or usable_cores(),
             on_progress=bars.figures,
+            code=CurrentCode(project),
         )
     return found[claim.experiment]
 

@@ -11,6 +11,7 @@ from rlverify.cli.console import progress_bars, show
 from rlverify.cli.options import AsJson, Jobs, Reports, project_of, report_paths, usable_cores
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_fault, run_matrix
+from rlverify.records.errors import UsageError
 
 
 def matrix(
@@ -23,7 +24,7 @@ def matrix(
 ) -> None:
     """Plant every fault and run the tests that should detect it; compare with the committed kill matrix."""
     if fault is not None and update:
-        raise typer.BadParameter(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
+        raise UsageError(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
     matrix_plan, processes = MatrixPlan(project_of(context)), jobs or usable_cores()
     with progress_bars() as bars:
         if fault is None:

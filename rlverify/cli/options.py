@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,10 @@ import typer
 
 from rlverify.gating.audit import Level
 from rlverify.project.content import Project, open_project
+from rlverify.project.selecting import select_claims
 from rlverify.project.settings import ReportPaths
+from rlverify.records.claims import Claim
+from rlverify.records.errors import HarnessError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Reports = Annotated[Path | None, typer.Option(help="Folder of the reports. [default: as in the settings]")]
@@ -22,8 +26,33 @@ LevelOption = Annotated[
     Level, typer.Option("--level", help="full: the figures too, which takes up to an hour and resumes where it ended.")
 ]
 Afresh = Annotated[bool, typer.Option("--afresh", help="Ignore cached paired runs and measure again.")]
-Revision = Annotated[str | None, typer.Argument(metavar="[REV]", help="A Git revision. [default: HEAD]")]
-ClaimId = Annotated[str, typer.Argument(metavar="ID", help="A claim's id, as `rlverify list` shows it.")]
+Revision = Annotated[
+    str | None,
+    typer.Option("--base", metavar="REV", help="Git revision that --changed compares with. [default: HEAD]"),
+]
+Areas = Annotated[list[str] | None, typer.Option("--area", metavar="AREA", help="Only claims of an area; repeatable.")]
+FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop measuring once a claim is not as expected.")]
+
+
+def complete_id(context: typer.Context, incomplete: str) -> list[str]:
+    """The ids that the shell offers, in the case in which one was begun; none outside a project."""
+    try:
+        claims = open_project(context.find_root().params.get("project") or Path.cwd()).claims
+    except HarnessError:
+        return []
+    return [claim.id if incomplete == incomplete.upper() else claim.id.lower() for claim in claims]
+
+
+ClaimId = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="A claim's id, as `rlverify list` shows it.", autocompletion=complete_id),
+]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ID]...", help="Only these claims: ids or patterns such as 'PPO-*'.", autocompletion=complete_id
+    ),
+]
 
 
 def project_of(context: typer.Context) -> Project:
@@ -32,6 +61,18 @@ def project_of(context: typer.Context) -> Project:
         context.obj = open_project(context.obj)
     project: Project = context.obj
     return project
+
+
+def selected(project: Project, patterns: Sequence[str] | None, areas: Sequence[str] | None) -> tuple[Claim, ...]:
+    """The claims that a command is asked for: all, if neither patterns nor areas are given."""
+    return select_claims(project.claims, patterns or (), areas or ())
+
+
+def chosen_ids(project: Project, patterns: Sequence[str] | None, areas: Sequence[str] | None) -> frozenset[str] | None:
+    """The ids of the claims that a command is asked for, or None if neither patterns nor areas are given."""
+    if not patterns and not areas:
+        return None
+    return frozenset(claim.id for claim in selected(project, patterns, areas))
 
 
 def report_paths(project: Project, reports: Path | None) -> ReportPaths:

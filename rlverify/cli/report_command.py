@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rlverify.cli.console import complain, write
-from rlverify.cli.options import AsJson, Reports, project_of, report_paths
+from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import write_files
-from rlverify.gating.audit import check_report, committed_records, write_report
+from rlverify.gating.committed import check_report, committed_records, write_report
 from rlverify.gating.problems import notes_of, problems_of_all
 from rlverify.kill_matrix.committed import committed_status
 from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of
 from rlverify.reporting.formats import FORMATS
 
@@ -33,6 +35,8 @@ Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Where that te
 
 def report(
     context: typer.Context,
+    patterns: Patterns = None,
+    areas: Areas = None,
     check: Check = False,
     text_format: FormatOption = None,
     output: Output = None,
@@ -40,29 +44,37 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
-    chosen = text_format or ("json" if as_json else None)
-    names = ", ".join(FORMATS)
-    if chosen is not None and chosen not in FORMATS:
-        raise typer.BadParameter(f"there is no format {chosen!r}; choose one of {names}")
-    if output is not None and chosen is None:
-        raise typer.BadParameter(f"--output {output} is for one text; say which with --format ({names})")
+    text = text_format or ("json" if as_json else None)
+    _check_options(text, output, check, [*(patterns or ()), *(areas or ())])
     project = project_of(context)
+    chosen = chosen_ids(project, patterns, areas)
     paths, matrix_plan = report_paths(project, reports), MatrixPlan(project)
     project.check()
     committed = load_folder(paths.evidence)
-    records = committed_records(project, committed)
+    records = [each for each in committed_records(project, committed) if chosen is None or each.claim.id in chosen]
     problems = problems_of_all(records)
     if check:
         problems = problems or check_report(project, paths, records, committed)
-    elif chosen is None:
+    elif text is None:
         write_report(project, paths, records)
         write_kill_report(matrix_plan, paths)
-    problems = [*problems, *committed_status(matrix_plan, paths).problems]
-    if chosen is not None:
-        _hand_over(FORMATS[chosen].format(records), output)
+    if chosen is None:  # the matrix is about all claims
+        problems = [*problems, *committed_status(matrix_plan, paths).problems]
+    if text is not None:
+        _hand_over(FORMATS[text].format(records), output)
     for line in (*map(str, problems), *notes_of(records)):
         complain(line)
     raise typer.Exit(exit_code_of(problems))
+
+
+def _check_options(text: str | None, output: Path | None, check: bool, chosen: Sequence[str]) -> None:
+    names = ", ".join(FORMATS)
+    if text is not None and text not in FORMATS:
+        raise UsageError(f"there is no format {text!r}; choose one of {names}")
+    if output is not None and text is None:
+        raise UsageError(f"--output {output} is for one text; say which with --format ({names})")
+    if chosen and (check or text is None):
+        raise UsageError(f"the pages are about all claims; for {', '.join(chosen)} alone, name a --format ({names})")
 
 
 def _hand_over(text: str, output: Path | None) -> None:

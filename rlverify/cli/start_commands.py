@@ -19,7 +19,7 @@ from rlverify.project.catalogue_entries import IDENTIFIER, UNWRITTEN_STATEMENT, 
 from rlverify.project.fingerprint import is_within, member_digest
 from rlverify.project.planting import healthy_member
 from rlverify.project.settings import FILE, has_settings
-from rlverify.records.errors import EvidenceError, FaultError, SettingsError, StaleFaultError
+from rlverify.records.errors import EvidenceError, FaultError, SettingsError, StaleFaultError, UsageError
 
 NO_PACKAGES = ("tests", "test", "docs", "examples", "benchmarks", "build", "dist")
 """Folders at the top of a repository that are not what is to be verified."""
@@ -36,12 +36,12 @@ def init(
     """Set up a project in a repository: settings, folders, a worked example and a workflow file."""
     root = (folder or context.obj).absolute()
     if not content.isidentifier() or keyword.iskeyword(content):
-        raise typer.BadParameter(f"{content!r} cannot be the name of a package; use letters, digits and underscores")
+        raise UsageError(f"{content!r} cannot be the name of a package; use letters, digits and underscores")
     if importlib.util.find_spec(content) is not None and not (root / content).exists():
-        raise typer.BadParameter(f"{content!r} is a package or module that is installed; choose another --content")
+        raise UsageError(f"{content!r} is a package or module that is installed; choose another --content")
     for package in under_test or ():
         if not any((place / package).is_dir() or (place / f"{package}.py").is_file() for place in (root, root / "src")):
-            raise typer.BadParameter(f"there is no package {package!r} in {root} or its folder src")
+            raise UsageError(f"there is no package {package!r} in {root} or its folder src")
     pyproject = root / FILE
     if pyproject.is_file() and has_settings(pyproject):
         raise SettingsError(pyproject, "", "has settings already; nothing was changed")
@@ -80,20 +80,20 @@ def new(
     _ = project.folder  # which raises a clear error if there is no such package
     claim_id = claim_id.upper()
     if not re.fullmatch(IDENTIFIER, claim_id):
-        raise typer.BadParameter(f"{claim_id!r} cannot be an id; use letters, digits and hyphens, as in BUG-1")
+        raise UsageError(f"{claim_id!r} cannot be an id; use letters, digits and hyphens, as in BUG-1")
     for option, text in (("title", title), ("statement", statement)):
         if not text.strip():
-            raise typer.BadParameter(f"--{option} is empty; write it, or leave it out")
+            raise UsageError(f"--{option} is empty; write it, or leave it out")
     if Path(file).name != file or file.endswith(".toml"):
-        raise typer.BadParameter(f"--file {file!r} must be a name without folder and without .toml, as in claims")
+        raise UsageError(f"--file {file!r} must be a name without folder and without .toml, as in claims")
     if not is_within(target.partition(":")[0], (*project.settings.under_test, project.package)):
         package = target.partition(":")[0].partition(".")[0]
-        raise typer.BadParameter(f"{package} is not under test; add it to under_test in {project.root / FILE}")
+        raise UsageError(f"{package} is not under test; add it to under_test in {project.root / FILE}")
     catalogue = project.settings.catalogue or project.folder / "catalogue"
     if any(catalogue.glob("*.toml")) and claim_id in {claim.id for claim in project.claims}:
-        raise typer.BadParameter(f"there is a claim {claim_id} already; choose another id")
+        raise UsageError(f"there is a claim {claim_id} already; choose another id")
     if claim_id.lower() in {*project.faults, *project.probes}:
-        raise typer.BadParameter(f"there is a fault or probe {claim_id.lower()!r} already; choose another id")
+        raise UsageError(f"there is a fault or probe {claim_id.lower()!r} already; choose another id")
     member = _healthy(target)
     texts = skeleton(
         claim_id,

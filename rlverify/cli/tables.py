@@ -68,6 +68,7 @@ def claim_table(claim: Claim) -> Table:
     )
     shown = {"statement": statement(claim)}
     rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in names if getattr(claim, name)]
+    rows += [("cites", ", ".join(claim.cites))] * bool(claim.cites)
     rows += _probe_rows(claim) if claim.figure is None else _figure_rows(claim, claim.figure)
     rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]
     if claim.figure is None:

@@ -58,7 +58,7 @@ class Lock:
 def lock_json(lock: Lock, code: CurrentCode) -> str:
     """The lock file of some records.
 
-    :param code: whose digests are written with the code; where a record has another digest, it is written with the claim
+    :param code: whose digests are written with the code; a digest that differs in a record is written with its claim
     """
     records = (*lock.claims.values(), *lock.plots.values())
     names = sorted({name for record in records for name, _ in record.parts})
@@ -94,9 +94,7 @@ def _entry(record: CodeRecord, table: Digests) -> dict[str, Any]:
         "executed": {module: " ".join(found) for module, found in executed.items()},
     }
     outdated = {name: value for name, value in record.parts if table.get(name, "") != value}
-    return entry | {
-        key: value for key, value in (("files", record.executed.files), ("outdated", outdated)) if value
-    }
+    return entry | {key: value for key, value in (("files", record.executed.files), ("outdated", outdated)) if value}
 
 
 def load_lock(path: Path, code: CurrentCode) -> Lock:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
-from rlverify.records.runs import Observation, Run, Variant
+from rlverify.records.runs import Observation, PairedRun, Run, Variant
 
 
 def summarise(claim: Claim, runs: Sequence[Run]) -> Evidence:
@@ -53,6 +53,9 @@ def _summarise_symptom(symptom: str, found: Sequence[Observation]) -> SymptomEvi
 
 def raw_lines(claim: Claim, runs: Sequence[Run]) -> str:
     """Everything that the runs of a claim returned, one JSON object a line."""
-    return "".join(
-        json.dumps({"claim": claim.id, **asdict(replace(run, executed=None))}, sort_keys=True) + "\n" for run in runs
-    )
+    return "".join(raw_line(run, claim=claim.id) for run in runs)
+
+
+def raw_line(run: Run | PairedRun, **more: str) -> str:
+    """Everything that a run returned, as a JSON object, and more fields."""
+    return json.dumps({**more, **asdict(replace(run, executed=None))}, sort_keys=True) + "\n"

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from rlverify.evidence.evidence_files import is_committable, load_file, load_folder, to_json
-from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
-from rlverify.evidence.plot_files import FOLDER
-from rlverify.evidence.staleness import misfits
+from rlverify.evidence.files import check_writable, prepare_working_folder
+from rlverify.evidence.staleness import shortened
+from rlverify.gating.changes import Selection
+from rlverify.gating.committed import (
+    Committed,
+    check_ours,
+    check_report,
+    committed_records,
+    in_order,
+    replace_committed,
+    write_all,
+)
 from rlverify.gating.measuring import measure
-from rlverify.gating.plot_audit import plot_problems, replace_plots
-from rlverify.gating.problems import REMEDY, compared, notes_of, problems_of_all
+from rlverify.gating.plot_audit import check_plots, replace_plots
+from rlverify.gating.problems import REMEDY, REMEDY_OF_FIGURES, compared, notes_of, problems_of, problems_of_all
+from rlverify.gating.replay import replay
 from rlverify.project.content import Project
+from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import EvidenceError
-from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
+from rlverify.records.exit_codes import HARNESS_FAILED
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, exit_code_of, is_regression
-from rlverify.reporting.collecting import collect
 from rlverify.reporting.record import Record
-from rlverify.reporting.rendering import render_all
 from rlverify.running.paired_runs import FigureProgress
 from rlverify.running.runner import Progress
 
@@ -38,6 +44,7 @@ class Audit:
     :param measured: how many claims were measured; the others keep their committed evidence
     :param notes: what is worth knowing and is no problem
     :param committed: the evidence that was compared with, by claim id
+    :param replayed: ids of the figures of which runs were repeated
     """
 
     records: tuple[Record, ...]
@@ -45,6 +52,7 @@ class Audit:
     measured: int
     notes: tuple[str, ...] = ()
     committed: Mapping[str, Evidence] = field(default_factory=dict)
+    replayed: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -59,178 +67,134 @@ def audit(
     update: bool,
     processes: int,
     on_progress: Progress,
-    affected: frozenset[str] | None = None,
+    selection: Selection | None = None,
+    only_selected: bool = False,
     level: Level = "quick",
     on_figures: FigureProgress = lambda _done, _total, _left: None,
     afresh: bool = False,
+    chosen: frozenset[str] | None = None,
+    fail_fast: bool = False,
 ) -> Audit:
-    """Measure all claims; compare with the committed evidence and reports, or replace them.
+    """Measure claims; compare with the committed evidence and reports, or replace them.
 
     Fresh evidence, report and raw runs are left in the working folder in either case. Where a claim could not be
-    measured, an update keeps its committed evidence. The quick level takes figures as they are committed.
+    measured, an update keeps its committed evidence. The quick level keeps the evidence of figures; without an update,
+    runs of those are repeated that are selected or that executed code which has changed.
 
-    :param affected: without an update, ids of the claims to measure, where not all of them: the others are taken as
-        they are committed, if that evidence fits the code of today, and measured too if it does not
+    :param selection: the claims and plots to measure at least
+    :param only_selected: take other claims as they are committed, if they have evidence for what the catalogue asks
     :param afresh: ignore the paired runs that are kept from an earlier audit
-    :raises HarnessError: if the catalogue is broken, or a folder cannot be written; nothing has been changed then
+    :param chosen: ids of the claims that this is about, where not all: others are neither measured nor compared, an
+        update keeps their evidence, and the report, which is about all claims, is not compared
+    :param fail_fast: stop once a claim with a probe is not as expected; claims that were not measured are left out
+    :raises HarnessError: if the catalogue is broken, a folder cannot be written or the code is changed meanwhile;
+        nothing has been replaced then
     """
     warnings = project.check()
     prepare_working_folder(paths.working)
     if update:
-        _check_ours(project, paths)
+        check_ours(project, paths)
         check_writable(paths.evidence)
-    committed = {} if update else load_folder(paths.evidence)
-    standing = {} if affected is None else _standing(project, committed, affected)
-    if level == "quick":
-        standing |= _figures_as_committed(project, paths)
-    chosen = [claim for claim in project.claims if claim.id not in standing]
+    committed = Committed(project, paths, CurrentCode(project))
+    claims = [claim for claim in project.claims if chosen is None or claim.id in chosen]
+    ids = {claim.id for claim in claims}
+    others = [committed.record(claim) for claim in project.claims if claim.id not in ids]
+    kept = _kept(committed, claims, level, selection.claim_ids if selection is not None and only_selected else None)
     fresh = measure(
         project,
-        chosen,
+        [claim for claim in claims if claim.id not in kept],
         paths.runs,
+        code=committed.code,
+        recorded=update,
         processes=processes,
         on_progress=on_progress,
         on_figures=on_figures,
         afresh=afresh,
+        enough=_is_wrong if fail_fast else None,
     )
-    records = tuple(standing.get(each.id) or fresh.record(each) for each in project.claims)
-    _write(project, paths, paths.working, records, {"raw.jsonl": fresh.raw})
-    problems = problems_of_all(records, committed)
+    committed.code.check_unchanged()
+    found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
+    records = tuple(found)
+    write_all(project, paths, paths.working, records, in_order(project, (*records, *others)), {"raw.jsonl": fresh.raw})
+    problems = problems_of_all(records, {} if update else committed.evidence)
     problems += [Problem(subject, HARNESS_FAILED, sentence) for subject, sentence in fresh.deaths]
+    notes = [*warnings, *_left_out(claims, records)]
     if update:
-        _replace_committed(project, paths, records)
-    else:
-        problems += _compare_all(project, paths, records, committed)
-    notes = notes_of(records, advise=not is_regression(problems))
-    return Audit(records, tuple(problems), len(chosen), (*warnings, *notes), committed)
+        plots = replace_plots(committed, processes=processes, all_claims=not others)
+        replace_committed(committed, records, others, fresh.code, plots)
+        return Audit(records, tuple(problems), len(fresh.evidence), (*notes, *notes_of(records)))
+    records = tuple(replace(each, changed=committed.changed(each.claim)) for each in records)
+    again = replay(committed, _to_replay(records, kept, selection), processes=processes)
+    problems += [*again.problems, *_compare_all(committed, records, selection, processes, complete=not others)]
+    notes += notes_of(records, advise=not is_regression(problems))
+    notes += _digests_only(records, problems)
+    measured = len(fresh.evidence) + len(again.claim_ids)
+    return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence, again.claim_ids)
 
 
-def _check_ours(project: Project, paths: ReportPaths) -> None:
-    """Refuse to replace files in a folder to which no evidence was committed yet.
-
-    :raises EvidenceError: naming the first file that is in the way
-    """
-    ids = {claim.id for claim in project.claims}
-    if not paths.reports.is_dir() or any(
-        path.stem in ids or _is_evidence(path) for path in paths.evidence.glob("*.json")
-    ):
-        return
-    pages = ("index.md", "claims.md", *(page.name for page in project.pages))
-    in_the_way = [paths.reports / name for name in pages if (paths.reports / name).exists()]
-    in_the_way += [path for folder in ("evidence", FOLDER) for path in (paths.reports / folder).glob("*")]
-    if in_the_way:
-        raise EvidenceError(
-            in_the_way[0], "was not written by an audit; move it away, or choose another folder for `reports`"
-        )
+def _kept(
+    committed: Committed, claims: Sequence[Claim], level: Level, selected: frozenset[str] | None
+) -> dict[str, Record]:
+    """The records of those claims whose committed evidence is not measured again, by id."""
+    kept = {}
+    for claim in claims:
+        figure = claim.figure is not None
+        if (figure and level == "quick") or (selected is not None and claim.id not in selected):
+            record = committed.record(claim)
+            if (figure and level == "quick") or (record.evidence is not None and not record.misfits):
+                kept[claim.id] = record
+    return kept
 
 
-def _is_evidence(path: Path) -> bool:
-    try:
-        return '"experiment_digest"' in path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
+def _to_replay(
+    records: Sequence[Record], kept: Mapping[str, Record], selection: Selection | None
+) -> list[tuple[Claim, Evidence]]:
+    """The figures, with their committed evidence, of which runs must be repeated."""
+    selected = selection.claim_ids if selection is not None else frozenset()
+    return [
+        (each.claim, each.evidence)
+        for each in records
+        if each.claim.figure is not None
+        and each.claim.id in kept
+        and each.evidence is not None
+        and not each.misfits
+        and (each.changed or each.claim.id in selected)
+    ]
 
 
-def _figures_as_committed(project: Project, paths: ReportPaths) -> dict[str, Record]:
-    """The records of all figures, measured or not.
-
-    :raises EvidenceError: if a file of them is broken, which only measuring again fixes
-    """
-    found = {}
-    for claim in project.claims:
-        if claim.figure is not None:
-            path = paths.evidence / f"{claim.id}.json"
-            found[claim.id] = _record(project, claim, load_file(path) if path.is_file() else None)
-    return found
+def _is_wrong(record: Record) -> bool:
+    return bool(problems_of(record))
 
 
-def _standing(project: Project, committed: Mapping[str, Evidence], affected: frozenset[str]) -> dict[str, Record]:
-    """The records of those claims whose committed evidence needs no new measurement."""
-    records = {record.claim.id: record for record in committed_records(project, committed)}
-    return {
-        name: record
-        for name, record in records.items()
-        if name not in affected and record.evidence is not None and not record.misfits
-    }
+def _left_out(claims: Sequence[Claim], records: Sequence[Record]) -> list[str]:
+    left = len(claims) - len(records)
+    return [f"a claim is not as expected, so {left} of {len(claims)} claims were not measured"] * bool(left)
 
 
 def _compare_all(
-    project: Project, paths: ReportPaths, records: Sequence[Record], committed: Mapping[str, Evidence]
+    committed: Committed, records: Sequence[Record], selection: Selection | None, processes: int, *, complete: bool
 ) -> list[Problem]:
+    """Where records differ from the committed evidence; plots and reports too if the records are complete."""
     problems: list[Problem] = []
     for record in records:
-        if record.evidence is not None and is_committable(record.evidence):
-            problems += compared(record, committed.get(record.claim.id))
-    plots = plot_problems(project, paths.reports)
-    problems += [Problem(name, CLAIM_FELL, why, remedy=REMEDY) for name, why in plots]
-    return problems or check_report(project, paths, committed_records(project, committed), committed)
+        problems += compared(record, committed.evidence.get(record.claim.id))
+    if not complete or len(records) < len(committed.project.claims):
+        return problems
+    problems += check_plots(committed, selection.plots if selection is not None else frozenset(), processes=processes)
+    if problems:
+        return problems
+    expected = committed_records(committed.project, committed.evidence)
+    return check_report(committed.project, committed.paths, expected, committed.evidence)
 
 
-def check_report(
-    project: Project, paths: ReportPaths, records: Sequence[Record], committed: Mapping[str, Evidence]
-) -> list[Problem]:
-    """Whether the committed reports are, byte for byte, what the committed evidence gives."""
-    unknown = sorted(committed.keys() - {record.claim.id for record in records})
-    problems = [Problem(each, CLAIM_FELL, "has evidence but is in no catalogue", remedy=REMEDY) for each in unknown]
-    for name, text in _render(project, paths, records).items():
-        path = paths.reports / name
-        if not path.is_file() or path.read_bytes() != text.encode():
-            sentence = "is not what the committed evidence gives"
-            problems.append(Problem(name, CLAIM_FELL, sentence, remedy="run `rlverify report`"))
-    return problems
-
-
-def write_report(project: Project, paths: ReportPaths, records: Sequence[Record]) -> None:
-    """Render the reports from the records and replace the committed ones.
-
-    :raises EvidenceError: if they cannot be written
-    """
-    write_files(paths.reports, _render(project, paths, records))
-
-
-def committed_records(project: Project, committed: Mapping[str, Evidence]) -> list[Record]:
-    """Every claim with its committed evidence, and why that does not fit where it does not; measures nothing."""
-    return [_record(project, claim, committed.get(claim.id)) for claim in project.claims]
-
-
-def _record(project: Project, claim: Claim, evidence: Evidence | None) -> Record:
-    found = misfits(evidence, claim, *project.digests(claim)) if evidence is not None else ()
-    return Record(claim, evidence, tuple(found))
-
-
-def _render(project: Project, paths: ReportPaths, records: Sequence[Record]) -> Mapping[str, str]:
-    return render_all(collect(project, paths.reports, records))
-
-
-def _write(
-    project: Project, paths: ReportPaths, folder: Path, records: Sequence[Record], more: Mapping[str, str]
-) -> None:
-    measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
-    evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
-    write_files(folder, {**evidence, **_render(project, paths, records), **more})
-
-
-def _replace_committed(project: Project, paths: ReportPaths, records: Sequence[Record]) -> None:
-    kept = [_committable(project, paths, record) for record in records]
-    replace_plots(project, paths.reports)
-    _write(project, paths, paths.reports, kept, {})
-    known = {record.claim.id for record in kept if record.evidence is not None}
-    ids = {record.claim.id for record in kept}
-    for path in paths.evidence.glob("*.json"):
-        if path.stem not in known and (path.stem in ids or _is_evidence(path)):
-            path.unlink()
-
-
-def _committable(project: Project, paths: ReportPaths, record: Record) -> Record:
-    if record.evidence is not None and is_committable(record.evidence):
-        return record
-    path = paths.evidence / f"{record.claim.id}.json"
-    return _record(project, record.claim, _kept(path) if path.is_file() else None)
-
-
-def _kept(path: Path) -> Evidence | None:
-    """Committed evidence that an update keeps; a broken file counts as none."""
-    try:
-        return load_file(path)
-    except EvidenceError:
-        return None
+def _digests_only(records: Sequence[Record], problems: Sequence[Problem]) -> list[str]:
+    """Says that code has changed and no value has; nothing where something is wrong."""
+    changed = [record for record in records if record.changed]
+    if not changed or problems:
+        return []
+    names = sorted({name for record in changed for name in record.changed})
+    figures = any(record.claim.figure is not None for record in changed)
+    return [
+        f"digests only: {shortened(names)} changed since {len(changed)} claims were measured, and no measured value "
+        f"differs; {REMEDY_OF_FIGURES if figures else REMEDY}"
+    ]

@@ -1,104 +1,167 @@
-"""Selects the claims that a change in the working tree can affect: all of them, unless it is certain that it cannot.
+"""Selects what a change can affect: the claims of which a run executed something that has changed.
 
-Every probe is made of the code under test, so that a change there affects every claim. A change of one probe, fault,
-experiment or catalogue file affects the claims that name it, and what no measurement reads affects none.
+The lock file of the base commit records what every claim executed, with digests. A run can come to another result only
+if something that it executed has changed. This is the idea of Ekstazi, there by file and here by function (Gligoric,
+Eloussi and Marinov, "Practical regression test selection with dynamic file dependencies", ISSTA 2015). What the record
+does not cover selects everything: the engine itself, the settings, and a base without a lock file.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import rlverify
-from rlverify.project.content import MEASURING, Project
-from rlverify.project.fingerprint import module_digests
+from rlverify.evidence.lock_file import NAME as LOCK_FILE
+from rlverify.evidence.lock_file import Lock, lock_of
+from rlverify.evidence.plot_files import FOLDER
+from rlverify.evidence.staleness import changed_since
+from rlverify.project.content import Project
+from rlverify.project.current_code import CurrentCode
+from rlverify.project.settings import FILE as SETTINGS_FILE
+from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
+from rlverify.records.errors import EvidenceError, HarnessError
 
-SHARED: Final = (["__init__"], ["make"])
-"""What every probe, fault or experiment is loaded or made by."""
+MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
+"""With the first that exists, the merge base is looked for."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The claims to measure.
+    """What to measure.
 
-    :param claim_ids: their ids
+    :param claim_ids: ids of the claims
+    :param plots: names of the plots
     :param reason: why these, as the end of a sentence
     """
 
     claim_ids: frozenset[str]
+    plots: frozenset[str]
     reason: str
 
 
-def select(project: Project, revision: str) -> Selection:
-    """The claims that the difference between ``revision`` and the working tree of a Git checkout can affect.
+class UnknownChangesError(HarnessError):
+    """Git cannot tell what has changed."""
 
-    :param revision: names one commit
+
+@dataclass(frozen=True)
+class Base:
+    """The commit that the working tree is compared with.
+
+    :param top: the folder of the checkout
     """
-    everything = frozenset(claim.id for claim in project.claims)
+
+    top: Path
+    commit: str
+
+    @cached_property
+    def changed(self) -> frozenset[Path]:
+        """The files that differ from it, deleted and untracked ones included."""
+        difference = _git(self.top, "diff", "--name-only", "--no-renames", "-z", self.commit, "--")
+        untracked = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z")
+        return frozenset((self.top / path).resolve() for path in {*difference, *untracked})
+
+    def text(self, path: Path) -> str | None:
+        """A file as it is in that commit; None where it is not there."""
+        if not path.resolve().is_relative_to(self.top):
+            return None
+        name = path.resolve().relative_to(self.top).as_posix()
+        if not _git(self.top, "ls-tree", "-z", "--name-only", self.commit, "--", name):
+            return None
+        return "\0".join(_git(self.top, "show", f"{self.commit}:{name}"))
+
+
+def find_base(project: Project, asked: str | None) -> Base:
+    """The commit to compare with.
+
+    :param asked: a Git revision; by default the merge base of HEAD and the main branch, or, on the main branch, the
+        commit before HEAD
+    :raises UnknownChangesError: if there is none
+    """
     try:
-        top = Path(_git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n"))
-        unseen = _unseen(project, top)
-        changed = () if unseen else changed_files(top, revision)
+        top = Path(_git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()
+        return Base(top, _commit(top, asked) if asked is not None else _default_base(top))
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        return Selection(everything, f"Git cannot tell what changed since {revision}: {said.strip().splitlines()[0]}")
-    if unseen:
-        return Selection(everything, f"Git does not see {_shown(unseen)}")
-    selected: set[str] = set()
-    for path in changed:
-        affected = _affected(project, top / path)
-        if affected is None:
-            return Selection(everything, f"{_shown(path)} changed since {revision}")
-        selected |= affected
-    return Selection(frozenset(selected), f"the only ones that changes since {revision} can affect")
+        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[0]
+        raise UnknownChangesError(
+            f"Git does not tell what changed since {asked or 'the main branch'}: {said}"
+        ) from error
 
 
-def changed_files(top: Path, revision: str) -> tuple[str, ...]:
-    """Files of a checkout that differ from a commit, deleted and untracked ones included; sorted.
+def _default_base(top: Path) -> str:
+    head = _commit(top, "HEAD")
+    target = os.environ.get("GITHUB_BASE_REF")
+    for branch in (*[f"origin/{target}"] * bool(target), *MAIN_BRANCHES):
+        try:
+            found = _git(top, "merge-base", head, _commit(top, branch))[0].strip()
+        except subprocess.CalledProcessError:
+            continue
+        if found != head:
+            return found
+        break
+    return _commit(top, "HEAD~1")
 
-    :param top: the folder of the checkout, to which they are relative
-    :raises subprocess.CalledProcessError: if the revision names no single commit
+
+def _commit(top: Path, revision: str) -> str:
+    return _git(top, "rev-parse", "--verify", f"{revision}^{{commit}}")[0].strip()
+
+
+def select(project: Project, paths: ReportPaths, asked: str | None) -> Selection:
+    """What the difference between a commit and the working tree can affect.
+
+    :param asked: as in `find_base`
     """
-    commit = _git(top, "rev-parse", "--verify", f"{revision}^{{commit}}")[0].strip()
-    difference = _git(top, "diff", "--name-only", "--no-renames", "-z", commit, "--")
-    untracked = _git(top, "ls-files", "--others", "--exclude-standard", "-z")
-    return tuple(sorted({*difference, *untracked}))
+    everything = frozenset(claim.id for claim in project.claims), frozenset(project.plots)
+    code = CurrentCode(project)
+    try:
+        base = find_base(project, asked)
+        lock = _lock_of(base, paths, code)
+    except UnknownChangesError as error:
+        return Selection(*everything, str(error))
+    for path in sorted(base.changed):
+        if _is_everywhere(project, path):
+            return Selection(*everything, f"{_shown(path.relative_to(base.top))} changed since {base.commit[:10]}")
+    claims = (claim.id for claim in project.claims if _is_affected(project, paths, base, lock, code, claim))
+    plots = (name for name in project.plots if _is_plot_affected(paths, base, lock, code, name))
+    reason = f"those of which a run executed what changed since {base.commit[:10]}"
+    return Selection(frozenset(claims), frozenset(plots), reason)
 
 
-def _unseen(project: Project, top: Path) -> str:
-    """The first file of the code under test whose changes Git does not report, or nothing.
-
-    That is a file outside the checkout, ignored, a link, or marked as unchanged.
-    """
-    engine = Path(rlverify.__file__).parent
-    for place in (*code_of(project), *([engine] if engine.resolve().is_relative_to(top) else [])):
-        if not place.resolve().is_relative_to(top):
-            return str(place)
-        folder, name = (place, ".") if place.is_dir() else (place.parent, place.name)
-        ignored = _git(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", name)
-        tracked = _git(folder, "ls-files", "-v", "-s", "-z", "--", name)
-        told = [line.partition("\t")[2] for line in tracked if not line.startswith("H 100")]
-        for path in (*(each for each in ignored if "__pycache__" not in each), *told):
-            return str(folder / path)
-    return ""
+def _lock_of(base: Base, paths: ReportPaths, code: CurrentCode) -> Lock:
+    path = paths.reports / LOCK_FILE
+    text = base.text(path)
+    if text is None:
+        raise UnknownChangesError(f"{base.commit[:10]} has no {LOCK_FILE}")
+    try:
+        return lock_of(text, path, code)
+    except EvidenceError as error:
+        raise UnknownChangesError(f"the {LOCK_FILE} of {base.commit[:10]} is broken") from error
 
 
-def code_of(project: Project) -> list[Path]:
-    """The folders, or files, of the content package and of the packages under test."""
-    return sorted({project.folder, *map(_place_of, project.settings.under_test)})
+def _is_everywhere(project: Project, path: Path) -> bool:
+    """Whether a changed file can affect every claim, whatever it executed."""
+    engine = Path(rlverify.__file__).parent.resolve()
+    return path == (project.root / SETTINGS_FILE).resolve() or (path.is_relative_to(engine) and path.suffix == ".py")
 
 
-def _place_of(package: str) -> Path:
-    spec = importlib.util.find_spec(package)
-    if spec is None:
-        raise LookupError(package)
-    folders = spec.submodule_search_locations
-    return Path(folders[0]) if folders else Path(str(spec.origin))
+def _is_affected(project: Project, paths: ReportPaths, base: Base, lock: Lock, code: CurrentCode, claim: Claim) -> bool:
+    """Whether its code, its entry in the catalogue or its evidence differs from the base."""
+    files = (paths.evidence / f"{claim.id}.json", project.catalogue_file(claim))
+    if base.changed & {path.resolve() for path in files}:
+        return True
+    return bool(changed_since(lock.claims.get(claim.id), project.settings_digest(claim), code))
+
+
+def _is_plot_affected(paths: ReportPaths, base: Base, lock: Lock, code: CurrentCode, name: str) -> bool:
+    record = lock.plots.get(name)
+    files: Iterable[Path] = ((paths.reports / FOLDER / f"{name}{suffix}").resolve() for suffix in (".json", ".svg"))
+    return record is None or bool(code.changed(record)) or bool(base.changed & set(files))
 
 
 def _git(folder: Path, *arguments: str) -> list[str]:
@@ -115,35 +178,5 @@ def _git(folder: Path, *arguments: str) -> list[str]:
     return [part for part in done.stdout.split("\0") if part]
 
 
-def _shown(path: str) -> str:
-    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
-
-
-def _affected(project: Project, full: Path) -> set[str] | None:
-    """Ids of the claims that a changed file can affect; None for all."""
-    settings = project.settings
-    if full.is_relative_to(project.folder.resolve()):
-        return _affected_within(project, full.relative_to(project.folder.resolve()))
-    if any(full.is_relative_to(place.resolve()) for place in code_of(project)):
-        return None
-    if full.parent == project.paths.evidence.resolve():
-        return {claim.id for claim in project.claims} & {full.stem}
-    if full.parent == project.root.resolve() and full.suffix == ".md":
-        return set()
-    unmeasured = (settings.tests, settings.reports, *settings.unmeasured)
-    return set() if any(full.is_relative_to(each.resolve()) for each in unmeasured) else None
-
-
-def _affected_within(project: Project, path: Path) -> set[str] | None:
-    full, (kind, *rest) = project.folder / path, path.with_suffix("").parts
-    if kind == "catalogue" and path.suffix == ".toml" and full.is_file():
-        return {claim.id for claim in project.claims if claim.document == path.stem}
-    if kind in MEASURING and path.suffix == ".py" and full.is_file() and rest[-1:] not in SHARED:
-        module = ".".join((project.package, kind, *rest))
-        return {claim.id for claim in project.claims if module in _experiment(project, claim)}
-    return None
-
-
-def _experiment(project: Project, claim: Claim) -> set[str]:
-    """The modules that measure a claim, and what they import of modules that measure."""
-    return {name for name, _ in module_digests(project.sources(claim), within=project.measuring)}
+def _shown(path: Path) -> str:
+    return str(path).encode(errors="surrogateescape").decode(errors="backslashreplace")

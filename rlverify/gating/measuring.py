@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rlverify.evidence.figure_evidence import summarise_figure
-from rlverify.evidence.summarising import raw_lines, summarise
+from rlverify.evidence.summarising import raw_line, raw_lines, summarise
 from rlverify.project.content import Project
+from rlverify.project.current_code import CurrentCode
 from rlverify.records.claims import Claim
+from rlverify.records.code_records import CodeRecord, Executed, together
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import PairedRun, Run
 from rlverify.reporting.record import Record
 from rlverify.running.paired_runs import FigureProgress, run_figures, seeds_of
+from rlverify.running.recording import imported_functions
 from rlverify.running.runner import Progress, run_claims
 
 
@@ -24,12 +26,14 @@ class Measured:
 
     :param evidence: of each claim, by its id
     :param runs: of each claim with a probe, by its id
+    :param code: what each claim was measured of, by its id, where that was recorded
     :param raw: everything that the runs returned, one JSON object a line
     :param deaths: claim and sentence, where a process died and it is unknown which run killed it
     """
 
     evidence: Mapping[str, Evidence]
     runs: Mapping[str, tuple[Run, ...]]
+    code: Mapping[str, CodeRecord]
     raw: str
     deaths: tuple[tuple[str, str], ...]
 
@@ -43,28 +47,62 @@ def measure(
     claims: Sequence[Claim],
     kept_runs: Path,
     *,
+    code: CurrentCode,
     processes: int,
     on_progress: Progress,
     on_figures: FigureProgress,
+    recorded: bool = False,
     afresh: bool = False,
+    enough: Callable[[Record], bool] | None = None,
 ) -> Measured:
     """Measure claims, those with a probe first.
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
+    :param code: the code that is measured
+    :param recorded: whether what runs of probes execute is recorded; of paired runs it always is
     :param afresh: ignore those, and measure again
+    :param enough: whether to stop after a claim with a probe; those that have not ended then are left out
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
-    runs = run_claims(project, probed, processes=processes, on_progress=on_progress)
+    stop = _stopping(probed, enough) if enough is not None else None
+    runs = run_claims(project, probed, processes=processes, on_progress=on_progress, recorded=recorded, stop=stop)
+    if len(runs) < len(probed):
+        probed, figures = [claim for claim in probed if claim.id in runs], []
     paired = run_figures(
-        project, kept_runs, seeds_of(figures), processes=processes, on_progress=on_figures, afresh=afresh
+        project, kept_runs, seeds_of(figures), processes=processes, on_progress=on_figures, code=code, afresh=afresh
     )
-    evidence = {each.id: summarise(each, runs[each.id], *project.digests(each)) for each in probed}
-    evidence |= {each.id: summarise_figure(each, paired[each.experiment], *project.digests(each)) for each in figures}
+    imported = imported_functions(project) if recorded and probed else ()
+    executed = {each.id: _executed(runs[each.id]) for each in probed}
+    executed |= {each.id: _executed(paired[each.experiment]) for each in figures}
+    records = {
+        each.id: code.record(
+            project.settings_digest(each), project.sources(each), together(executed[each.id]), imported
+        )
+        for each in (*probed, *figures)
+        if executed[each.id]
+    }
+    evidence = {each.id: summarise(each, runs[each.id]) for each in probed}
+    evidence |= {each.id: summarise_figure(each, paired[each.experiment]) for each in figures}
     raw = [raw_lines(claim, runs[claim.id]) for claim in probed]
-    raw += [json.dumps(asdict(run), sort_keys=True) + "\n" for found in paired.values() for run in found]
+    raw += [raw_line(run) for found in paired.values() for run in found]
     deaths = [_deaths(claim, runs[claim.id]) for claim in probed]
     deaths += [_deaths(claim, paired[claim.experiment]) for claim in figures]
-    return Measured(evidence, runs, "".join(raw), tuple(each for found in deaths for each in found))
+    return Measured(evidence, runs, records, "".join(raw), tuple(each for found in deaths for each in found))
+
+
+def _executed(runs: Sequence[Run] | Sequence[PairedRun]) -> list[Executed]:
+    return [run.executed for run in runs if run.executed is not None]
+
+
+def _stopping(claims: Sequence[Claim], enough: Callable[[Record], bool]) -> Callable[[str, tuple[Run, ...]], bool]:
+    """Whether the runs of a claim, by its id, are enough."""
+    claimed = {claim.id: claim for claim in claims}
+
+    def stop(claim_id: str, runs: tuple[Run, ...]) -> bool:
+        claim = claimed[claim_id]
+        return enough(Record(claim, summarise(claim, runs)))
+
+    return stop
 
 
 def _deaths(claim: Claim, runs: Sequence[Run] | Sequence[PairedRun]) -> list[tuple[str, str]]:

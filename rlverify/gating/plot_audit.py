@@ -2,50 +2,104 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from rlverify.evidence.files import write_files
-from rlverify.evidence.plot_files import FOLDER, Points, load_plots, to_json
-from rlverify.project.content import Project
+from rlverify.evidence.plot_files import FOLDER, load_plots, to_json
+from rlverify.gating.committed import Committed
+from rlverify.gating.problems import REMEDY
+from rlverify.records.code_records import CodeRecord
 from rlverify.records.errors import EvidenceError
-from rlverify.running.pool import pin_threads
+from rlverify.records.exit_codes import CLAIM_FELL
+from rlverify.records.plot_points import Plot
+from rlverify.records.problems import Problem
+from rlverify.running.recording import imported_functions
+from rlverify.running.repeated_runs import measure_plots
+
+AGREEMENT: Final = 0.02
+"""Part of the largest value of a line by which its points may differ on another machine."""
 
 
-def plot_problems(project: Project, reports: Path) -> list[tuple[str, str]]:
-    """(file, what is wrong) of every plot whose committed points are not those of the code of today."""
-    committed = load_plots(reports)
-    problems = []
-    for name in sorted({*project.plots, *committed}):
-        if name not in project.plots:
-            problems.append((f"{FOLDER}/{name}.json", "nothing measures this plot any more"))
-        elif name not in committed:
-            problems.append((f"{FOLDER}/{name}.json", "is missing"))
-        elif committed[name].digest != project.plot_digest(name):
-            problems.append((f"{FOLDER}/{name}.json", "was measured of other code"))
+def check_plots(committed: Committed, selected: frozenset[str], *, processes: int) -> list[Problem]:
+    """What is wrong with the committed points of plots.
+
+    Plots that are selected, or whose code has changed, are measured again and compared.
+    """
+    plots, project = load_plots(committed.paths.reports), committed.project
+    gone = [f"{FOLDER}/{name}.json" for name in sorted(plots.keys() - project.plots.keys())]
+    missing = [f"{FOLDER}/{name}.json" for name in sorted(project.plots.keys() - plots.keys())]
+    problems = [Problem(name, CLAIM_FELL, "nothing measures this plot any more", remedy=REMEDY) for name in gone]
+    problems += [Problem(name, CLAIM_FELL, "is missing", remedy=REMEDY) for name in missing]
+    names = {name for name in plots if name in project.plots and (name in selected or not _fits(committed, name))}
+    fresh = measure_plots(project, names, processes=processes)
+    for name, (plot, _) in fresh.items():
+        differences = list(_differences(plots[name], plot))
+        if differences:
+            sentence = f"measured again, {differences[0]}"
+            problems.append(
+                Problem(f"{FOLDER}/{name}.json", CLAIM_FELL, sentence, remedy=f"if that is right, {REMEDY}")
+            )
     return problems
 
 
-def replace_plots(project: Project, reports: Path) -> None:
+def replace_plots(committed: Committed, *, processes: int, all_claims: bool) -> Mapping[str, CodeRecord]:
     """Commit the points of every plot: those committed where they fit, and the others measured here and now.
 
+    :param all_claims: otherwise nothing is measured
+    :returns: what each plot was measured of
     :raises EvidenceError: if they cannot be written
     """
-    points = {name: _fitting(project, reports, name) or _measured(project, name) for name in project.plots}
-    if points:
-        write_files(reports / FOLDER, {f"{name}.json": to_json(each) for name, each in points.items()})
+    project, reports = committed.project, committed.paths.reports
+    records = {name: record for name, record in _locked(committed).items() if name in project.plots}
+    if not all_claims:
+        return records
+    kept = {name for name in project.plots if _is_readable(reports, name) and _fits(committed, name)}
+    fresh = measure_plots(project, project.plots.keys() - kept, processes=processes)
+    imported = imported_functions(project) if fresh else ()
+    for name, (_, executed) in fresh.items():
+        records[name] = committed.code.record("", [project.plots[name].__module__], executed, imported)
+    if fresh:
+        write_files(reports / FOLDER, {f"{name}.json": to_json(plot) for name, (plot, _) in fresh.items()})
     for path in (reports / FOLDER).glob("*.*"):
-        if path.stem not in points:
+        if path.stem not in project.plots:
             path.unlink()
+    return records
 
 
-def _fitting(project: Project, reports: Path, name: str) -> Points | None:
+def _locked(committed: Committed) -> Mapping[str, CodeRecord]:
     try:
-        points = load_plots(reports).get(name)
+        return committed.lock.plots
     except EvidenceError:
-        return None
-    return points if points is not None and points.digest == project.plot_digest(name) else None
+        return {}
 
 
-def _measured(project: Project, name: str) -> Points:
-    pin_threads()
-    return Points(project.plots[name](*project.make()), project.plot_digest(name))
+def _fits(committed: Committed, name: str) -> bool:
+    """Whether a plot was measured of the code of today."""
+    record = _locked(committed).get(name)
+    return record is not None and not committed.code.changed(record)
+
+
+def _is_readable(reports: Path, name: str) -> bool:
+    try:
+        return name in load_plots(reports)
+    except EvidenceError:
+        return False
+
+
+def _differences(committed: Plot, fresh: Plot) -> Iterator[str]:
+    """Where two plots differ by more than another machine explains."""
+    was, now = ({line.label: line.values for line in plot.lines} for plot in (committed, fresh))
+    texts = [(each.title, each.x_label, each.y_label, each.note, each.log_x, each.log_y) for each in (committed, fresh)]
+    if texts[0] != texts[1] or was.keys() != now.keys() or len(committed.positions) != len(fresh.positions):
+        yield "its texts, lines or positions differ"
+        return
+    for label, values in now.items():
+        margin = AGREEMENT * max((abs(each) for each in was[label] if each is not None), default=0.0)
+        for position, value, old in zip(fresh.positions, values, was[label], strict=True):
+            if (value is None) != (old is None) or not math.isclose(
+                value or 0.0, old or 0.0, rel_tol=0, abs_tol=margin
+            ):
+                yield f"line {label!r} is {value} at {position:g}, committed {old}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rlverify.evidence.comparing import compare
-from rlverify.evidence.staleness import digest_differences
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.measured import Evidence
@@ -50,7 +49,7 @@ def notes_of(records: Sequence[Record], *, advise: bool = True) -> list[str]:
     notes = []
     if stale:
         remedy = f"; {REMEDY_OF_FIGURES}" if advise else ""
-        notes.append(f"{', '.join(stale)}: STALE, measured of another experiment or other code{remedy}")
+        notes.append(f"{', '.join(stale)}: STALE, measured for other settings of the claim{remedy}")
     if 0 < len(undecided) <= UNDECIDED_FIGURES:
         notes.append(f"{', '.join(undecided)}: UNDECIDED, as at most {UNDECIDED_FIGURES} figures may be")
     return notes
@@ -110,13 +109,11 @@ def compared(record: Record, committed: Evidence | None) -> list[Problem]:
         return []
     if committed is None:
         return [Problem(claim.id, CLAIM_FELL, "has no committed evidence", "stale", REMEDY)]
-    changed = digest_differences(committed, fresh.experiment_digest, fresh.module_digests)
-    found = compare(committed, fresh, claim.figure.tolerance if claim.figure else 0.0)
-    values = [difference for difference in found if difference not in changed]
-    if values:
-        sentence = f"differs from the committed evidence: {few_of(values)}"
-        return [Problem(claim.id, CLAIM_FELL, sentence, "values", REMEDY_OF_VALUES)]
-    return [Problem(claim.id, CLAIM_FELL, "; ".join(changed), "stale", REMEDY)] * bool(changed)
+    values = compare(committed, fresh, claim.figure.tolerance if claim.figure else 0.0)
+    if not values:
+        return []
+    sentence = f"differs from the committed evidence: {few_of(values)}"
+    return [Problem(claim.id, CLAIM_FELL, sentence, "values", REMEDY_OF_VALUES)]
 
 
 def reason(evidence: Evidence, verdict: Verdict) -> str:

@@ -59,7 +59,9 @@ class _Text:
         fields = _fields(node)
         if not self.bodies and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             fields.pop("body", None)
-        return _call(node, {name: self._field(node, name, fields[name], (own or {}).get(name, names)) for name in fields})
+        return _call(
+            node, {name: self._field(node, name, fields[name], (own or {}).get(name, names)) for name in fields}
+        )
 
     def _field(self, node: ast.AST, name: str, value: object, names: Names) -> str:
         if (isinstance(node, ast.Name) and name == "id") or (isinstance(node, ast.ExceptHandler) and name == "name"):

@@ -78,6 +78,7 @@ class ClaimedFigureEntry(BaseModel):
     power: Annotated[float, Field(ge=0.8, le=1)]
     pilot: Text
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    repeats: Annotated[bool, Field(strict=True)] = True
     document_gives: DocumentGives = "interval"
 
     @field_validator("claimed")

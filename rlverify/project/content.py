@@ -7,7 +7,6 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +21,7 @@ from rlverify.project.pages import PAGES, Page
 from rlverify.project.plots import PLOTS, PlotMeasurement
 from rlverify.project.probes import PROBES, Probe
 from rlverify.project.settings import FILE, ReportPaths, Settings, find_root, load_settings
+from rlverify.project.suggesting import suggestion
 from rlverify.records.claims import Claim
 from rlverify.records.errors import CatalogueError, SettingsError, UnknownNameError
 
@@ -108,6 +108,10 @@ class Project:
         """All that the catalogue says; needs no import of what is under test."""
         return load(self.settings.catalogue or self.folder / "catalogue", self.documents)
 
+    def catalogue_file(self, claim: Claim) -> Path:
+        """The TOML file of a claim."""
+        return (self.settings.catalogue or self.folder / "catalogue") / f"{claim.document}.toml"
+
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every claim, in the order of the catalogue files."""
@@ -145,8 +149,9 @@ class Project:
         return self.package
 
     def claim(self, claim_id: str) -> Claim:
-        """The claim of that id; an unknown one raises UnknownNameError with a suggestion."""
-        return _look_up("claim", claim_id, {claim.id: claim for claim in self.claims})
+        """The claim of that id, in any case; an unknown one raises UnknownNameError with a suggestion."""
+        known = {claim.id: claim for claim in self.claims}
+        return _look_up("claim", claim_id.upper() if claim_id.upper() in known else claim_id, known)
 
     def fault(self, name: str) -> Fault:
         """The fault of that name; an unknown one raises UnknownNameError with a suggestion."""
@@ -256,7 +261,7 @@ class Project:
         for field, name, known in named:
             if name is not None and name not in known:
                 raise CatalogueError(
-                    f"{claim.document}.toml", claim.id, field, f"there is no {name!r}{_nearest(name, known)}"
+                    f"{claim.document}.toml", claim.id, field, f"there is no {name!r}{suggestion(name, known)}"
                 )
         for name in claim.modules:
             try:
@@ -284,11 +289,5 @@ def _unused(what: str, known: Iterable[str], used: set[str | None]) -> str:
 
 def _look_up(what: str, name: str, known: Mapping[str, Entry]) -> Entry:
     if name not in known:
-        raise UnknownNameError(f"no {what} named {name!r}{_nearest(name, known)}")
+        raise UnknownNameError(f"no {what} named {name!r}{suggestion(name, known)}")
     return known[name]
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    spelt = {each.casefold(): each for each in known}
-    close = get_close_matches(name.casefold(), spelt, n=1)
-    return f"; did you mean {spelt[close[0]]!r}?" if close else ""

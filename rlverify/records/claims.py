@@ -71,6 +71,8 @@ class Figure:
     :param pilot: the runs, made with other seeds, from which ``runs`` and ``power`` were computed, in words
     :param tolerance: a fresh measurement agrees with the committed one if their intervals have a value in common or
         their means differ by at most this; 0 leaves the intervals alone to decide
+    :param repeats: whether a run with the same seed agrees on another machine, to 1 % of the largest value; learning
+        over many updates does not
     :param document_gives: ``interval``, the ends in ``claimed``; ``statement``, of which the ends are our criterion; or
         ``nothing``, where the statement is implied as well
     """
@@ -82,6 +84,7 @@ class Figure:
     power: float
     pilot: str
     tolerance: float = 0.0
+    repeats: bool = True
     document_gives: DocumentGives = "interval"
 
 

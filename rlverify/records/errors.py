@@ -9,6 +9,10 @@ class HarnessError(Exception):
     """Root of the errors below: the harness could not do its work, which says nothing about a claim."""
 
 
+class UsageError(HarnessError, ValueError):
+    """An option or argument of a command cannot be used as it was given."""
+
+
 class SettingsError(HarnessError, ValueError):
     """The settings of a project cannot be used.
 

@@ -32,7 +32,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record]) -> Repor
         untestable=_untestable(project),
         checklists=load_checklists(project.folder, project.documents),
         tests=load_named_tests(reports),
-        plots={name: points.plot for name, points in load_plots(reports).items()},
+        plots=load_plots(reports),
         templates=project.templates,
         command=project.settings.command,
     )

@@ -21,8 +21,6 @@ class JsonReport:
 def as_object(record: Record) -> dict[str, Any]:
     """One record as JSON objects and lists; evidence is null where there is none."""
     evidence = asdict(record.evidence) if record.evidence is not None else None
-    if evidence is not None:
-        evidence["module_digests"] = dict(evidence["module_digests"])
     return {
         "claim": asdict(record.claim),
         "evidence": evidence,

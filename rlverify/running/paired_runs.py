@@ -123,7 +123,11 @@ def run_figures(
     if afresh:
         for name, store in stores.items():
             store.discard(seeds[name])
-    ended = {(run.experiment, run.seed): run for name, store in stores.items() for run in store.load(seeds[name], code.digest)}
+    ended = {
+        (run.experiment, run.seed): run
+        for name, store in stores.items()
+        for run in store.load(seeds[name], code.digest)
+    }
     known = {name: store.seconds() for name, store in stores.items()}
     tasks = [
         PairedTask(project, name, seed, limit, recorded=True)
@@ -139,7 +143,7 @@ def run_figures(
         on_progress(len(ended), total, time_left(waiting, known, processes))
 
     def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
-        run = _run_of(task, outcome)
+        run = ended_run(task, outcome)
         if run.error is None and run.executed is not None:
             known[task.experiment].append(run.seconds)
             code.check_unchanged()
@@ -189,7 +193,8 @@ def time_left(waiting: Sequence[str], known: Mapping[str, Sequence[float]], proc
     return sum(means.get(name, other) for name in waiting) / min(processes, len(waiting))
 
 
-def _run_of(task: PairedTask, ended: Ended[PairedRun]) -> PairedRun:
+def ended_run(task: PairedTask, ended: Ended[PairedRun]) -> PairedRun:
+    """The run of a task, or an error where its process died."""
     if ended.result is None:
         return PairedRun(task.experiment, task.seed, error=died(task.limit))
     return replace(ended.result, retried=ended.retried)

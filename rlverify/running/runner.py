@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +35,10 @@ class Crash:
     line: str
     traceback: str
     error: BaseException
+
+
+class _EnoughError(Exception):
+    """Stops the runs that have not started."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ def run_claims(
     on_progress: Progress,
     limit: float = TIME_LIMIT,
     recorded: bool = False,
+    stop: Callable[[str, tuple[Run, ...]], bool] | None = None,
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
@@ -138,21 +143,31 @@ def run_claims(
     :param limit: seconds that one run of a probe may take
     :param recorded: whether what each run executes is recorded
     :param on_progress: called with the number of runs done and the number of all that differ
+    :param stop: called with a claim's id and runs when they have ended; whether to make no other runs. Claims of which
+        a run has not ended then are left out of the result
     :raises KeyboardInterrupt: after the workers have been stopped
     """
     tasks_of = {claim.id: _tasks(project, claim, claim.seeds, limit, recorded) for claim in claims}
     tasks = list(dict.fromkeys(task for own in tasks_of.values() for task in own))
     ended: dict[ProbeTask, Run] = {}
 
+    def runs_of(claim_id: str) -> tuple[Run, ...]:
+        return tuple(replace(ended[task], variant=task.variant) for task in tasks_of[claim_id])
+
+    def has_ended(claim_id: str) -> bool:
+        return all(task in ended for task in tasks_of[claim_id])
+
     def note(task: ProbeTask, outcome: Ended[Run]) -> None:
         ended[task] = _run_of(task, outcome)
         on_progress(len(ended), len(tasks))
+        if stop is not None:
+            last = [claim_id for claim_id, own in tasks_of.items() if task in own and has_ended(claim_id)]
+            if any(stop(claim_id, runs_of(claim_id)) for claim_id in last):
+                raise _EnoughError
 
-    run_each(run_task, tasks, processes=processes, note=note)
-    return {
-        claim_id: tuple(replace(ended[task], variant=task.variant) for task in own)
-        for claim_id, own in tasks_of.items()
-    }
+    with suppress(_EnoughError):
+        run_each(run_task, tasks, processes=processes, note=note)
+    return {claim_id: runs_of(claim_id) for claim_id in tasks_of if has_ended(claim_id)}
 
 
 def run_here(project: Project, claim: Claim, seeds: Sequence[int], *, limit: float = TIME_LIMIT) -> tuple[Run, ...]:

@@ -88,7 +88,7 @@ def test_a_bug_that_a_change_brings_is_caught(checkout: Path) -> None:
 def test_a_bug_that_was_committed_is_caught_from_the_revision_before_it(checkout: Path) -> None:
     replace(checkout / "toyproject/target.py", "return min(max(value, low), high)", "return min(value, high)")
     git(checkout, "commit", "--quiet", "-a", "-m", "bug")
-    code, said = gate(checkout, "HEAD~1")
+    code, said = gate(checkout, "--base", "HEAD~1")
     assert (code != 0, "measured 6 of 6" in said, "TOY-02" in said) == (True, True, True)
 
 
@@ -166,7 +166,7 @@ def test_an_experiment_file_affects_the_figures_of_its_experiments(figureproject
 @pytest.mark.parametrize("revision", ["HEAD..HEAD", "HEAD...HEAD", "HEAD^!", "HEAD:toyproject", "--cached"])
 def test_what_names_no_single_commit_measures_everything(checkout: Path, revision: str) -> None:
     """Git would compare two commits, and leave the working tree out."""
-    _, said = gate(checkout, *(["--"] if revision.startswith("-") else []), revision)
+    _, said = gate(checkout, f"--base={revision}")
     assert f"measured 6 of 6: Git cannot tell what changed since {revision}" in said
 
 
@@ -264,7 +264,7 @@ def test_deleted_evidence_is_measured_anew(checkout: Path) -> None:
 
 @pytest.mark.slow
 def test_an_unknown_revision_and_no_checkout_measure_everything_and_say_why(checkout: Path) -> None:
-    code, said = gate(checkout, "no-such-branch")
+    code, said = gate(checkout, "--base", "no-such-branch")
     assert (code, "measured 6 of 6: Git cannot tell what changed since no-such-branch" in said) == (0, True)
     assert "to measure: everything, as Git cannot tell what changed since no-such-branch" in said
     shutil.rmtree(checkout / ".git")
@@ -272,9 +272,9 @@ def test_an_unknown_revision_and_no_checkout_measure_everything_and_say_why(chec
     assert (code, "measured 6 of 6: Git cannot tell" in said) == (0, True)
 
 
-def test_a_revision_without_the_option_is_an_error(checkout: Path) -> None:
-    done = rlverify(checkout, "gate", "HEAD")
-    assert (done.returncode, "gate --changed HEAD" in done.stderr) == (2, True)
+def test_a_base_without_changed_is_an_error(checkout: Path) -> None:
+    done = rlverify(checkout, "gate", "--base", "HEAD")
+    assert (done.returncode, done.stderr) == (2, "rlverify: --base HEAD is for --changed: gate --changed --base HEAD\n")
 
 
 def test_a_module_under_test_is_that_file_alone_and_counts_though_it_is_called_unmeasured(checkout: Path) -> None:

@@ -12,7 +12,7 @@ from rlcore.types import StateDict
 from rlverify import fault
 
 
-@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="3ba28c84995d7c0c")
+@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="121267244de378b8")
 def unpickled_as_it_comes(
     content: bytes,
     map_location: str | torch.device = "cpu",
@@ -24,7 +24,7 @@ def unpickled_as_it_comes(
     return payload
 
 
-@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="3ba28c84995d7c0c")
+@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="121267244de378b8")
 def weights_only(
     content: bytes,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
@@ -36,13 +36,13 @@ def weights_only(
     return payload
 
 
-@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:_load_tensors", pins="f5a2ad46e0143cda")
+@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:_load_tensors", pins="c7d311b352dd4d11")
 def device_of_the_file(content: bytes, map_location: str | torch.device) -> object:  # noqa: ARG001
     """Without map_location every tensor goes to the device that it was saved from."""
     return torch.load(io.BytesIO(content), weights_only=True)
 
 
-@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:encode", pins="12a7b3367dd9ed11")
+@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:encode", pins="23e87c457575b55d")
 def numpy_numbers_saved(payload: StateDict) -> bytes:
     """What is saved is pickled as it is given: a mean of NumPy's stays one of its scalars."""
     buffer = io.BytesIO()
@@ -51,7 +51,7 @@ def numpy_numbers_saved(payload: StateDict) -> bytes:
     return buffer.getvalue()
 
 
-@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.v1:is_v1", pins="19265468b558ffe5")
+@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.v1:is_v1", pins="553480ec730799ed")
 def v1_not_recognised(payload: StateDict) -> bool:  # noqa: ARG001
     """A bare policy state dict is taken for no known format."""
     return False

@@ -10,7 +10,7 @@ from rlverify import fault, unclaimed
 @fault(
     "bug-03-foreign-environment-let-in",
     target="stable_baselines3.common.base_class:_patch_env",
-    pins="8160a47f51a9ec93",
+    pins="cec70393e3ab328a",
 )
 def foreign_environment_let_in(env: Any) -> Any:
     """Nobody asks whether it is a Gymnasium environment."""
@@ -20,7 +20,7 @@ def foreign_environment_let_in(env: Any) -> Any:
 @unclaimed(
     "gymnasium-environment-refused",
     target="stable_baselines3.common.base_class:_patch_env",
-    pins="8160a47f51a9ec93",
+    pins="cec70393e3ab328a",
 )
 def gymnasium_environment_refused(env: Any) -> Any:
     """None is good enough."""

@@ -16,7 +16,7 @@ from rlverify import fault, healthy
 @fault(
     "ppo-01-variance-of-the-mean",
     target="rlcore.optim.estimators:ElementEstimator.commit",
-    pins="9e8415ec5ed197d8",
+    pins="0f1ce5a1d59b4c8c",
     area="scaler",
 )
 def variance_of_the_mean(

@@ -11,7 +11,7 @@ from rlverify import fault, healthy
 ATOMS = ("num_atoms", "v_min", "v_max")
 
 
-@fault("int-05-atoms-change-live", target="rlcore.ppo.live_settings:_placed", pins="f2a01b6bc659a0d1", area="values")
+@fault("int-05-atoms-change-live", target="rlcore.ppo.live_settings:_placed", pins="1ac1024354354996", area="values")
 def atoms_change_live(
     hyperparams: Mapping[str, Any], known_options: Collection[str], present_options: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def atoms_change_live(
 @fault(
     "fnd-70-told-when-it-is-changed",
     target="rlcore.ppo.live_settings:SettingsChange.warn_of_losses",
-    pins="c29b5b2e03efce4d",
+    pins="2ff465bd819a1cbc",
 )
 def told_when_it_is_changed(self: Any, model: DistributionalPPO, state: Mapping[str, Any]) -> None:
     """What starts fresh is said behind the change, which nothing takes back."""

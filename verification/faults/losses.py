@@ -8,7 +8,7 @@ from rlcore.ppo.losses import Predictions
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="c9d4993f1cf0e418")
+@fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="7697e8cd1b6bfd9a")
 def padding_kept_in_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
     """Targets lose their padding, the critics' predictions keep it."""
     masked: Predictions = healthy("bug-01-padding-kept-in-predictions")(predictions, mask)

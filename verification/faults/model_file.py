@@ -11,7 +11,7 @@ from rlcore import PPOSettings
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="2b2611df7c5256b7")
+@fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="b0ca4d198259d9ab")
 def closures_saved(self: Any) -> dict[str, Any]:
     """Schedules are saved as closures over the model instead of what they were made from."""
     content: dict[str, Any] = healthy("bug-08-closures-saved")(self)
@@ -22,7 +22,7 @@ def closures_saved(self: Any) -> dict[str, Any]:
     return {**content, "settings": {**content["settings"], **closures}}
 
 
-@fault("bug-08-fix-saves-defaults", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="2b2611df7c5256b7")
+@fault("bug-08-fix-saves-defaults", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="b0ca4d198259d9ab")
 def fix_saves_defaults(self: Any) -> dict[str, Any]:
     """What stood in the closures is left out, so that the second phase builds it from the defaults."""
     content: dict[str, Any] = healthy("bug-08-fix-saves-defaults")(self)
@@ -33,7 +33,7 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
 @unclaimed(
     "second-phase-from-defaults",
     target="rlcore.ppo.algorithm:DistributionalPPO.__init__",
-    pins="10d5542873679a63",
+    pins="3aa4c6e59efd97f3",
 )
 def second_phase_from_defaults(
     self: Any,

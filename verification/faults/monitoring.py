@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 
 @fault(
-    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="c0a782763a19f2a2"
+    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="9d1ff740d155baec"
 )
 def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
     """Nobody learns of what format the copied file was."""
@@ -23,7 +23,7 @@ def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any]
     return parameters, hyperparams, None
 
 
-@fault("mon-02-attempts-counted", target="rlcore.pbt.scheduler:PBTScheduler.choose_source", pins="5904a7044cff7313")
+@fault("mon-02-attempts-counted", target="rlcore.pbt.scheduler:PBTScheduler.choose_source", pins="6903435208ec350a")
 def attempts_counted(self: Any, member: PopulationMember) -> PopulationMember | None:
     """Whoever finds somebody to copy is counted, and once more if it then does copy."""
     source: PopulationMember | None = healthy("mon-02-attempts-counted")(self, member)
@@ -31,7 +31,7 @@ def attempts_counted(self: Any, member: PopulationMember) -> PopulationMember | 
     return source
 
 
-@fault("mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._take_over", pins="8c9e2e877b3ac77d")
+@fault("mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._take_over", pins="1243806c55df179e")
 def transfers_not_counted(self: Any, trainee: Any, parameters: Mapping[Any, Any], hyperparams: Hyperparams) -> None:
     """Gradient statistics are handed over and nobody counts it."""
     before = trainee.vgs_transfers
@@ -39,7 +39,7 @@ def transfers_not_counted(self: Any, trainee: Any, parameters: Mapping[Any, Any]
     trainee.vgs_transfers = before
 
 
-@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="a378e379fbc9b918")
+@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="d6b1741bf06ef7fe")
 def noise_as_asked(state: dict[str, Any], group: dict[str, Any]) -> float:  # noqa: ARG001
     """What is told of the noise is sigma, also where the noise follows the step."""
     return float(group["sigma"])
@@ -63,7 +63,7 @@ def last_factor_for_all(self: Any, factor: float) -> None:
     self._factors[:] = [factor]
 
 
-@fault("mon-10-variance-of-returns", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9")
+@fault("mon-10-variance-of-returns", target="rlcore.ppo.monitoring:_of_values", pins="d11dad7eb76791fd")
 def variance_of_returns(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """What is told of the values is how much the returns vary."""
     returns = float(np.var(model.rollout_buffer.returns, dtype=np.float64))
@@ -71,13 +71,13 @@ def variance_of_returns(model: DistributionalPPO) -> Iterator[tuple[str, float]]
     return iter([(key, returns if key == "train/value_variance" else value) for key, value in figures])
 
 
-@fault("ppo-05-nothing-of-the-lstm", target="rlcore.ppo.monitoring:_of_lstm", pins="de30cb1f8acb8b39")
+@fault("ppo-05-nothing-of-the-lstm", target="rlcore.ppo.monitoring:_of_lstm", pins="70379c27915bf31d")
 def nothing_of_the_lstm(model: DistributionalPPO) -> Iterator[tuple[str, float]]:  # noqa: ARG001
     """Nobody is told what the LSTMs remember."""
     return iter(())
 
 
-@fault("ppo-05-fix-states-taken-for-layers", target="rlcore.ppo.monitoring:_of_lstm", pins="de30cb1f8acb8b39")
+@fault("ppo-05-fix-states-taken-for-layers", target="rlcore.ppo.monitoring:_of_lstm", pins="70379c27915bf31d")
 def states_taken_for_layers(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """The recommendation: the critic's two states, hidden and cell, counted as its layers."""
     said = []

@@ -37,7 +37,7 @@ def fixed_in_upgd_only(self: Any, utility: Tensor, extremes: UtilityExtremes) ->
 @fault(
     "bug-06-maximum-starts-at-minus-infinity",
     target="rlcore.functional.utility:utility_extremes",
-    pins="919e2b1b80352f1d",
+    pins="ca17d843c5107589",
 )
 def maximum_starts_at_minus_infinity(utilities: Sequence[Tensor]) -> UtilityExtremes:
     """The maximum begins at -inf and rises tensor by tensor, as the published implementation has it."""
@@ -49,7 +49,7 @@ def maximum_starts_at_minus_infinity(utilities: Sequence[Tensor]) -> UtilityExtr
 @fault(
     "fnd-28-negative-maximum-inverts-protection",
     target="rlcore.functional.utility:utility_scale",
-    pins="cec979641d0b2365",
+    pins="42bbe3bf50f1848d",
 )
 def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Tensor:
     """u / max u wherever max u is not 0: where it is negative the least useful weight has the largest ratio."""
@@ -59,7 +59,7 @@ def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Tensor:
 @fault(
     "fnd-29-maximum-of-uncorrected-averages",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
-    pins="9babda15fe8c0d62",
+    pins="d22e7c4c359d4bad",
 )
 def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> UtilityExtremes:  # noqa: ARG001
     """The utilities are corrected for the zero start of their averages, the maximum that divides them is not."""
@@ -69,7 +69,7 @@ def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> Uti
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
-    pins="d08826abfb35db30",
+    pins="217ff094e0f5523f",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """The published rule as it stands: no gradient refused, nothing limited, u divided by max u as it comes."""
@@ -106,7 +106,7 @@ def _unlimited_direction(update: Update) -> Tensor:
 @fault(
     "fnd-31-averages-only-of-a-fresh-state",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._complete",
-    pins="2925a4befefe2937",
+    pins="aa5346d45198045b",
 )
 def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
     """What a step needs is made when a parameter is first seen, and not when a setting needs it later."""
@@ -117,7 +117,7 @@ def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
 @fault(
     "fnd-32-noise-average-starts-at-one",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._initial_average",
-    pins="c0daaed02f944e40",
+    pins="a726bdafc4269f7c",
 )
 def noise_average_starts_at_one(self: Any, name: str, parameter: Tensor) -> Tensor:
     """The average that adaptive noise follows starts at 1 and is corrected as if it had started at 0."""
@@ -149,7 +149,7 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
 @unclaimed(
     "noise-adaptive-unasked",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
-    pins="807dbb0d9322f3d5",
+    pins="71d839867e8e88ce",
 )
 def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tensor | float:
     """Noise follows the step whatever was asked for, down to nothing."""
@@ -173,7 +173,7 @@ def noise_follows_the_gradient(self: Any, update: Update, direction: Tensor) -> 
 @unclaimed(
     "direction-of-the-mean-alone",
     target="rlcore.optim.upgd:AdaptiveUPGD._direction",
-    pins="986c8f44dbfebe76",
+    pins="9b070f3b1fbc2ac6",
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
     """The average of the gradient is not divided by the root of its power."""
@@ -183,7 +183,7 @@ def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
     return mean.reshape(whole.shape)
 
 
-@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.gradients:clip_norm", pins="dc29293163951096")
+@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.gradients:clip_norm", pins="c22df641a2587b1e")
 def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
     """What every gradient holds is known to be finite, so their norm is taken to be."""
     torch.nn.utils.clip_grad_norm_([parameter for _, parameter in parameters], max_norm)
@@ -192,7 +192,7 @@ def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm:
 @fault(
     "fnd-63-utilities-left-as-they-were",
     target="rlcore.optim.upgd:UtilityGatedOptimizer.rescale_utilities",
-    pins="0a70077faaddf4fa",
+    pins="fe37106a93f12f93",
 )
 def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
     """Weights are corrected and their utilities are not."""
@@ -201,7 +201,7 @@ def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor:
 @fault(
     "fnd-67-vector-counts-as-its-first",
     target="rlcore.optim.upgd_updates:can_be_bundled",
-    pins="17251627cb843e11",
+    pins="6e15ab702f556e7c",
 )
 def vector_counts_as_its_first(parts: Sequence[Update], averages: Averages) -> bool:
     """Of what the state of a parameter holds only the counters are looked at, whatever else one of them lacks."""

@@ -23,7 +23,7 @@ def nobody_exploits(size: int, ratio: float) -> int:
     return int(size * ratio)
 
 
-@fault("fnd-02-copies-itself", target="rlcore.pbt.selection:eligible_sources", pins="00b4008e93d6aaa7")
+@fault("fnd-02-copies-itself", target="rlcore.pbt.selection:eligible_sources", pins="b791540637f21312")
 def copies_itself(
     member: PopulationMember,  # noqa: ARG001
     candidates: Sequence[PopulationMember],
@@ -33,7 +33,7 @@ def copies_itself(
     return list(candidates)
 
 
-@fault("fnd-03-opponent-drawn-twice", target="rlcore.pbt.selection:tournament_source", pins="07fd927fa2fcc4b4")
+@fault("fnd-03-opponent-drawn-twice", target="rlcore.pbt.selection:tournament_source", pins="f0e2473b15b0e702")
 def opponent_drawn_twice(
     member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
@@ -51,7 +51,7 @@ def all_explore(self: Any, *, exploited: bool) -> bool:  # noqa: ARG001
     return True
 
 
-@fault("fnd-05-nan-compared", target="rlcore.pbt.selection:ranking_key", pins="7f08069400744bea")
+@fault("fnd-05-nan-compared", target="rlcore.pbt.selection:ranking_key", pins="2960260fee2beaf5")
 def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:
     """NaN is ordered by comparison, which is False both ways, so a member that has it keeps its place."""
     performance = member.performance
@@ -60,7 +60,7 @@ def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, floa
     return True, performance if metric_mode == "max" else -performance
 
 
-@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.member_files:read_source", pins="395c929187f588bc")
+@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.member_files:read_source", pins="0e230d3eae84c376")
 def missing_file_escapes(source: PopulationMember) -> Checkpoint | None:
     """The file is opened and read without asking whether it is there and whole."""
     with Path(str(source.checkpoint_path)).open("rb") as file:
@@ -78,7 +78,7 @@ def global_generators_reseeded(seed: int | None) -> np.random.Generator:
     return generator
 
 
-@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="8a997670bfea5e93")
+@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="4f36b83a3804af1d")
 def ints_become_floats(self: Any, value: float) -> float:
     """Clipped, and not rounded."""
     return float(min(max(value, self.min_value), self.max_value))
@@ -89,25 +89,25 @@ def log_of_zero(self: Any) -> None:
     """A range that touches 0 is taken for a logarithmic one."""
 
 
-@fault("fnd-12-files-never-removed", target="rlcore.pbt.member_files:prune", pins="84c0e9ff823c3698")
+@fault("fnd-12-files-never-removed", target="rlcore.pbt.member_files:prune", pins="049ce793eb018598")
 def files_never_removed(folder: Path, member: PopulationMember) -> None:
     """Every checkpoint of every member stays."""
 
 
 @fault(
-    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="7cd9ae3240ab1c63"
+    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="3158c4f984c7a1fc"
 )
 def file_written_in_place(target: Path, content: bytes) -> None:
     """The new bytes go over the old file, so that a write that fails halfway leaves neither."""
     target.write_bytes(content)
 
 
-@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.explorable:check_warm_up", pins="bd8d8bbfc6e51d8a")
+@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.explorable:check_warm_up", pins="da9ffb1da6b2d9c6")
 def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Nobody counts how many optimizer steps come before the first exploit."""
 
 
-@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.explorable:check_warm_up", pins="bd8d8bbfc6e51d8a")
+@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.explorable:check_warm_up", pins="da9ffb1da6b2d9c6")
 def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> None:  # noqa: ARG001
     """Document 000: perturbation_interval * update_batch_size > vgs.warmup_steps."""
     if config.perturbation_interval * settings.batch_size <= settings.vgs_warmup_steps:
@@ -117,7 +117,7 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
 @fault(
     "int-08-two-values-returned",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="c0a782763a19f2a2",
+    pins="9d1ff740d155baec",
 )
 def two_values_returned(self: Any, member: PopulationMember) -> Any:
     """The interface of before: parameters and hyperparameters, and nothing of the format."""

@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 
 @fault(
-    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="e112c273fcbbe942", area="pbt"
+    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="4044812942a55901", area="pbt"
 )
 def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: int, performance: float) -> None:
     """A member's file holds everything but what its scaler has measured."""
@@ -23,7 +23,7 @@ def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: in
     healthy("fix-02-file-without-statistics")(path, kept, step=step, performance=performance)
 
 
-@fault("fix-03-older-files-refused", target="rlcore.checkpoint.v1:is_v1", pins="19265468b558ffe5", area="pbt")
+@fault("fix-03-older-files-refused", target="rlcore.checkpoint.v1:is_v1", pins="553480ec730799ed", area="pbt")
 def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
     """A bare policy state dict is no known format."""
     return False
@@ -32,7 +32,7 @@ def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
 @fault(
     "fix-04-older-files-read-without-a-word",
     target="rlcore.pbt.member_files:load_checkpoint",
-    pins="ceaa66563c1cdfda",
+    pins="a03ead1acc6ff074",
     area="pbt",
 )
 def older_files_read_without_a_word(
@@ -54,7 +54,7 @@ def older_files_read_without_a_word(
 @fault(
     "fix-05-two-results",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="c0a782763a19f2a2",
+    pins="9d1ff740d155baec",
     area="pbt",
 )
 def two_results(self: Any, member: PopulationMember) -> Any:

@@ -43,7 +43,7 @@ def rules_unchecked(self: Any) -> None:
     """Nobody asks whether the settings go together."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.table:Table.__init__", pins="3d839090772fee9e")
+@unclaimed("settings-unchecked", target="rlcore.pbt.table:Table.__init__", pins="2b95acf2ecb11c37")
 def settings_unchecked(self: Any, **given: Any) -> None:
     """Every value is taken as it comes."""
     whole = type(self).model_construct(**given)
@@ -54,7 +54,7 @@ def settings_unchecked(self: Any, **given: Any) -> None:
 @unclaimed(
     "settings-of-another-population",
     target="rlcore.pbt.config:PBTConfig.__init__",
-    pins="95109573eeeaf562",
+    pins="690ab9a80575d254",
 )
 def settings_of_another_population(self: Any, *positional: Any, **named: Any) -> None:
     """Twice the interval, by default and where another is asked for."""
@@ -111,7 +111,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
 @unclaimed(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="be0133378a90f5d6",
+    pins="848c3cde7c2f2039",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
     """Any number of mappings with anything in them."""
@@ -128,7 +128,7 @@ def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
-@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="4473fe049046fdfe")
+@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="2a83dd3df259244f")
 def report_saves_nothing(
     self: Any,
     member: PopulationMember,
@@ -143,7 +143,7 @@ def report_saves_nothing(
 @unclaimed(
     "ready-from-the-first-report",
     target="rlcore.pbt.scheduler:PBTScheduler.is_ready",
-    pins="026cb2a64398d8db",
+    pins="6fea146f847ed66d",
 )
 def ready_from_the_first_report(self: Any) -> bool:
     """Nobody waits for the others."""
@@ -153,7 +153,7 @@ def ready_from_the_first_report(self: Any) -> bool:
 @unclaimed(
     "largest-is-best-whatever-asked",
     target="rlcore.pbt.selection:ranking_key",
-    pins="7f08069400744bea",
+    pins="2960260fee2beaf5",
 )
 def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:  # noqa: ARG001
     """``metric_mode`` is not looked at."""
@@ -180,7 +180,7 @@ def always_the_first_candidate(
 @unclaimed(
     "drawn-at-the-lower-end",
     target="rlcore.pbt.hyperparams:HyperparamConfig.resample",
-    pins="6d22294f55b6c8bf",
+    pins="12de04209f3cc01e",
 )
 def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
     """Every value drawn is the first."""
@@ -191,7 +191,7 @@ def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> Hyperpa
 @unclaimed(
     "perturbed-upwards-only",
     target="rlcore.pbt.hyperparams:HyperparamConfig.perturb",
-    pins="3be4ab6fb6934881",
+    pins="9a9251b5bf3b56f8",
 )
 def perturbed_upwards_only(
     self: Any,
@@ -213,7 +213,7 @@ class _Upwards:
 @unclaimed(
     "range-left",
     target="rlcore.pbt.hyperparams:HyperparamConfig._fitted",
-    pins="8a997670bfea5e93",
+    pins="4f36b83a3804af1d",
 )
 def range_left(self: Any, value: float) -> int | float:
     """Nothing keeps a value inside its range."""
@@ -223,7 +223,7 @@ def range_left(self: Any, value: float) -> int | float:
 @unclaimed(
     "last-value-beside-the-first",
     target="rlcore.pbt.hyperparams:_neighbour",
-    pins="2f146a3181c3f125",
+    pins="5bf8b6bc38a7b56e",
 )
 def last_value_beside_the_first(position: int, size: int, generator: np.random.Generator) -> int:
     """The values go round in a circle."""
@@ -247,7 +247,7 @@ def method_of_exploring_ignored(
 @unclaimed(
     "nobody-scores-zero",
     target="rlcore.pbt.scheduler:performance_statistics",
-    pins="5f85f9ac784ac0f9",
+    pins="43f66c0c3ab511c2",
 )
 def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
     """Where nobody has reported, the figures are 0, as if somebody had scored it."""
@@ -258,7 +258,7 @@ def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
 @unclaimed(
     "nan-among-the-scores",
     target="rlcore.pbt.scheduler:performance_statistics",
-    pins="5f85f9ac784ac0f9",
+    pins="43f66c0c3ab511c2",
 )
 def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float]:
     """One member that diverged makes every figure NaN."""

@@ -12,7 +12,7 @@ from rlcore.ppo.returns import Moments, ReturnScale, Rule, SnapshotReturnScale
 from rlverify import fault
 
 
-@fault("fnd-24-heads-left-uncorrected", target="rlcore.ppo.returns:preserve_outputs", pins="1902ace60b439488")
+@fault("fnd-24-heads-left-uncorrected", target="rlcore.ppo.returns:preserve_outputs", pins="4a42ffa86c740cc4")
 def heads_left_uncorrected(layer: nn.Linear, before: Moments, after: Moments) -> None:
     """The statistics move and the critics go on saying what they said under the old ones."""
 

@@ -54,7 +54,7 @@ def scaler_made_anew(self: Any) -> None:
 @fault(
     "bug-10-relink-wipes-statistics",
     target="rlcore.optim.scaler:VarianceGradientScaler.update_parameters",
-    pins="ecda64dc06bc76e8",
+    pins="e9d2305aaf367e56",
 )
 def relink_wipes_statistics(self: Any, parameters: Any) -> None:
     """Relinking forgets what was measured of every tensor, while the step count survives."""
@@ -89,7 +89,7 @@ def statistics_of_scaled_and_clipped_gradients(self: Any) -> None:
 @fault(
     "fnd-26-spread-over-elements-for-noise",
     target="rlcore.optim.estimators:ElementEstimator.commit",
-    pins="9e8415ec5ed197d8",
+    pins="0f1ce5a1d59b4c8c",
 )
 def spread_over_elements_for_noise(
     self: Any,
@@ -107,7 +107,7 @@ def spread_over_elements_for_noise(
 @fault(
     "fnd-27-difference-of-float32-averages",
     target="rlcore.optim.estimators:ElementEstimator.commit",
-    pins="9e8415ec5ed197d8",
+    pins="0f1ce5a1d59b4c8c",
 )
 def difference_of_float32_averages(
     self: Any,
@@ -129,7 +129,7 @@ def difference_of_float32_averages(
 @fault(
     "asr-21-published-rule-without-floor",
     target="rlcore.optim.scaler:VarianceGradientScaler.get_scaling_factor",
-    pins="353974f55cb858c0",
+    pins="5b9b9a8992130cda",
 )
 def published_rule_without_floor(self: Any) -> float:
     """1 / (1 + alpha nv), where neither nv has a cap nor the factor a floor."""
@@ -142,7 +142,7 @@ def published_rule_without_floor(self: Any) -> float:
 @fault(
     "asr-26-ratio-in-float32",
     target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
-    pins="88ce4bc7c8337a35",
+    pins="8b27c347fcb26734",
 )
 def ratio_in_float32(self: Any) -> Floats:
     """Variance over squared mean in the precision of the gradients, where both are infinite beyond 1e19."""
@@ -175,7 +175,7 @@ def warm_up_ignored(self: Any) -> bool:  # noqa: ARG001
 @unclaimed(
     "disabled-scaler-acts",
     target="rlcore.optim.scaler:VarianceGradientScaler.scale_gradients",
-    pins="44333503afe0a787",
+    pins="47b62aa7a2d9cd8e",
 )
 def disabled_scaler_acts(self: Any) -> float:
     """Nobody asks whether the scaler is enabled, and without statistics it halves."""
@@ -188,7 +188,7 @@ def disabled_scaler_acts(self: Any) -> float:
 @fault(
     "scaler-keeps-every-measurement",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="cf14294aee8f6e80",
+    pins="f6d8fdac61c46453",
 )
 def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
     """What was measured in a step is never let go."""
@@ -199,7 +199,7 @@ def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
 @fault(
     "nothing-added-to-the-power",
     target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
-    pins="88ce4bc7c8337a35",
+    pins="8b27c347fcb26734",
 )
 def nothing_added_to_the_power(self: Any) -> Floats:
     """0/0 for a tensor whose gradient is 0 throughout, which then speaks for all."""
@@ -212,7 +212,7 @@ def nothing_added_to_the_power(self: Any) -> Floats:
 @fault(
     "factor-falls-with-every-step",
     target="rlcore.optim.scaler:VarianceGradientScaler.get_scaling_factor",
-    pins="353974f55cb858c0",
+    pins="5b9b9a8992130cda",
 )
 def factor_falls_with_every_step(self: Any) -> float:
     """The factor drifts towards 0 as steps are counted, below any floor."""
@@ -223,7 +223,7 @@ def factor_falls_with_every_step(self: Any) -> float:
 @unclaimed(
     "nothing-committed",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="cf14294aee8f6e80",
+    pins="f6d8fdac61c46453",
 )
 def nothing_committed(self: Any, pending: Pending) -> None:
     """What was measured in a step is dropped."""
@@ -232,7 +232,7 @@ def nothing_committed(self: Any, pending: Pending) -> None:
 @fault(
     "clipped-before-scaled",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="a7843ea5aa8f8d6a",
+    pins="05383b10ed26ef38",
 )
 def clipped_before_scaled(self: Any, loss: Tensor) -> float:
     """The norm is limited first, and what is measured and scaled is what was left."""
@@ -250,7 +250,7 @@ def clipped_before_scaled(self: Any, loss: Tensor) -> float:
 @fault(
     "scaler-steps-before-the-optimizer",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="a7843ea5aa8f8d6a",
+    pins="05383b10ed26ef38",
 )
 def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
     """Statistics are committed whether or not the optimizer then makes the step."""
@@ -269,7 +269,7 @@ def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
 @fault(
     "asr-13-averages-not-restored",
     target="rlcore.optim.scaler:VarianceGradientScaler.load_state_dict",
-    pins="1a52a1cd65ab0355",
+    pins="896d0c879014da14",
 )
 def averages_not_restored(self: Any, state: StateDict) -> None:
     """Of a state the number of steps is taken over, and nothing that was measured in them."""

@@ -25,7 +25,7 @@ def no_floor(self: Any, coefficient: float) -> float:  # noqa: ARG001
 @fault(
     "ppo-06-floor-after-the-boost",
     target="rlcore.ppo.entropy:EntropySchedule.coefficient",
-    pins="442a056df108be99",
+    pins="63bba4a27decfdbc",
 )
 def floor_after_the_boost(self: Any, remaining: float) -> float:
     """What is boosted has decayed without a floor; the floor comes last."""
@@ -33,7 +33,7 @@ def floor_after_the_boost(self: Any, remaining: float) -> float:
     return floored
 
 
-@fault("ppo-06-floored-twice", target="rlcore.ppo.entropy:EntropySchedule.coefficient", pins="442a056df108be99")
+@fault("ppo-06-floored-twice", target="rlcore.ppo.entropy:EntropySchedule.coefficient", pins="63bba4a27decfdbc")
 def floored_twice(self: Any, remaining: float) -> float:
     """Before the boost and after it, as the document has it."""
     floored: float = self._floored(healthy("ppo-06-floored-twice")(self, remaining))

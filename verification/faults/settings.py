@@ -13,7 +13,7 @@ from rlcore.yaml_file import Document
 from rlverify import fault, healthy
 
 
-@fault("bug-07-unknown-settings-ignored", target="rlcore.ppo.config:reject_unknown", pins="0f8ffbcf19410fd5")
+@fault("bug-07-unknown-settings-ignored", target="rlcore.ppo.config:reject_unknown", pins="2c91f8f72ef9d8e5")
 def unknown_settings_ignored(given: dict[str, Any], where: str, homes: Mapping[str, Sequence[str]]) -> None:
     """What a level does not know is dropped there, and nobody is told."""
     for name in set(given) - set(homes[where]):
@@ -26,7 +26,7 @@ def any_text_is_true(value: object) -> object:
     return bool(value)
 
 
-@fault("int-02-rules-as-root-validator", target="rlcore.configuration:_checked", pins="5b3a7d3dc4ea8fbe")
+@fault("int-02-rules-as-root-validator", target="rlcore.configuration:_checked", pins="9668fd044e002c34")
 def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """A section is checked in the manner of pydantic 1."""
 
@@ -40,7 +40,7 @@ def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -
     return checked
 
 
-@fault("int-02-fix-rules-as-model-validator", target="rlcore.configuration:_checked", pins="5b3a7d3dc4ea8fbe")
+@fault("int-02-fix-rules-as-model-validator", target="rlcore.configuration:_checked", pins="9668fd044e002c34")
 def rules_as_model_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Document 000: the same in the manner of pydantic 2."""
 
@@ -54,7 +54,7 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
     return checked
 
 
-@fault("cfg-01-yaml-1-1", target="rlcore.configuration:read_yaml", pins="cf329cb292409aaa")
+@fault("cfg-01-yaml-1-1", target="rlcore.configuration:read_yaml", pins="00e83bdae3d7dc05")
 def yaml_1_1(path: str | Path) -> Document:
     """What PyYAML makes of it, by YAML 1.1: 3e-4 is a text there, for want of a point."""
     return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), {})

@@ -43,7 +43,7 @@ def state_among_the_parameters(self: Any) -> list[StatePart]:
 @fault(
     "bug-10-fix-errors-are-logged",
     target="rlcore.ppo.components:ScalerState.restore",
-    pins="3a952ee6adfa363f",
+    pins="dfdada671b46c4a2",
 )
 def errors_are_logged(self: Any, state: StateDict) -> None:
     """The state travels, and whatever goes wrong with it becomes a warning: the rest is restored without it."""
@@ -56,7 +56,7 @@ def errors_are_logged(self: Any, state: StateDict) -> None:
 @fault(
     "bug-10-state-not-in-the-archive",
     target="rlcore.ppo.model_file:save_container",
-    pins="1c4741938ab6b7e0",
+    pins="deb7688958e829fe",
 )
 def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> None:
     """A pickle has the scaler's statistics, the file of save() has not."""
@@ -78,7 +78,7 @@ def kl_penalty_not_saved(self: Any) -> list[StatePart]:
 @fault(
     "asr-36-a-list-of-its-own",
     target="rlcore.ppo.algorithm:DistributionalPPO.get_parameters",
-    pins="ce71668f62d8476e",
+    pins="43218eeb2028ae0b",
 )
 def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, Any]:
     """get_parameters() names the parts that there were when it was written, as the documented pattern has it."""
@@ -90,7 +90,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
 @fault(
     "mon-21-lost-without-a-word",
     target="rlcore.checkpoint.training_state:TrainingState._start_fresh",
-    pins="453070763ee100df",
+    pins="fa8d3c8039286f7c",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
     """What is left out of a restored state starts fresh, and nobody says so."""
@@ -102,7 +102,7 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 @fault(
     "fnd-56-told-when-all-is-changed",
     target="rlcore.checkpoint.training_state:TrainingState.restore",
-    pins="04c321172bd73f39",
+    pins="2378428ed7d41e6d",
 )
 def told_when_all_is_changed(self: Any, states: Mapping[str, StateDict | None], *, exact_match: bool = True) -> None:
     """What is missing is told of behind the restoring, where nothing is put back any more."""
@@ -116,7 +116,7 @@ def told_when_all_is_changed(self: Any, states: Mapping[str, StateDict | None], 
 @unclaimed(
     "failed-update-left-as-it-is",
     target="rlcore.ppo.algorithm:DistributionalPPO.train",
-    pins="d17696238bd532b1",
+    pins="44ede169f84465f3",
 )
 def failed_update_left_as_it_is(self: Any) -> None:
     """An update that fails keeps the steps that it had made."""
@@ -136,13 +136,13 @@ def normalizer_stays_behind(self: Any, state: StateDict) -> None:
 @unclaimed(
     "half-restored",
     target="rlcore.checkpoint.training_state:TrainingState._put_back",
-    pins="fbf296125fc58c48",
+    pins="3870a44e1543e90d",
 )
 def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """A state that is refused in the middle leaves what came before it."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="9367f9a6319be183")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="e9d4ecbd874afbe4")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],
@@ -153,7 +153,7 @@ def settings_of_the_source(
     return dict(state)
 
 
-@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.loading:from_payload", pins="b6003b118b34374e")
+@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.loading:from_payload", pins="211e2fda9b85d2b8")
 def third_format_accepted(payload: StateDict) -> Checkpoint:
     """The proposed dict is read for the policy that is in it."""
     if "model_state_dict" in payload:
@@ -162,6 +162,6 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
     return checkpoint
 
 
-@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.state_checks:check_weights", pins="1f0653b9f84cd7a9")
+@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.state_checks:check_weights", pins="52dc05578cf8eede")
 def any_weight_is_taken(policy: object) -> None:
     """Names, shapes and kinds of numbers are looked at, and no number."""

@@ -23,7 +23,7 @@ def advantages_from_critic_1_only(critic_values: Tensor) -> Tensor:
     return critic_values[:, 0]
 
 
-@fault("fnd-18-clipped-against-critic-1", target="rlcore.ppo.values:ValueDistribution.loss", pins="e3168623788bfbfe")
+@fault("fnd-18-clipped-against-critic-1", target="rlcore.ppo.values:ValueDistribution.loss", pins="06a9e6cd8761f1e4")
 def clipped_against_critic_1(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:
@@ -33,7 +33,7 @@ def clipped_against_critic_1(
     return loss
 
 
-@fault("fnd-19-averaged-before-max", target="rlcore.ppo.values:ValueDistribution.loss", pins="e3168623788bfbfe")
+@fault("fnd-19-averaged-before-max", target="rlcore.ppo.values:ValueDistribution.loss", pins="06a9e6cd8761f1e4")
 def averaged_before_max(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:
@@ -50,7 +50,7 @@ def averaged_before_max(
 @fault(
     "fnd-35-critic-begun-by-its-hidden-size",
     target="rlcore.ppo.policy:initialise_inputs",
-    pins="c0cc89fdaebb35c5",
+    pins="0fdd199279a8c8d9",
 )
 def critic_begun_by_its_hidden_size(lstm: nn.LSTM) -> None:
     """The weights that PyTorch has drawn stay."""
@@ -59,7 +59,7 @@ def critic_begun_by_its_hidden_size(lstm: nn.LSTM) -> None:
 @fault(
     "second-critic-detached",
     target="rlcore.ppo.policy:Critics.forward",
-    pins="380111daee26c79e",
+    pins="9bb76101fa6f0e69",
 )
 def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
     """All critics but the first speak and do not learn."""
@@ -67,7 +67,7 @@ def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
     return torch.stack([first(latent), *(head(latent).detach() for head in others)], dim=1)
 
 
-@fault("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="fa6a904c8e9d7ba9")
+@fault("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="d11dad7eb76791fd")
 def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """The critics' differences cancel each other."""
     signed = float(np.diff(model.rollout_buffer.critic_values, axis=-1).mean())

@@ -1,0 +1,198 @@
+"""What is committed: evidence with the code that it was measured of, and the reports that it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rlverify.evidence.evidence_files import is_committable, load_file, load_folder, to_json
+from rlverify.evidence.files import write_files
+from rlverify.evidence.lock_file import NAME as LOCK_FILE
+from rlverify.evidence.lock_file import Lock, load_lock, lock_json
+from rlverify.evidence.plot_files import FOLDER
+from rlverify.evidence.staleness import changed_since, misfits
+from rlverify.gating.problems import REMEDY
+from rlverify.project.content import Project
+from rlverify.project.current_code import CurrentCode
+from rlverify.project.settings import ReportPaths
+from rlverify.records.claims import Claim
+from rlverify.records.code_records import CodeRecord
+from rlverify.records.errors import EvidenceError
+from rlverify.records.exit_codes import CLAIM_FELL
+from rlverify.records.measured import Evidence
+from rlverify.records.problems import Problem
+from rlverify.reporting.collecting import collect
+from rlverify.reporting.record import Record
+from rlverify.reporting.rendering import render_all
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The committed evidence of a project, next to its code as it is now."""
+
+    project: Project
+    paths: ReportPaths
+    code: CurrentCode
+
+    @cached_property
+    def evidence(self) -> Mapping[str, Evidence]:
+        """All evidence, by claim id.
+
+        :raises EvidenceError: if a file of it is broken
+        """
+        return load_folder(self.paths.evidence)
+
+    @cached_property
+    def lock(self) -> Lock:
+        """What it was measured of.
+
+        :raises EvidenceError: if the file is broken
+        """
+        return load_lock(self.paths.reports / LOCK_FILE, self.code)
+
+    def changed(self, claim: Claim) -> tuple[str, ...]:
+        """What has changed since the claim was measured, as in `changed_since`."""
+        return changed_since(self.lock.claims.get(claim.id), self.project.settings_digest(claim), self.code)
+
+    def record(self, claim: Claim) -> Record:
+        """A claim with its committed evidence.
+
+        :raises EvidenceError: if its file is broken, which only measuring again fixes
+        """
+        path = self.paths.evidence / f"{claim.id}.json"
+        return committed_record(claim, load_file(path) if path.is_file() else None)
+
+
+def committed_record(claim: Claim, evidence: Evidence | None) -> Record:
+    """A claim with its committed evidence, and why that does not fit the catalogue where it does not."""
+    return Record(claim, evidence, tuple(misfits(evidence, claim)) if evidence is not None else ())
+
+
+def committed_records(project: Project, committed: Mapping[str, Evidence]) -> list[Record]:
+    """Every claim with its committed evidence; measures nothing."""
+    return [committed_record(claim, committed.get(claim.id)) for claim in project.claims]
+
+
+def check_report(
+    project: Project, paths: ReportPaths, records: Sequence[Record], committed: Mapping[str, Evidence]
+) -> list[Problem]:
+    """Whether the committed reports are, byte for byte, what the committed evidence gives."""
+    unknown = sorted(committed.keys() - {record.claim.id for record in records})
+    problems = [Problem(each, CLAIM_FELL, "has evidence but is in no catalogue", remedy=REMEDY) for each in unknown]
+    for name, text in _render(project, paths, records).items():
+        path = paths.reports / name
+        if not path.is_file() or path.read_bytes() != text.encode():
+            sentence = "is not what the committed evidence gives"
+            problems.append(Problem(name, CLAIM_FELL, sentence, remedy="run `rlverify report`"))
+    return problems
+
+
+def write_report(project: Project, paths: ReportPaths, records: Sequence[Record]) -> None:
+    """Render the reports from the records and replace the committed ones.
+
+    :raises EvidenceError: if they cannot be written
+    """
+    write_files(paths.reports, _render(project, paths, records))
+
+
+def write_all(
+    project: Project,
+    paths: ReportPaths,
+    folder: Path,
+    records: Sequence[Record],
+    everyone: Sequence[Record],
+    more: Mapping[str, str],
+) -> None:
+    """Write the evidence of records, the reports of all claims, and more files, by name."""
+    measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
+    evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
+    write_files(folder, {**evidence, **_render(project, paths, everyone), **more})
+
+
+def replace_committed(
+    committed: Committed,
+    records: Sequence[Record],
+    others: Sequence[Record],
+    measured: Mapping[str, CodeRecord],
+    plots: Mapping[str, CodeRecord],
+) -> None:
+    """Replace the evidence of records, the reports of all claims and the lock file.
+
+    A claim that could not be measured keeps its committed evidence.
+
+    :param measured: what the claims that were measured just now were measured of, by id
+    """
+    project, paths = committed.project, committed.paths
+    kept = [_committable(paths, record) for record in records]
+    everyone = in_order(project, (*kept, *others))
+    known = {record.claim.id for record in everyone if record.evidence is not None}
+    fell_back = {after.claim.id for before, after in zip(records, kept, strict=True) if before is not after}
+    locked = {**_old_lock(committed).claims, **{id_: each for id_, each in measured.items() if id_ not in fell_back}}
+    lock = Lock({name: locked[name] for name in sorted(known & locked.keys())}, plots)
+    write_all(project, paths, paths.reports, kept, everyone, {LOCK_FILE: lock_json(lock, committed.code)})
+    ids = {claim.id for claim in project.claims}
+    for path in paths.evidence.glob("*.json"):
+        if path.stem not in known and (path.stem in ids or _is_evidence(path)):
+            path.unlink()
+
+
+def _old_lock(committed: Committed) -> Lock:
+    """A broken lock file counts as none, so that an update writes a new one."""
+    try:
+        return committed.lock
+    except EvidenceError:
+        return Lock()
+
+
+def in_order(project: Project, records: Iterable[Record]) -> list[Record]:
+    """These records, and one without evidence for each other claim; in the order of the catalogue."""
+    found = {record.claim.id: record for record in records}
+    return [found.get(claim.id, Record(claim, None)) for claim in project.claims]
+
+
+def check_ours(project: Project, paths: ReportPaths) -> None:
+    """Refuse to replace files in a folder to which no evidence was committed yet.
+
+    :raises EvidenceError: naming the first file that is in the way
+    """
+    ids = {claim.id for claim in project.claims}
+    if not paths.reports.is_dir() or any(
+        path.stem in ids or _is_evidence(path) for path in paths.evidence.glob("*.json")
+    ):
+        return
+    pages = ("index.md", "claims.md", *(page.name for page in project.pages))
+    in_the_way = [paths.reports / name for name in pages if (paths.reports / name).exists()]
+    in_the_way += [path for folder in ("evidence", FOLDER) for path in (paths.reports / folder).glob("*")]
+    if in_the_way:
+        raise EvidenceError(
+            in_the_way[0], "was not written by an audit; move it away, or choose another folder for `reports`"
+        )
+
+
+def _is_evidence(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return '"claim_id"' in text and '"schema_version"' in text
+
+
+def _committable(paths: ReportPaths, record: Record) -> Record:
+    if record.evidence is not None and is_committable(record.evidence):
+        return record
+    path = paths.evidence / f"{record.claim.id}.json"
+    return committed_record(record.claim, _kept(path) if path.is_file() else None)
+
+
+def _kept(path: Path) -> Evidence | None:
+    """Committed evidence that an update keeps; a broken file counts as none."""
+    try:
+        return load_file(path)
+    except EvidenceError:
+        return None
+
+
+def _render(project: Project, paths: ReportPaths, records: Sequence[Record]) -> Mapping[str, str]:
+    return render_all(collect(project, paths.reports, records))
