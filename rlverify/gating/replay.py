@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rlverify.evidence.evidence_files import to_json
-from rlverify.evidence.figure_evidence import compare_figures, measured_figure
+from rlverify.evidence.figure_evidence import DECIMALS, compare_figures, measured_figure
 from rlverify.gating.committed import Committed
 from rlverify.gating.problems import REMEDY_OF_FIGURES
 from rlverify.project.fingerprint import digest
@@ -75,7 +75,7 @@ def _agrees(claim: Claim, evidence: Evidence, runs: dict[tuple[str, int], Paired
     assert evidence.figure is not None
     seed = _seed(evidence)
     value = _value(claim, runs[claim.experiment, seed])
-    margin = max(claim.figure.tolerance, AGREEMENT * max(map(abs, evidence.figure.values)))
+    margin = max(claim.figure.tolerance, 10.0**-DECIMALS, AGREEMENT * max(map(abs, evidence.figure.values)))
     return value is not None and abs(value - evidence.figure.values[seed]) <= margin
 
 

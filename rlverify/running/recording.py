@@ -157,12 +157,10 @@ def _forked(action: Callable[[], _Answer[Result]]) -> _Answer[Result]:
         os._exit(0)
     os.close(answers[1])
     os.close(alive[0])
-    try:
-        with os.fdopen(answers[0], "rb") as stream:
-            text = stream.read()
-    finally:
-        os.close(alive[1])
+    with os.fdopen(answers[0], "rb") as stream:
+        text = stream.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.close(alive[1])
     if not text or code != 0:
         _die_as(code)
     answer: _Answer[Result] = pickle.loads(text)  # noqa: S301 - written by the child of this process
