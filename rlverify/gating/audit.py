@@ -115,12 +115,12 @@ def audit(
     committed.code.check_unchanged()
     found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
     records = tuple(found)
+    plots = replace_plots(committed, processes=processes, all_claims=not others) if update else {}
     write_all(project, paths, paths.working, records, in_order(project, (*records, *others)), {"raw.jsonl": fresh.raw})
     problems = problems_of_all(records, {} if update else committed.evidence)
     problems += [Problem(subject, HARNESS_FAILED, sentence) for subject, sentence in fresh.deaths]
     notes = [*warnings, *_left_out(claims, records)]
     if update:
-        plots = replace_plots(committed, processes=processes, all_claims=not others)
         replace_committed(committed, records, others, fresh.code, plots)
         return Audit(records, tuple(problems), len(fresh.evidence), (*notes, *notes_of(records)))
     records = tuple(replace(each, changed=committed.changed(each.claim)) for each in records)

@@ -11,12 +11,12 @@ from toyproject.target import Average
 from rlverify import add_fault, fault, get_fault, healthy, null_fault_of, unclaimed
 
 
-@fault("restored-forgets", target="toyproject.target:Average.restored", pins="541b32191600d6d9", area="state")
+@fault("restored-forgets", target="toyproject.target:Average.restored", pins="ecd1eac0f91df07c", area="state")
 def restored_forgets(cls: type[Average], state: dict[str, Any]) -> Average:
     return cls()
 
 
-@fault("restored-keeps-total", target="toyproject.target:Average.restored", pins="541b32191600d6d9", area="state")
+@fault("restored-keeps-total", target="toyproject.target:Average.restored", pins="ecd1eac0f91df07c", area="state")
 def restored_keeps_total(cls: type[Average], state: dict[str, Any]) -> Average:
     made = cls()
     made.total = state["total"]
