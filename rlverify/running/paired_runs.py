@@ -22,7 +22,7 @@ from rlverify.records.runs import PairedRun
 from rlverify.running.pool import Ended, pin_threads, run_each
 from rlverify.running.run_store import RunStore
 from rlverify.running.runner import Crash, attempt, died
-from rlverify.running.time_limit import time_limit
+from rlverify.running.time_limit import run_within
 
 RUN_LIMIT = 900.0
 """Seconds that one paired run may take."""
@@ -76,8 +76,8 @@ def _measure(task: PairedTask) -> PairedRun:
 
 
 def _quantities(task: PairedTask, measure: Experiment) -> tuple[tuple[str, float], ...]:
-    with time_limit(task.limit):
-        quantities = {name: float(value) for name, value in measure(*task.project.make(), task.seed).items()}
+    found = run_within(task.limit, lambda: measure(*task.project.make(), task.seed))
+    quantities = {name: float(value) for name, value in found.items()}
     if not quantities:
         raise ProbeError(f"experiment {task.experiment!r} measured nothing")
     broken = {name: value for name, value in quantities.items() if not math.isfinite(value)}

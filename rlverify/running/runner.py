@@ -17,7 +17,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
 from rlverify.running.pool import Ended, pin_threads, run_each
-from rlverify.running.time_limit import PATIENCE, TIME_LIMIT, time_limit
+from rlverify.running.time_limit import PATIENCE, TIME_LIMIT, run_within
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -91,8 +91,7 @@ def _measure(task: ProbeTask) -> Run:
 
 
 def _observe(task: ProbeTask, measure: Probe) -> tuple[Observation, ...]:
-    with time_limit(task.limit):
-        observations = measure(*task.project.make(), task.seed)
+    observations = run_within(task.limit, lambda: measure(*task.project.make(), task.seed))
     if not isinstance(observations, Sequence) or not all(isinstance(each, Observation) for each in observations):
         raise ProbeError(f"probe {task.probe!r} returned {observations!r}; return a list of Observation")
     symptoms = [observation.symptom for observation in observations]
