@@ -102,7 +102,6 @@ def audit(
     records = tuple(standing.get(claim.id) or Record(claim, fresh.evidence[claim.id]) for claim in project.claims)
     _write(project, paths, paths.working, records, {"raw.jsonl": fresh.raw})
     problems = problems_of_all(records)
-    problems += [Problem(subject, HARNESS_FAILED, sentence) for subject, sentence in fresh.deaths]
     if update:
         _replace_committed(project, paths, records)
     else:

@@ -12,7 +12,6 @@ from rlverify.evidence.summarising import raw_lines, summarise
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence
-from rlverify.records.runs import PairedRun, Run
 from rlverify.running.paired_runs import FigureProgress, run_figures, seeds_of
 from rlverify.running.runner import Progress, run_claims
 
@@ -23,12 +22,10 @@ class Measured:
 
     :param evidence: of each claim, by its id
     :param raw: everything that the runs returned, one JSON object a line
-    :param deaths: claim and sentence, where a process died and it is unknown which run killed it
     """
 
     evidence: Mapping[str, Evidence]
     raw: str
-    deaths: tuple[tuple[str, str], ...]
 
 
 def measure(
@@ -55,17 +52,4 @@ def measure(
     evidence |= {each.id: summarise_figure(each, paired[each.experiment], *project.digests(each)) for each in figures}
     raw = [raw_lines(claim, runs[claim.id]) for claim in probed]
     raw += [json.dumps(asdict(run), sort_keys=True) + "\n" for found in paired.values() for run in found]
-    deaths = [_deaths(claim, runs[claim.id]) for claim in probed]
-    deaths += [_deaths(claim, paired[claim.experiment]) for claim in figures]
-    return Measured(evidence, "".join(raw), tuple(each for found in deaths for each in found))
-
-
-def _deaths(claim: Claim, runs: Sequence[Run] | Sequence[PairedRun]) -> list[tuple[str, str]]:
-    retried = [_told(run) for run in runs if run.retried]
-    died = "a process died that ran this or another run at the same time, and none died when they were run again"
-    sentence = f"{'; '.join(retried)}: {died}"
-    return [(claim.id, sentence)] * bool(retried)
-
-
-def _told(run: Run | PairedRun) -> str:
-    return f"{run.variant if isinstance(run, Run) else run.experiment}, seed {run.seed}"
+    return Measured(evidence, "".join(raw))

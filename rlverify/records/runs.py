@@ -47,7 +47,6 @@ class Run:
     :param error: one line, where the probe crashed or its process died
     :param stale: the fault's target has changed, so that nothing was run
     :param traceback: the whole of ``error``, for the raw evidence only
-    :param retried: its process died, and it ended when it was run again, so that the cause is unknown
     """
 
     variant: Variant
@@ -57,7 +56,6 @@ class Run:
     error: str | None = None
     stale: bool = False
     traceback: str | None = None
-    retried: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,6 @@ class PairedRun:
     :param seconds: how long it took on the machine that ran it
     :param error: one line, where the experiment crashed or its process died
     :param traceback: the whole of ``error``, for the raw evidence only
-    :param retried: as in `Run`
     """
 
     experiment: str
@@ -77,4 +74,3 @@ class PairedRun:
     seconds: float = 0.0
     error: str | None = None
     traceback: str | None = None
-    retried: bool = False

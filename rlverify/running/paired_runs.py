@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean
@@ -21,7 +21,7 @@ from rlverify.records.errors import HarnessError, ProbeError
 from rlverify.records.runs import PairedRun
 from rlverify.running.pool import Ended, pin_threads, run_each
 from rlverify.running.run_store import RunStore
-from rlverify.running.runner import Crash, attempt, died
+from rlverify.running.runner import Crash, attempt, how_it_died
 from rlverify.running.time_limit import run_within
 
 RUN_LIMIT = 900.0
@@ -176,9 +176,7 @@ def time_left(waiting: Sequence[str], known: Mapping[str, Sequence[float]], proc
 
 
 def _run_of(task: PairedTask, ended: Ended[PairedRun]) -> PairedRun:
-    if ended.result is None:
-        return PairedRun(task.experiment, task.seed, error=died(task.limit))
-    return replace(ended.result, retried=ended.retried)
+    return ended.result or PairedRun(task.experiment, task.seed, error=how_it_died(ended, task.limit))
 
 
 def _digest(project: Project, experiment: str) -> str:

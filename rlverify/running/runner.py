@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -114,8 +115,7 @@ def run_claims(
 
     What several claims need is measured once.
 
-    Where a process dies, only the run that killed it is an ERROR; where that cannot be told, because none dies when run
-    again, all that can have run then are marked as retried.
+    Where a process dies, only the run that killed it is an ERROR.
 
     :param limit: seconds that one run of a probe may take
     :param on_progress: called with the number of runs done and the number of all that differ
@@ -154,14 +154,17 @@ def _tasks(project: Project, claim: Claim, seeds: Sequence[int], limit: float) -
 
 
 def _run_of(task: ProbeTask, ended: Ended[Run]) -> Run:
-    if ended.result is None:
-        return Run(task.variant, task.seed, error=died(task.limit))
-    return replace(ended.result, retried=ended.retried)
+    return ended.result or Run(task.variant, task.seed, error=how_it_died(ended, task.limit))
 
 
-def died(limit: float) -> str:
-    """Error message for a run whose process died.
+def how_it_died(ended: Ended[Result], limit: float) -> str:
+    """Error message for a run whose process ended before it.
 
     :param limit: seconds that the run was given
     """
-    return f"the process of this run died before it ended or took {PATIENCE * limit:g} seconds"
+    code, patience = ended.exit_code or 0, PATIENCE * limit
+    if code < 0:
+        return f"the process of this run was killed by signal {-code} ({signal.strsignal(-code)})"
+    if code == 1 and ended.seconds >= patience:  # as `run_within` ends it
+        return f"the process of this run did not end within {patience:g} seconds"
+    return f"the process of this run exited with code {code} before the run ended"
