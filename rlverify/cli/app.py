@@ -47,7 +47,7 @@ from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 from rlverify.records.problems import exit_code_of, outcome_of
 from rlverify.reporting.json_report import as_object
 from rlverify.reporting.record import Record
-from rlverify.running.runner import Crash, attempt, run_here
+from rlverify.running.runner import Crash, attempt, run_claims
 
 app = typer.Typer(
     help="Re-inject every known bug, and see whether its check catches it.",
@@ -112,8 +112,10 @@ def reproduce(
 
 
 def _reproduce_with_probe(project: Project, claim: Claim, seed: int, as_json: bool) -> None:
-    runs = run_here(project, claim, [seed])
-    record = Record(claim, summarise(claim, runs, *project.digests(claim)))
+    measured = replace(claim, seeds=(seed,))
+    runs = run_claims(project, [measured], processes=1, on_progress=lambda *_: None)[claim.id]
+    digests = project.digests(claim) if as_json else ("", ())  # which import, in this process too, what is under test
+    record = Record(claim, summarise(claim, runs, *digests))
     problems = problems_of(record)
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})

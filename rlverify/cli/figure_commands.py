@@ -24,7 +24,7 @@ from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.records.runs import PairedRun
 from rlverify.reporting.json_report import as_object
 from rlverify.reporting.record import Record
-from rlverify.running.paired_runs import run_figure_here, run_figures
+from rlverify.running.paired_runs import run_figure_once, run_figures
 from rlverify.verdicts.power import plan_measurement
 
 FIRST_PILOT_SEED = 1000
@@ -32,8 +32,8 @@ FIRST_PILOT_SEED = 1000
 
 
 def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> int:
-    """Make one paired run here, show its quantities next to what is claimed and committed, and return the exit code."""
-    run = run_figure_here(project, claim.experiment, seed)
+    """Make one paired run, show its quantities next to what is claimed and committed, and return the exit code."""
+    run = run_figure_once(project, claim.experiment, seed)
     record = _committed(project, claim, paths)
     problems = [Problem(claim.id, HARNESS_FAILED, f"ERROR, seed {seed}: {run.error}")] if run.error else []
     code = exit_code_of(problems)

@@ -141,9 +141,12 @@ def run_figures(
     return {name: tuple(ended[name, seed] for seed in seeds[name]) for name in seeds}
 
 
-def run_figure_here(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:
-    """One paired run in this process, kept nowhere; outside the main thread there is no time limit."""
-    return run_paired(PairedTask(project, experiment, seed, None, limit))
+def run_figure_once(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:
+    """One paired run in a worker process, kept nowhere."""
+    runs: list[PairedRun] = []
+    task = PairedTask(project, experiment, seed, None, limit)
+    run_each(run_paired, [task], processes=1, note=lambda task, ended: runs.append(_run_of(task, ended)))
+    return runs[0]
 
 
 def longest_first(tasks: Sequence[PairedTask], known: Mapping[str, Sequence[float]]) -> list[PairedTask]:

@@ -21,7 +21,15 @@ from rlverify.records.claims import Verdict
 from rlverify.records.errors import HarnessError
 from rlverify.records.runs import PairedRun
 from rlverify.running import paired_runs
-from rlverify.running.paired_runs import PairedTask, longest_first, run_figure_here, run_figures, seeds_of, time_left
+from rlverify.running.paired_runs import (
+    PairedTask,
+    longest_first,
+    run_figure_once,
+    run_figures,
+    run_paired,
+    seeds_of,
+    time_left,
+)
 from rlverify.running.run_store import RunStore
 
 FIGUREPROJECT = Path(__file__).parent / "projects" / "figureproject"
@@ -217,7 +225,7 @@ def test_a_run_that_does_not_end_is_an_error(
     figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIGURELAB_HOLD", str(tmp_path))
-    run = run_figure_here(figureproject, "same-arms", 0, limit=0.2)
+    run = run_figure_once(figureproject, "same-arms", 0, limit=0.2)
     assert str(run.error).startswith("TimeLimitError: did not end within 0.2 seconds")
 
 
@@ -228,16 +236,16 @@ def test_a_run_that_does_not_end_is_an_error(
 def test_what_has_no_mean_is_an_error(quantities: dict[str, float], words: str) -> None:
     project = open_project(FIGUREPROJECT)
     project.__dict__["experiments"] = {"broken": lambda _make, _seed: quantities}
-    run = run_figure_here(project, "broken", 0)
+    run = run_paired(PairedTask(project, "broken", 0, None))
     assert words in str(run.error)
     assert run.quantities == ()
 
 
 def test_what_an_experiment_prints_stays_out_of_the_output(
-    figureproject: Project, capsys: pytest.CaptureFixture[str]
+    figureproject: Project, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run_figure_here(figureproject, "transfer", 0)
-    captured = capsys.readouterr()
+    run_figure_once(figureproject, "transfer", 0)
+    captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "an experiment may print\n")
 
 
