@@ -34,6 +34,7 @@ from rlverify.cli.options import (
 )
 from rlverify.cli.report_command import report
 from rlverify.cli.start_commands import init, new
+from rlverify.evidence.locking import alone_in
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit, problems_of
 from rlverify.gating.changes import select
@@ -203,7 +204,7 @@ def _run_audit(
     affected: frozenset[str] | None = None,
     afresh: bool = False,
 ) -> Audit:
-    with progress_bars() as bars:
+    with alone_in(paths.working, complain), progress_bars() as bars:
         return audit(
             project_of(context),
             paths,

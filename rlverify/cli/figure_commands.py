@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from rlverify.cli.console import progress_bars, show
+from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.figure_tables import plan_table, quantities_table, verdict_lines
 from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, project_of, report_paths, usable_cores
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.figure_evidence import summarise_figure
+from rlverify.evidence.locking import alone_in
 from rlverify.gating.audit import committed_records, problems_of
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
@@ -85,7 +86,7 @@ def pilot(
 def _runs(
     project: Project, claim: Claim, seeds: Sequence[int], paths: ReportPaths, jobs: int | None
 ) -> tuple[PairedRun, ...]:
-    with progress_bars() as bars:
+    with alone_in(paths.working, complain), progress_bars() as bars:
         found = run_figures(
             project,
             paths.runs,
