@@ -84,18 +84,19 @@ def _lines(folder: Path, number: int) -> list[str]:
 @pytest.mark.parametrize("arguments", OTHERS, ids=" ".join)
 def test_a_second_process_says_so_and_waits(arguments: list[str], start: Start, tmp_path: Path, reports: Path) -> None:
     first = _holding(start, tmp_path)
-    log = tmp_path / "other log"
-    second = start(*arguments, FIGURELAB_LOG=str(log))
+    second = start(*arguments, FIGURELAB_LOG=str(tmp_path / "log"))
     _wait_until(lambda: bool(_lines(tmp_path, 1)))
     assert _lines(tmp_path, 1) == [
         f"rlverify: another rlverify process (pid {first.pid}) is measuring in {reports.parent / '.rlverify'}; "
         "waiting for it to end"
     ]
-    assert (second.poll(), log.exists()) == (None, False)
+    assert second.poll() is None
     (tmp_path / "hold").unlink()
     assert first.wait(SECONDS) == 0
     second.wait(SECONDS)
-    assert len(_lines(tmp_path, 0)) == 0
+    assert _lines(tmp_path, 0) == []
+    runs = [line.rpartition(" ")[0] for line in (tmp_path / "log").read_text().splitlines()]
+    assert len(set(runs)) == len(runs), "the second measured what the first was about to keep"
     assert (reports.parent / ".rlverify" / LOCK).read_text() == f"{second.pid}\n"
 
 
