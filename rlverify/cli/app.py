@@ -40,6 +40,7 @@ from rlverify.cli.options import (
 )
 from rlverify.cli.report_command import report
 from rlverify.cli.start_commands import init, new
+from rlverify.evidence.locking import alone_in
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.changes import Selection, select
@@ -54,7 +55,7 @@ from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 from rlverify.records.problems import exit_code_of, outcome_of
 from rlverify.reporting.json_report import as_object
 from rlverify.reporting.record import Record
-from rlverify.running.runner import Crash, attempt, run_here
+from rlverify.running.runner import Crash, attempt, run_claims
 
 app = typer.Typer(
     help="Re-inject every known bug, and see whether its check catches it.",
@@ -129,7 +130,8 @@ def reproduce(
 
 
 def _reproduce_with_probe(project: Project, claim: Claim, seed: int, as_json: bool) -> None:
-    runs = run_here(project, claim, [seed])
+    measured = replace(claim, seeds=(seed,))
+    runs = run_claims(project, [measured], processes=1, on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
     problems = problems_of(record)
     if as_json:
@@ -240,7 +242,7 @@ def _run_audit(
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
 ) -> Audit:
-    with progress_bars() as bars:
+    with alone_in(paths.working, complain), progress_bars() as bars:
         return audit(
             project_of(context),
             paths,

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from rlverify.cli.console import progress_bars, show
+from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.figure_tables import plan_table, quantities_table, verdict_lines
 from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, project_of, report_paths, usable_cores
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.figure_evidence import summarise_figure
+from rlverify.evidence.locking import alone_in
 from rlverify.gating.committed import committed_records
 from rlverify.gating.problems import problems_of
 from rlverify.project.content import Project
@@ -26,7 +27,7 @@ from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.records.runs import PairedRun
 from rlverify.reporting.json_report import as_object
 from rlverify.reporting.record import Record
-from rlverify.running.paired_runs import run_figure_here, run_figures
+from rlverify.running.paired_runs import run_figure_once, run_figures
 from rlverify.verdicts.power import plan_measurement
 
 FIRST_PILOT_SEED = 1000
@@ -34,8 +35,8 @@ FIRST_PILOT_SEED = 1000
 
 
 def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> int:
-    """Make one paired run here, show its quantities next to what is claimed and committed, and return the exit code."""
-    run = run_figure_here(project, claim.experiment, seed)
+    """Make one paired run, show its quantities next to what is claimed and committed, and return the exit code."""
+    run = run_figure_once(project, claim.experiment, seed)
     record = _committed(project, claim, paths)
     problems = [Problem(claim.id, HARNESS_FAILED, f"ERROR, seed {seed}: {run.error}")] if run.error else []
     code = exit_code_of(problems)
@@ -87,7 +88,7 @@ def pilot(
 def _runs(
     project: Project, claim: Claim, seeds: Sequence[int], paths: ReportPaths, jobs: int | None
 ) -> tuple[PairedRun, ...]:
-    with progress_bars() as bars:
+    with alone_in(paths.working, complain), progress_bars() as bars:
         found = run_figures(
             project,
             paths.runs,

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from rlverify.cli import matrix_tables
-from rlverify.cli.console import progress_bars, show
+from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.options import AsJson, Jobs, Reports, project_of, report_paths, usable_cores
+from rlverify.evidence.locking import alone_in
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_fault, run_matrix
 from rlverify.records.errors import UsageError
@@ -26,11 +27,12 @@ def matrix(
     if fault is not None and update:
         raise UsageError(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
     matrix_plan, processes = MatrixPlan(project_of(context)), jobs or usable_cores()
-    with progress_bars() as bars:
-        if fault is None:
-            paths = report_paths(project_of(context), reports)
+    if fault is None:
+        paths = report_paths(project_of(context), reports)
+        with alone_in(paths.working, complain), progress_bars() as bars:
             result = run_matrix(matrix_plan, paths, update=update, processes=processes, on_progress=bars.probes)
-        else:
+    else:
+        with progress_bars() as bars:
             result = run_fault(matrix_plan, fault, processes=processes, on_progress=bars.probes)
     show(*([result.as_object()] if as_json else matrix_tables.parts(result)))
     raise typer.Exit(result.exit_code)

@@ -26,7 +26,6 @@ from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.exit_codes import HARNESS_FAILED
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.reporting.record import Record
@@ -118,7 +117,6 @@ def audit(
     plots = replace_plots(committed, processes=processes, all_claims=not others) if update else {}
     write_all(project, paths, paths.working, records, in_order(project, (*records, *others)), {"raw.jsonl": fresh.raw})
     problems = problems_of_all(records, {} if update else committed.evidence)
-    problems += [Problem(subject, HARNESS_FAILED, sentence) for subject, sentence in fresh.deaths]
     notes = [*warnings, *_left_out(claims, records)]
     if update:
         replace_committed(committed, records, others, fresh.code, plots)

@@ -28,14 +28,12 @@ class Measured:
     :param runs: of each claim with a probe, by its id
     :param code: what each claim was measured of, by its id, where that was recorded
     :param raw: everything that the runs returned, one JSON object a line
-    :param deaths: claim and sentence, where a process died and it is unknown which run killed it
     """
 
     evidence: Mapping[str, Evidence]
     runs: Mapping[str, tuple[Run, ...]]
     code: Mapping[str, CodeRecord]
     raw: str
-    deaths: tuple[tuple[str, str], ...]
 
     def record(self, claim: Claim) -> Record:
         """What was measured for one of the claims."""
@@ -85,9 +83,7 @@ def measure(
     evidence |= {each.id: summarise_figure(each, paired[each.experiment]) for each in figures}
     raw = [raw_lines(claim, runs[claim.id]) for claim in probed]
     raw += [raw_line(run) for found in paired.values() for run in found]
-    deaths = [_deaths(claim, runs[claim.id]) for claim in probed]
-    deaths += [_deaths(claim, paired[claim.experiment]) for claim in figures]
-    return Measured(evidence, runs, records, "".join(raw), tuple(each for found in deaths for each in found))
+    return Measured(evidence, runs, records, "".join(raw))
 
 
 def _executed(runs: Sequence[Run] | Sequence[PairedRun]) -> list[Executed]:
@@ -103,14 +99,3 @@ def _stopping(claims: Sequence[Claim], enough: Callable[[Record], bool]) -> Call
         return enough(Record(claim, summarise(claim, runs)))
 
     return stop
-
-
-def _deaths(claim: Claim, runs: Sequence[Run] | Sequence[PairedRun]) -> list[tuple[str, str]]:
-    retried = [_told(run) for run in runs if run.retried]
-    died = "a process died that ran this or another run at the same time, and none died when they were run again"
-    sentence = f"{'; '.join(retried)}: {died}"
-    return [(claim.id, sentence)] * bool(retried)
-
-
-def _told(run: Run | PairedRun) -> str:
-    return f"{run.variant if isinstance(run, Run) else run.experiment}, seed {run.seed}"

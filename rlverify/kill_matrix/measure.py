@@ -128,8 +128,9 @@ def _cases(run: TestRun) -> list[tuple[str, TestOutcome]]:
 
 
 def _failed(subject: str, what: str, output: str) -> Problem:
-    said = [line for line in output.splitlines() if line.strip()][-SHOWN_LINES:]
-    return Problem(subject, HARNESS_FAILED, "\n  ".join([what, *said]))
+    said = [line for line in output.splitlines() if line.strip()]
+    no_server = [line for line in said[:-SHOWN_LINES] if line.startswith(sessions.NO_SERVER)]
+    return Problem(subject, HARNESS_FAILED, "\n  ".join([what, *no_server, *said[-SHOWN_LINES:]]))
 
 
 def _row(matrix_plan: MatrixPlan, plan: FaultPlan) -> FaultResult | Problem:

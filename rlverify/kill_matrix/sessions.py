@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from pathlib import Path
 
 CAN_FORK = hasattr(os, "fork") and hasattr(os, "killpg")
 NO_SERVER = "this session ran in a fresh process, because the fork server has ended"
+REMEDY = "correct this, or see all of it with `{python} -m rlverify.kill_matrix.fork_server` in {root}"
+PLACE = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
 
 
 class SessionTimeoutError(Exception):
@@ -62,7 +65,8 @@ def run_session(arguments: Sequence[str], *, root: Path, environment: Mapping[st
     session = server.run(arguments, limit)
     if session is None:
         session = _run_fresh(arguments, root, environment, limit)
-        session = replace(session, output=f"{NO_SERVER}: {server.reason}\n{session.output}")
+        remedy = REMEDY.format(python=sys.executable, root=root)
+        session = replace(session, output=f"{NO_SERVER}: {server.reason}; {remedy}\n{session.output}")
     return session
 
 
@@ -80,7 +84,7 @@ def _run_fresh(arguments: Sequence[str], root: Path, environment: Mapping[str, s
 class ForkServer:
     """The process that forks the sessions of one setting (see `rlverify.kill_matrix.fork_server`).
 
-    Once it is closed, ``reason`` is the last line that it printed itself.
+    Once it is closed, ``reason`` says why it has ended, in one line.
     """
 
     def __init__(self, setting: SessionSetting) -> None:
@@ -141,10 +145,20 @@ class ForkServer:
         if not self._errors.closed:
             self._errors.seek(0)
             printed = self._errors.read().decode(errors="replace")
-            self.reason = next((line for line in reversed(printed.splitlines()) if line.strip()), "no message")
+            self.reason = _last_words(printed) or f"exit code {self._process.returncode}, and no message"
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
                 stream.close()
+
+
+def _last_words(printed: str) -> str:
+    """The last line, with the place of the error where a traceback is above it."""
+    last = next((line for line in reversed(printed.splitlines()) if line.strip()), "")
+    places = PLACE.findall(printed)
+    if not places:
+        return last
+    file, line = places[-1]
+    return f"{last} ({'/'.join(Path(file).parts[-2:])}:{line})"
 
 
 _servers: dict[int, ForkServer] = {}

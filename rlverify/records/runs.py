@@ -49,7 +49,6 @@ class Run:
     :param error: one line, where the probe crashed or its process died
     :param stale: the fault's target has changed, so that nothing was run
     :param traceback: the whole of ``error``, for the raw evidence only
-    :param retried: its process died, and it ended when it was run again, so that the cause is unknown
     :param executed: what it executed, where that was recorded
     :param seconds: how long it took on the machine that ran it
     """
@@ -61,7 +60,6 @@ class Run:
     error: str | None = None
     stale: bool = False
     traceback: str | None = None
-    retried: bool = False
     executed: Executed | None = None
     seconds: float = field(default=0.0, compare=False)
 
@@ -74,7 +72,6 @@ class PairedRun:
     :param seconds: how long it took on the machine that ran it
     :param error: one line, where the experiment crashed or its process died
     :param traceback: the whole of ``error``, for the raw evidence only
-    :param retried: as in `Run`
     :param executed: as in `Run`
     """
 
@@ -84,5 +81,4 @@ class PairedRun:
     seconds: float = 0.0
     error: str | None = None
     traceback: str | None = None
-    retried: bool = False
     executed: Executed | None = None

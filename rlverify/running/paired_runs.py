@@ -21,8 +21,8 @@ from rlverify.records.runs import PairedRun
 from rlverify.running.pool import Ended, pin_threads, run_each
 from rlverify.running.recording import imported_functions, prepare_recording, run_recorded
 from rlverify.running.run_store import RunStore
-from rlverify.running.runner import Crash, attempt, died
-from rlverify.running.time_limit import time_limit
+from rlverify.running.runner import Crash, attempt, how_it_died
+from rlverify.running.time_limit import run_within
 
 RUN_LIMIT = 900.0
 """Seconds that one paired run may take."""
@@ -83,8 +83,8 @@ def _measure(task: PairedTask) -> PairedRun:
 
 
 def _quantities(task: PairedTask, measure: Experiment) -> tuple[tuple[str, float], ...]:
-    with time_limit(task.limit):
-        quantities = {name: float(value) for name, value in measure(*task.project.make(), task.seed).items()}
+    found = run_within(task.limit, lambda: measure(*task.project.make(), task.seed))
+    quantities = {name: float(value) for name, value in found.items()}
     if not quantities:
         raise ProbeError(f"experiment {task.experiment!r} measured nothing")
     broken = {name: value for name, value in quantities.items() if not math.isfinite(value)}
@@ -159,9 +159,12 @@ def run_figures(
     return {name: tuple(ended[name, seed] for seed in seeds[name]) for name in seeds}
 
 
-def run_figure_here(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:
-    """One paired run in this process, kept nowhere; outside the main thread there is no time limit."""
-    return run_paired(PairedTask(project, experiment, seed, limit))
+def run_figure_once(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:
+    """One paired run in a worker process, kept nowhere."""
+    runs: list[PairedRun] = []
+    task = PairedTask(project, experiment, seed, limit)
+    run_each(run_paired, [task], processes=1, note=lambda task, ended: runs.append(ended_run(task, ended)))
+    return runs[0]
 
 
 def longest_first(tasks: Sequence[PairedTask], known: Mapping[str, Sequence[float]]) -> list[PairedTask]:
@@ -195,6 +198,4 @@ def time_left(waiting: Sequence[str], known: Mapping[str, Sequence[float]], proc
 
 def ended_run(task: PairedTask, ended: Ended[PairedRun]) -> PairedRun:
     """The run of a task, or an error where its process died."""
-    if ended.result is None:
-        return PairedRun(task.experiment, task.seed, error=died(task.limit))
-    return replace(ended.result, retried=ended.retried)
+    return ended.result or PairedRun(task.experiment, task.seed, error=how_it_died(ended, task.limit))

@@ -1,6 +1,6 @@
 """Runs tasks in worker processes, one for each core.
 
-A task whose process dies is identified, and the others go on.
+A worker has one task at a time. So the task whose process died is known, and the others go on.
 """
 
 from __future__ import annotations
@@ -9,32 +9,92 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context
+from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
 from rlverify.records import interrupts
 
-Task = TypeVar("Task", bound=Hashable)
+Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+POLL = 1.0
+"""Seconds between two looks at the workers; a process that a dead worker started can keep its pipes open."""
+GRACE = 10.0
+"""Seconds that a worker has to end before it is killed; threads that a task left running hold it up."""
 
 
 @dataclass(frozen=True)
 class Ended(Generic[Result]):
     """What became of a task.
 
-    :param result: what its function returned; None where its process died
-    :param retried: a process died that ran this or another task at the same time, and none died when each was run
-        again alone
+    :param result: what its function returned; None if its process ended first
+    :param exit_code: of that process, negative for a signal; None if the function returned
+    :param seconds: from the start of the task to its end
     """
 
     result: Result | None
-    retried: bool = False
+    exit_code: int | None
+    seconds: float
+
+
+class _Worker(Generic[Task, Result]):
+    """A process, and the task that it runs."""
+
+    def __init__(self, function: Callable[[Task], Result], first: Task) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, function))
+        self._process.start()
+        theirs.close()
+        self.start(first)
+
+    def start(self, task: Task) -> None:
+        """Give it a task."""
+        self.task = task
+        self._started = time.monotonic()
+        with suppress(BrokenPipeError):  # it has died, which `end` reports
+            self._connection.send(task)
+
+    @property
+    def signals(self) -> list[Connection | int]:
+        """What is ready when the task has ended."""
+        return [self._connection, self._process.sentinel]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its task has, or its process."""
+        return self._connection.poll() or not self._process.is_alive()
+
+    def end(self) -> Ended[Result]:
+        """What became of its task, which has ended."""
+        seconds = time.monotonic() - self._started
+        with suppress(EOFError, OSError):  # it died, perhaps while it sent the result
+            if self._connection.poll():
+                return Ended(self._connection.recv(), None, seconds)
+        self.join()
+        return Ended(None, self._process.exitcode, seconds)
+
+    def release(self) -> None:
+        """Let the process end."""
+        self._connection.close()
+
+    def terminate(self) -> None:
+        """Stop the process, whatever it does."""
+        self._process.terminate()
+        self.release()
+
+    def join(self) -> None:
+        """Wait for the process to end, and kill it if it does not."""
+        self._process.join(GRACE)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
 
 
 def run_each(
@@ -46,77 +106,49 @@ def run_each(
 ) -> None:
     """Call a function with each of the tasks, which are started in their order.
 
-    A worker process that dies takes all pending tasks with it. Those that can have run then are run once more, each in
-    a process of its own, and the others in a pool again.
+    A task whose process dies is not run again; another process takes over what is left.
 
     :param function: a module-level function that raises nothing
     :param note: called once for each task, when it has ended
     :raises KeyboardInterrupt: after the workers have been stopped
     """
-    ended: set[Task] = set()
-
-    def end(task: Task, outcome: Ended[Result]) -> None:
-        ended.add(task)
-        note(task, outcome)
-
-    pending = list(tasks)
-    while pending:
-        _run_in_pool(function, pending, processes, lambda task, result: end(task, Ended(result)))
-        pending = [task for task in tasks if task not in ended]
-        suspects, pending = pending[:processes], pending[processes:]
-        for task, outcome in _run_alone(function, suspects).items():
-            end(task, outcome)
-
-
-def _run_in_pool(
-    function: Callable[[Task], Result], tasks: Sequence[Task], processes: int, note: Callable[[Task, Result], None]
-) -> None:
-    """Notes every task that ends; those of a worker that died, and those behind it, are not noted."""
-    others = set(active_children())
-    executor = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare_worker)
+    waiting = deque(tasks)
+    busy: list[_Worker[Task, Result]] = []
+    done: list[_Worker[Task, Result]] = []
     try:
         with interrupts.raised():
-            with interrupts.held_back():
-                futures = _submit(executor, function, tasks)
-            for future in as_completed(futures):
-                if not isinstance(future.exception(), BrokenProcessPool):
-                    note(futures[future], future.result())
-    except KeyboardInterrupt:
-        for child in set(active_children()) - others:
-            child.terminate()
-        raise
+            while waiting or busy:
+                while waiting and len(busy) < processes:
+                    with interrupts.held_back():
+                        busy.append(_Worker(function, waiting.popleft()))
+                wait([each for worker in busy for each in worker.signals], POLL)
+                for worker in [each for each in busy if each.has_ended]:
+                    task, ended = worker.task, worker.end()
+                    if ended.exit_code is None and waiting:
+                        worker.start(waiting.popleft())
+                    else:
+                        busy.remove(worker)
+                        done.append(worker)
+                        worker.release()
+                    note(task, ended)
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+        for worker in busy:
+            worker.terminate()
+        for worker in (*busy, *done):
+            worker.join()
 
 
-def _run_alone(function: Callable[[Task], Result], suspects: Sequence[Task]) -> dict[Task, Ended[Result]]:
-    """Those that a dead worker may have run, each in a process of its own."""
-    results: dict[Task, Result] = {}
-    for task in suspects:
-        _run_in_pool(function, [task], 1, results.__setitem__)
-    nobody_died = len(results) == len(suspects)
-    return {task: Ended(results[task], nobody_died) if task in results else Ended(None) for task in suspects}
-
-
-def _submit(
-    executor: ProcessPoolExecutor, function: Callable[[Task], Result], tasks: Sequence[Task]
-) -> dict[Future[Result], Task]:
-    futures: dict[Future[Result], Task] = {}
-    for task in tasks:
-        try:
-            futures[executor.submit(function, task)] = task
-        except BrokenProcessPool:
-            break
-    return futures
-
-
-def _prepare_worker() -> None:
+def _work(connection: Connection, function: Callable[[Task], Result]) -> None:
+    """Run tasks until there are no more."""
     pin_threads()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(EOFError):
+        while True:
+            connection.send(function(connection.recv()))
 
 
 def _end_with_parent() -> None:
-    """Without its parent, a worker would run what has been queued and then wait for ever."""
+    """Without its parent, a worker would run its task to the end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

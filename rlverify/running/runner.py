@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 import traceback
@@ -19,7 +20,7 @@ from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
 from rlverify.running.pool import Ended, pin_threads, run_each
 from rlverify.running.recording import prepare_recording, run_recorded
-from rlverify.running.time_limit import PATIENCE, TIME_LIMIT, time_limit
+from rlverify.running.time_limit import PATIENCE, TIME_LIMIT, run_within
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -111,8 +112,7 @@ def _measure(task: ProbeTask) -> Run:
 
 
 def _observe(task: ProbeTask, measure: Probe) -> tuple[Observation, ...]:
-    with time_limit(task.limit):
-        observations = measure(*task.project.make(), task.seed)
+    observations = run_within(task.limit, lambda: measure(*task.project.make(), task.seed))
     if not isinstance(observations, Sequence) or not all(isinstance(each, Observation) for each in observations):
         raise ProbeError(f"probe {task.probe!r} returned {observations!r}; return a list of Observation")
     symptoms = [observation.symptom for observation in observations]
@@ -137,8 +137,7 @@ def run_claims(
 
     What several claims need is measured once.
 
-    Where a process dies, only the run that killed it is an ERROR; where that cannot be told, because none dies when run
-    again, all that can have run then are marked as retried.
+    Where a process dies, only the run that killed it is an ERROR.
 
     :param limit: seconds that one run of a probe may take
     :param recorded: whether what each run executes is recorded
@@ -190,14 +189,17 @@ def _tasks(
 
 
 def _run_of(task: ProbeTask, ended: Ended[Run]) -> Run:
-    if ended.result is None:
-        return Run(task.variant, task.seed, error=died(task.limit))
-    return replace(ended.result, retried=ended.retried)
+    return ended.result or Run(task.variant, task.seed, error=how_it_died(ended, task.limit))
 
 
-def died(limit: float) -> str:
-    """Error message for a run whose process died.
+def how_it_died(ended: Ended[Result], limit: float) -> str:
+    """Error message for a run whose process ended before it.
 
     :param limit: seconds that the run was given
     """
-    return f"the process of this run died before it ended or took {PATIENCE * limit:g} seconds"
+    code, patience = ended.exit_code or 0, PATIENCE * limit
+    if code < 0:
+        return f"the process of this run was killed by signal {-code} ({signal.strsignal(-code)})"
+    if code == 1 and ended.seconds >= patience:  # as `run_within` ends it
+        return f"the process of this run did not end within {patience:g} seconds"
+    return f"the process of this run exited with code {code} before the run ended"

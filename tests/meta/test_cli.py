@@ -137,6 +137,7 @@ def test_reproduce_prints_json_only(toy: Command) -> None:
         ("REGRESSED", 1, "REGRESSED: REGRESSED, expected CONFIRMED"),
         ("UNREACHED", 2, "UNREACHED: UNREACHED, faulty: the planted fault"),
         ("CRASH", 2, "CRASH: ERROR, healthy, seed 0: ZeroDivisionError: on purpose"),
+        ("DIE", 2, "DIE: ERROR, healthy, seed 0: the process of this run exited with code 3 before the run ended"),
         ("STALE", 1, "STALE: STALE, fault stale is stale"),
     ],
 )
@@ -144,6 +145,12 @@ def test_reproduce_answers_with_its_exit_code(toy: Command, claim: str, exit_cod
     code, output, _ = toy("reproduce", claim, project=PROJECTS / "troubleproject")
     assert code == exit_code
     assert output.splitlines()[-1].startswith(line)
+
+
+def test_what_a_probe_prints_is_on_stderr(rlverify: Invoke, auditedproject: Path) -> None:
+    done = rlverify("--project", auditedproject, "reproduce", "TOY-02")
+    assert (done.returncode, done.stderr) == (0, "a probe may print\na probe may print\n")
+    assert "a probe may print" not in done.stdout
 
 
 def test_an_unknown_claim_is_suggested(toy: Command) -> None:
@@ -182,9 +189,12 @@ def test_a_crash_of_the_harness_is_one_line_and_not_a_fallen_claim(toy: Command,
     (tmp_path / "crashingproject" / "probes").mkdir()
     (tmp_path / "crashingproject" / "probes" / "crash.py").write_text("1 / 0\n", encoding="utf-8")
     write_settings(project, "crashingproject", catalogue=project / "catalogue")
-    code, _, errors = toy("reproduce", "TOY-04", project=project)
+    code, _, errors = toy("audit", project=project)
     assert code == 2
     assert _one_line(errors, "the harness failed: ZeroDivisionError: division by zero")
+    code, output, _ = toy("reproduce", "TOY-04", project=project)
+    assert code == 2
+    assert "TOY-04: ERROR, healthy, seed 0: ZeroDivisionError: division by zero (probes/crash.py:1)" in output
 
 
 def test_a_folder_that_cannot_be_written_is_one_line_before_measuring(toy: Command, tmp_path: Path) -> None:
@@ -200,7 +210,7 @@ def test_audit_agrees_with_what_it_wrote(toy: Command, reports: Path) -> None:
     assert (code, errors.replace("a probe may print\n", "")) == (0, "")
     assert output.splitlines()[-1] == "6 of 6 claims as expected; nothing to report"
     working = {path.name for path in (reports.parent / ".rlverify").iterdir()}
-    assert working == {*PAGES, ".gitignore", "evidence", "plots", "raw.jsonl"}
+    assert working == {*PAGES, ".gitignore", "evidence", "lock", "plots", "raw.jsonl"}
     assert {path.name for path in reports.iterdir()} == {*PAGES, *MATRIX, "evidence", "plots"}
 
 
@@ -375,10 +385,11 @@ def _started(folder: Path, program: subprocess.Popen[str]) -> bool:
     return program.poll() is None
 
 
+@pytest.mark.parametrize("arguments", [["audit", "--update", "--jobs", "2"], ["reproduce", "SLOW"]])
 def test_an_interrupted_run_is_one_line_and_leaves_nothing_behind(
-    slowproject: Path, project_environment: dict[str, str]
+    arguments: list[str], slowproject: Path, project_environment: dict[str, str]
 ) -> None:
-    command = [sys.executable, "-m", "rlverify.cli.entry", "audit", "--update", "--jobs", "2"]
+    command = [sys.executable, "-m", "rlverify.cli.entry", *arguments]
     pipe = subprocess.PIPE
     program = subprocess.Popen(
         command,

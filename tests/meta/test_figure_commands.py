@@ -224,6 +224,15 @@ def test_a_crashed_run_answers_with_its_exit_code(
     assert output.splitlines()[-1].startswith("FIG-GAIN: ERROR, seed 0: ZeroDivisionError: on purpose")
 
 
+def test_a_run_whose_process_dies_answers_with_its_exit_code(
+    project: Command, audited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIGURELAB_DIE", "0")
+    code, output, _ = project("reproduce", "FIG-GAIN", "--reports", audited)
+    assert code == 2
+    assert output.splitlines()[-1] == "FIG-GAIN: ERROR, seed 0: the process of this run was killed by signal 9 (Killed)"
+
+
 def test_all_runs_resume_from_those_that_are_kept(
     project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,15 @@ from rlverify.records.claims import Verdict
 from rlverify.records.errors import HarnessError
 from rlverify.records.runs import PairedRun
 from rlverify.running import paired_runs
-from rlverify.running.paired_runs import PairedTask, longest_first, run_figure_here, run_figures, seeds_of, time_left
+from rlverify.running.paired_runs import (
+    PairedTask,
+    longest_first,
+    run_figure_once,
+    run_figures,
+    run_paired,
+    seeds_of,
+    time_left,
+)
 from rlverify.running.run_store import RunStore
 
 FIGUREPROJECT = Path(__file__).parent / "projects" / "figureproject"
@@ -202,30 +209,23 @@ def test_a_crash_is_an_error_of_the_claims_that_need_the_run(
     assert _executions(log) == _all_once() + Counter({"transfer 6": 1})
 
 
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_run_whose_process_dies_takes_no_other_with_it(
-    figureproject: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+    processes: int, figureproject: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIGURELAB_DIE", "4")
-    runs = _run(figureproject, tmp_path)
+    runs = _run(figureproject, tmp_path, processes=processes)
     errors = {(run.experiment, run.seed): run.error for found in runs.values() for run in found if run.error}
     assert errors.keys() == {("transfer", 4), ("same-arms", 4)}
-    assert set(errors.values()) == {"the process of this run died before it ended or took 1800 seconds"}
-    assert _executions(log) == _all_once() + Counter({"transfer 4": 1, "same-arms 4": 1})
-
-
-def test_a_run_whose_process_died_once_is_marked(
-    figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FIGURELAB_DIE_ONCE", str(tmp_path / "died"))
-    runs = run_figures(figureproject, tmp_path, {"same-arms": range(3)}, processes=1, on_progress=lambda *_: None)
-    assert [(run.error, run.retried) for run in runs["same-arms"]] == [(None, True), (None, False), (None, False)]
+    assert set(errors.values()) == {"the process of this run was killed by signal 9 (Killed)"}
+    assert _executions(log) == _all_once()
 
 
 def test_a_run_that_does_not_end_is_an_error(
     figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIGURELAB_HOLD", str(tmp_path))
-    run = run_figure_here(figureproject, "same-arms", 0, limit=0.2)
+    run = run_figure_once(figureproject, "same-arms", 0, limit=0.2)
     assert str(run.error).startswith("TimeLimitError: did not end within 0.2 seconds")
 
 
@@ -236,16 +236,16 @@ def test_a_run_that_does_not_end_is_an_error(
 def test_what_has_no_mean_is_an_error(quantities: dict[str, float], words: str) -> None:
     project = open_project(FIGUREPROJECT)
     project.__dict__["experiments"] = {"broken": lambda _make, _seed: quantities}
-    run = run_figure_here(project, "broken", 0)
+    run = run_paired(PairedTask(project, "broken", 0, None))
     assert words in str(run.error)
     assert run.quantities == ()
 
 
 def test_what_an_experiment_prints_stays_out_of_the_output(
-    figureproject: Project, capsys: pytest.CaptureFixture[str]
+    figureproject: Project, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run_figure_here(figureproject, "transfer", 0)
-    captured = capsys.readouterr()
+    run_figure_once(figureproject, "transfer", 0)
+    captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "an experiment may print\n")
 
 
@@ -282,18 +282,3 @@ def test_progress_counts_kept_runs_as_done(figureproject: Project, tmp_path: Pat
 
     assert steps(range(2)) == [(0, 2, True), (1, 2, False), (2, 2, False)]
     assert steps(range(3)) == [(2, 3, False), (3, 3, False)]
-
-
-def test_a_retried_run_is_told(figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_with_a_death(*arguments: object, **settings: object) -> dict[str, tuple[PairedRun, ...]]:
-        runs = run_figures(*arguments, **settings)  # type: ignore[arg-type]
-        return {**runs, "same-arms": tuple(replace(run, retried=run.seed == 1) for run in runs["same-arms"])}
-
-    monkeypatch.setattr("rlverify.gating.measuring.run_figures", run_with_a_death)
-    result = audit(
-        figureproject, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None, level="full"
-    )
-    assert [str(problem) for problem in result.problems] == [
-        "FIG-BETTER: same-arms, seed 1: a process died that ran this or another run at the same time, and none died "
-        "when they were run again"
-    ]

@@ -243,6 +243,16 @@ def test_a_failing_test_disqualifies_itself_and_nothing_is_replaced(checkout: Pa
     assert (checkout / "reports" / "matrix.json").read_bytes() == before
 
 
+def test_why_sessions_could_not_be_forked_is_part_of_the_error(checkout: Path) -> None:
+    broken = 'import sys\n\nif "pytest" in sys.modules:\n    import no_such_module\n'
+    (checkout / "toyproject/faults/broken.py").write_text(broken, encoding="utf-8")
+    edit(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) == 1")
+    done = rlverify(checkout, "matrix", "--fault", "clip-one-sided")
+    assert done.returncode == 2
+    (line,) = (line for line in done.stdout.splitlines() if "fork server" in line)
+    assert "ModuleNotFoundError: No module named 'no_such_module' (faults/broken.py:4); correct this" in line
+
+
 @pytest.mark.slow
 def test_one_fault_is_shown_with_its_killers_and_its_difference(committed: Path) -> None:
     done = rlverify(committed, "matrix", "--fault", "clip-one-sided")

@@ -199,6 +199,23 @@ def test_where_the_project_cannot_be_opened_a_session_runs_in_a_fresh_process_an
     assert reason in session.output.splitlines()[0]
 
 
+def test_an_import_error_of_a_fault_is_reported_with_its_place_and_what_to_do(run: Run, folder: Path) -> None:
+    (folder / "brokenproject" / "faults").mkdir(parents=True)
+    (folder / "brokenproject" / "faults" / "broken.py").write_text("\nimport no_such_module\n", encoding="utf-8")
+    write_settings(folder, "brokenproject")
+    assert run(PROCESSES).output.splitlines()[0] == (
+        f"{sessions.NO_SERVER}: ModuleNotFoundError: No module named 'no_such_module' (faults/broken.py:2); correct "
+        f"this, or see all of it with `{sys.executable} -m rlverify.kill_matrix.fork_server` in {folder}"
+    )
+
+
+def test_a_fork_server_that_dies_without_a_word_is_reported_with_its_exit_code(run: Run, folder: Path) -> None:
+    (folder / "brokenproject" / "faults").mkdir(parents=True)
+    (folder / "brokenproject" / "faults" / "broken.py").write_text("import os\n\nos._exit(7)\n", encoding="utf-8")
+    write_settings(folder, "brokenproject")
+    assert run(PROCESSES).output.startswith(f"{sessions.NO_SERVER}: exit code 7, and no message; correct this")
+
+
 def test_sessions_of_two_threads_run_beside_each_other(folder: Path, environment: dict[str, str]) -> None:
     """Each waits for the other; one after the other they would wait until their time is up."""
     for own, other in (("a", "b"), ("b", "a")):

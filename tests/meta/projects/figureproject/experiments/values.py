@@ -1,8 +1,7 @@
 """Experiments whose outcome is known, and which go wrong where the environment says so.
 
 Each execution is a line of the file FIGURELAB_LOG: experiment, seed, process. A run of seed FIGURELAB_CRASH raises, one
-of FIGURELAB_DIE ends its process, the first of all does where the file FIGURELAB_DIE_ONCE is not there yet, and those
-from FIGURELAB_HOLD_FROM on wait while the file FIGURELAB_HOLD is there.
+of FIGURELAB_DIE ends its process, and those from FIGURELAB_HOLD_FROM on wait while the file FIGURELAB_HOLD is there.
 """
 
 from __future__ import annotations
@@ -34,18 +33,12 @@ def same_arms(make: Make, seed: int) -> Mapping[str, float]:
 
 
 def _behave(name: str, seed: int) -> None:
-    given = {
-        key: os.environ.get(f"FIGURELAB_{key}") for key in ("LOG", "CRASH", "DIE", "DIE_ONCE", "HOLD", "HOLD_FROM")
-    }
+    given = {key: os.environ.get(f"FIGURELAB_{key}") for key in ("LOG", "CRASH", "DIE", "HOLD", "HOLD_FROM")}
     if given["LOG"]:
         with Path(given["LOG"]).open("a") as file:
             file.write(f"{name} {seed} {os.getpid()}\n")
     if given["CRASH"] == str(seed):
         raise ZeroDivisionError("on purpose")
-    once = given["DIE_ONCE"]
-    if once and not Path(once).exists():
-        Path(once).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
     if given["DIE"] == str(seed):
         os.kill(os.getpid(), signal.SIGKILL)
     while given["HOLD"] and seed >= int(given["HOLD_FROM"] or 0) and Path(given["HOLD"]).exists():
