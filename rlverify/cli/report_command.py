@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlverify.cli.console import complain, write
+from rlverify.cli.console import complain, show, write
 from rlverify.cli.options import AsJson, Reports, project_of, report_paths
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import write_files
@@ -16,7 +16,7 @@ from rlverify.gating.problems import notes_of, problems_of_all
 from rlverify.kill_matrix.committed import committed_status
 from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan
-from rlverify.records.problems import exit_code_of
+from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
 from rlverify.reporting.formats import FORMATS
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
@@ -40,7 +40,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
-    chosen = text_format or ("json" if as_json else None)
+    chosen = text_format or ("json" if as_json and not check else None)
     names = ", ".join(FORMATS)
     if chosen is not None and chosen not in FORMATS:
         raise typer.BadParameter(f"there is no format {chosen!r}; choose one of {names}")
@@ -60,8 +60,12 @@ def report(
     problems = [*problems, *committed_status(matrix_plan, paths).problems]
     if chosen is not None:
         _hand_over(FORMATS[chosen].format(records), output)
-    for line in (*map(str, problems), *notes_of(records)):
-        complain(line)
+    notes = notes_of(records, advise=not is_regression(problems))
+    if check and as_json:
+        show({**outcome_of(problems), "notes": notes})
+    else:
+        for line in (*map(str, with_advice(problems)), *notes):
+            complain(line)
     raise typer.Exit(exit_code_of(problems))
 
 

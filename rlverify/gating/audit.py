@@ -162,7 +162,7 @@ def _compare_all(
         if record.evidence is not None and is_committable(record.evidence):
             problems += compared(record, committed.get(record.claim.id))
     plots = plot_problems(project, paths.reports)
-    problems += [Problem(name, CLAIM_FELL, why, remedy=REMEDY) for name, why in plots]
+    problems += [Problem(name, CLAIM_FELL, why, "stale", REMEDY) for name, why in plots]
     return problems or check_report(project, paths, committed_records(project, committed), committed)
 
 

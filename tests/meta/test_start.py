@@ -128,7 +128,7 @@ def test_a_first_claim_from_a_skeleton_to_confirmed(started: Path, rlverify: Inv
 
 def test_the_gate_asks_for_the_tests_of_a_new_claim(started: Path, rlverify: Invoke) -> None:
     assert rlverify("new", "BUG-1", "--target", "mylib.stats:mean", cwd=str(started)).returncode == 0
-    done = rlverify("gate", "--json", cwd=str(started))
+    done = rlverify("gate", "--json", "-", cwd=str(started))
     told = {problem["subject"]: problem["sentence"] for problem in json.loads(done.stdout)["problems"]}
     assert "BUG-1" in told
     sentences = [p["sentence"] for p in json.loads(done.stdout)["problems"] if p["subject"] == "BUG-1"]
