@@ -15,6 +15,8 @@ MOST_OTHERS: Final = 12
 SHOWN_CHANGES: Final = 2
 SHOWN_IDS: Final = 6
 SHOWN_REASONS: Final = 2
+LONGEST_VALUE: Final = 120
+"""Characters of a value; the whole is in the JSON of the run."""
 
 
 def lines_of(outcome: Outcome, files: str = "--junit FILE or --json FILE") -> list[str]:
@@ -117,7 +119,11 @@ def _stale_line(outcome: Outcome) -> list[str]:
 
 
 def _in_words(change: SymptomChange) -> str:
-    return f"{change.symptom}: expected {change.expected}, observed {change.observed}"
+    return f"{change.symptom}: expected {_shortened(change.expected)}, observed {_shortened(change.observed)}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
 def _few(ids: Sequence[str]) -> str:

@@ -179,8 +179,8 @@ def test_what_is_out_of_date_is_one_line_that_says_what_to_do(
     assert found.json("sarif.json")["runs"][0]["results"] == []
     assert (
         "```text\n7 committed results are out of date (NULL-TOY, TOY-01, TOY-02, TOY-03, TOY-04, TOY-05, "
-        "plots/toy-squares.json): toyproject.target changed since; was measured of other code; run `rlverify audit --update`\n"
-        in found.text("summary.md")
+        "plots/toy-squares.json): toyproject.target changed since; was measured of other code; "
+        "run `rlverify audit --update`\n" in found.text("summary.md")
     )
 
 
