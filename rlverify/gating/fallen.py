@@ -52,11 +52,15 @@ def seconds_of(runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
 
 
 def _urgency(project: Project, record: Record, problems: Sequence[Problem]) -> tuple[object, ...]:
-    """Ascending: by kind, verdicts before crashes, faults in what changed, main claims, severe ones, many symptoms."""
+    """Ascending: by kind, verdicts before crashes, faults in what changed, main claims, severe ones, many symptoms.
+
+    Null faults come last of their kind, because their claims are about the harness.
+    """
     claim = record.claim
     severity = next((n for n, word in enumerate(SEVERITIES) if claim.severity.lower().startswith(word)), 99)
     return (
         min(FALLEN.index(each.kind) for each in problems),
+        claim.kind == "null",
         record.verdict in NOT_MEASURED,
         _fault_place(project, claim) not in record.changed,
         bool(claim.part_of),
