@@ -1,6 +1,6 @@
 """The command line: every command is registered here, and only this package prints and exits.
 
-Exit codes: 0 as expected; 1 a claim fell, or the committed evidence or reports are out of date; 2 the harness failed
+Exit codes: 0 as expected; 1 a claim fell, or something committed is out of date; 2 the harness failed and no claim fell
 (a claim could not be measured, the catalogue is broken, a folder cannot be written); 130 interrupted.
 """
 
@@ -38,12 +38,23 @@ from rlverify.cli.options import (
     selected,
     usable_cores,
 )
+from rlverify.cli.outputs import (
+    STDOUT,
+    JsonFile,
+    JUnitFile,
+    SarifFile,
+    SummaryFile,
+    check_outputs,
+    places,
+    write_outputs,
+)
 from rlverify.cli.report_command import report
 from rlverify.cli.start_commands import init, new
 from rlverify.evidence.locking import alone_in
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.changes import Selection, select
+from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.problems import problems_of
 from rlverify.kill_matrix.committed import committed_status, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
@@ -51,9 +62,10 @@ from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import HarnessError, UsageError
-from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
+from rlverify.records.exit_codes import HARNESS_FAILED, INTERRUPTED
 from rlverify.records.problems import exit_code_of, outcome_of
 from rlverify.reporting.json_report import as_object
+from rlverify.reporting.outcome_text import lines_of
 from rlverify.reporting.record import Record
 from rlverify.running.runner import Crash, attempt, run_claims
 
@@ -91,7 +103,7 @@ def list_claims(
 ) -> None:
     """List claims: all of them, or those that are named."""
     claims = selected(project_of(context), patterns, areas)
-    show([asdict(claim) for claim in claims] if as_json else tables.claims_table(claims))
+    show({"claims": [asdict(claim) for claim in claims]} if as_json else tables.claims_table(claims))
 
 
 @app.command("show")
@@ -153,15 +165,21 @@ def audit_command(
     update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
     level: LevelOption = "quick",
     afresh: Afresh = False,
+    junit: JUnitFile = None,
+    sarif: SarifFile = None,
+    summary: SummaryFile = None,
     reports: Reports = None,
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure claims; compare with what is expected and with what is committed."""
+    files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary})
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     paths = report_paths(project, reports)
     result = _run_audit(context, paths, jobs, level, update=update, afresh=afresh, chosen=chosen)
+    outcome = outcome_of_audit(project, result)
+    write_outputs(files, outcome)
     if as_json:
         content = {"claims": [as_object(record) for record in result.records], "notes": list(result.notes)}
         show({**content, **outcome_of(result.problems)})
@@ -169,7 +187,7 @@ def audit_command(
         show(tables.audit_table(result), Text(""))
         if any(record.claim.figure is not None for record in result.records):
             show(figure_tables.figures_table(result.records), Text(""))
-        show(*_sentences(result), _summary(result))
+        show(*map(Text, lines_of(outcome, places(files))))
     raise typer.Exit(result.exit_code)
 
 
@@ -182,11 +200,15 @@ def gate(
     base: Revision = None,
     fail_fast: FailFast = False,
     level: LevelOption = "quick",
+    junit: JUnitFile = None,
+    sarif: SarifFile = None,
+    summary: SummaryFile = None,
+    json_file: JsonFile = None,
     reports: Reports = None,
     jobs: Jobs = None,
-    as_json: AsJson = False,
 ) -> None:
     """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed."""
+    files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     project.check()
@@ -198,13 +220,12 @@ def gate(
         context, paths, jobs, level, selection=selection, only_selected=changed, chosen=chosen, fail_fast=fail_fast
     )
     result = _with_catalogue_and_tests(project, paths, result, chosen)
-    measured = None if not changed else f"measured {result.measured} of {len(result.records)}: {selection.reason}"
-    if as_json:
-        content = {"notes": list(result.notes), **outcome_of(result.problems)}
-        show({**content, **({} if measured is None else {"selection": measured})})
-    else:
-        show(*_sentences(result), *filter(None, (measured, _summary(result))))
-    raise typer.Exit(result.exit_code)
+    measured = f"measured {result.measured} of {len(result.records)}: {selection.reason}" if changed else ""
+    outcome = outcome_of_audit(project, result, measured)
+    write_outputs(files, outcome)
+    if json_file != STDOUT:
+        show(*map(Text, lines_of(outcome, places(files))))
+    raise typer.Exit(outcome.exit_code)
 
 
 def _with_catalogue_and_tests(
@@ -267,18 +288,6 @@ def _verdict_line(record: Record) -> Text:
         grade = tables.word(record.fix_grade.value)
         line = Text.assemble(line, "\nfix: ", grade, f" (expected {claim.expected_fix_grade.value})")
     return line
-
-
-def _sentences(result: Audit) -> list[Text]:
-    return [Text(line) for line in (*map(str, result.problems), *result.notes)]
-
-
-def _summary(result: Audit) -> str:
-    expected = sum(record.as_expected for record in result.records)
-    fell = "a claim fell" if expected < len(result.records) else "the committed evidence or reports are out of date"
-    quiet = "no other has failed" if expected < len(result.records) else "nothing to report"
-    words = {CLAIM_FELL: fell, HARNESS_FAILED: "the harness failed"}
-    return f"{expected} of {len(result.records)} claims as expected; {words.get(result.exit_code, quiet)}"
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,25 +14,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from rlverify.evidence.files import canonical_json
+from rlverify.reporting.json_report import SCHEMA_VERSION
 
 PLAIN_WIDTH = 100
+"""Of tables where there is no terminal and no variable COLUMNS."""
 LINES_WITHOUT_TERMINAL = 10
 """How often the figures tell how far they are where no bar can be drawn."""
+SECONDS_BETWEEN_LINES = 10.0
+"""How often the probes do."""
 
 
 def show(*parts: Any) -> None:
-    """Print each part: objects and lists as JSON, texts and tables as they are."""
+    """Print each part: objects as JSON, with the version of their schema; texts and tables as they are."""
     for part in parts:
-        if isinstance(part, (dict, list)):
-            write(canonical_json(part))
+        if isinstance(part, dict):
+            write(canonical_json({"schema_version": SCHEMA_VERSION, **part}))
         else:
             _print(part)
 
 
 def _print(part: Any) -> None:
-    """Sentences stay on one line; tables are as wide as the terminal, or as `PLAIN_WIDTH` where there is none."""
-    terminal = bool(sys.stdout) and sys.stdout.isatty()
-    console = Console(width=None if terminal else PLAIN_WIDTH, markup=False, highlight=False, emoji=False)
+    """Sentences stay on one line; tables are as wide as the terminal, as COLUMNS says, or as `PLAIN_WIDTH`."""
+    known = (bool(sys.stdout) and sys.stdout.isatty()) or os.environ.get("COLUMNS", "").isdigit()
+    console = Console(width=None if known else PLAIN_WIDTH, markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
         console.print(part, soft_wrap=isinstance(part, (str, Text)))
     write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
@@ -64,10 +69,15 @@ def left_in_words(seconds: float | None) -> str:
 
 
 class Bars:
-    """Shows how many runs have ended: as bars, or, of figures, as some lines where there is no terminal."""
+    """Shows how many runs have ended: as bars, or as lines where there is no terminal.
 
-    def __init__(self, progress: Progress) -> None:
+    :param clock: seconds from any start
+    """
+
+    def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
         self._progress = progress
+        self._clock = clock
+        self._last_line = clock()
         self._probes = progress.add_task("measuring", total=None, left="")
         self._figures: TaskID | None = None
         self._told = 0
@@ -75,6 +85,9 @@ class Bars:
     def probes(self, done: int, total: int) -> None:
         """Runs of probes that have ended, out of all."""
         self._progress.update(self._probes, completed=done, total=total)
+        if self._progress.disable and self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = self._clock()
+            sys.stderr.write(f"measuring: {done} of {total} runs\n")
 
     def figures(self, done: int, total: int, seconds_left: float | None) -> None:
         """Paired runs that have ended, out of all, and how long the others will take."""

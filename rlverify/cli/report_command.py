@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlverify.cli.console import complain, write
+from rlverify.cli.console import complain, show, write
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import write_files
@@ -18,7 +18,7 @@ from rlverify.kill_matrix.committed import committed_status
 from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.records.errors import UsageError
-from rlverify.records.problems import exit_code_of
+from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
 from rlverify.reporting.formats import FORMATS
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
@@ -44,7 +44,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
-    text = text_format or ("json" if as_json else None)
+    text = text_format or ("json" if as_json and not check else None)
     _check_options(text, output, check, [*(patterns or ()), *(areas or ())])
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
@@ -62,8 +62,12 @@ def report(
         problems = [*problems, *committed_status(matrix_plan, paths).problems]
     if text is not None:
         _hand_over(FORMATS[text].format(records), output)
-    for line in (*map(str, problems), *notes_of(records)):
-        complain(line)
+    notes = notes_of(records, advise=not is_regression(problems))
+    if check and as_json:
+        show({**outcome_of(problems), "notes": notes})
+    else:
+        for line in (*map(str, with_advice(problems)), *notes):
+            complain(line)
     raise typer.Exit(exit_code_of(problems))
 
 

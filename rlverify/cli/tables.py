@@ -108,7 +108,7 @@ def expected_words(claim: Claim) -> str:
 
 
 def runs_table(runs: Sequence[Run]) -> Table:
-    """Each symptom, before and after, in every variant of one seed."""
+    """Each symptom, expected and observed, in every variant of one seed."""
     headings = ["symptom", *(HEADINGS[run.variant] for run in runs)]
     table = plain_table(*headings, wrapped=headings)
     symptoms = dict.fromkeys(each.symptom for run in runs for each in run.observations)
@@ -121,7 +121,7 @@ def runs_table(runs: Sequence[Run]) -> Table:
 def _measured(observation: Observation | None) -> Text:
     if observation is None:
         return Text("not observed")
-    values = f"{observation.before} -> {observation.after}\n"
+    values = f"expected {observation.before or '(empty)'}\nobserved {observation.after or '(empty)'}\n"
     return Text.assemble(values, word("holds" if observation.holds else "violated"))
 
 

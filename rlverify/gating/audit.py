@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from rlverify.evidence.evidence_files import is_committable
 from rlverify.evidence.files import check_writable, prepare_working_folder
 from rlverify.evidence.staleness import shortened
 from rlverify.gating.changes import Selection
@@ -121,7 +122,9 @@ def audit(
     if update:
         replace_committed(committed, records, others, fresh.code, plots)
         return Audit(records, tuple(problems), len(fresh.evidence), (*notes, *notes_of(records)))
-    records = tuple(replace(each, changed=committed.changed(each.claim)) for each in records)
+    affected = selection.changed if selection is not None else {}
+    changes = (committed.changed(each.claim) or affected.get(each.claim.id, ()) for each in records)
+    records = tuple(replace(each, changed=changed) for each, changed in zip(records, changes, strict=True))
     again = replay(committed, _to_replay(records, kept, selection), processes=processes)
     problems += [*again.problems, *_compare_all(committed, records, selection, processes, complete=not others)]
     notes += notes_of(records, advise=not is_regression(problems))
@@ -175,7 +178,8 @@ def _compare_all(
     """Where records differ from the committed evidence; plots and reports too if the records are complete."""
     problems: list[Problem] = []
     for record in records:
-        problems += compared(record, committed.evidence.get(record.claim.id))
+        if record.evidence is not None and is_committable(record.evidence):
+            problems += compared(record, committed.evidence.get(record.claim.id))
     if not complete or len(records) < len(committed.project.claims):
         return problems
     problems += check_plots(committed, selection.plots if selection is not None else frozenset(), processes=processes)

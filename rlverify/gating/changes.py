@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -39,11 +39,13 @@ class Selection:
     :param claim_ids: ids of the claims
     :param plots: names of the plots
     :param reason: why these, as the end of a sentence
+    :param changed: what has changed of that which each claim executed, by its id, as in `CodeRecord.parts`
     """
 
     claim_ids: frozenset[str]
     plots: frozenset[str]
     reason: str
+    changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class UnknownChangesError(HarnessError):
@@ -124,13 +126,18 @@ def select(project: Project, paths: ReportPaths, asked: str | None) -> Selection
         lock = _lock_of(base, paths, code)
     except UnknownChangesError as error:
         return Selection(*everything, str(error))
+    changed = {
+        claim.id: changed_since(lock.claims.get(claim.id), project.settings_digest(claim), code)
+        for claim in project.claims
+    }
     for path in sorted(base.changed):
         if _is_everywhere(project, path):
-            return Selection(*everything, f"{_shown(path.relative_to(base.top))} changed since {base.commit[:10]}")
-    claims = (claim.id for claim in project.claims if _is_affected(project, paths, base, lock, code, claim))
+            reason = f"{_shown(path.relative_to(base.top))} changed since {base.commit[:10]}"
+            return Selection(*everything, reason, changed)
+    claims = {claim.id for claim in project.claims if changed[claim.id] or _is_in_diff(project, paths, base, claim)}
     plots = (name for name in project.plots if _is_plot_affected(paths, base, lock, code, name))
     reason = f"those of which a run executed what changed since {base.commit[:10]}"
-    return Selection(frozenset(claims), frozenset(plots), reason)
+    return Selection(frozenset(claims), frozenset(plots), reason, changed)
 
 
 def _lock_of(base: Base, paths: ReportPaths, code: CurrentCode) -> Lock:
@@ -150,12 +157,10 @@ def _is_everywhere(project: Project, path: Path) -> bool:
     return path == (project.root / SETTINGS_FILE).resolve() or (path.is_relative_to(engine) and path.suffix == ".py")
 
 
-def _is_affected(project: Project, paths: ReportPaths, base: Base, lock: Lock, code: CurrentCode, claim: Claim) -> bool:
-    """Whether its code, its entry in the catalogue or its evidence differs from the base."""
+def _is_in_diff(project: Project, paths: ReportPaths, base: Base, claim: Claim) -> bool:
+    """Whether the catalogue's file or the evidence of a claim differs from the base."""
     files = (paths.evidence / f"{claim.id}.json", project.catalogue_file(claim))
-    if base.changed & {path.resolve() for path in files}:
-        return True
-    return bool(changed_since(lock.claims.get(claim.id), project.settings_digest(claim), code))
+    return bool(base.changed & {path.resolve() for path in files})
 
 
 def _is_plot_affected(paths: ReportPaths, base: Base, lock: Lock, code: CurrentCode, name: str) -> bool:

@@ -80,7 +80,7 @@ def problems_of(record: Record, committed: Evidence | None = None) -> list[Probl
     problems = []
     if verdict is not claim.expected_verdict:
         kind: ProblemKind = "healthy" if healthy_outcome(record.evidence) == "violated" else "verdict"
-        sentence = f"{verdict.value}, expected {claim.expected_verdict.value}"
+        sentence = f"{verdict.value}, expected {claim.expected_verdict.value}{reason(record.evidence, verdict)}"
         problems.append(Problem(claim.id, CLAIM_FELL, sentence, kind))
     if record.fix_grade is not claim.expected_fix_grade and verdict is not Verdict.REGRESSED:
         told, expected = (each.value if each else "no grade" for each in (record.fix_grade, claim.expected_fix_grade))
@@ -125,7 +125,7 @@ def reason(evidence: Evidence, verdict: Verdict) -> str:
             return f", {variant.variant}, {variant.errors[0]}"
         if verdict is Verdict.STALE and variant.stale is not None:
             return f", {variant.stale}"
-        if verdict is Verdict.UNREACHED and variant.reached is False:
+        if verdict in (Verdict.UNREACHED, Verdict.REGRESSED) and variant.reached is False:
             return f", {variant.variant}: the planted fault was never executed, so the probe proves nothing"
         if verdict is Verdict.UNDECIDED and variant.variant == "faulty" and evidence.shows:
             broken = [

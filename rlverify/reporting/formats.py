@@ -1,17 +1,27 @@
-"""The reports that other programs read, by the name under which they are asked for."""
+"""The texts that other programs read: of committed evidence, and of one run, by the name of the option for each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from rlverify.reporting.json_report import JsonReport
-from rlverify.reporting.junit import JUnitReport
+from rlverify.reporting.json_report import JsonReport, json_of_run
+from rlverify.reporting.junit import JUnitReport, junit_of_run
+from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.record import Format
+from rlverify.reporting.run_summary import summary_of_run
+from rlverify.reporting.sarif import sarif_of_run
 from rlverify.reporting.step_summary import StepSummary
 
 FORMATS: Final[Mapping[str, Format]] = {
     "json": JsonReport(),
     "junit": JUnitReport(),
     "step-summary": StepSummary(),
+}
+
+RUN_FORMATS: Final[Mapping[str, Callable[[Outcome], str]]] = {
+    "junit": junit_of_run,
+    "sarif": sarif_of_run,
+    "summary": summary_of_run,
+    "json": json_of_run,
 }

@@ -4,18 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from rlverify.evidence.files import canonical_json
+from rlverify.records.problems import outcome_of
+from rlverify.reporting.outcome import FallenClaim, Outcome
+from rlverify.reporting.outcome_text import summary
 from rlverify.reporting.record import Record
+
+SCHEMA_VERSION: Final = 1
+"""Of every JSON object that the command line gives; a field that is removed or changes its meaning raises it."""
 
 
 class JsonReport:
-    """A list with one object per claim: the claim, its evidence, verdict and grade."""
+    """``claims``, with one object per claim: the claim, its evidence, verdict and grade."""
 
     def format(self, records: Sequence[Record]) -> str:
         """Canonical JSON of all records."""
-        return canonical_json([as_object(record) for record in records])
+        return canonical_json({"schema_version": SCHEMA_VERSION, "claims": [as_object(record) for record in records]})
+
+
+def json_of_run(outcome: Outcome) -> str:
+    """The outcome of one run: exit code, fallen claims, problems, and the verdict and time of each claim."""
+    return canonical_json({"schema_version": SCHEMA_VERSION, **run_as_object(outcome)})
+
+
+def run_as_object(outcome: Outcome) -> dict[str, Any]:
+    """The outcome of one run as JSON objects and lists."""
+    return {
+        **outcome_of(outcome.problems),
+        "summary": summary(outcome),
+        "fallen": [_fallen_as_object(each) for each in outcome.fallen],
+        "notes": list(outcome.notes),
+        "selection": outcome.selection or None,
+        "claims": [
+            {
+                "id": record.claim.id,
+                "verdict": record.verdict,
+                "expected_verdict": record.claim.expected_verdict,
+                "fix_grade": record.fix_grade,
+                "expected_fix_grade": record.claim.expected_fix_grade,
+                "as_expected": record.as_expected,
+                "seconds": round(outcome.seconds[record.claim.id], 3),
+            }
+            for record in outcome.records
+        ],
+    }
+
+
+def _fallen_as_object(fallen: FallenClaim) -> dict[str, Any]:
+    content = asdict(fallen)
+    return {**content, "claim": fallen.claim.id, "title": fallen.claim.title}
 
 
 def as_object(record: Record) -> dict[str, Any]:

@@ -1,21 +1,46 @@
-"""The report for what reads test results: one suite a document, one case a claim, no times."""
+"""The report for what reads test results: one suite a document, one case a claim.
+
+Of a run, each case has its time, and a last suite has what is no claim: evidence, reports and the kill matrix.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from rlverify.records.exit_codes import HARNESS_FAILED
+from rlverify.records.problems import Problem, with_advice
 from rlverify.reporting.claim_status import ClaimStatus, status_of, told
+from rlverify.reporting.outcome import Outcome
+from rlverify.reporting.outcome_text import block
 from rlverify.reporting.phrasing import difference, statement
 from rlverify.reporting.record import Record
 
 # What XML 1.0 has no way to write, escaped or not.
 FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 ELEMENTS: Final = {ClaimStatus.FAILED: "failure", ClaimStatus.ERROR: "error", ClaimStatus.SET_ASIDE: "skipped"}
+COMMITTED: Final = "committed files"
+EVIDENCE: Final = "results are up to date"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test case.
+
+    :param text: below the message of a case that did not pass; of one that did, what is worth knowing
+    """
+
+    suite: str
+    name: str
+    status: ClaimStatus
+    message: str = ""
+    text: str = ""
+    seconds: float | None = None
 
 
 class JUnitReport:
@@ -23,34 +48,92 @@ class JUnitReport:
 
     def format(self, records: Sequence[Record]) -> str:
         """The whole file, with the counts that readers of it expect."""
-        root = Element("testsuites", {"name": "rlverify", **_counts(records)})
-        for document, found in groupby(records, key=lambda record: record.claim.document):
-            group = list(found)
-            suite = SubElement(root, "testsuite", {"name": document, **_counts(group)})
-            for record in group:
-                _add_case(suite, record)
-        indent(root)
-        return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+        return _document([_committed_case(record) for record in records])
 
 
-def _counts(records: Sequence[Record]) -> dict[str, str]:
-    found = Counter(map(status_of, records))
-    return {
-        "tests": str(len(records)),
-        "failures": str(found[ClaimStatus.FAILED]),
-        "errors": str(found[ClaimStatus.ERROR]),
-        "skipped": str(found[ClaimStatus.SET_ASIDE]),
+def junit_of_run(outcome: Outcome) -> str:
+    """The file of one run: a failure for each claim that fell, an error for each that could not be measured."""
+    return _document([*_run_cases(outcome), *_other_cases(outcome)])
+
+
+def _committed_case(record: Record) -> Case:
+    claim, status = record.claim, status_of(record)
+    text = f"{statement(claim)}\nrlverify reproduce {claim.id}" if status in ELEMENTS else difference(record)
+    return Case(claim.document, f"{claim.id} {claim.title}", status, told(record), text)
+
+
+def _run_cases(outcome: Outcome) -> Iterator[Case]:
+    fallen = {each.claim.id: each for each in outcome.fallen}
+    problems = {each.subject: each for each in with_advice(outcome.problems) if each.kind == "other"}
+    for record in outcome.records:
+        claim = record.claim
+        case = Case(claim.document, f"{claim.id} {claim.title}", _status(record), seconds=outcome.seconds[claim.id])
+        if fell := fallen.get(claim.id):
+            yield _not_passed(case, ClaimStatus.FAILED, fell.headline, "\n".join(block(fell)))
+        elif problem := problems.get(claim.id):
+            yield _not_passed(case, _status_of_problem(problem), problem.sentence, str(problem))
+        else:
+            yield case
+
+
+def _not_passed(case: Case, status: ClaimStatus, message: str, text: str) -> Case:
+    return Case(case.suite, case.name, status, message, text, case.seconds)
+
+
+def _other_cases(outcome: Outcome) -> Iterator[Case]:
+    """What is no claim, and all stale evidence in one case."""
+    claims = {record.claim.id for record in outcome.records}
+    problems = with_advice(outcome.problems)
+    if stale := [problem for problem in problems if problem.kind == "stale"]:
+        message = f"{len(stale)} committed results are out of date"
+        yield Case(COMMITTED, EVIDENCE, ClaimStatus.FAILED, message, "\n".join(map(str, stale)), 0.0)
+    for problem in problems:
+        if problem.kind == "other" and problem.subject not in claims:
+            yield Case(COMMITTED, problem.subject, _status_of_problem(problem), problem.sentence, str(problem), 0.0)
+
+
+def _status(record: Record) -> ClaimStatus:
+    """Of a claim without a problem of its own: a figure with stale or undecided evidence is set aside."""
+    status = status_of(record)
+    return status if status is ClaimStatus.SET_ASIDE else ClaimStatus.PASSED
+
+
+def _status_of_problem(problem: Problem) -> ClaimStatus:
+    return ClaimStatus.ERROR if problem.exit_code == HARNESS_FAILED else ClaimStatus.FAILED
+
+
+def _document(cases: Sequence[Case]) -> str:
+    root = Element("testsuites", {"name": "rlverify", **_counts(cases)})
+    for name, found in groupby(cases, key=lambda case: case.suite):
+        group = list(found)
+        suite = SubElement(root, "testsuite", {"name": name, **_counts(group)})
+        for case in group:
+            _add(suite, case)
+    indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+
+
+def _counts(cases: Iterable[Case]) -> dict[str, str]:
+    cases = list(cases)
+    found = Counter(case.status for case in cases)
+    times = [case.seconds for case in cases if case.seconds is not None]
+    counts = {
+        "tests": len(cases),
+        "failures": found[ClaimStatus.FAILED],
+        "errors": found[ClaimStatus.ERROR],
+        "skipped": found[ClaimStatus.SET_ASIDE],
     }
+    return {name: str(count) for name, count in counts.items()} | ({"time": f"{sum(times):.3f}"} if times else {})
 
 
-def _add_case(suite: Element, record: Record) -> None:
-    claim = record.claim
-    case = SubElement(suite, "testcase", classname=claim.document, name=_writable(f"{claim.id} {claim.title}"))
-    if name := ELEMENTS.get(status_of(record)):
-        reason = SubElement(case, name, message=_writable(told(record)))
-        reason.text = _writable(f"{statement(claim)}\nrlverify reproduce {claim.id}")
-    elif record.contradicts_document:
-        SubElement(case, "system-out").text = _writable(difference(record))
+def _add(suite: Element, case: Case) -> None:
+    element = SubElement(suite, "testcase", classname=case.suite, name=_writable(case.name))
+    if case.seconds is not None:
+        element.set("time", f"{case.seconds:.3f}")
+    if name := ELEMENTS.get(case.status):
+        SubElement(element, name, message=_writable(case.message)).text = _writable(case.text)
+    elif case.text:
+        SubElement(element, "system-out").text = _writable(case.text)
 
 
 def _writable(text: str) -> str:

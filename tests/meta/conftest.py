@@ -60,7 +60,7 @@ def auditedproject(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -
 @pytest.fixture(scope="session")
 def project_environment() -> dict[str, str]:
     """An environment in which another process measures with one thread."""
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
+    return {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="session")

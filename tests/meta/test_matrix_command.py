@@ -198,7 +198,7 @@ def test_the_gate_reports_a_claim_that_names_no_test_and_one_that_names_a_test_t
 @pytest.mark.slow
 def test_other_code_under_test_is_noted_and_leaves_the_matrix_valid(checkout: Path) -> None:
     edit(checkout / "toyproject/target.py", "limit = 10", "limit = 11")
-    done = rlverify(checkout, "gate", "--json", "--jobs", "1")
+    done = rlverify(checkout, "gate", "--json", "-", "--jobs", "1")
     content = json.loads(done.stdout)
     assert {problem["subject"] for problem in content["problems"]} & {"matrix.json", "kill-matrix.md"} == set()
     (note,) = content["notes"]

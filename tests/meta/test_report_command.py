@@ -53,8 +53,24 @@ def test_a_text_for_a_program_goes_to_stdout_and_nothing_else_does(report: Comma
 
 def test_the_two_ways_to_ask_for_json_give_the_same(report: Command) -> None:
     text = report("--format", "json")[1]
-    assert len(json.loads(text)) == 6
+    assert len(json.loads(text)["claims"]) == 6
     assert report("--json")[1] == text
+
+
+def test_a_check_can_be_asked_for_its_outcome_as_json(report: Command, tmp_path: Path) -> None:
+    code, output, errors = report("--check", "--json")
+    assert (code, errors) == (0, "")
+    assert json.loads(output) == {"schema_version": 1, "exit_code": 0, "problems": [], "notes": []}
+    missing = report("--check", "--json", reports=tmp_path / "reports")
+    content = json.loads(missing[1])
+    assert (missing[0], missing[2], content["exit_code"]) == (1, "", 1)
+    assert content["problems"][0] == {
+        "subject": "NULL-TOY",
+        "exit_code": 1,
+        "kind": "stale",
+        "sentence": "has no evidence",
+        "remedy": "run `rlverify audit --update`",
+    }
 
 
 def test_a_text_can_go_to_a_file_and_pages_are_left_alone(report: Command, audited: Path, tmp_path: Path) -> None:

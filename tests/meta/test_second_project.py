@@ -186,7 +186,7 @@ def test_a_regression_fails_the_gate(rlverify: Path, project: Path) -> None:
     before = code.read_text(encoding="utf-8")
     code.write_text(before.replace("max(low, min(value, high))", "min(value, high)"), encoding="utf-8")
     try:
-        done = run(rlverify, project, "gate", "--json")
+        done = run(rlverify, project, "gate", "--json", "-")
     finally:
         code.write_text(before, encoding="utf-8")
     assert done.returncode != 0

@@ -116,7 +116,8 @@ def test_a_first_claim_from_a_skeleton_to_confirmed(started: Path, rlverify: Inv
     assert "def bug_1(values, weight=1.0, *, start=0.0):" in text
     assert 'return healthy("bug-1")(values, weight, start=start)' in text
     untouched = rlverify("reproduce", "BUG-1", cwd=str(started))
-    assert "verdict: UNREACHED (expected CONFIRMED)" in untouched.stdout
+    assert "verdict: REGRESSED (expected CONFIRMED)" in untouched.stdout
+    assert "faulty: the planted fault was never executed, so the probe proves nothing" in untouched.stdout
     fault.write_text(text.replace("weight, start=start)", "0.5, start=start)"), encoding="utf-8")
     lines = probe.read_text(encoding="utf-8").replace('"what it should be"', "2.0")
     probe.write_text(lines.replace('"call mylib.stats here"', "mylib.stats.mean([1.0, 3.0])"), encoding="utf-8")
@@ -128,7 +129,7 @@ def test_a_first_claim_from_a_skeleton_to_confirmed(started: Path, rlverify: Inv
 
 def test_the_gate_asks_for_the_tests_of_a_new_claim(started: Path, rlverify: Invoke) -> None:
     assert rlverify("new", "BUG-1", "--target", "mylib.stats:mean", cwd=str(started)).returncode == 0
-    done = rlverify("gate", "--json", cwd=str(started))
+    done = rlverify("gate", "--json", "-", cwd=str(started))
     told = {problem["subject"]: problem["sentence"] for problem in json.loads(done.stdout)["problems"]}
     assert "BUG-1" in told
     sentences = [p["sentence"] for p in json.loads(done.stdout)["problems"] if p["subject"] == "BUG-1"]
@@ -199,7 +200,7 @@ def test_the_tests_of_the_example_pass_without_rlverify(started: Path) -> None:
 def test_an_id_that_cannot_name_a_module_gets_another_one(claim_id: str, started: Path, rlverify: Invoke) -> None:
     assert rlverify("new", claim_id, "--target", "mylib.stats:mean", cwd=str(started)).returncode == 0
     assert (started / "audit" / "faults" / f"{claim_id.lower()}_.py").is_file()
-    assert "verdict: UNREACHED" in rlverify("reproduce", claim_id, cwd=str(started)).stdout
+    assert "verdict: REGRESSED" in rlverify("reproduce", claim_id, cwd=str(started)).stdout
     assert rlverify("reproduce", "EXAMPLE-1", cwd=str(started)).returncode == 0
 
 
@@ -207,7 +208,7 @@ def test_a_default_that_is_not_finite_is_handed_on(started: Path, rlverify: Invo
     path = started / "src" / "mylib" / "stats.py"
     path.write_text('def top(values, least=float("-inf")):\n    return max([least, *values])\n', encoding="utf-8")
     assert rlverify("new", "BUG-3", "--target", "mylib.stats:top", cwd=str(started)).returncode == 0
-    assert "verdict: UNREACHED" in rlverify("reproduce", "BUG-3", cwd=str(started)).stdout
+    assert "verdict: REGRESSED" in rlverify("reproduce", "BUG-3", cwd=str(started)).stdout
 
 
 def test_an_async_function_has_an_async_skeleton(started: Path, rlverify: Invoke) -> None:

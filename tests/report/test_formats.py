@@ -30,7 +30,9 @@ def test_the_whole_text(name: str, snapshot: SnapshotAssertion) -> None:
 
 
 def test_the_json_report_holds_what_the_records_hold() -> None:
-    content = json.loads(FORMATS["json"].format(records()))
+    report = json.loads(FORMATS["json"].format(records()))
+    content = report["claims"]
+    assert report["schema_version"] == 1
     assert [each["claim"]["id"] for each in content] == [record.claim.id for record in records()]
     assert [each["verdict"] for each in content] == [
         "CONFIRMED", "CONFIRMED", None, "REFUTED", "CONFIRMED", "NOT REPRODUCED", "CONFIRMED", "NOT REPRODUCED",

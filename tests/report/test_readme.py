@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -31,7 +32,8 @@ def named_files() -> list[str]:
 
 def rlverify(*arguments: str, folder: Path = ROOT) -> str:
     command = [sys.executable, "-m", "rlverify.cli.entry", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # which readline may set
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return done.stdout
 
 

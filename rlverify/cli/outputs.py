@@ -1,0 +1,68 @@
+"""The files that a run writes for other programs: where they go, and that they can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlverify.cli.console import write
+from rlverify.evidence.files import check_writable, write_files
+from rlverify.records.errors import EvidenceError
+from rlverify.reporting.formats import RUN_FORMATS
+from rlverify.reporting.outcome import Outcome
+
+STDOUT = Path("-")
+APPENDED = "summary"
+
+JUnitFile = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write this run as JUnit's XML.")]
+SarifFile = Annotated[
+    Path | None, typer.Option("--sarif", metavar="FILE", help="Write the claims that fell as SARIF 2.1.0.")
+]
+SummaryFile = Annotated[
+    Path | None,
+    typer.Option("--summary", metavar="FILE", help="Append this run as Markdown."),
+]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write this run as JSON; - prints it, and nothing else.")
+]
+
+
+def check_outputs(files: Mapping[str, Path | None]) -> dict[str, Path]:
+    """The files that were asked for, by the name of their format, after making sure that each can be written.
+
+    :raises typer.BadParameter: naming the first that cannot
+    """
+    chosen = {name: path if path == STDOUT else path.absolute() for name, path in files.items() if path is not None}
+    for name, path in chosen.items():
+        if path == STDOUT and name == "json":
+            continue
+        if path == STDOUT or path.is_dir() or path.name.startswith("--"):
+            raise typer.BadParameter(f"--{name} {path} is not a file; name one")
+        try:
+            check_writable(path.parent)
+        except EvidenceError as error:
+            raise typer.BadParameter(f"--{name} {path}: {error.__cause__}; name another file") from error
+    return chosen
+
+
+def places(files: Mapping[str, Path]) -> str:
+    """Where all fallen claims are, or the options that would write them."""
+    named = [str(files[name]) for name in ("junit", "json") if name in files]
+    return " and ".join(named) or "--junit FILE or --json FILE"
+
+
+def write_outputs(files: Mapping[str, Path], outcome: Outcome) -> None:
+    """Write every file.
+
+    :raises EvidenceError: if one cannot be written any more
+    """
+    for name, path in files.items():
+        text = RUN_FORMATS[name](outcome)
+        if path == STDOUT:
+            write(text)
+            continue
+        before = path.read_text(encoding="utf-8") if name == APPENDED and path.is_file() else ""
+        write_files(path.parent, {path.name: before + text})

@@ -1,0 +1,129 @@
+"""Derives from an audit which claims fell, how, and what a reader needs to find out why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rlverify.gating.audit import Audit
+from rlverify.gating.problems import reason
+from rlverify.gating.suspects import files_of, suspects
+from rlverify.gating.symptom_changes import symptom_changes
+from rlverify.project.content import Project
+from rlverify.project.fingerprint import module_path
+from rlverify.records.claims import Claim, Verdict
+from rlverify.records.measured import Evidence
+from rlverify.records.problems import FALLEN, Problem
+from rlverify.records.runs import Run
+from rlverify.reporting.outcome import FallenClaim, Outcome
+from rlverify.reporting.record import Record
+from rlverify.verdicts.verdict import NOT_MEASURED
+
+WITHOUT_VALUES: Final = (Verdict.ERROR, Verdict.UNREACHED)
+"""Verdicts of which the reason says all, as the values of the other variants do not matter."""
+SEVERITIES: Final = ("critical", "high", "medium", "low")
+
+
+def outcome_of_audit(project: Project, result: Audit, selection: str = "") -> Outcome:
+    """All that a run found, with the fallen claims in the order in which they should be read."""
+    problems: dict[str, list[Problem]] = {}
+    for problem in result.problems:
+        if problem.fell:
+            problems.setdefault(problem.subject, []).append(problem)
+    records = [
+        replace(each, changed=files_of(project, each.changed)) for each in result.records if each.claim.id in problems
+    ]
+    records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
+    fallen = [_fallen(project, each, problems[each.claim.id], result.committed.get(each.claim.id)) for each in records]
+    seconds = seconds_of({record.claim.id: record.runs for record in result.records})
+    return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
+
+
+def seconds_of(runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
+    """What measuring each claim took; claims that share a run share its time."""
+    shares = Counter((run.seed, run.seconds) for own in runs.values() for run in own)
+    return {name: sum(run.seconds / shares[run.seed, run.seconds] for run in own) for name, own in runs.items()}
+
+
+def _urgency(project: Project, record: Record, problems: Sequence[Problem]) -> tuple[object, ...]:
+    """Ascending: by kind, verdicts before crashes, faults in what changed, main claims, severe ones, many symptoms.
+
+    Null faults come last of their kind, because their claims are about the harness.
+    """
+    claim = record.claim
+    severity = next((n for n, word in enumerate(SEVERITIES) if claim.severity.lower().startswith(word)), 99)
+    return (
+        min(FALLEN.index(each.kind) for each in problems),
+        claim.kind == "null",
+        record.verdict in NOT_MEASURED,
+        _fault_place(project, claim) not in record.changed,
+        bool(claim.part_of),
+        severity,
+        -_violated(record),
+    )
+
+
+def _violated(record: Record) -> int:
+    """In how many symptoms healthy code is violated: many in a claim that looks closely at what broke."""
+    healthy = record.evidence.variant("healthy") if record.evidence is not None else None
+    return sum(each.held_runs < each.runs for each in healthy.symptoms) if healthy is not None else 0
+
+
+def _fault_place(project: Project, claim: Claim) -> str:
+    """The file with the code that the fault of a claim replaces, or nothing."""
+    if claim.fault is None:
+        return ""
+    return str(module_path(project.fault(claim.fault).owner.partition(":")[0]).resolve())
+
+
+def _fallen(project: Project, record: Record, problems: Sequence[Problem], committed: Evidence | None) -> FallenClaim:
+    claim, worst = record.claim, min(problems, key=lambda each: FALLEN.index(each.kind))
+    told = record.verdict in WITHOUT_VALUES or (claim.figure is not None and worst.kind == "values")
+    changes = () if told else symptom_changes(record, committed)
+    declared_in, line = _declaration(project, claim)
+    return FallenClaim(
+        claim,
+        worst.kind,
+        _headline(record, problems),
+        changes,
+        "" if changes else _reason(record, worst),
+        tuple(_relative(each, project.root) for each in suspects(record)),
+        tuple(_relative(each, project.root) for each in record.changed),
+        _relative(str(declared_in), project.root),
+        line,
+        f"{project.settings.command} reproduce {claim.id}",
+    )
+
+
+def _headline(record: Record, problems: Sequence[Problem]) -> str:
+    claim, kinds = record.claim, {each.kind for each in problems}
+    verdict = record.verdict.value if record.verdict else "NO EVIDENCE"
+    if kinds == {"values"}:
+        return f"{verdict}, with other values than committed"
+    told = [] if kinds <= {"grade", "values"} else [f"{verdict} (expected {claim.expected_verdict.value})"]
+    if "grade" in kinds:
+        grades = [grade.value if grade else "no grade" for grade in (record.fix_grade, claim.expected_fix_grade)]
+        told.append(f"fix {grades[0]} (expected {grades[1]})")
+    return ", ".join(told)
+
+
+def _reason(record: Record, worst: Problem) -> str:
+    if record.evidence is None or record.verdict not in NOT_MEASURED:
+        return worst.sentence if worst.kind == "values" else ""
+    return reason(record.evidence, record.verdict).removeprefix(", ")
+
+
+def _declaration(project: Project, claim: Claim) -> tuple[Path, int]:
+    """The file and the line in which the catalogue has the id of a claim."""
+    path = project.catalogue_file(claim)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    found = (number for number, text in enumerate(lines, 1) if text.replace(" ", "") == f'id="{claim.id}"')
+    return path, next(found, 1)
+
+
+def _relative(path: str, root: Path) -> str:
+    place, top = Path(path).resolve(), root.resolve()
+    return (place.relative_to(top) if place.is_relative_to(top) else place).as_posix()

@@ -1,0 +1,135 @@
+"""The outcome of a run as lines of text: a block for each fallen claim, one line for all that is out of date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
+from rlverify.records.problems import with_advice
+from rlverify.reporting.outcome import FallenClaim, Outcome, SymptomChange
+
+MOST_LINES: Final = 60
+MOST_OTHERS: Final = 12
+SHOWN_CHANGES: Final = 2
+SHOWN_IDS: Final = 6
+SHOWN_REASONS: Final = 2
+LONGEST_VALUE: Final = 120
+"""Characters of a value; the whole is in the JSON of the run."""
+
+
+def lines_of(outcome: Outcome, files: str = "--junit FILE or --json FILE") -> list[str]:
+    """At most `MOST_LINES` lines, the worst first.
+
+    :param files: where all fallen claims are, or the options that write them
+    """
+    after = _after_blocks(outcome)
+    blocks = _blocks(outcome.fallen)
+    if not blocks:
+        return after
+    head = [_title(outcome), ""]
+    room = MOST_LINES - len(head) - len(after) - 1
+    shown = _that_fit(blocks, room)
+    left = sum(len(group) for group, _ in blocks[len(shown) :])
+    more = [f"and {left} more {'claim' if left == 1 else 'claims'} fell; see {files}", ""] if left else []
+    return [*head, *(line for _, lines in shown for line in lines), *more, *after]
+
+
+def block(fallen: FallenClaim) -> list[str]:
+    """What happened to one claim, and how to go on."""
+    lines = [f"{fallen.claim.id}  {fallen.claim.title}  {fallen.headline}"]
+    lines += [f"  {_in_words(change)}" for change in fallen.changes[:SHOWN_CHANGES]]
+    if hidden := len(fallen.changes[SHOWN_CHANGES:]):
+        lines.append(f"  and {hidden} more {'symptom' if hidden == 1 else 'symptoms'}")
+    lines += [f"  {fallen.reason}"] if fallen.reason else []
+    if fallen.suspects:
+        suspect = fallen.suspects[0]
+        lines.append(f"  first suspect: {suspect}{' (changed)' if suspect in fallen.changed else ''}")
+    return [*lines, f"  reproduce: {fallen.command}"]
+
+
+def summary(outcome: Outcome) -> str:
+    """The last line: how many claims are as expected, and what the exit code means."""
+    expected = sum(record.as_expected for record in outcome.records)
+    if outcome.fallen:
+        words = f"{_claims(len(outcome.fallen))} fell"
+    elif outcome.exit_code == HARNESS_FAILED:
+        words = "the harness failed"
+    elif outcome.exit_code == CLAIM_FELL:
+        words = "the committed evidence or reports are out of date"
+    else:
+        words = "no other has failed" if expected < len(outcome.records) else "nothing to report"
+    return f"{expected} of {len(outcome.records)} claims as expected; {words}"
+
+
+def _title(outcome: Outcome) -> str:
+    fell = _claims(len(outcome.fallen))
+    if outcome.regressed:
+        return f"{fell} fell: the code does something else than the catalogue and the committed evidence say"
+    return f"{fell} fell: the verdicts are as expected, but values differ from the committed evidence"
+
+
+def _blocks(fallen: Sequence[FallenClaim]) -> list[tuple[list[FallenClaim], list[str]]]:
+    """The claims that fell for one reason, and the lines about them: those of the first, and the ids of the others."""
+    causes = list(dict.fromkeys(each.cause for each in fallen))
+    grouped = groupby(sorted(fallen, key=lambda each: causes.index(each.cause)), key=lambda each: each.cause)
+    found = []
+    for _, members in grouped:
+        first, *others = group = list(members)
+        same = [f"  for the same reason: {_few([each.claim.id for each in others])}"] if others else []
+        found.append((group, [*block(first), *same, ""]))
+    return found
+
+
+def _that_fit(
+    blocks: Sequence[tuple[list[FallenClaim], list[str]]], room: int
+) -> Sequence[tuple[list[FallenClaim], list[str]]]:
+    total = sum(len(lines) for _, lines in blocks)
+    if total <= room:
+        return blocks
+    room -= 2  # for the line that says how many more fell
+    for number, (_, lines) in enumerate(blocks):
+        room -= len(lines)
+        if room < 0 and number > 0:
+            return blocks[:number]
+    return blocks
+
+
+def _after_blocks(outcome: Outcome) -> list[str]:
+    others = [str(problem) for problem in with_advice(outcome.problems) if problem.kind == "other"]
+    if len(others) > MOST_OTHERS:
+        others = [*others[: MOST_OTHERS - 1], f"and {len(others) - MOST_OTHERS + 1} more problems; see --json FILE"]
+    advice = {each.remedy for each in with_advice(outcome.problems) if each.kind == "values"}
+    lines = [*others, *advice, *_stale_line(outcome), *outcome.notes]
+    return [*lines, *([outcome.selection] if outcome.selection else []), summary(outcome)]
+
+
+def _stale_line(outcome: Outcome) -> list[str]:
+    """One line for all results that are out of date, if there are several."""
+    fell = {each.claim.id for each in outcome.fallen}
+    stale = [each for each in with_advice(outcome.problems) if each.kind == "stale" and each.subject not in fell]
+    if len(stale) < 2:
+        return [str(problem) for problem in stale]
+    why = [*dict.fromkeys(problem.sentence for problem in stale)]
+    remedies = "; ".join(dict.fromkeys(problem.remedy for problem in stale if problem.remedy))
+    line = f"{len(stale)} committed results are out of date ({_few([problem.subject for problem in stale])}): "
+    line += "; ".join([*why[:SHOWN_REASONS], *([f"and {len(why) - SHOWN_REASONS} more"] * (len(why) > SHOWN_REASONS))])
+    return [f"{line}; {remedies or 'repair the fallen claims first'}"]
+
+
+def _in_words(change: SymptomChange) -> str:
+    return f"{change.symptom}: expected {_shortened(change.expected)}, observed {_shortened(change.observed)}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def _few(ids: Sequence[str]) -> str:
+    shown = ids if len(ids) <= SHOWN_IDS + 1 else [*ids[:SHOWN_IDS], f"and {len(ids) - SHOWN_IDS} more"]
+    return ", ".join(shown)
+
+
+def _claims(number: int) -> str:
+    return f"{number} {'claim' if number == 1 else 'claims'}"

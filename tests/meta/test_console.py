@@ -1,0 +1,37 @@
+"""What is printed where there is no terminal: lines of progress, and tables as wide as COLUMNS says."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from rich.progress import Progress
+
+from rlverify.cli.console import PLAIN_WIDTH, Bars
+from tests.meta.project_folders import PROJECTS
+
+Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def bars(disable: bool, times: list[float]) -> Bars:
+    """Bars that read the time from a list."""
+    return Bars(Progress("{task.fields[left]}", disable=disable), clock=lambda: times.pop(0))
+
+
+def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = bars(True, [0.0, 4.0, 9.9, 10.0, 10.0, 15.0, 21.0, 21.0])
+    for done in range(1, 6):
+        shown.probes(done, 600)
+    assert capsys.readouterr() == ("", "measuring: 3 of 600 runs\nmeasuring: 5 of 600 runs\n")
+
+
+def test_with_a_terminal_there_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    bars(False, [0.0, 99.0]).probes(1, 2)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("columns", "width"), [("70", 70), ("", PLAIN_WIDTH), ("wide", PLAIN_WIDTH)])
+def test_a_table_in_a_pipe_is_as_wide_as_columns_says(columns: str, width: int, rlverify: Invoke) -> None:
+    done = rlverify("--project", PROJECTS.parents[2], "list", COLUMNS=columns)
+    assert max(map(len, done.stdout.splitlines())) == width

@@ -1,0 +1,196 @@
+"""What ``rlverify gate`` answers after a regression: exit code, blocks, and the files of this run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
+
+Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+class Answer(NamedTuple):
+    """Exit code, lines on stdout, and the folder with the files of the run."""
+
+    code: int
+    lines: list[str]
+    folder: Path
+
+    def text(self, name: str) -> str:
+        return (self.folder / "out" / name).read_text(encoding="utf-8")
+
+    def json(self, name: str) -> Any:
+        return json.loads(self.text(name))
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Path:
+    """A Git checkout of the toy project with its evidence and kill matrix; treat as read-only."""
+    folder = tmp_path_factory.mktemp("committed")
+    ignored = shutil.ignore_patterns("__pycache__", "pyproject.toml")
+    shutil.copytree(PROJECTS / "toyproject", folder / "toyproject", ignore=ignored)
+    write_toy_tests(write_settings(folder, "toyproject", pythonpath=["."], command="bin/rlverify"))
+    (folder / ".gitignore").write_text(".rlverify\n__pycache__\nout\n")
+    for command in ("audit", "matrix"):
+        done = rlverify(command, "--update", "--jobs", "1", cwd=str(folder))
+        assert done.returncode == 0, done.stdout + done.stderr
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "toy")
+    return folder
+
+
+def answer(rlverify: Invoke, folder: Path, *arguments: str) -> Answer:
+    (folder / "out").mkdir(exist_ok=True)
+    (folder / "out" / "summary.md").write_text("# before\n")
+    files = ("--junit", "out/junit.xml", "--sarif", "out/sarif.json", "--summary", "out/summary.md")
+    done = rlverify("gate", "--jobs", "1", *files, *(arguments or ("--json", "out/run.json")), cwd=str(folder))
+    return Answer(done.returncode, done.stdout.splitlines(), folder)
+
+
+def changed(committed: Path, folder: Path, *edits: tuple[str, str]) -> Path:
+    """A copy of the checkout after editing the code under test."""
+    shutil.copytree(committed, folder)
+    path = folder / "toyproject" / "target.py"
+    text = path.read_text(encoding="utf-8")
+    for old, new in edits:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    return folder
+
+
+FORGETS = ('made.count, made.total = state["count"], state["total"]', 'made.count, made.total = 0, state["total"]')
+CRASHES = ("return min(max(value, low), high)", "return min(max(value, lower), high)")
+
+
+@pytest.fixture(scope="module")
+def regressed(committed: Path, tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Answer:
+    """One claim is violated, and two crash."""
+    folder = changed(committed, tmp_path_factory.mktemp("regressed") / "toy", FORGETS, CRASHES)
+    return answer(rlverify, folder)
+
+
+def test_the_answer_to_a_regression_is_one_block_a_cause_and_one_line_for_all_that_is_stale(regressed: Answer) -> None:
+    crash = [line for line in regressed.lines if "NameError" in line]
+    assert (regressed.code, len(crash)) == (1, 1)
+    assert [line for line in regressed.lines if line not in crash] == [
+        "3 claims fell: the code does something else than the catalogue and the committed evidence say",
+        "",
+        "TOY-01  a restored average is empty  REGRESSED (expected CONFIRMED)",
+        "  count: expected 3, observed 0",
+        "  mean: expected 6.333333333333333, observed 19.0",
+        "  first suspect: toyproject/target.py (changed)",
+        "  reproduce: bin/rlverify reproduce TOY-01",
+        "",
+        "TOY-02  clip has no lower end  ERROR (expected CONFIRMED)",
+        "  first suspect: toyproject/target.py (changed)",
+        "  reproduce: bin/rlverify reproduce TOY-02",
+        "  for the same reason: TOY-03",
+        "",
+        "4 committed results are out of date (NULL-TOY, TOY-04, TOY-05, plots/toy-squares.json): toyproject.target "
+        "changed since; was measured of other code; repair the fallen claims first",
+        "matrix.json was measured of other code under test; `rlverify matrix` plants every fault again",
+        "3 of 6 claims as expected; 3 claims fell",
+    ]
+    assert crash[0].startswith("  healthy, seed 0: NameError: name 'lower' is not defined (toyproject/target.py:")
+
+
+def test_junit_has_the_failures_of_this_run_with_their_times(regressed: Answer) -> None:
+    root = ElementTree.fromstring(regressed.text("junit.xml"))
+    failed = [case.attrib["name"] for case in root.iter("testcase") if case.find("failure") is not None]
+    assert failed[:3] == [
+        "TOY-01 a restored average is empty",
+        "TOY-02 clip has no lower end",
+        "TOY-03 clip in the other order",
+    ]
+    assert failed[3:] == ["results are up to date"]
+    assert (root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == ("7", "4", "0")
+    times = {case.attrib["name"].split()[0]: float(case.attrib["time"]) for case in root.iter("testcase")}
+    assert float(root.attrib["time"]) == pytest.approx(sum(times.values()), abs=0.01)
+    text = next(root.iter("failure")).text or ""
+    assert "count: expected 3, observed 0" in text
+    assert "--update" not in regressed.text("junit.xml")
+
+
+def test_sarif_places_each_fallen_claim_at_its_first_suspect(regressed: Answer) -> None:
+    content = regressed.json("sarif.json")
+    (run,) = content["runs"]
+    assert content["version"] == "2.1.0"
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["TOY-01", "TOY-02", "TOY-03"]
+    for number, result in enumerate(run["results"]):
+        assert (result["ruleIndex"], result["level"]) == (number, "error")
+        (place,) = result["locations"]
+        assert place["physicalLocation"] == {
+            "artifactLocation": {"uri": "toyproject/target.py", "uriBaseId": "%SRCROOT%"},
+            "region": {"startLine": 1},
+        }
+    assert "count: expected 3, observed 0" in run["results"][0]["message"]["text"]
+
+
+def test_the_summary_is_appended(regressed: Answer) -> None:
+    text = regressed.text("summary.md")
+    assert text.startswith("# before\n# rlverify: failed\n\n```text\n3 claims fell: ")
+    assert "\n| TOY-01 | REGRESSED, expected CONFIRMED" in text
+    assert text.endswith("</details>\n")
+
+
+def test_json_has_the_outcome_and_no_advice_to_commit_it(regressed: Answer) -> None:
+    content = regressed.json("run.json")
+    assert (content["schema_version"], content["exit_code"], content["selection"]) == (1, 1, None)
+    assert [each["claim"] for each in content["fallen"]] == ["TOY-01", "TOY-02", "TOY-03"]
+    assert content["fallen"][0]["changes"][0] == {"symptom": "count", "expected": "3", "observed": "0"}
+    assert content["fallen"][0]["declared_in"] == "toyproject/catalogue/toy.toml"
+    line = (
+        (regressed.folder / "toyproject/catalogue/toy.toml").read_text().splitlines()[content["fallen"][0]["line"] - 1]
+    )
+    assert line == 'id = "TOY-01"'
+    assert [each["id"] for each in content["claims"] if not each["as_expected"]] == ["TOY-01", "TOY-02", "TOY-03"]
+    assert {each["remedy"] for each in content["problems"]} == {""}
+    assert all(each["seconds"] >= 0.0 for each in content["claims"])
+
+
+def test_what_is_out_of_date_is_one_line_that_says_what_to_do(
+    committed: Path, tmp_path: Path, rlverify: Invoke
+) -> None:
+    folder = changed(
+        committed,
+        tmp_path / "toy",
+        ("return self.total / max(self.count, 1)", "return self.total / max(1, self.count)"),
+    )
+    found = answer(rlverify, folder, "--json", "-")
+    content = json.loads("\n".join(found.lines))
+    assert (found.code, content["exit_code"], content["fallen"]) == (1, 1, [])
+    root = ElementTree.fromstring(found.text("junit.xml"))
+    assert (root.attrib["failures"], root.attrib["errors"]) == ("1", "0")
+    assert found.json("sarif.json")["runs"][0]["results"] == []
+    assert (
+        "```text\n7 committed results are out of date (NULL-TOY, TOY-01, TOY-02, TOY-03, TOY-04, TOY-05, "
+        "plots/toy-squares.json): toyproject.target changed since; was measured of other code; "
+        "run `rlverify audit --update`\n" in found.text("summary.md")
+    )
+
+
+@pytest.mark.parametrize("option", ["--junit", "--sarif", "--summary", "--json"])
+@pytest.mark.parametrize("path", [".", "pyproject.toml/file", "--jobs"])
+def test_a_bad_path_fails_before_anything_is_measured(
+    option: str, path: str, committed: Path, rlverify: Invoke, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(committed, tmp_path / "toy", ignore=shutil.ignore_patterns(".rlverify"))
+    done = rlverify("gate", option, path, cwd=str(folder))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert option in done.stderr
+    assert not (folder / ".rlverify").exists()

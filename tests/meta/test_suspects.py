@@ -1,0 +1,124 @@
+"""Which files and symptoms are named where a claim fell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlverify.gating.fallen import seconds_of
+from rlverify.gating.suspects import changed_code, changed_of, suspects
+from rlverify.gating.symptom_changes import symptom_changes
+from rlverify.project.content import Project
+from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
+from rlverify.records.runs import Observation, Run, Variant
+from rlverify.reporting.outcome import SymptomChange
+from rlverify.reporting.record import Record
+from tests.meta.project_folders import PROJECTS, project_in
+from tests.report.records import figure, simple
+
+TARGET = str(PROJECTS / "toyproject" / "target.py")
+PROBE = str(PROJECTS / "toyproject" / "probes" / "arithmetic.py")
+TRACEBACK = f"""Traceback (most recent call last):
+  File "/usr/lib/engine.py", line 1, in attempt
+  File "{PROBE}", line 30, in clip
+    found = target.clip(value, 0, 3)
+  File "{TARGET}", line 51, in clip
+    return min(max(value, lower), high)
+  File "/usr/lib/python/numbers.py", line 7, in check
+NameError: name 'lower' is not defined
+"""
+CLAIM = simple(1, modules=("toyproject.target",), seeds=(0, 1))
+
+
+def crashed(*changed: str) -> Record:
+    return Record(CLAIM, None, runs=(Run("healthy", 0, error="boom", traceback=TRACEBACK),), changed=changed)
+
+
+def test_the_deepest_file_of_a_crash_under_test_is_suspected() -> None:
+    assert suspects(crashed()) == (TARGET, PROBE)
+
+
+def test_what_changed_comes_before_where_it_crashed_unless_it_crashed_in_what_changed() -> None:
+    assert suspects(crashed("/toy/other.py")) == ("/toy/other.py", TARGET, PROBE)
+    assert suspects(crashed("/toy/other.py", TARGET)) == (TARGET, "/toy/other.py", PROBE)
+    assert suspects(Record(CLAIM, None, changed=("/toy/other.py",))) == ("/toy/other.py",)
+
+
+def test_outside_git_nothing_is_known_to_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    assert changed_code(project_in(tmp_path / "toy")) == frozenset()
+
+
+def test_only_what_a_claim_is_about_counts_as_changed(toyproject: Project) -> None:
+    changed = frozenset({TARGET, str(PROJECTS / "toyproject" / "pyproject.toml")})
+    assert changed_of(toyproject, toyproject.claim("TOY-01"), changed) == (TARGET,)
+
+
+def variant(name: Variant, *symptoms: SymptomEvidence) -> VariantEvidence:
+    return VariantEvidence(
+        name, 2, min(each.held_runs for each in symptoms), None if name == "healthy" else True, symptoms
+    )
+
+
+def symptom(name: str, held: int, after: str | None, before: str | None = "16") -> SymptomEvidence:
+    return SymptomEvidence(name, held, 2, before, after)
+
+
+def evidence(*variants: VariantEvidence) -> Evidence:
+    return Evidence(CLAIM.id, "", (), (0, 1), variants)
+
+
+def record(*variants: VariantEvidence, runs: tuple[Run, ...] = ()) -> Record:
+    return Record(CLAIM, evidence(*variants), runs=runs)
+
+
+GOOD = evidence(
+    variant("healthy", symptom("steps", 2, "16"), symptom("mean", 2, None, None)),
+    variant("faulty", symptom("steps", 0, "0"), symptom("mean", 0, None, None)),
+)
+
+
+def test_a_violated_symptom_has_its_committed_and_its_observed_value() -> None:
+    runs = (
+        Run("healthy", 0, (Observation("mean", "0.5", "0.5", True, repeats=False),)),
+        Run("healthy", 1, (Observation("mean", "0.25", "nan", False, repeats=False),)),
+        Run("faulty", 0, (Observation("mean", "0.5", "7", False, repeats=False),)),
+    )
+    now = record(
+        variant("healthy", symptom("mean", 1, None, None), symptom("steps", 0, "0")),
+        variant("faulty", symptom("steps", 2, "16")),
+        runs=runs,
+    )
+    assert symptom_changes(now, GOOD)[:2] == (
+        SymptomChange("mean", "0.25", "nan"),
+        SymptomChange("steps", "16", "0"),
+    )
+    regressed = record(variant("healthy", symptom("steps", 0, "0")), variant("faulty", symptom("steps", 2, "16")))
+    assert symptom_changes(regressed, GOOD) == (SymptomChange("steps", "16", "0"),)
+    assert symptom_changes(regressed, None) == (SymptomChange("steps", "16", "0"),)
+
+
+def test_a_fault_without_effect_is_told_of_the_variant_and_before_other_values() -> None:
+    now = record(
+        variant("healthy", symptom("steps", 2, "17"), symptom("mean", 2, None, None)),
+        variant("faulty", symptom("steps", 0, "0"), symptom("mean", 2, None, None)),
+    )
+    assert symptom_changes(now, GOOD) == (
+        SymptomChange("with the fault, mean", "violated", "holds"),
+        SymptomChange("steps", "16", "17"),
+    )
+
+
+def test_a_figure_has_what_is_claimed_and_the_interval() -> None:
+    assert symptom_changes(figure(-2.0, 3.0), None) == (
+        SymptomChange(figure(-2.0, 3.0).claim.figure.quantity, "15 to 25 %", "0.5 % (-2 to 3)"),  # type: ignore[union-attr]
+    )
+    assert symptom_changes(Record(CLAIM, None), None) == ()
+
+
+def test_claims_that_share_a_run_share_its_time() -> None:
+    shared, own = Run("healthy", 0, seconds=2.0), Run("faulty", 0, seconds=0.5)
+    found = seconds_of({"A": (shared, own), "B": (replace(shared, variant="faulty"),), "C": ()})
+    assert found == {"A": 1.5, "B": 1.0, "C": 0}

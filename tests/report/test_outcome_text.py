@@ -1,0 +1,144 @@
+"""The lines that a run prints: few, the worst first, and no advice to commit a regression."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from rlverify.records.problems import Problem
+from rlverify.reporting.junit import junit_of_run
+from rlverify.reporting.outcome import FallenClaim, Outcome, SymptomChange
+from rlverify.reporting.outcome_text import LONGEST_VALUE, MOST_LINES, block, lines_of, summary
+from rlverify.reporting.sarif import sarif_of_run
+from tests.report.records import figure, measured, simple
+
+UPDATE = "run `rlverify audit --update`"
+
+
+def fallen(number: int, **changes: Any) -> FallenClaim:
+    found = FallenClaim(
+        claim=simple(1, id=f"TOY-{number}"),
+        kind="healthy",
+        headline="REGRESSED (expected CONFIRMED)",
+        changes=(SymptomChange("count", "320", str(number)),),
+        reason="",
+        suspects=("toy/count.py", "toy/other.py"),
+        changed=("toy/count.py",),
+        declared_in="audit/catalogue/toy.toml",
+        line=7,
+        command=f"rlverify reproduce TOY-{number}",
+    )
+    return replace(found, **changes)
+
+
+def outcome(*found: FallenClaim, problems: tuple[Problem, ...] = (), **changes: Any) -> Outcome:
+    """An outcome in which these claims fell, and one is as expected."""
+    records = (*(measured(each.claim, healthy=0, faulty=0) for each in found), measured(simple(2), healthy=2, faulty=0))
+    fell = tuple(Problem(each.claim.id, 1, each.headline, each.kind) for each in found)
+    seconds = {record.claim.id: 0.5 for record in records}
+    return Outcome(records, (*fell, *problems), found, seconds=seconds, **changes)
+
+
+def test_a_block_names_symptom_suspect_and_command() -> None:
+    assert block(fallen(3)) == [
+        "TOY-3  claim 1  REGRESSED (expected CONFIRMED)",
+        "  count: expected 320, observed 3",
+        "  first suspect: toy/count.py (changed)",
+        "  reproduce: rlverify reproduce TOY-3",
+    ]
+    assert "  first suspect: toy/count.py" in block(fallen(3, changed=()))
+    assert not any("suspect" in line for line in block(fallen(3, suspects=())))
+
+
+def test_a_block_has_two_symptoms_and_says_how_many_more_there_are() -> None:
+    many = tuple(SymptomChange(f"symptom {n}", "a", "b" * 500) for n in range(4))
+    lines = block(fallen(1, changes=many))
+    assert lines[1].startswith("  symptom 0: expected a, observed bbb")
+    assert len(lines[1]) < LONGEST_VALUE + 50
+    assert lines[3] == "  and 2 more symptoms"
+    assert "  and 1 more symptom" in block(fallen(1, changes=many[:3]))
+
+
+def test_claims_that_fell_for_one_reason_share_a_block() -> None:
+    same = (SymptomChange("count", "320", "0"),)
+    lines = lines_of(outcome(fallen(1, changes=same), fallen(2), fallen(3, changes=same)))
+    assert lines[0].startswith("3 claims fell: the code does something else than")
+    assert "  for the same reason: TOY-3" in lines
+    assert [line.split()[0] for line in lines if line.startswith("TOY-")] == ["TOY-1", "TOY-2"]
+
+
+@pytest.mark.parametrize("number", [1, 9, 10, 11, 12, 40, 300])
+def test_there_are_never_more_than_sixty_lines_and_no_claim_is_lost(number: int) -> None:
+    problems = tuple(Problem(f"page-{n}.md", 1, "is not what the evidence gives") for n in range(30))
+    found = outcome(*(fallen(n) for n in range(number)), problems=problems, notes=("a note",), selection="measured all")
+    lines = lines_of(found, "run.json")
+    assert len(lines) <= MOST_LINES
+    shown = sum(line.startswith("TOY-") for line in lines)
+    more = [line for line in lines if line.startswith("and ") and line.endswith("fell; see run.json")]
+    assert shown + sum(int(line.split()[1]) for line in more) == number
+    assert shown >= min(number, 7)
+    assert "and 19 more problems; see --json FILE" in lines
+    assert lines[-3:] == ["a note", "measured all", summary(found)]
+
+
+def test_results_that_are_out_of_date_are_one_line_without_advice_after_a_regression() -> None:
+    stale = tuple(Problem(f"OLD-{n}", 1, "toy changed since", "stale", UPDATE) for n in range(9))
+    quiet, loud = lines_of(outcome(problems=stale)), lines_of(outcome(fallen(1), problems=stale))
+    assert quiet == [
+        "9 committed results are out of date (OLD-0, OLD-1, OLD-2, OLD-3, OLD-4, OLD-5, and 3 more): toy changed "
+        f"since; {UPDATE}",
+        "1 of 1 claims as expected; the committed evidence or reports are out of date",
+    ]
+    assert any(line.endswith("toy changed since; repair the fallen claims first") for line in loud)
+    assert "--update" not in "\n".join(loud)
+    assert lines_of(outcome(problems=stale[:1]))[0] == f"OLD-0: toy changed since; {UPDATE}"
+
+
+def test_other_values_alone_may_be_right() -> None:
+    remedy = f"if that is right, {UPDATE}"
+    changed = fallen(1, kind="values", headline="CONFIRMED, with other values than committed")
+    found = outcome(changed)
+    problems = (Problem("TOY-1", 1, "differs", "values", remedy),)
+    lines = lines_of(replace(found, problems=problems))
+    assert lines[0] == "1 claim fell: the verdicts are as expected, but values differ from the committed evidence"
+    assert remedy in lines
+
+
+def test_the_last_line_says_what_the_exit_code_means() -> None:
+    harness = Problem("TOY-02", 2, "ERROR")
+    assert summary(outcome()) == "1 of 1 claims as expected; nothing to report"
+    assert summary(outcome(problems=(harness,))).endswith("; the harness failed")
+    assert summary(outcome(fallen(1), problems=(harness,))).endswith("; 1 claim fell")
+
+
+def test_junit_counts_what_fell_as_failures_and_trouble_of_the_harness_as_errors() -> None:
+    trouble = (
+        Problem("TOY-02", 2, "ERROR, healthy, seed 0: boom"),
+        Problem("claims.md", 1, "is not what the committed evidence gives", remedy="run `rlverify report`"),
+    )
+    found = outcome(fallen(1), problems=trouble)
+    record = figure(10.0, 20.0)
+    seconds = {**found.seconds, record.claim.id: 0.0}
+    root = ElementTree.fromstring(junit_of_run(replace(found, records=(*found.records, record), seconds=seconds)))
+    assert [root.attrib[name] for name in ("tests", "failures", "errors", "skipped", "time")] == [
+        "4", "2", "1", "1", "1.000",
+    ]  # fmt: skip
+    error = next(root.iter("error"))
+    assert error.attrib["message"] == "ERROR, healthy, seed 0: boom"
+    outside = [case.attrib["name"] for case in root.iter("testcase") if case.attrib["classname"] == "committed files"]
+    assert outside == ["claims.md"]
+    assert not any(
+        ElementTree.fromstring(junit_of_run(outcome())).iter(
+            "failure",
+        )
+    )
+
+
+def test_sarif_falls_back_on_the_line_of_the_catalogue_and_takes_files_outside_the_project() -> None:
+    text = sarif_of_run(outcome(fallen(1, suspects=()), fallen(2, suspects=("/usr/lib/toy.py",))))
+    assert '"uri": "audit/catalogue/toy.toml"' in text
+    assert '"startLine": 7' in text
+    assert '"uri": "file:///usr/lib/toy.py"' in text
