@@ -111,6 +111,7 @@ def _submit(
 
 
 def _prepare_worker() -> None:
+    interrupts.allow_termination()
     pin_threads()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

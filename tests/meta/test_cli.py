@@ -374,8 +374,11 @@ def _started(folder: Path, program: subprocess.Popen[str]) -> bool:
     return program.poll() is None
 
 
+@pytest.mark.parametrize(
+    ("stop", "number"), [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGTERM)]
+)
 def test_an_interrupted_run_is_one_line_and_leaves_nothing_behind(
-    slowproject: Path, project_environment: dict[str, str]
+    stop: Callable[[int, int], None], number: int, slowproject: Path, project_environment: dict[str, str]
 ) -> None:
     command = [sys.executable, "-m", "rlverify.cli.entry", "audit", "--update", "--jobs", "2"]
     pipe = subprocess.PIPE
@@ -384,8 +387,8 @@ def test_an_interrupted_run_is_one_line_and_leaves_nothing_behind(
         cwd=slowproject, env=project_environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True,
     )  # fmt: skip
     assert _started(slowproject, program)
-    os.killpg(program.pid, signal.SIGINT)
-    output, errors = program.communicate(timeout=30)
+    stop(program.pid, number)
+    output, errors = program.communicate(timeout=30)  # ends once no worker has the pipes any more
     assert (program.returncode, output) == (130, "")
     assert _one_line(errors, "interrupted")
     assert [path for path in (slowproject / "reports").rglob("*") if path.is_file()] == []
