@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from rlverify.evidence.files import write_files
@@ -48,4 +50,5 @@ def _fitting(project: Project, reports: Path, name: str) -> Points | None:
 
 def _measured(project: Project, name: str) -> Points:
     pin_threads()
-    return Points(project.plots[name](*project.make()), project.plot_digest(name))
+    with redirect_stdout(sys.stderr):
+        return Points(project.plots[name](*project.make()), project.plot_digest(name))

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib import metadata
@@ -166,7 +167,8 @@ class Project:
         module = f"{self._checked_package}.probes.make"
         if importlib.util.find_spec(f"{self.package}.probes") is None or importlib.util.find_spec(module) is None:
             return ()
-        return (importlib.import_module(module).Make(),)
+        with redirect_stdout(sys.stderr):
+            return (importlib.import_module(module).Make(),)
 
     def modules(self, claim: Claim) -> tuple[str, ...]:
         """Dotted names of the modules that a claim is about, sorted.

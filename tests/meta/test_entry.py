@@ -77,7 +77,9 @@ def test_an_interrupt_waits_until_files_are_replaced(number: int, tmp_path: Path
         "Path.replace = replace\n"
         "files.write_files(Path(sys.argv[1]), {'a.md': 'one', 'b.md': 'two'})\n"
     )
-    subprocess.run([sys.executable, "-c", script, tmp_path, str(int(number))], cwd=ROOT, capture_output=True, check=False)
+    subprocess.run(
+        [sys.executable, "-c", script, tmp_path, str(int(number))], cwd=ROOT, capture_output=True, check=False
+    )
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.md": "one", "b.md": "two"}
 
 
