@@ -92,7 +92,7 @@ class Project:
     @property
     def paths(self) -> ReportPaths:
         """Where the committed evidence and reports are."""
-        return ReportPaths(self.settings.reports)
+        return ReportPaths(self.settings.reports, self.root)
 
     @property
     def templates(self) -> Path:
