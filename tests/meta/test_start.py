@@ -103,7 +103,7 @@ def test_init_changes_nothing_where_something_is_in_its_way(
 
 def test_a_name_that_is_no_package_is_refused(repository: Path, rlverify: Invoke) -> None:
     done = rlverify("init", "--content", "my-audit", cwd=str(repository))
-    assert done.returncode == 2
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "'my-audit' cannot be the name of a package" in done.stderr
     assert not (repository / "pyproject.toml").exists()
 
@@ -154,7 +154,6 @@ def test_a_test_that_does_not_exist_is_an_error(started: Path, rlverify: Invoke)
         (["BUG-1", "--target", "mylib.stats"], "must read package.module:function"),
         (["BUG-1", "--target", "mylib.stats:nothing"], "nothing"),
         (["BUG-1", "--target", "mylib.nothing:mean"], "No module named 'mylib.nothing'"),
-        (["BUG-1"], "--target"),
         (["BUG-1", "--target", "json:dumps"], "json is not under test; add it to under_test in"),
         (["BUG-1", "--target", "mylib.stats:mean", "--statement", ""], "--statement is empty"),
         (["BUG-1", "--target", "mylib.stats:mean", "--file", "../x"], "must be a name without folder"),
@@ -164,9 +163,14 @@ def test_a_test_that_does_not_exist_is_an_error(started: Path, rlverify: Invoke)
 def test_new_changes_nothing_where_it_cannot(arguments: list[str], told: str, started: Path, rlverify: Invoke) -> None:
     before = tree(started)
     done = rlverify("new", *arguments, cwd=str(started))
-    assert done.returncode == 2
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert told in " ".join(done.stderr.split())
     assert tree(started) == before
+
+
+def test_a_new_claim_needs_a_target(started: Path, rlverify: Invoke) -> None:
+    done = rlverify("new", "BUG-1", cwd=str(started))
+    assert (done.returncode, "Missing option '--target'" in done.stderr) == (2, True)
 
 
 def test_a_default_that_cannot_be_written_is_handed_on(started: Path, rlverify: Invoke) -> None:
@@ -247,7 +251,7 @@ def test_init_refuses_names_that_cannot_work(
 ) -> None:
     before = tree(repository)
     done = rlverify("init", *arguments, cwd=str(repository))
-    assert done.returncode == 2
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert told in " ".join(done.stderr.split())
     assert tree(repository) == before
 
