@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
 
-.PHONY: audit test test-slow gate matrix mutants bench lint types format clean
+.PHONY: audit test test-slow search gate matrix mutants bench lint types format clean
 
 audit: $(VENV)/.ready
 	$(VENV)/bin/rlverify audit
@@ -19,6 +19,10 @@ test: $(VENV)/.ready
 # The slow rest: every claim under another seed, null faults in the files of the tests that detect faults, long runs.
 test-slow: $(VENV)/.ready
 	$(RUN) pytest -n 2 -m slow
+
+# Random examples of every property, thousands of them; 10 to 15 minutes. What fails is kept in .hypothesis/ and tried first.
+search: $(VENV)/.ready
+	HYPOTHESIS_PROFILE=search $(RUN) pytest -n 2 -m hypothesis
 
 gate: $(VENV)/.ready
 	$(VENV)/bin/rlverify gate

@@ -1,20 +1,28 @@
-"""What every test shares: one thread, derandomised properties."""
+"""What every test shares: one thread, and how many examples a property is tried on."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import torch
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+from tests.support.costly import USUAL_EXAMPLES
+
+DATABASE = Path(__file__).parents[1] / ".hypothesis" / "examples"
 
 torch.set_num_threads(1)
 
-settings.register_profile("default", deadline=None, max_examples=30, derandomize=True, database=None)
+settings.register_profile("default", deadline=None, max_examples=USUAL_EXAMPLES, derandomize=True, database=None)
+# Every value is given, because Hypothesis derandomises and keeps no database wherever the variable CI is set.
 settings.register_profile(
     "search",
     deadline=None,
-    max_examples=500,
+    max_examples=2000,
     derandomize=False,
+    database=DirectoryBasedExampleDatabase(DATABASE),
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )

@@ -1,7 +1,7 @@
-"""The console script: Ctrl-C is answered with one line from the first import to the last.
+"""The console script: Ctrl-C and SIGTERM are answered with one line from the first import to the last.
 
-Importing and running compiled libraries can swallow a KeyboardInterrupt or die of it. So the signal ends the process at
-once, except while workers run (`rlverify.running.runner`, which stops them first) and while files are replaced
+Importing and running compiled libraries can swallow a KeyboardInterrupt or die of it. So either signal ends the process
+at once, except while workers run (`rlverify.running.runner`, which stops them first) and while files are replaced
 (`rlverify.evidence.files`, which holds the signal back until all of them are).
 """
 
@@ -24,7 +24,8 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     """The console script ``rlverify``."""
-    signal.signal(signal.SIGINT, _stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     from rlverify.cli import app
 
     sys.exit(app.run())

@@ -76,7 +76,10 @@ def chosen_ids(project: Project, patterns: Sequence[str] | None, areas: Sequence
 
 
 def report_paths(project: Project, reports: Path | None) -> ReportPaths:
-    """The folders of evidence and reports: the given one, or that of the settings."""
+    """The folders of evidence and reports: the given one, or that of the settings.
+
+    The working folder is in the project, but next to reports that are given: two runs of a project share nothing then.
+    """
     return project.paths if reports is None else ReportPaths(reports.absolute())
 
 

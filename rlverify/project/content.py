@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -91,7 +92,7 @@ class Project:
     @property
     def paths(self) -> ReportPaths:
         """Where the committed evidence and reports are."""
-        return ReportPaths(self.settings.reports)
+        return ReportPaths(self.settings.reports, self.root)
 
     @property
     def templates(self) -> Path:
@@ -170,7 +171,8 @@ class Project:
         module = f"{self._checked_package}.probes.make"
         if importlib.util.find_spec(f"{self.package}.probes") is None or importlib.util.find_spec(module) is None:
             return ()
-        return (importlib.import_module(module).Make(),)
+        with redirect_stdout(sys.stderr):
+            return (importlib.import_module(module).Make(),)
 
     def modules(self, claim: Claim) -> tuple[str, ...]:
         """Dotted names of the modules that a claim is about, sorted.

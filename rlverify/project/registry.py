@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from typing import Generic, TypeVar
 
 from rlverify.project.fingerprint import is_within
@@ -45,7 +47,8 @@ class Registry(Generic[Entry]):
         """
         if importlib.util.find_spec(package) is None:
             return {}
-        folders = getattr(importlib.import_module(package), "__path__", ())  # none, if it is a single module
-        for module in pkgutil.iter_modules(folders, f"{package}."):
-            importlib.import_module(module.name)
+        with redirect_stdout(sys.stderr):  # what it prints must not mix with what the program prints
+            folders = getattr(importlib.import_module(package), "__path__", ())  # none, if it is a single module
+            for module in pkgutil.iter_modules(folders, f"{package}."):
+                importlib.import_module(module.name)
         return {name: each for name, each in self.entries.items() if is_within(self._modules[name], (package,))}

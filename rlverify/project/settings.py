@@ -24,10 +24,12 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 class ReportPaths:
     """Where the committed evidence and reports are.
 
-    :param reports: the folder of reports; the working folder ``.rlverify`` is next to it
+    :param reports: the folder of reports
+    :param root: the folder in which the working folder ``.rlverify`` is; None for the one in which the reports are
     """
 
     reports: Path
+    root: Path | None = None
 
     @property
     def evidence(self) -> Path:
@@ -37,7 +39,7 @@ class ReportPaths:
     @property
     def working(self) -> Path:
         """Folder for what is not committed."""
-        return self.reports.parent / ".rlverify"
+        return (self.root or self.reports.parent) / ".rlverify"
 
     @property
     def runs(self) -> Path:

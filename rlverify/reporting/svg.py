@@ -17,7 +17,7 @@ from rlverify.records.plot_points import Line, Plot
 WIDTH, HEIGHT = 760.0, 340.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 540.0, 40.0, 290.0
 ROW = 30.0
-WRAP = 30
+WRAP = 25
 
 # Okabe and Ito's colours, told apart by colour-blind readers; the dashes tell them apart in grey.
 STROKES: Final = (

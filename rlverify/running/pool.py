@@ -140,6 +140,7 @@ def run_each(
 
 def _work(connection: Connection, function: Callable[[Task], Result]) -> None:
     """Run tasks until there are no more."""
+    interrupts.allow_termination()
     pin_threads()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError):

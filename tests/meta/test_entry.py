@@ -18,17 +18,17 @@ import signal, sys
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == "rlverify.cli.app":
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(int(sys.argv.pop()))
 sys.meta_path.insert(0, Interrupt())
 from rlverify.cli.entry import main
 main()
 """
 
 
-def test_an_interrupt_during_the_imports_is_one_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", STOPPED_WHILE_IMPORTING, "list"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("number", interrupts.SIGNALS)
+def test_an_interrupt_during_the_imports_is_one_line(number: int) -> None:
+    command = [sys.executable, "-c", STOPPED_WHILE_IMPORTING, "list", str(int(number))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "rlverify: interrupted before the end; run it again\n"
 
@@ -56,26 +56,30 @@ def test_a_closed_output_is_an_error_of_one_line(arguments: list[str]) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_interrupts_raise_while_workers_run_and_are_put_back_after() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize("number", interrupts.SIGNALS)
+def test_interrupts_raise_while_workers_run_and_are_put_back_after(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         with pytest.raises(KeyboardInterrupt), interrupts.raised():
-            signal.raise_signal(signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
 
 
-def test_an_interrupt_waits_until_files_are_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", interrupts.SIGNALS)
+def test_an_interrupt_waits_until_files_are_replaced(number: int, tmp_path: Path) -> None:
     script = (
         "import signal, sys; from pathlib import Path; from rlverify.evidence import files\n"
         "real = Path.replace\n"
         "def replace(self, target):\n"
-        "    signal.raise_signal(signal.SIGINT); return real(self, target)\n"
+        "    signal.raise_signal(int(sys.argv[2])); return real(self, target)\n"
         "Path.replace = replace\n"
         "files.write_files(Path(sys.argv[1]), {'a.md': 'one', 'b.md': 'two'})\n"
     )
-    subprocess.run([sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, check=False)
+    subprocess.run(
+        [sys.executable, "-c", script, tmp_path, str(int(number))], cwd=ROOT, capture_output=True, check=False
+    )
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.md": "one", "b.md": "two"}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.project.content import open_project
-from rlverify.project.settings import find_root, load_settings
+from rlverify.project.settings import ReportPaths, find_root, load_settings
 from rlverify.records.errors import SettingsError
 from tests.meta.project_folders import PROJECTS, project_in, write_settings
 
@@ -232,3 +232,10 @@ def test_help_needs_no_project(command: str, tmp_path: Path, rlverify: Invoke) -
     done = rlverify(command, "--help", cwd=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert f"Usage: rlverify {command} " in done.stdout
+
+
+def test_the_working_folder_is_in_the_project_wherever_the_reports_are(tmp_path: Path) -> None:
+    for reports in ("reports", "docs/reports", "../elsewhere"):
+        paths = project_in(tmp_path / "project", reports=reports).paths
+        assert paths.working == tmp_path / "project" / ".rlverify"
+    assert ReportPaths(tmp_path / "mine").working == tmp_path / ".rlverify"

@@ -103,7 +103,7 @@ def test_init_changes_nothing_where_something_is_in_its_way(
 
 def test_a_name_that_is_no_package_is_refused(repository: Path, rlverify: Invoke) -> None:
     done = rlverify("init", "--content", "my-audit", cwd=str(repository))
-    assert done.returncode == 2
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "'my-audit' cannot be the name of a package" in done.stderr
     assert not (repository / "pyproject.toml").exists()
 
@@ -155,7 +155,6 @@ def test_a_test_that_does_not_exist_is_an_error(started: Path, rlverify: Invoke)
         (["BUG-1", "--target", "mylib.stats"], "must read package.module:function"),
         (["BUG-1", "--target", "mylib.stats:nothing"], "nothing"),
         (["BUG-1", "--target", "mylib.nothing:mean"], "No module named 'mylib.nothing'"),
-        (["BUG-1"], "--target"),
         (["BUG-1", "--target", "json:dumps"], "json is not under test; add it to under_test in"),
         (["BUG-1", "--target", "mylib.stats:mean", "--statement", ""], "--statement is empty"),
         (["BUG-1", "--target", "mylib.stats:mean", "--file", "../x"], "must be a name without folder"),
@@ -165,9 +164,14 @@ def test_a_test_that_does_not_exist_is_an_error(started: Path, rlverify: Invoke)
 def test_new_changes_nothing_where_it_cannot(arguments: list[str], told: str, started: Path, rlverify: Invoke) -> None:
     before = tree(started)
     done = rlverify("new", *arguments, cwd=str(started))
-    assert done.returncode == 2
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert told in " ".join(done.stderr.split())
     assert tree(started) == before
+
+
+def test_a_new_claim_needs_a_target(started: Path, rlverify: Invoke) -> None:
+    done = rlverify("new", "BUG-1", cwd=str(started))
+    assert (done.returncode, "Missing option '--target'" in done.stderr) == (2, True)
 
 
 def test_a_default_that_cannot_be_written_is_handed_on(started: Path, rlverify: Invoke) -> None:
@@ -248,7 +252,7 @@ def test_init_refuses_names_that_cannot_work(
 ) -> None:
     before = tree(repository)
     done = rlverify("init", *arguments, cwd=str(repository))
-    assert done.returncode == 2
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert told in " ".join(done.stderr.split())
     assert tree(repository) == before
 
@@ -315,3 +319,25 @@ def test_a_probe_that_returns_no_observations_is_told_what_to_return(started: Pa
     done = rlverify("reproduce", "EXAMPLE-1", cwd=str(started))
     assert "returned None; return a list of Observation" in done.stdout
     assert done.returncode == 2
+
+
+def test_what_a_project_prints_goes_to_stderr(started: Path, rlverify: Invoke) -> None:
+    for part in ("probes/make", "pages/own", "plots/squares"):
+        (started / "audit" / part).parent.mkdir(exist_ok=True)
+    (started / "audit" / "probes" / "make.py").write_text("class Make:\n    pass\n", encoding="utf-8")
+    (started / "audit" / "pages" / "own.py").touch()
+    plot = (
+        "from rlverify import Line, Plot, plot\n\n\n@plot('squares')\ndef squares(make):\n    print('measures')\n"
+        "    return Plot('t', 'x', 'y', (0.0, 1.0), (Line('l', (0.0, 1.0)),), '')\n"
+    )
+    (started / "audit" / "plots" / "squares.py").write_text(plot, encoding="utf-8")
+    probe = started / "audit" / "probes" / "example.py"
+    text = probe.read_text(encoding="utf-8")
+    probe.write_text(text.replace("(seed: int)", "(make, seed: int)"), encoding="utf-8")
+    parts = ("example", "faults/example", "probes/make", "probes/example", "pages/own", "plots/squares")
+    for part in parts:
+        path = started / "audit" / f"{part}.py"
+        path.write_text(f"{path.read_text(encoding='utf-8')}\nprint('imported {part}')\n", encoding="utf-8")
+    done = rlverify("audit", "--update", "--json", cwd=str(started))
+    assert json.loads(done.stdout)["exit_code"] == 0, done.stdout
+    assert {f"imported {part}" for part in parts} | {"measures"} <= set(done.stderr.splitlines())

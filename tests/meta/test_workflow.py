@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 from typer.main import get_command
 
 from rlverify.cli.app import app
@@ -64,15 +66,16 @@ def test_an_option_that_does_not_exist_would_be_noticed() -> None:
         known["audit"].make_context("audit", ["--levels", "full"])
 
 
-def test_every_schedule_belongs_to_one_job_and_every_commit_to_the_gate() -> None:
+def test_every_schedule_belongs_to_its_jobs_and_every_commit_to_the_gate() -> None:
     schedules = [each["cron"] for each in TRIGGERS["schedule"]]
     conditions = {name: job["if"] for name, job in JOBS.items()}
     assert {"push", "pull_request"} <= set(TRIGGERS)
     assert conditions["gate"] == "github.event_name != 'schedule'"
-    assert [sum(cron in condition for condition in conditions.values()) for cron in schedules] == [1, 1]
+    assert [sum(cron in condition for condition in conditions.values()) for cron in schedules] == [1, 2]
     weekly = next(cron for cron in schedules if cron in conditions["full"])
     nightly = next(cron for cron in schedules if cron in conditions["mutants"])
     assert weekly.split()[2:] == ["*", "*", "0"]
+    assert conditions["search"] == conditions["full"]
     assert nightly.split()[2:] == ["*", "*", "*"]
 
 
@@ -88,6 +91,27 @@ def test_the_summary_and_the_evidence_are_kept_whatever_fails(job: str) -> None:
     assert written <= set(artifact["with"]["path"].split())
     assert ".rlverify/" in artifact["with"]["path"]
     assert artifact["with"]["include-hidden-files"] is True
+
+
+def test_a_search_begins_with_the_examples_of_the_last_and_keeps_its_own() -> None:
+    steps = {step["uses"].partition("@")[0]: step for step in JOBS["search"]["steps"] if "uses" in step}
+    restored, saved, kept = (steps[f"actions/{name}"] for name in ("cache/restore", "cache/save", "upload-artifact"))
+    assert restored["with"]["path"] == saved["with"]["path"] == kept["with"]["path"] == ".hypothesis/"
+    assert saved["with"]["key"] == restored["with"]["key"]
+    assert saved["with"]["key"].startswith(restored["with"]["restore-keys"])
+    assert saved["if"] == kept["if"] == "always()"
+    assert kept["with"]["include-hidden-files"] is True
+
+
+def test_a_search_tries_random_examples_and_remembers_failures() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    command = re.search(r"^search:.*\n\t(.*)$", makefile, re.MULTILINE)
+    assert command is not None
+    assert command[1].startswith("HYPOTHESIS_PROFILE=search ")
+    found, usual = settings.get_profile("search"), settings.get_profile("default")
+    assert (found.derandomize, usual.derandomize) == (False, True)
+    assert found.max_examples >= 2000 > usual.max_examples
+    assert found.database == DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples")
 
 
 def test_nothing_may_write_to_the_repository() -> None:

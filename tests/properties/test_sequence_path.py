@@ -15,7 +15,7 @@ def outputs_and_gradients(
     process: type[RecurrentActorCriticPolicy], lstm: nn.LSTM, features: Tensor, starts: Tensor
 ) -> list[Tensor]:
     torch.manual_seed(1)
-    states = (torch.randn(lstm.num_layers, len(starts), 5), torch.randn(lstm.num_layers, len(starts), 5))
+    states = tuple(torch.randn(lstm.num_layers, len(starts), 5, dtype=features.dtype) for _ in range(2))
     lstm.zero_grad()
     outputs, after = process._process_sequence(features.flatten(0, 1), states, starts.flatten(), lstm)
     (outputs * torch.linspace(-1, 1, outputs.numel()).view_as(outputs)).sum().backward()  # type: ignore[no-untyped-call]
@@ -31,15 +31,15 @@ def outputs_and_gradients(
 )
 def test_whole_sequences_equal_single_steps(n_seq: int, length: int, layers: int, inside: bool, seed: int) -> None:
     torch.manual_seed(seed)
-    lstm = nn.LSTM(3, 5, num_layers=layers)
-    features = torch.randn(n_seq, length, 3)
-    starts = (torch.rand(n_seq, length) < 0.4).float()
+    lstm = nn.LSTM(3, 5, num_layers=layers, dtype=torch.float64)
+    features = torch.randn(n_seq, length, 3, dtype=torch.float64)
+    starts = (torch.rand(n_seq, length) < 0.4).double()
     if not inside:
         starts[:, 1:] = 0.0
     whole = outputs_and_gradients(DistributionalRecurrentPolicy, lstm, features, starts)
     single = outputs_and_gradients(RecurrentActorCriticPolicy, lstm, features, starts)
     for ours, theirs in zip(whole, single, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
 def test_only_starts_inside_a_sequence_take_a_call_a_step() -> None:

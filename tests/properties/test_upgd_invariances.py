@@ -110,6 +110,7 @@ def test_the_path_of_adaptive_upgd_does_not_depend_on_the_scale_up_to_eps(proble
 @BOTH
 @given(problem=problems(), random=st.randoms(use_true_random=False))
 def test_the_order_of_the_parameters_does_not_matter(optimizer_class: Any, problem: Problem, random: Any) -> None:
+    """Only the last bits may differ: which elements are computed many at a time depends on their place."""
     order = list(range(len(problem.starts)))
     random.shuffle(order)
 
@@ -117,7 +118,8 @@ def test_the_order_of_the_parameters_does_not_matter(optimizer_class: Any, probl
         return [tensors[position] for position in order]
 
     ends = outcome(optimizer_class, problem.mapped(reordered), **SILENT)
-    assert same(ends, reordered(outcome(optimizer_class, problem, **SILENT)))
+    expected = reordered(outcome(optimizer_class, problem, **SILENT))
+    torch.testing.assert_close(ends, expected, rtol=1e-12, atol=1e-13)
 
 
 @BOTH

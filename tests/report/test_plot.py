@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from rlverify.evidence.plot_files import load_plots
 from rlverify.records.plot_points import MOST_LINES, Line, Plot
-from rlverify.reporting.svg import BOTTOM, LEFT, RIGHT, STROKES, TOP, draw
+from rlverify.reporting.svg import BOTTOM, HEIGHT, LEFT, RIGHT, STROKES, TOP, WIDTH, draw
 from tests.report.records import toy_plot
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -110,3 +111,34 @@ def test_lines_are_told_apart_without_colour() -> None:
 def test_what_cannot_be_drawn_is_refused(changes: dict[str, object], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         replace(toy_plot(), **changes)  # type: ignore[arg-type]
+
+
+EM = 0.57
+"""Width of a letter in units of the size of its font, on average; DejaVu Sans, which is wide, needs up to 0.56 here."""
+
+
+def ends(text: str) -> list[tuple[str, float, float]]:
+    """Every text of a picture that is not turned, with an estimate of its left and its right end."""
+    found = []
+    for style, x, words in re.findall(r'<text class="(\w+)" x="([\d.]+)" y="[\d.]+">([^<]*)</text>', text):
+        width = EM * (14 if style == "title" else 12) * len(unescape(words))
+        left = float(x) - width * {"middle": 0.5, "end": 1.0}.get(style, 0.0)
+        found.append((words, left, left + width))
+    return found
+
+
+def heights(text: str) -> list[float]:
+    return [float(y) for y in re.findall(r'<text class="\w+" x="[\d.]+" y="([\d.]+)">', text)]
+
+
+LONG = "AdaptiveUPGD, adaptive noise as it is documented"
+
+
+@pytest.mark.parametrize("name", [*COMMITTED, LONG])
+def test_every_text_lies_within_the_picture(name: str) -> None:
+    values = tuple(1.0 for _ in toy_plot().positions)
+    crowded = replace(toy_plot(), lines=tuple(Line(f"{LONG} {n}", values) for n in range(MOST_LINES)))
+    text = draw(COMMITTED[name].plot if name in COMMITTED else crowded)
+    assert len(ends(text)) > 10
+    assert [end for end in ends(text) if end[1] < 0.0 or end[2] > WIDTH] == []
+    assert max(heights(text)) < HEIGHT

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-import pytest
+from typer.main import get_command
 
 from rlverify.cli.app import app
+from rlverify.project.catalogue_entries import ClaimEntry
 from rlverify.project.content import open_project
 from rlverify.project.planting import plant
 from rlverify.records.claims import FixGrade, Verdict
@@ -44,15 +47,26 @@ def test_the_output_shown_is_the_output_printed() -> None:
     assert output == rlverify(*command.split())
 
 
-def test_every_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_every_python_example_runs_by_itself(tmp_path: Path) -> None:
+    """In their order, as the last one loads the model that another saves; each in a process of its own."""
     examples = blocks("python", "<!-- runs -->")
     assert len(examples) == 3
-    namespace: dict[str, object] = {"__name__": "readme"}
-    for example in examples:
-        exec(compile(example, "README.md", "exec"), namespace)  # noqa: S102
-    model = namespace["model"]
-    assert model.num_timesteps == 2048  # type: ignore[attr-defined]
+    (block,) = set(re.findall(r"`(with plant\(.*?\):)`", README))
+    ends = (f"{block}\n    print(get_fault)", "print(model.num_timesteps)", "print(done)")
+    outputs = []
+    for example, end in zip(examples, ends, strict=True):
+        command = [sys.executable, "-c", f"{example}\n{end}\n"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{example}\n{done.stderr}"
+        outputs.append(done.stdout)
+    assert outputs[1:] == ["2048\n", "True\n"]
+
+
+def test_the_claim_shown_is_complete() -> None:
+    (shown,) = blocks("toml")
+    (entry,) = tomllib.loads(shown)["claim"]
+    assert ClaimEntry.model_validate(entry).id == "BUG-1"
+    assert all(field in entry for field, each in ClaimEntry.model_fields.items() if each.is_required())
 
 
 def test_the_fault_shown_is_five_lines_and_can_be_planted() -> None:
@@ -81,6 +95,17 @@ def test_every_command_is_listed_and_every_listed_command_exists() -> None:
     listed = set(re.findall(r"^\| `rlverify (\w+)", README, re.MULTILINE))
     known = {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
     assert listed == known
+
+
+def test_every_command_shown_exists_with_its_options() -> None:
+    known = get_command(app).commands  # type: ignore[attr-defined]
+    shown = [
+        shlex.split(line, comments=True)
+        for line in re.findall(r"^\$ (?:\.venv/bin/)?rlverify (.*)$", README, re.MULTILINE)
+    ]
+    assert {words[0] for words in shown} >= {"reproduce", "init", "new", "gate", "list"}
+    for name, *arguments in shown:
+        assert known[name].make_context(name, arguments).args == []
 
 
 def test_every_make_target_exists() -> None:
