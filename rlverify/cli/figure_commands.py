@@ -15,7 +15,7 @@ from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, project_of, rep
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.figure_evidence import summarise_figure
 from rlverify.gating.audit import committed_records
-from rlverify.gating.problems import problems_of
+from rlverify.gating.problem_rules import problems_of
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim, Figure

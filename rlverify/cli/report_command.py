@@ -12,7 +12,7 @@ from rlverify.cli.options import AsJson, Reports, project_of, report_paths
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import write_files
 from rlverify.gating.audit import check_report, committed_records, write_report
-from rlverify.gating.problems import notes_of, problems_of_all
+from rlverify.gating.problem_rules import notes_of, problems_of_all
 from rlverify.kill_matrix.committed import committed_status
 from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan

@@ -13,7 +13,7 @@ from rlverify.evidence.plot_files import FOLDER
 from rlverify.evidence.staleness import misfits
 from rlverify.gating.measuring import measure
 from rlverify.gating.plot_audit import plot_problems, replace_plots
-from rlverify.gating.problems import REMEDY, compared, notes_of, problems_of_all
+from rlverify.gating.problem_rules import REMEDY, compared, notes_of, problems_of_all
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlverify.gating.problems import compared, notes_of, problems_of
+from rlverify.gating.problem_rules import compared, notes_of, problems_of
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.measured import Evidence, VariantEvidence
 from rlverify.records.problems import Problem, ProblemKind, exit_code_of, outcome_of, with_advice
