@@ -55,7 +55,7 @@ from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.changes import Selection, select
 from rlverify.gating.fallen import outcome_of_audit
-from rlverify.gating.problems import problems_of
+from rlverify.gating.problem_rules import problems_of
 from rlverify.kill_matrix.committed import committed_status, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project

@@ -15,8 +15,8 @@ from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, project_of, rep
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.figure_evidence import summarise_figure
 from rlverify.evidence.locking import alone_in
-from rlverify.gating.committed import committed_records
-from rlverify.gating.problems import problems_of
+from rlverify.gating.committed_evidence import committed_records
+from rlverify.gating.problem_rules import problems_of
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths

@@ -12,8 +12,8 @@ from rlverify.cli.console import complain, show, write
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import write_files
-from rlverify.gating.committed import check_report, committed_records, write_report
-from rlverify.gating.problems import notes_of, problems_of_all
+from rlverify.gating.committed_evidence import check_report, committed_records, write_report
+from rlverify.gating.problem_rules import notes_of, problems_of_all
 from rlverify.kill_matrix.committed import committed_status
 from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan

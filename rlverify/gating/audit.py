@@ -10,7 +10,7 @@ from rlverify.evidence.evidence_files import is_committable
 from rlverify.evidence.files import check_writable, prepare_working_folder
 from rlverify.evidence.staleness import shortened
 from rlverify.gating.changes import Selection
-from rlverify.gating.committed import (
+from rlverify.gating.committed_evidence import (
     Committed,
     check_ours,
     check_report,
@@ -21,7 +21,7 @@ from rlverify.gating.committed import (
 )
 from rlverify.gating.measuring import measure
 from rlverify.gating.plot_audit import check_plots, replace_plots
-from rlverify.gating.problems import REMEDY, REMEDY_OF_FIGURES, compared, notes_of, problems_of, problems_of_all
+from rlverify.gating.problem_rules import REMEDY, REMEDY_OF_FIGURES, compared, notes_of, problems_of, problems_of_all
 from rlverify.gating.replay import replay
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode

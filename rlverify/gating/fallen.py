@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rlverify.gating.audit import Audit
-from rlverify.gating.problems import reason
+from rlverify.gating.problem_rules import reason
 from rlverify.gating.suspects import files_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project

@@ -9,8 +9,8 @@ from typing import Final
 
 from rlverify.evidence.files import write_files
 from rlverify.evidence.plot_files import FOLDER, load_plots, to_json
-from rlverify.gating.committed import Committed
-from rlverify.gating.problems import REMEDY
+from rlverify.gating.committed_evidence import Committed
+from rlverify.gating.problem_rules import REMEDY
 from rlverify.records.code_records import CodeRecord
 from rlverify.records.errors import EvidenceError
 from rlverify.records.exit_codes import CLAIM_FELL

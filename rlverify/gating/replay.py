@@ -9,8 +9,8 @@ from typing import Final
 
 from rlverify.evidence.evidence_files import to_json
 from rlverify.evidence.figure_evidence import DECIMALS, compare_figures, measured_figure
-from rlverify.gating.committed import Committed
-from rlverify.gating.problems import REMEDY_OF_FIGURES
+from rlverify.gating.committed_evidence import Committed
+from rlverify.gating.problem_rules import REMEDY_OF_FIGURES
 from rlverify.project.fingerprint import digest
 from rlverify.records.claims import Claim
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED

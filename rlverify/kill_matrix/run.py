@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
-from rlverify.gating.committed import committed_records, write_report
+from rlverify.gating.committed_evidence import committed_records, write_report
 from rlverify.kill_matrix.committed import MATRIX, REMEDY, REPORT, compare, few, path_of, problems_of, render_page
 from rlverify.kill_matrix.fault_diff import difference
 from rlverify.kill_matrix.matrix_file import load, to_json

@@ -64,7 +64,7 @@ def _committed_case(record: Record) -> Case:
 
 def _run_cases(outcome: Outcome) -> Iterator[Case]:
     fallen = {each.claim.id: each for each in outcome.fallen}
-    problems = {each.subject: each for each in with_advice(outcome.problems) if each.kind == "other"}
+    problems = {each.subject: each for each in with_advice(outcome.problems) if each.kind in ("other", "pin")}
     for record in outcome.records:
         claim = record.claim
         case = Case(claim.document, f"{claim.id} {claim.title}", _status(record), seconds=outcome.seconds[claim.id])

@@ -101,8 +101,18 @@ def _after_blocks(outcome: Outcome) -> list[str]:
     if len(others) > MOST_OTHERS:
         others = [*others[: MOST_OTHERS - 1], f"and {len(others) - MOST_OTHERS + 1} more problems; see --json FILE"]
     advice = {each.remedy for each in with_advice(outcome.problems) if each.kind == "values"}
-    lines = [*others, *advice, *_stale_line(outcome), *outcome.notes]
+    lines = [*others, *advice, *_pin_line(outcome), *_stale_line(outcome), *outcome.notes]
     return [*lines, *([outcome.selection] if outcome.selection else []), summary(outcome)]
+
+
+def _pin_line(outcome: Outcome) -> list[str]:
+    """One line for all faults of which the target has changed."""
+    pins = [each for each in outcome.problems if each.kind == "pin"]
+    if len(pins) < 2:
+        return [str(problem) for problem in pins]
+    reasons = [*dict.fromkeys(problem.sentence for problem in pins)]
+    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return [f"{len(pins)} claims have stale faults ({_few([each.subject for each in pins])}): {reasons[0]}{more}"]
 
 
 def _stale_line(outcome: Outcome) -> list[str]:

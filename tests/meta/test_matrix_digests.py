@@ -168,7 +168,11 @@ def gate_problems(matrix_plan: MatrixPlan, matrix: Matrix | None, exit_code: int
         (paths.reports / "matrix.json").write_text(to_json(matrix), encoding="utf-8")
     found = committed_status(matrix_plan, paths).problems
     assert {problem.exit_code for problem in found} <= {exit_code}
-    return {problem.subject: problem.sentence for problem in found if problem.subject != "kill-matrix.md"}
+    return {
+        problem.subject: str(problem).removeprefix(f"{problem.subject}: ")
+        for problem in found
+        if problem.subject != "kill-matrix.md"
+    }
 
 
 def test_the_gate_reports_a_claim_that_names_no_test(tmp_path: Path) -> None:

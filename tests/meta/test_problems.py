@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlverify.gating.problems import compared, notes_of, problems_of
+from rlverify.gating.problem_rules import compared, notes_of, problems_of
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.measured import Evidence, VariantEvidence
 from rlverify.records.problems import Problem, ProblemKind, exit_code_of, outcome_of, with_advice
@@ -83,7 +83,7 @@ def test_a_claim_that_cannot_be_measured_any_more_fell_and_one_that_never_could_
 @pytest.mark.parametrize("committed", [None, evidence_of(GOOD)])
 def test_a_stale_pin_is_out_of_date(committed: Evidence | None) -> None:
     (problem,) = problems_of(with_variant("faulty", runs=0, stale="pins something else"), committed)
-    assert (problem.exit_code, problem.kind, problem.sentence) == (1, "other", "STALE, pins something else")
+    assert (problem.exit_code, problem.kind, problem.sentence) == (1, "pin", "STALE, pins something else")
 
 
 def test_violated_healthy_code_is_named_as_such_and_its_fix_is_not_graded() -> None:

@@ -54,6 +54,7 @@ def test_outside_git_nothing_is_known_to_have_changed(tmp_path: Path, monkeypatc
 def test_only_what_a_claim_is_about_counts_as_changed(toyproject: Project) -> None:
     changed = frozenset({TARGET, str(PROJECTS / "toyproject" / "pyproject.toml")})
     assert changed_of(toyproject, toyproject.claim("TOY-01"), changed) == (TARGET,)
+    assert changed_of(toyproject, toyproject.claim("TOY-01"), frozenset()) == ()
 
 
 def variant(name: Variant, *symptoms: SymptomEvidence) -> VariantEvidence:

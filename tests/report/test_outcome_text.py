@@ -97,6 +97,14 @@ def test_results_that_are_out_of_date_are_one_line_without_advice_after_a_regres
     assert lines_of(outcome(problems=stale[:1]))[0] == f"OLD-0: toy changed since; {UPDATE}"
 
 
+def test_stale_faults_are_one_line() -> None:
+    pins = tuple(Problem(f"OLD-{n}", 1, f"STALE, fault f-{n // 8} is stale", "pin") for n in range(9))
+    line = lines_of(outcome(problems=pins))[0]
+    ids = "OLD-0, OLD-1, OLD-2, OLD-3, OLD-4, OLD-5, and 3 more"
+    assert line == f"9 claims have stale faults ({ids}): STALE, fault f-0 is stale; and 1 more"
+    assert lines_of(outcome(problems=pins[:1]))[0] == "OLD-0: STALE, fault f-0 is stale"
+
+
 def test_other_values_alone_may_be_right() -> None:
     remedy = f"if that is right, {UPDATE}"
     changed = fallen(1, kind="values", headline="CONFIRMED, with other values than committed")

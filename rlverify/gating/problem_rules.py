@@ -92,7 +92,7 @@ def _not_measured(claim: Claim, evidence: Evidence, verdict: Verdict, committed:
     """Of a claim that came to no verdict: it fell if its committed evidence is as expected."""
     sentence = f"{verdict.value}{reason(evidence, verdict)}"
     if verdict is Verdict.STALE:
-        return Problem(claim.id, CLAIM_FELL, sentence)
+        return Problem(claim.id, CLAIM_FELL, sentence, "pin")
     if committed is None or judge(committed) is not claim.expected_verdict:
         return Problem(claim.id, HARNESS_FAILED, sentence)
     healthy = evidence.variant("healthy")

@@ -13,7 +13,7 @@ from rlverify.evidence.lock_file import NAME as LOCK_FILE
 from rlverify.evidence.lock_file import Lock, load_lock, lock_json
 from rlverify.evidence.plot_files import FOLDER
 from rlverify.evidence.staleness import changed_since, misfits
-from rlverify.gating.problems import REMEDY
+from rlverify.gating.problem_rules import REMEDY
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
