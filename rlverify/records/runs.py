@@ -43,10 +43,12 @@ class Observation:
 class Run:
     """One probe, run once under one variant and one seed.
 
-    :param executions: how often the planted fault ran; None where nothing was planted
+    :param executions: how often the planted fault ran; 0 where production code runs other code, None where nothing was
+        planted
     :param error: one line, where the probe crashed or its process died
     :param stale: the fault's target has changed, so that nothing was run
     :param traceback: the whole of ``error``, for the raw evidence only
+    :param hint: why production code does not run the planted fault, and what to target instead
     """
 
     variant: Variant
@@ -56,6 +58,7 @@ class Run:
     error: str | None = None
     stale: bool = False
     traceback: str | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True)
