@@ -82,7 +82,7 @@ def to_json(evidence: Evidence) -> str:
     content = asdict(evidence)
     del content["figure"]
     for variant in content["variants"]:
-        del variant["errors"], variant["stale"]
+        del variant["errors"], variant["stale"], variant["hint"]
     content |= {"schema_version": SCHEMA_VERSION, "verdict": judge(evidence), "fix_grade": grade_fix(evidence)}
     return sealed(content)
 

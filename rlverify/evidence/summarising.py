@@ -36,6 +36,7 @@ def _summarise_variant(variant: Variant, runs: Sequence[Run]) -> VariantEvidence
         symptoms=tuple(_summarise_symptom(symptom, found) for symptom, found in observed.items()),
         errors=tuple(f"seed {run.seed}: {run.error}" for run in runs if run.error is not None and not run.stale),
         stale=next((run.error for run in runs if run.stale), None),
+        hint=next((run.hint for run in ended if run.hint is not None), None),
     )
 
 

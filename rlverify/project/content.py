@@ -213,6 +213,10 @@ class Project:
         """Dotted names of the subpackages that measure."""
         return tuple(f"{self.package}.{kind}" for kind in MEASURING)
 
+    def is_under_test(self, module: str) -> bool:
+        """Whether a module, given by its dotted name, belongs to a package under test and is none that measures."""
+        return _is_within(module, self.settings.under_test) and not _is_within(module, self.measuring)
+
     def sources(self, claim: Claim) -> list[str]:
         """Dotted names of the modules that define what measures a claim: its probe and faults, or its experiment."""
         if claim.figure is not None:
@@ -282,6 +286,10 @@ def _place_of(package: str) -> Path | None:
         return None
     folders = spec.submodule_search_locations
     return Path(next(iter(folders))) if folders else Path(str(spec.origin))
+
+
+def _is_within(module: str, packages: Iterable[str]) -> bool:
+    return any(f"{module}.".startswith(f"{package}.") for package in packages)
 
 
 def _unused(what: str, known: Iterable[str], used: set[str | None]) -> str:

@@ -24,12 +24,20 @@ MISTAKES = (NameError, AttributeError, ImportError, TypeError)
 class Planted:
     """A planted fault, and what has happened with it so far in this process.
 
+    :param owner: the class or module whose member is replaced
+    :param original: the healthy function
+    :param is_production: whether a module, given by its dotted name, is code under test; None if nobody asks
     :param executions: how often it has run
+    :param by_production: whether code under test called it, directly or through others
     :param mistakes: errors in its own code (a misspelt name, say), which prove nothing, even if they are caught
     """
 
     fault: Fault
+    owner: type | ModuleType
+    original: Callable[..., Any]
+    is_production: Callable[[str], bool] | None = None
     executions: int = 0
+    by_production: bool = False
     mistakes: list[str] = field(default_factory=list)
 
 
@@ -51,11 +59,12 @@ def healthy(name: str) -> Callable[..., Any]:
 
 
 @contextmanager
-def plant(fault: Fault) -> Iterator[Planted]:
+def plant(fault: Fault, is_production: Callable[[str], bool] | None = None) -> Iterator[Planted]:
     """Plant a fault for every user of the class or module, and remove it again whatever happens.
 
     Faults of different members can be planted at the same time. Processes that are forked inherit the fault.
 
+    :param is_production: as in `Planted`
     :raises StaleFaultError: if the member has changed since the fault was written; nothing is replaced
     :raises FaultError: if another fault already replaces the member, or the signatures differ
     """
@@ -66,10 +75,10 @@ def plant(fault: Fault) -> Iterator[Planted]:
     found = _find_member(owner, fault)
     original = _function_of(found)
     _check_target(fault, original)
-    planted = Planted(fault)
+    planted = Planted(fault, owner, original, is_production)
     own = fault.member in vars(owner)
     _in_place[key] = original
-    setattr(owner, fault.member, _dressed_as(found, _counted(planted, original)))
+    setattr(owner, fault.member, _dressed_as(found, _counted(planted)))
     try:
         yield planted
     finally:
@@ -132,10 +141,12 @@ def _dressed_as(found: Any, function: Callable[..., Any]) -> Any:
     return function
 
 
-def _counted(planted: Planted, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
+def _counted(planted: Planted) -> Callable[..., Any]:
+    @functools.wraps(planted.original)
     def counted(*args: Any, **kwargs: Any) -> Any:
         planted.executions += 1
+        if planted.is_production is not None and not planted.by_production:
+            planted.by_production = _has_caller(planted.is_production)
         try:
             return planted.fault.replacement(*args, **kwargs)
         except MISTAKES as error:
@@ -145,6 +156,16 @@ def _counted(planted: Planted, original: Callable[..., Any]) -> Callable[..., An
             raise
 
     return counted
+
+
+def _has_caller(is_production: Callable[[str], bool]) -> bool:
+    """Whether the planted function was called by such a module, directly or through others."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if is_production(frame.f_globals.get("__name__", "")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _check_target(fault: Fault, original: Callable[..., Any]) -> None:

@@ -30,6 +30,7 @@ class VariantEvidence:
     :param held_runs: in how many every observation held
     :param reached: whether the planted fault was executed in every run; None where nothing was planted
     :param stale: why the fault could not be planted any more, or None
+    :param hint: as in `Run`, of the first run that has one
     """
 
     variant: Variant
@@ -39,6 +40,7 @@ class VariantEvidence:
     symptoms: tuple[SymptomEvidence, ...]
     errors: tuple[str, ...] = ()
     stale: str | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True)

@@ -45,12 +45,14 @@ class Observation:
 class Run:
     """One probe, run once under one variant and one seed.
 
-    :param executions: how often the planted fault ran; None where nothing was planted
+    :param executions: how often the planted fault ran; 0 where production code runs other code, None where nothing was
+        planted
     :param error: one line, where the probe crashed or its process died
     :param stale: the fault's target has changed, so that nothing was run
     :param traceback: the whole of ``error``, for the raw evidence only
     :param executed: what it executed, where that was recorded
     :param seconds: how long it took on the machine that ran it
+    :param hint: why production code does not run the planted fault, and what to target instead
     """
 
     variant: Variant
@@ -62,6 +64,7 @@ class Run:
     traceback: str | None = None
     executed: Executed | None = None
     seconds: float = field(default=0.0, compare=False)
+    hint: str | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TypeVar
 from rlverify.project.content import Project
 from rlverify.project.planting import plant
 from rlverify.project.probes import Probe
+from rlverify.project.reaching import unreached_hint
 from rlverify.records.claims import Claim
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
@@ -104,11 +105,12 @@ def _measure(task: ProbeTask) -> Run:
     with redirect_stdout(sys.stderr):  # what a probe prints must not mix with what the program prints
         if name is None:
             return Run(task.variant, task.seed, _observe(task, measure))
-        with plant(project.fault(name)) as planted:
+        with plant(project.fault(name), project.is_under_test) as planted:
             observations = _observe(task, measure)
+            hint = unreached_hint(planted, project.is_under_test)
         if planted.mistakes:  # which the probe mistook for the symptom
             raise FaultError(f"a mistake in fault {name}: {planted.mistakes[0]}")
-        return Run(task.variant, task.seed, observations, planted.executions)
+        return Run(task.variant, task.seed, observations, 0 if hint else planted.executions, hint=hint)
 
 
 def _observe(task: ProbeTask, measure: Probe) -> tuple[Observation, ...]:
