@@ -229,3 +229,14 @@ def test_tasks_that_have_not_started_never_start_once_one_was_enough(tmp_path: P
     with pytest.raises(KeyError, match="enough"):
         run_each(_touch, tasks, processes=1, note=note)
     assert 1 <= len(list(tmp_path.iterdir())) < len(tasks)
+
+
+def test_texts_of_other_claims_may_be_unwritten(toy: Command, reports: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    changes = {'title = "values count twice"': 'title = "The bug in a few words"'}
+    project_in(project, catalogue=toy_catalogue(project / "catalogue", changes))
+    write_toy_tests(project)
+    unwritten = "TOY-05: its title is still 'The bug in a few words'"
+    for claim, code in (("TOY-02", 0), ("TOY-05", 1)):
+        found, output, _ = toy("gate", claim, "--reports", reports, "--jobs", "1", project=project)
+        assert (found, unwritten in output) == (code, bool(code))
