@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from rlverify.cli.app import run
-from rlverify.project.content import open_project
 from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
 
 ROOT = Path(__file__).parents[2]
@@ -99,62 +96,6 @@ def test_show_tells_what_is_claimed(toy: Command) -> None:
         "CONFIRMED, fix PARTIAL",
     ):
         assert words in output
-
-
-def test_show_tells_the_lines_that_a_claim_cites(toy: Command) -> None:
-    _, output, _ = toy("show", "BUG-10", project=ROOT)
-    rows = dict(re.findall(r"^(\S.*?)  +(\S.*)$", output, re.MULTILINE))
-    claim = open_project(ROOT).claim("BUG-10")
-    assert rows["cites"].startswith(claim.cites[0])
-    assert (rows["area"], rows["severity"]) == (claim.area, claim.severity)
-    assert claim.root_cause.startswith(rows["root cause"])
-
-
-def test_the_version_is_that_of_the_installed_package(rlverify: Invoke) -> None:
-    done = rlverify("--version", cwd="/")
-    assert (done.returncode, done.stdout) == (0, f"rlverify {metadata.version('rlverify')}\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("show TOY-0", ["TOY-01", "TOY-02", "TOY-03", "TOY-04", "TOY-05"]),
-        ("gate TOY-01 null", ["null-toy"]),
-        ("reproduce X", []),
-        ("repo", ["report"]),
-    ],
-)
-def test_the_shell_completes_commands_and_ids(words: str, offered: list[str], rlverify: Invoke) -> None:
-    typed = f"rlverify --project {TOY} {words}"
-    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_RLVERIFY_COMPLETE": "complete_bash"}
-    done = rlverify(**asked)
-    assert (done.stdout.split(), done.stderr) == (offered, "")
-
-
-def test_outside_a_project_the_shell_completes_no_ids(rlverify: Invoke, tmp_path: Path) -> None:
-    asked = {"COMP_WORDS": "rlverify show T", "COMP_CWORD": "2", "_RLVERIFY_COMPLETE": "complete_bash"}
-    done = rlverify(**asked, cwd=str(tmp_path))
-    assert (done.stdout.split(), done.stderr) == ([], "")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('id = "TOY-02"', 'id = "TOY-01"'),
-        ('area = "state"', 'aera = "state"'),
-        ('expected = "REFUTED"', 'expected = "REFUSED"'),
-        ("[[claim]]", "schema_version = 9\n[[claim]]"),
-        ("[[claim]]", "[[claim"),
-    ],
-)
-def test_list_and_show_refuse_a_broken_catalogue_as_audit_does(
-    old: str, new: str, toy: Command, tmp_path: Path
-) -> None:
-    project = _with_catalogue(tmp_path, (old, new))
-    code, _, told = toy("audit", project=project)
-    assert (code, len(told.splitlines())) == (2, 1)
-    for command in (("list",), ("show", "TOY-04")):
-        assert toy(*command, project=project) == (2, "", told)
 
 
 def test_list_imports_neither_torch_nor_the_code_under_test(project_environment: dict[str, str]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,9 @@ from rlverify.project.content import Project
 from rlverify.project.selecting import select_claims
 from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import UnknownNameError
+from rlverify.records.runs import Run
+from rlverify.running import runner
+from rlverify.running.pool import Ended, run_each
 from tests.meta.project_folders import project_in, toy_catalogue, write_toy_tests
 
 Command = Callable[..., tuple[int, str, str]]
@@ -174,14 +179,64 @@ def test_pages_of_some_claims_are_an_error(options: list[str], toy: Command, rep
     )
 
 
-def test_fail_fast_leaves_out_what_was_not_measured(toy: Command, reports: Path, tmp_path: Path) -> None:
+def _one_after_the_other(
+    function: Callable[[Any], Any], tasks: Sequence[Any], *, note: Callable[[Any, Ended[Any]], None], **_: Any
+) -> None:
+    for task in tasks:
+        note(task, Ended(function(task)))
+
+
+def test_fail_fast_leaves_out_what_was_not_measured(
+    toy: Command, reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "run_each", _one_after_the_other)
     project = tmp_path / "project"
-    changes = {'"REFUTED"': '"CONFIRMED"'}
-    project_in(project, catalogue=toy_catalogue(project / "catalogue", changes))
+    project_in(project, catalogue=toy_catalogue(project / "catalogue", {'"REFUTED"': '"CONFIRMED"'}))
     write_toy_tests(project)
-    code, output, _ = toy("gate", "--fail-fast", "--jobs", "1", "--reports", reports, project=project)
+    code, output, _ = toy("gate", "--fail-fast", "--reports", reports, project=project)
     first, *_, note, last = output.splitlines()
     assert (code, first) == (1, "TOY-04: REFUTED, expected CONFIRMED")
     assert note == "a claim is not as expected, so 1 of 6 claims were not measured"
-    assert last.startswith("4 of 5 claims as expected; a claim fell")
-    assert len(toy("gate", "--jobs", "1", "--reports", reports, project=project)[1].splitlines()) > 1
+    assert last == "4 of 5 claims as expected; a claim fell"
+    assert toy("gate", "--reports", reports, project=project)[1].endswith("5 of 6 claims as expected; a claim fell\n")
+
+
+def test_runs_stop_once_a_claim_is_enough(toyproject: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "run_each", _one_after_the_other)
+    asked = []
+
+    def stop(claim_id: str, runs: tuple[Run, ...]) -> bool:
+        asked.append((claim_id, len(runs)))
+        return claim_id == "TOY-02"
+
+    runs = runner.run_claims(toyproject, toyproject.claims, processes=1, on_progress=lambda *_: None, stop=stop)
+    variants = {claim.id: len(claim.variants) * len(claim.seeds) for claim in toyproject.claims}
+    assert asked == [(name, variants[name]) for name in EVERY[:3]]
+    assert {name: len(found) for name, found in runs.items()} == dict(asked)
+
+
+def _touch(task: tuple[str, int]) -> None:
+    folder, number = task
+    time.sleep(0.05)
+    (Path(folder) / str(number)).touch()
+
+
+def test_tasks_that_have_not_started_never_start_once_one_was_enough(tmp_path: Path) -> None:
+    def note(*_: object) -> None:
+        raise KeyError("enough")
+
+    tasks = [(str(tmp_path), number) for number in range(200)]
+    with pytest.raises(KeyError, match="enough"):
+        run_each(_touch, tasks, processes=1, note=note)
+    assert 1 <= len(list(tmp_path.iterdir())) < len(tasks)
+
+
+def test_texts_of_other_claims_may_be_unwritten(toy: Command, reports: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    changes = {'title = "values count twice"': 'title = "The bug in a few words"'}
+    project_in(project, catalogue=toy_catalogue(project / "catalogue", changes))
+    write_toy_tests(project)
+    unwritten = "TOY-05: its title is still 'The bug in a few words'"
+    for claim, code in (("TOY-02", 0), ("TOY-05", 1)):
+        found, output, _ = toy("gate", claim, "--reports", reports, "--jobs", "1", project=project)
+        assert (found, unwritten in output) == (code, bool(code))
