@@ -1,7 +1,8 @@
 """The lock file ``digests.json``: what each claim and plot was measured of.
 
 All digests are in this one file, so that a change which moves no measured value changes nothing else. A digest is
-written once, with the code. A claim that keeps older evidence lists the parts that have changed since.
+written once, with the code, and functions that the same claims executed once for all of them. A claim that keeps older
+evidence lists the parts that have changed since.
 """
 
 from __future__ import annotations
@@ -27,11 +28,20 @@ IMPORT: Final = "(import)"
 Digests = dict[str, str]
 
 
+class _Group(BaseModel):
+    """Functions of a module that some claims and plots executed, all separated by spaces."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    functions: str
+    claims: str = ""
+    plots: str = ""
+
+
 class _Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    settings: str
-    executed: dict[str, str]
+    settings: str = ""
     files: tuple[str, ...] = ()
     outdated: Digests = Field(default_factory=dict)
 
@@ -43,6 +53,7 @@ class _File(BaseModel):
     code: dict[str, Digests]
     files: Digests
     libraries: Digests
+    executed: dict[str, tuple[_Group, ...]]
     claims: dict[str, _Entry]
     plots: dict[str, _Entry]
 
@@ -78,6 +89,7 @@ def lock_json(lock: Lock, code: CurrentCode) -> str:
                 for name, value in table.items()
                 if name.startswith(LIBRARY) or name == VERDICTS
             },
+            "executed": _groups(lock),
             "claims": {name: _entry(record, table) for name, record in lock.claims.items()},
             "plots": {name: _entry(record, table) for name, record in lock.plots.items()},
         }
@@ -85,16 +97,31 @@ def lock_json(lock: Lock, code: CurrentCode) -> str:
 
 
 def _entry(record: CodeRecord, table: Digests) -> dict[str, Any]:
-    executed: dict[str, list[str]] = {root: [] for root in record.roots}
+    outdated = {name: value for name, value in record.parts if table.get(name, "") != value}
+    optional = (("settings", record.settings), ("files", record.executed.files), ("outdated", outdated))
+    return {key: value for key, value in optional if value}
+
+
+def _groups(lock: Lock) -> dict[str, list[dict[str, str]]]:
+    """For each module the functions that the same claims and plots executed."""
+    members: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for kind, records in (("claims", lock.claims), ("plots", lock.plots)):
+        for name in sorted(records):
+            for module, found in _by_module(records[name]).items():
+                members[module, " ".join(found)][kind].append(name)
+    groups: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for module, functions in sorted(members):
+        named = {kind: " ".join(names) for kind, names in members[module, functions].items()}
+        groups[module].append({"functions": functions, **named})
+    return groups
+
+
+def _by_module(record: CodeRecord) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {root: [] for root in record.roots}
     for name in record.executed.functions:
         module, _, function = name.partition(":")
-        executed.setdefault(module, []).append(function)
-    entry: dict[str, Any] = {
-        "settings": record.settings,
-        "executed": {module: " ".join(found) for module, found in executed.items()},
-    }
-    outdated = {name: value for name, value in record.parts if table.get(name, "") != value}
-    return entry | {key: value for key, value in (("files", record.executed.files), ("outdated", outdated)) if value}
+        found[module].append(function)
+    return found
 
 
 def load_lock(path: Path, code: CurrentCode) -> Lock:
@@ -128,19 +155,31 @@ def lock_of(text: str, path: Path, code: CurrentCode) -> Lock:
     table = {name.removesuffix(f":{IMPORT}"): value for name, value in table.items()}
     table |= {FILE + name: value for name, value in content.files.items()}
     table |= {name if name == VERDICTS else LIBRARY + name: value for name, value in content.libraries.items()}
-    claims = {name: _record(entry, table, code) for name, entry in content.claims.items()}
-    return Lock(claims, {name: _record(entry, table, code) for name, entry in content.plots.items()})
+    executed = {kind: _executed(content, kind) for kind in ("claims", "plots")}
+    return Lock(
+        {name: _record(each, executed["claims"].get(name, {}), table, code) for name, each in content.claims.items()},
+        {name: _record(each, executed["plots"].get(name, {}), table, code) for name, each in content.plots.items()},
+    )
 
 
-def _record(entry: _Entry, table: Digests, code: CurrentCode) -> CodeRecord:
+def _executed(content: _File, kind: str) -> dict[str, dict[str, str]]:
+    """The functions of each module, by claim or plot and module."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for module, groups in content.executed.items():
+        for group in groups:
+            for name in getattr(group, kind).split():
+                found[name][module] = group.functions
+    return found
+
+
+def _record(entry: _Entry, modules: Mapping[str, str], table: Digests, code: CurrentCode) -> CodeRecord:
     """The record of an entry.
 
     The modules that were imported are those that are imported now: if one more or one fewer is, then the code of a
     module that was imported before has changed as well.
     """
-    functions = tuple(sorted(f"{module}:{name}" for module, found in entry.executed.items() for name in found.split()))
+    functions = tuple(sorted(f"{module}:{name}" for module, found in modules.items() for name in found.split()))
     executed = Executed(functions, entry.files)
-    names: Iterable[str] = {*code.names_of(executed, code.closure(entry.executed)), *entry.outdated}
+    names: Iterable[str] = {*code.names_of(executed, code.closure(modules)), *entry.outdated}
     digests = {name: entry.outdated.get(name, table.get(name, "")) for name in names}
-    roots = tuple(sorted(entry.executed))
-    return CodeRecord(entry.settings, roots, executed, tuple(sorted(digests.items())))
+    return CodeRecord(entry.settings, tuple(sorted(modules)), executed, tuple(sorted(digests.items())))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from rlverify.evidence.evidence_files import is_committable
 from rlverify.evidence.files import check_writable, prepare_working_folder
@@ -15,11 +15,10 @@ from rlverify.gating.committed_evidence import (
     check_ours,
     check_report,
     committed_records,
-    in_order,
     replace_committed,
     write_all,
 )
-from rlverify.gating.measuring import measure
+from rlverify.gating.measuring import Measured, measure
 from rlverify.gating.plot_audit import check_plots, replace_plots
 from rlverify.gating.problem_rules import REMEDY, REMEDY_OF_FIGURES, compared, notes_of, problems_of, problems_of_all
 from rlverify.gating.replay import replay
@@ -35,6 +34,7 @@ from rlverify.running.runner import Progress
 
 Level: TypeAlias = Literal["quick", "full"]
 """How much is measured: everything but the figures, which take an hour, or these too."""
+RAW: Final = "raw.jsonl"
 
 
 @dataclass(frozen=True)
@@ -114,23 +114,42 @@ def audit(
     )
     committed.code.check_unchanged()
     found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
-    records = tuple(found)
-    plots = replace_plots(committed, processes=processes, all_claims=not others) if update else {}
-    write_all(project, paths, paths.working, records, in_order(project, (*records, *others)), {"raw.jsonl": fresh.raw})
-    problems = problems_of_all(records, {} if update else committed.evidence)
-    notes = [*warnings, *_left_out(claims, records)]
+    records, notes = tuple(found), [*warnings, *_left_out(len(claims), len(kept) + len(fresh.evidence))]
     if update:
-        replace_committed(committed, records, others, fresh.code, plots)
-        return Audit(records, tuple(problems), len(fresh.evidence), (*notes, *notes_of(records)))
-    affected = selection.changed if selection is not None else {}
-    changes = (committed.changed(each.claim) or affected.get(each.claim.id, ()) for each in records)
-    records = tuple(replace(each, changed=changed) for each, changed in zip(records, changes, strict=True))
-    again = replay(committed, _to_replay(records, kept, selection), processes=processes)
-    problems += [*again.problems, *_compare_all(committed, records, selection, processes, complete=not others)]
-    notes += notes_of(records, advise=not is_regression(problems))
-    notes += _digests_only(records, problems)
+        return _replaced(committed, records, others, fresh, notes, processes)
+    write_all(committed, paths.working, records, others, {RAW: fresh.raw})
+    again = replay(committed, _to_replay(committed, kept, selection), processes=processes)
+    records = _with_changes(committed, records, selection)
+    problems = [*problems_of_all(records, committed.evidence), *again.problems]
+    problems += _compare_all(committed, records, selection, processes, complete=not others)
+    notes += [*notes_of(records, advise=not is_regression(problems)), *_digests_only(committed, records, problems)]
     measured = len(fresh.evidence) + len(again.claim_ids)
     return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence, again.claim_ids)
+
+
+def _replaced(
+    committed: Committed,
+    records: tuple[Record, ...],
+    others: Sequence[Record],
+    fresh: Measured,
+    notes: Sequence[str],
+    processes: int,
+) -> Audit:
+    """Replace what is committed by what was measured, once all of it is known."""
+    plots = replace_plots(committed, processes=processes, all_claims=not others)
+    write_all(committed, committed.paths.working, records, others, {RAW: fresh.raw})
+    replace_committed(committed, records, others, fresh.code, plots)
+    kept = [each.claim.id for each in records if each.claim.id not in fresh.evidence and committed.changed(each.claim)]
+    older = [f"{shortened(kept)}: kept, though code that they executed has changed; {REMEDY_OF_FIGURES}"] * bool(kept)
+    problems = tuple(problems_of_all(records))
+    return Audit(records, problems, len(fresh.evidence), (*notes, *notes_of(records), *older))
+
+
+def _with_changes(committed: Committed, records: Sequence[Record], selection: Selection | None) -> tuple[Record, ...]:
+    """The records with what has changed since they were committed, or else since the base."""
+    affected = selection.changed if selection is not None else {}
+    changes = (committed.changed(each.claim) or affected.get(each.claim.id, ()) for each in records)
+    return tuple(replace(each, changed=changed) for each, changed in zip(records, changes, strict=True))
 
 
 def _kept(
@@ -148,18 +167,17 @@ def _kept(
 
 
 def _to_replay(
-    records: Sequence[Record], kept: Mapping[str, Record], selection: Selection | None
+    committed: Committed, kept: Mapping[str, Record], selection: Selection | None
 ) -> list[tuple[Claim, Evidence]]:
     """The figures, with their committed evidence, of which runs must be repeated."""
     selected = selection.claim_ids if selection is not None else frozenset()
     return [
         (each.claim, each.evidence)
-        for each in records
+        for each in kept.values()
         if each.claim.figure is not None
-        and each.claim.id in kept
         and each.evidence is not None
         and not each.misfits
-        and (each.changed or each.claim.id in selected)
+        and (each.claim.id in selected or committed.changed(each.claim))
     ]
 
 
@@ -167,9 +185,9 @@ def _is_wrong(record: Record) -> bool:
     return bool(problems_of(record))
 
 
-def _left_out(claims: Sequence[Claim], records: Sequence[Record]) -> list[str]:
-    left = len(claims) - len(records)
-    return [f"a claim is not as expected, so {left} of {len(claims)} claims were not measured"] * bool(left)
+def _left_out(claims: int, records: int) -> list[str]:
+    left = claims - records
+    return [f"a claim is not as expected, so {left} of {claims} claims were not measured"] * bool(left)
 
 
 def _compare_all(
@@ -189,13 +207,13 @@ def _compare_all(
     return check_report(committed.project, committed.paths, expected, committed.evidence)
 
 
-def _digests_only(records: Sequence[Record], problems: Sequence[Problem]) -> list[str]:
+def _digests_only(committed: Committed, records: Sequence[Record], problems: Sequence[Problem]) -> list[str]:
     """Says that code has changed and no value has; nothing where something is wrong."""
-    changed = [record for record in records if record.changed]
+    changed = {record.claim: found for record in records if (found := committed.changed(record.claim))}
     if not changed or problems:
         return []
-    names = sorted({name for record in changed for name in record.changed})
-    figures = any(record.claim.figure is not None for record in changed)
+    names = sorted({name for found in changed.values() for name in found})
+    figures = any(claim.figure is not None for claim in changed)
     return [
         f"digests only: {shortened(names)} changed since {len(changed)} claims were measured, and no measured value "
         f"differs; {REMEDY_OF_FIGURES if figures else REMEDY}"

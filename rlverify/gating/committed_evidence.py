@@ -98,17 +98,14 @@ def write_report(project: Project, paths: ReportPaths, records: Sequence[Record]
 
 
 def write_all(
-    project: Project,
-    paths: ReportPaths,
-    folder: Path,
-    records: Sequence[Record],
-    everyone: Sequence[Record],
-    more: Mapping[str, str],
+    committed: Committed, folder: Path, records: Sequence[Record], others: Sequence[Record], more: Mapping[str, str]
 ) -> None:
-    """Write the evidence of records, the reports of all claims, and more files, by name."""
+    """Write the evidence of records, the reports of these and of others, and more files, by name."""
+    project = committed.project
     measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
     evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
-    write_files(folder, {**evidence, **_render(project, paths, everyone), **more})
+    everyone = _in_order(project, (*records, *others))
+    write_files(folder, {**evidence, **_render(project, committed.paths, everyone), **more})
 
 
 def replace_committed(
@@ -126,12 +123,11 @@ def replace_committed(
     """
     project, paths = committed.project, committed.paths
     kept = [_committable(paths, record) for record in records]
-    everyone = in_order(project, (*kept, *others))
-    known = {record.claim.id for record in everyone if record.evidence is not None}
+    known = {record.claim.id for record in (*kept, *others) if record.evidence is not None}
     fell_back = {after.claim.id for before, after in zip(records, kept, strict=True) if before is not after}
     locked = {**_old_lock(committed).claims, **{id_: each for id_, each in measured.items() if id_ not in fell_back}}
     lock = Lock({name: locked[name] for name in sorted(known & locked.keys())}, plots)
-    write_all(project, paths, paths.reports, kept, everyone, {LOCK_FILE: lock_json(lock, committed.code)})
+    write_all(committed, paths.reports, kept, others, {LOCK_FILE: lock_json(lock, committed.code)})
     ids = {claim.id for claim in project.claims}
     for path in paths.evidence.glob("*.json"):
         if path.stem not in known and (path.stem in ids or _is_evidence(path)):
@@ -146,7 +142,7 @@ def _old_lock(committed: Committed) -> Lock:
         return Lock()
 
 
-def in_order(project: Project, records: Iterable[Record]) -> list[Record]:
+def _in_order(project: Project, records: Iterable[Record]) -> list[Record]:
     """These records, and one without evidence for each other claim; in the order of the catalogue."""
     found = {record.claim.id: record for record in records}
     return [found.get(claim.id, Record(claim, None)) for claim in project.claims]

@@ -13,7 +13,7 @@ from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.problem_rules import REMEDY_OF_FIGURES
 from rlverify.project.fingerprint import digest
 from rlverify.records.claims import Claim
-from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
+from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem
 from rlverify.records.runs import PairedRun
@@ -86,7 +86,8 @@ def _problems(claim: Claim, evidence: Evidence, runs: dict[tuple[str, int], Pair
     run = runs[claim.experiment, seed]
     value = _value(claim, run)
     if value is None:
-        return [Problem(claim.id, HARNESS_FAILED, f"ERROR, seed {seed}: {run.error or 'the quantity is missing'}")]
+        sentence = f"repeated, seed {seed}: {run.error or 'the quantity is missing'}"
+        return [Problem(claim.id, CLAIM_FELL, sentence, "verdict")]
     if claim.figure.repeats:
         found = [f"seed {seed} gives {value:.5g} {claim.figure.unit}, committed {evidence.figure.values[seed]:.5g}"]
     else:

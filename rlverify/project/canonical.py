@@ -6,7 +6,8 @@ The dump is our own because ``ast.dump`` differs between Python versions.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 Names: TypeAlias = Mapping[str, str]
@@ -15,76 +16,111 @@ Names: TypeAlias = Mapping[str, str]
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
-_LAYOUT_FIELDS: Final = frozenset({"ctx", "kind", "type_comment", "type_ignores", "type_params"})
+_LAYOUT_FIELDS: Final = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SEES_NAMES: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
 """A function that calls one of these can read the names of its variables, so they are part of its meaning."""
+_FRAME_VARIABLES: Final = "f_locals"
 
 
-def canonical(node: object, names: Names | None = None, *, bodies: bool = True) -> str:
+@dataclass(frozen=True)
+class _Scope:
+    """The local variables that code sees.
+
+    :param here: those that the code itself sees
+    :param inside: those that functions and comprehensions inside it see; these do not see the names of a class body
+    """
+
+    here: Names = field(default_factory=dict)
+    inside: Names = field(default_factory=dict)
+
+
+_Part: TypeAlias = str | tuple[object, _Scope]
+"""A text, or something that has one."""
+
+
+def canonical(node: object, *, bodies: bool = True) -> str:
     """A text of a syntax tree that is the same on every supported Python version.
 
-    Variables that are local to a function are numbered. Parameters, attributes and names that an import or a definition
-    binds stay as they are, because code outside the function can see them.
+    Variables that are local to a function are numbered. These names stay as they are:
 
-    :param names: the local variables of the functions around the node
+    - parameters and attributes, because code outside the function can see them
+    - names that an import, a definition or a pattern binds
+    - names with two underscores together, which Python or a library may treat in a special way
+
     :param bodies: whether the bodies of functions are part of the text; without them it is what runs when a module is
         imported
     """
-    return _Text(bodies).of(node, names or {})
+    texts: list[str] = []
+    waiting: list[_Part] = [(node, _Scope())]
+    while waiting:  # not a recursion, because a long chain of `elif` is deeper than Python lets functions recurse
+        part = waiting.pop()
+        if isinstance(part, str):
+            texts.append(part)
+        else:
+            waiting.extend(reversed(list(_parts(*part, bodies=bodies))))
+    return "".join(texts)
 
 
-class _Text:
-    def __init__(self, bodies: bool) -> None:
-        self.bodies = bodies
-
-    def of(self, node: object, names: Names) -> str:
-        if isinstance(node, list):
-            return "[" + ",".join(self.of(item, names) for item in node) + "]"
-        if not isinstance(node, ast.AST):
-            return f"{type(node).__name__}:{node!a}"
-        if isinstance(node, _FUNCTIONS):
-            return self._function(node, names)
-        if isinstance(node, _COMPREHENSIONS):
-            return self._comprehension(node, names)
-        if isinstance(node, ast.ClassDef):
-            bound = _bound_in(node.body)
-            return self._node(node, {name: new for name, new in names.items() if name not in bound})
-        return self._node(node, names)
-
-    def _node(self, node: ast.AST, names: Names, own: Mapping[str, Names] | None = None) -> str:
-        """:param own: the variables that count in some fields, where not ``names``"""
-        fields = _fields(node)
-        if not self.bodies and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+def _parts(value: object, scope: _Scope, *, bodies: bool) -> Iterator[_Part]:
+    if isinstance(value, list):
+        yield from _listed((each, scope) for each in value)
+    elif not isinstance(value, ast.AST):
+        yield f"{type(value).__name__}:{value!a}"
+    elif isinstance(value, _COMPREHENSIONS):
+        yield from _comprehension(value, scope)
+    else:
+        fields = _fields(value)
+        if not bodies and isinstance(value, (ast.FunctionDef, ast.AsyncFunctionDef)):
             fields.pop("body", None)
-        return _call(
-            node, {name: self._field(node, name, fields[name], (own or {}).get(name, names)) for name in fields}
+        own = _body_scope(value, scope)
+        yield from _node(
+            value, {name: [(_field(value, name, fields[name], scope), own.get(name, scope))] for name in fields}
         )
 
-    def _field(self, node: ast.AST, name: str, value: object, names: Names) -> str:
-        if (isinstance(node, ast.Name) and name == "id") or (isinstance(node, ast.ExceptHandler) and name == "name"):
-            value = names.get(str(value), value)
-        if isinstance(node, (ast.Nonlocal, ast.Global)):
-            value = [names.get(each, each) for each in node.names]
-        return self.of(value, names)
 
-    def _function(self, node: Function, names: Names) -> str:
-        """Only the body sees the function's own variables; decorators, defaults and annotations do not."""
-        return self._node(node, names, {"body": _inside(node, names)})
-
-    def _comprehension(self, node: Comprehension, names: Names) -> str:
-        """The first iterable is evaluated outside the comprehension."""
-        own = {**names, **_numbered(_targets(node), names)}
-        first, *others = node.generators
-        texts = {name: self.of(getattr(node, name), own) for name in _fields(node) if name != "generators"}
-        generators = [self._node(first, own, {"iter": names}), *(self.of(each, own) for each in others)]
-        return _call(node, {**texts, "generators": "[" + ",".join(generators) + "]"})
+def _field(node: ast.AST, name: str, value: object, scope: _Scope) -> object:
+    """The value of a field, with numbers in place of names of local variables."""
+    if (isinstance(node, ast.Name) and name == "id") or (isinstance(node, ast.ExceptHandler) and name == "name"):
+        return scope.here.get(str(value), value)
+    if isinstance(node, (ast.Nonlocal, ast.Global)):
+        return [scope.here.get(each, each) for each in node.names]
+    return value
 
 
-def _call(node: ast.AST, texts: Mapping[str, str]) -> str:
-    return type(node).__name__ + "(" + ",".join(f"{name}={texts[name]}" for name in sorted(texts)) + ")"
+def _node(node: ast.AST, fields: Mapping[str, Iterable[_Part]]) -> Iterator[_Part]:
+    yield f"{type(node).__name__}("
+    for place, name in enumerate(sorted(fields)):
+        yield f"{',' if place else ''}{name}="
+        yield from fields[name]
+    yield ")"
+
+
+def _listed(items: Iterable[_Part]) -> Iterator[_Part]:
+    yield "["
+    for place, item in enumerate(items):
+        if place:
+            yield ","
+        yield item
+    yield "]"
+
+
+def _comprehension(node: Comprehension, scope: _Scope) -> Iterator[_Part]:
+    """The first iterable is evaluated outside the comprehension."""
+    targets = [name for generator in node.generators for name in _names_of(generator.target)]
+    own = {name: new for name, new in scope.inside.items() if name not in targets}
+    if not _sees_names(ast.walk(node)):
+        own |= _numbered(targets, scope.inside)
+    inner = _Scope(own, own)
+    first, *others = node.generators
+    texts = {name: [(value, scope if name == "iter" else inner)] for name, value in _fields(first).items()}
+    fields: dict[str, list[_Part]] = {
+        name: [(value, inner)] for name, value in _fields(node).items() if name != "generators"
+    }
+    generators = ["[", *_node(first, texts), *(part for each in others for part in (",", (each, inner))), "]"]
+    yield from _node(node, {**fields, "generators": generators})
 
 
 def _fields(node: ast.AST) -> dict[str, object]:
@@ -102,39 +138,91 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     return body[1:] if is_text else body
 
 
+def _body_scope(node: ast.AST, scope: _Scope) -> dict[str, _Scope]:
+    """What the body of a definition sees; its decorators, default values, annotations and bases see what is around."""
+    if isinstance(node, _FUNCTIONS):
+        seen = _inside(node, scope.inside)
+        return {"body": _Scope(seen, seen)}
+    if isinstance(node, ast.ClassDef):
+        return {"body": _Scope(_in_class(node, scope.inside), scope.inside)}
+    return {}
+
+
 def _inside(node: Function, names: Names) -> Names:
     """The variables that the body of a function sees, each with its number."""
-    body = [node.body] if isinstance(node, ast.Lambda) else node.body
-    inner = list(_walk(body))
-    if any(isinstance(each, ast.Name) and each.id in _SEES_NAMES for part in body for each in ast.walk(part)):
+    body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
+    everything = [each for part in body for each in ast.walk(part)]
+    if _sees_names(everything):
         return {}
+    inner = list(_walk(body))
     arguments = node.args
     parameters = {each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     parameters |= {each.arg for each in (arguments.vararg, arguments.kwarg) if each is not None}
-    outer = {name for each in inner if isinstance(each, (ast.Nonlocal, ast.Global)) for name in each.names}
-    shared = {name for each in inner if isinstance(each, ast.Global) for name in each.names}
-    fixed = parameters | _bound_by_statements(inner)
-    found = [name for name in _stored(inner) if name not in fixed | outer]
+    shared = _declared(inner, ast.Global)
+    fixed = parameters | _bound_by_statements(inner) | _fixed_further_in(everything)
+    found = [name for name in _stored(inner) if name not in fixed | shared | _declared(inner, ast.Nonlocal)]
     seen = {name: new for name, new in names.items() if name not in fixed | shared}
     return {**seen, **_numbered(found, seen)}
+
+
+def _in_class(node: ast.ClassDef, names: Names) -> Names:
+    """The variables of the functions around a class that its body sees."""
+    inner = list(_walk([*node.body]))
+    bound = {*_stored(inner), *_bound_by_statements(inner)} - _declared(inner, ast.Nonlocal)
+    hidden = bound | _declared(inner, ast.Global)
+    return {name: new for name, new in names.items() if name not in hidden}
+
+
+def _sees_names(nodes: Iterable[ast.AST]) -> bool:
+    """Whether code can read the names of its variables."""
+    return any(
+        (isinstance(each, ast.Name) and each.id in _SEES_NAMES)
+        or (isinstance(each, ast.Attribute) and each.attr == _FRAME_VARIABLES)
+        or (isinstance(each, ast.Attribute) and each.attr in _SEES_NAMES and _is_builtins(each.value))
+        for each in nodes
+    )
+
+
+def _is_builtins(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "builtins"
 
 
 def _numbered(found: list[str], seen: Names) -> dict[str, str]:
     """A number for each variable that none has which is seen there; no name in source text is a number."""
     start = max(map(int, seen.values()), default=-1) + 1
-    return {name: str(start + place) for place, name in enumerate(dict.fromkeys(found))}
+    ordinary = dict.fromkeys(name for name in found if "__" not in name)
+    return {name: str(start + place) for place, name in enumerate(ordinary)}
 
 
-def _walk(nodes: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
-    """All nodes of one scope, in the order of the source; of what opens another scope, the node alone."""
-    waiting: list[ast.AST] = list(reversed(nodes))
+def _walk(nodes: list[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes of one scope, in the order of the source."""
+    waiting = list(reversed(nodes))
     while waiting:
         node = waiting.pop()
         yield node
         if isinstance(node, _COMPREHENSIONS):
-            yield from (each.target for each in ast.walk(node) if isinstance(each, ast.NamedExpr))
-        elif not isinstance(node, (*_DEFINITIONS, ast.Lambda)):
-            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+            yield from _assigned_in(node)
+        else:
+            waiting.extend(reversed(_evaluated_here(node)))
+
+
+def _evaluated_here(node: ast.AST) -> list[ast.AST]:
+    """The children of a node; of a definition, all but its body, which is a scope of its own."""
+    if not isinstance(node, (*_DEFINITIONS, ast.Lambda)):
+        return list(ast.iter_child_nodes(node))
+    values = [value for name, value in ast.iter_fields(node) if name != "body"]
+    flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return [each for each in flat if isinstance(each, ast.AST)]
+
+
+def _assigned_in(node: Comprehension) -> Iterator[ast.Name]:
+    """The targets of ``:=`` in a comprehension, which are variables of the function around it."""
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, ast.NamedExpr):
+            yield each.target
+        waiting.extend(reversed(_evaluated_here(each)))
 
 
 def _stored(nodes: list[ast.AST]) -> list[str]:
@@ -147,8 +235,8 @@ def _stored(nodes: list[ast.AST]) -> list[str]:
     return found
 
 
-def _bound_by_statements(nodes: list[ast.AST]) -> set[str]:
-    """Names that imports, definitions and patterns bind."""
+def _bound_by_statements(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that imports, definitions, patterns and ``type`` statements bind."""
     found = set()
     for node in nodes:
         if isinstance(node, _DEFINITIONS):
@@ -159,19 +247,25 @@ def _bound_by_statements(nodes: list[ast.AST]) -> set[str]:
             found.add(node.name)
         if isinstance(node, ast.MatchMapping) and node.rest is not None:
             found.add(node.rest)
+        if type(node).__name__ == "TypeAlias":  # since Python 3.12
+            found |= {each.id for each in ast.iter_child_nodes(node) if isinstance(each, ast.Name)}
     return found
 
 
-def _bound_in(body: list[ast.stmt]) -> set[str]:
-    """Names that a class body binds."""
-    inner = list(_walk(body))
-    return {*_stored(inner), *_bound_by_statements(inner)}
+def _fixed_further_in(nodes: list[ast.AST]) -> set[str]:
+    """Names that code further in binds in a way that keeps them as they are: type parameters and ``nonlocal`` ones."""
+    parameters = {each.name for node in nodes for each in getattr(node, "type_params", ())}  # since Python 3.12
+    return parameters | (_declared(nodes, ast.Nonlocal) & _bound_by_statements(nodes))
 
 
-def _targets(node: Comprehension) -> list[str]:
-    return [
-        each.id
-        for generator in node.generators
-        for each in ast.walk(generator.target)
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-    ]
+def _declared(nodes: Iterable[ast.AST], kind: type[ast.Nonlocal] | type[ast.Global]) -> set[str]:
+    return {name for node in nodes if isinstance(node, kind) for name in node.names}
+
+
+def _names_of(target: ast.expr) -> list[str]:
+    """The variables that the target of a comprehension binds."""
+    if isinstance(target, ast.Name):
+        return [target.id]
+    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else ()
+    parts = [target.value] if isinstance(target, ast.Starred) else parts
+    return [name for part in parts for name in _names_of(part)]

@@ -20,7 +20,8 @@ class Problem:
 
     :param exit_code: 1 where a claim fell or something is out of date, 2 where the harness could not tell
     :param kind: ``healthy`` where the code without a fault is violated or crashes; ``verdict``, ``grade`` or ``values``
-        where these differ; ``stale`` where committed evidence is of other code; ``pin`` where a fault's target changed
+        where these differ; ``stale`` where evidence is missing or of other settings; ``pin`` where a fault's target
+        changed
     :param remedy: what to do, where one command fixes it
     """
 

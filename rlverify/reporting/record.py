@@ -17,9 +17,9 @@ from rlverify.verdicts.verdict import NOT_MEASURED, grade_fix, judge
 class Record:
     """A claim with its evidence, or None where there is no evidence, which a report shows as missing.
 
-    :param misfits: why the evidence is of another experiment or other code, which a report shows as STALE
+    :param misfits: why the evidence does not fit the claim as it is now, which a report shows as STALE
     :param runs: of a probe, where the claim was measured just now
-    :param changed: files that the claim is about and that changed since its evidence was committed, where that is known
+    :param changed: what changed since the claim was measured, as in `changed_since`; `fallen` replaces it by files
     """
 
     claim: Claim

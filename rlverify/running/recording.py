@@ -34,6 +34,9 @@ STARTS_A_PROCESS: Final = (multiprocessing.process.BaseProcess.start.__code__, s
 NOT_DATA: Final = (".git", ".venv", ".rlverify", "__pycache__", ".pytest_cache", ".hypothesis")
 """Folders of a project of which no measurement depends."""
 
+READS_SOURCE: Final = frozenset({"linecache", "importlib._bootstrap_external", "rlverify.project.fingerprint"})
+"""Modules that read source code for tracebacks, imports and the pins of faults."""
+
 
 class Recorder:
     """What is executed and read while `recording` is active in this process, in any thread.
@@ -75,7 +78,7 @@ class Recorder:
     def _on_audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and self._active and isinstance(arguments[0], str) and _reads(arguments[1]):
             path = Path(arguments[0]).resolve()
-            if path.is_relative_to(self._root) and not _is_source_for_messages(path):
+            if path.is_relative_to(self._root) and not _is_read_as_source(path):
                 inside = path.relative_to(self._root)
                 if not set(inside.parts) & set(NOT_DATA):
                     self._files.add(inside.as_posix())
@@ -85,8 +88,8 @@ def _reads(mode: object) -> bool:
     return isinstance(mode, str) and "r" in mode and "+" not in mode
 
 
-def _is_source_for_messages(path: Path) -> bool:
-    """Whether source code is read for a traceback or a warning, which is no part of what is measured."""
+def _is_read_as_source(path: Path) -> bool:
+    """Whether source code is read for a traceback, an import or a pin, which is no part of what is measured."""
     if path.suffix != ".py":
         return False
     frame: FrameType | None = sys._getframe(2)
@@ -94,7 +97,7 @@ def _is_source_for_messages(path: Path) -> bool:
     while frame is not None:
         modules.add(frame.f_globals.get("__name__"))
         frame = frame.f_back
-    return bool(modules & {"linecache", "importlib._bootstrap_external"}) and "inspect" not in modules
+    return bool(modules & READS_SOURCE) and "inspect" not in modules
 
 
 def _name(code: CodeType, places: Mapping[str, str]) -> str:

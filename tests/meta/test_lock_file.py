@@ -1,0 +1,107 @@
+"""The lock file: what was measured of which code, written once for all claims and read back as it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlverify.evidence.lock_file import NAME, Lock, load_lock, lock_json, lock_of
+from rlverify.project.content import Project
+from rlverify.project.current_code import CurrentCode
+from rlverify.records.code_records import CodeRecord, Executed
+from rlverify.records.errors import EvidenceError
+from tests.meta.project_folders import project_in
+
+TARGET = "toyproject.target"
+PROBES = "toyproject.probes.arithmetic"
+FILES = ("pyproject.toml",)
+
+
+@pytest.fixture
+def code(toyproject: Project) -> CurrentCode:
+    return CurrentCode(toyproject)
+
+
+@pytest.fixture
+def lock(code: CurrentCode) -> Lock:
+    executed = Executed((f"{PROBES}:clip", f"{TARGET}:clip"), FILES)
+    record = code.record("abc", [PROBES], executed, ())
+    return Lock(
+        {"TOY-02": record, "TOY-03": replace(record, settings="def")},
+        {"squares": code.record("", [TARGET], Executed(), ())},
+    )
+
+
+def test_a_lock_reads_back_as_it_was_written(lock: Lock, code: CurrentCode) -> None:
+    assert lock_of(lock_json(lock, code), Path(NAME), code) == lock
+
+
+def test_functions_that_the_same_claims_executed_are_written_once(lock: Lock, code: CurrentCode) -> None:
+    content = json.loads(lock_json(lock, code))
+    assert content["executed"][PROBES] == [{"functions": "clip", "claims": "TOY-02 TOY-03"}]
+    assert content["executed"][TARGET] == [
+        {"functions": "", "plots": "squares"},
+        {"functions": "clip", "claims": "TOY-02 TOY-03"},
+    ]
+    assert set(content["code"][TARGET]) == {"(import)", "clip"}
+
+
+def test_nothing_has_changed_of_what_was_just_recorded(lock: Lock, code: CurrentCode) -> None:
+    assert [code.changed(record) for record in (*lock.claims.values(), *lock.plots.values())] == [[], [], []]
+
+
+def test_a_claim_that_keeps_older_evidence_keeps_its_digests(lock: Lock, code: CurrentCode) -> None:
+    older = _with_other_digest(lock.claims["TOY-03"], f"{TARGET}:clip")
+    mixed = Lock({**lock.claims, "TOY-03": older}, lock.plots)
+    content = json.loads(lock_json(mixed, code))
+    assert content["claims"]["TOY-03"]["outdated"] == {f"{TARGET}:clip": "0" * 16}
+    assert "outdated" not in content["claims"]["TOY-02"]
+    again = lock_of(json.dumps(content), Path(NAME), code)
+    assert again == mixed
+    assert code.changed(again.claims["TOY-03"]) == [f"{TARGET}:clip"]
+    assert code.changed(again.claims["TOY-02"]) == []
+
+
+def test_a_part_that_is_gone_is_kept_as_outdated(lock: Lock, code: CurrentCode) -> None:
+    parts = (*lock.claims["TOY-02"].parts, (f"{TARGET}:gone", "1" * 16))
+    older = replace(lock.claims["TOY-02"], parts=tuple(sorted(parts)))
+    again = lock_of(lock_json(Lock({"TOY-02": older}), code), Path(NAME), code)
+    assert code.changed(again.claims["TOY-02"]) == [f"{TARGET}:gone"]
+
+
+def test_a_module_that_the_file_does_not_know_is_a_change(lock: Lock, code: CurrentCode) -> None:
+    """As after an import that was added, even if the digest of the importing module were forged."""
+    content = json.loads(lock_json(lock, code))
+    del content["code"]["toyproject.probes.make"]
+    again = lock_of(json.dumps(content), Path(NAME), code)
+    assert code.changed(again.claims["TOY-02"]) == ["toyproject.probes.make"]
+
+
+@pytest.mark.parametrize("name", [f"{TARGET}:clip", TARGET, "rlverify.verdicts", "file pyproject.toml"])
+def test_every_kind_of_part_counts(lock: Lock, code: CurrentCode, name: str) -> None:
+    record = lock.claims["TOY-02"]
+    assert name in dict(record.parts)
+    assert code.changed(_with_other_digest(record, name)) == [name]
+
+
+def _with_other_digest(record: CodeRecord, name: str) -> CodeRecord:
+    parts = {**dict(record.parts), name: "0" * 16}
+    return replace(record, parts=tuple(sorted(parts.items())))
+
+
+def test_a_missing_file_is_an_empty_lock_and_a_broken_one_an_error(tmp_path: Path, code: CurrentCode) -> None:
+    assert load_lock(tmp_path / NAME, code) == Lock()
+    for text in ("", "{}", '{"schema_version": 2}', "<<<<<<< HEAD"):
+        (tmp_path / NAME).write_text(text)
+        with pytest.raises(EvidenceError, match="run `rlverify audit --level full --update`"):
+            load_lock(tmp_path / NAME, code)
+
+
+def test_the_versions_of_libraries_count(tmp_path: Path) -> None:
+    code = CurrentCode(project_in(tmp_path, libraries=["pytest"]))
+    record = code.record("", [TARGET], Executed(), ())
+    assert dict(record.parts)["library pytest"] == pytest.__version__
+    assert code.changed(_with_other_digest(record, "library pytest")) == ["library pytest"]

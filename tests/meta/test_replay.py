@@ -1,0 +1,178 @@
+"""Figures and plots that no run gives are detected by repeating a run of those that a diff touches."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rlverify.evidence.evidence_files import load_file, to_json
+from rlverify.evidence.figure_evidence import measured_figure
+from rlverify.evidence.seals import sealed
+from tests.meta.test_changes import commit, commit_of_words, copy_project, gate, git, replace, rlverify
+
+IGNORED = ".rlverify\n__pycache__\n"
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Git checkout of the project with figures, all measured; treat as read-only."""
+    checkout = tmp_path_factory.mktemp("figures")
+    copy_project("figureproject", checkout)
+    shutil.copytree(Path(__file__).parent / "projects/toyproject/plots", checkout / "figureproject/plots")
+    plots = checkout / "figureproject/plots/squares.py"
+    plots.write_text(plots.read_text().replace("toyproject", "figureproject"))
+    (checkout / ".gitignore").write_text(IGNORED)
+    (checkout / "README.md").write_text("figures\n")
+    done = rlverify(checkout, "audit", "--level", "full", "--update", "--jobs", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    git(checkout, "init", "--quiet", "--initial-branch", "main")
+    commit(checkout, "figures")
+    commit_of_words(checkout)
+    shutil.rmtree(checkout / ".rlverify")
+    return checkout
+
+
+@pytest.fixture
+def checkout(committed: Path, tmp_path: Path) -> Path:
+    """A copy of it to be changed."""
+    return shutil.copytree(committed, tmp_path / "checkout")
+
+
+def forge(checkout: Path, claim: str, shift: float) -> None:
+    """Other values with the mean, interval, verdict and digest that follow from them, and reports that fit."""
+    path = checkout / f"reports/evidence/{claim}.json"
+    content = json.loads(path.read_text())
+    values = [value + shift for value in content["figure"]["values"]]
+    found = measured_figure(values, (content["figure"]["claimed"][0], content["figure"]["claimed"][1]))
+    content["figure"] |= {name: getattr(found, name) for name in ("values", "mean", "low", "high", "effect_size")}
+    content["verdict"] = "CONFIRMED" if found.low >= found.claimed[0] and found.high <= found.claimed[1] else "REFUTED"
+    del content["digest"]
+    path.write_text(sealed(content))
+    assert to_json(load_file(path)) == path.read_text()
+    assert rlverify(checkout, "report").returncode == 0
+
+
+def full_gate(checkout: Path, *arguments: str) -> tuple[int, str]:
+    done = rlverify(checkout, "gate", "--jobs", "1", *arguments)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_honest_evidence_in_the_diff_passes(checkout: Path) -> None:
+    assert gate(checkout)[0] == 0
+    code, said = gate(checkout, "--base", "HEAD")
+    assert (code, "measured 0 of 5" in said) == (0, True)
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_forged_figures_are_detected(checkout: Path, is_committed: bool) -> None:
+    """Inside the claimed interval, so that the verdict stays as it is expected."""
+    forge(checkout, "FIG-GAIN", 2.0)
+    if is_committed:
+        commit(checkout, "forged")
+    for code, said in (gate(checkout), full_gate(checkout)):
+        assert (code, "FIG-GAIN" in said, "repeated runs differ: seed" in said) == (1, True, True), said
+    assert "measured 1 of 5" in gate(checkout)[1]
+
+
+def test_a_number_edited_by_hand_is_refused_whatever_else_fits(checkout: Path) -> None:
+    path = checkout / "reports/evidence/FIG-GAIN.json"
+    replace(path, '"mean": 20.0', '"mean": 20.1')
+    for command in ("gate", "report"):
+        done = rlverify(checkout, command)
+        assert (done.returncode, "was edited after it was measured" in done.stderr) == (2, True)
+
+
+def test_a_mean_that_its_values_do_not_give_is_refused(checkout: Path) -> None:
+    path = checkout / "reports/evidence/FIG-GAIN.json"
+    content = json.loads(path.read_text())
+    content["figure"]["mean"] = 20.1
+    del content["digest"]
+    path.write_text(sealed(content))
+    done = rlverify(checkout, "gate")
+    assert (done.returncode, "says mean 20.1, but its 8 values give 20.0" in done.stderr) == (2, True)
+
+
+def not_repeating(checkout: Path, claim: str) -> None:
+    path = checkout / "figureproject/catalogue/figures.toml"
+    text = path.read_text()
+    head, found, tail = text.partition(f'id = "{claim}"')
+    path.write_text(head + found + tail.replace("power = 0.8\n", "power = 0.8\nrepeats = false\n", 1))
+
+
+def test_the_mean_of_repeated_runs_decides_where_single_runs_do_not_repeat(checkout: Path) -> None:
+    not_repeating(checkout, "FIG-GAIN")
+    commit(checkout, "does not repeat")
+    forge(checkout, "FIG-GAIN", 0.3)  # as another machine might give
+    assert full_gate(checkout)[0] == 0
+    forge(checkout, "FIG-GAIN", 1.7)
+    code, said = full_gate(checkout)
+    assert (code, "FIG-GAIN" in said, "a mean of 20" in said) == (1, True, True), said
+
+
+def test_a_change_that_moves_a_figure_is_detected_at_the_quick_level(checkout: Path) -> None:
+    replace(checkout / "figureproject/target.py", "(low + high) / 2", "(low + high) / 2.2")
+    code, said = full_gate(checkout)
+    assert (code, "FIG-GAIN" in said, "first suspect: figureproject/target.py (changed)" in said) == (1, True, True)
+    assert "audit --level full --update" not in said.split("LAB-01")[0]
+
+
+def test_a_change_that_moves_no_value_is_one_line_and_passes(checkout: Path) -> None:
+    replace(checkout / "figureproject/target.py", "return (low + high) / 2", "total = low + high\n    return total / 2")
+    code, said = full_gate(checkout)
+    told = (
+        "digests only: figureproject.target:middle changed since 5 claims were measured, and no measured value differs"
+    )
+    assert (code, told in said) == (0, True), said
+    before = {path: path.read_bytes() for path in sorted((checkout / "reports").rglob("*.*"))}
+    assert rlverify(checkout, "audit", "--level", "full", "--update", "--jobs", "1").returncode == 0
+    changed = [path.name for path, content in before.items() if path.read_bytes() != content]
+    assert changed == ["digests.json"]
+    code, said = full_gate(checkout)
+    assert (code, "digests only" in said) == (0, False)
+
+
+def test_a_renamed_local_variable_is_no_line_at_all(checkout: Path) -> None:
+    path = checkout / "figureproject/probes/values.py"
+    path.write_text(
+        path.read_text().replace("found", "number").replace("Observation(", "Observation(  # here\n        ")
+    )
+    quiet = full_gate(checkout)
+    assert (quiet[0], "digests only" in quiet[1]) == (0, False)
+
+
+def test_an_experiment_that_crashes_when_it_is_repeated_is_told(checkout: Path) -> None:
+    path = checkout / "figureproject/experiments/values.py"
+    replace(path, '    _behave("transfer", seed)\n', "    raise ZeroDivisionError(seed)\n")
+    code, said = full_gate(checkout)
+    assert (code, "ZeroDivisionError" in said) == (1, True), said
+
+
+def test_a_forged_plot_is_detected_once_it_is_in_the_diff(checkout: Path) -> None:
+    path = checkout / "reports/plots/toy-squares.json"
+    content = json.loads(path.read_text())
+    content["lines"][0]["values"][3] = 18.0
+    del content["digest"]
+    path.write_text(sealed(content))
+    assert rlverify(checkout, "report").returncode == 0
+    commit(checkout, "forged")
+    for code, said in (gate(checkout), full_gate(checkout)):
+        assert (code, "line 'x^2' is 9.0 at 3, committed 18.0" in said) == (1, True), said
+
+
+def test_an_edited_plot_is_refused(checkout: Path) -> None:
+    path = checkout / "reports/plots/toy-squares.json"
+    replace(path, "9.0", "18.0")
+    done = rlverify(checkout, "gate")
+    assert (done.returncode, "was edited after it was measured" in done.stderr) == (2, True)
+
+
+def test_a_plot_of_other_code_with_the_same_points_is_kept(checkout: Path) -> None:
+    path = checkout / "reports/plots/toy-squares.json"
+    before = path.read_bytes()
+    replace(checkout / "figureproject/plots/squares.py", "x * x for", "x * x * 1 for")
+    assert full_gate(checkout)[0] == 0
+    assert rlverify(checkout, "audit", "--level", "full", "--update", "--jobs", "1").returncode == 0
+    assert path.read_bytes() == before
