@@ -13,12 +13,12 @@ from rlverify.records.measured import Evidence, VariantEvidence
 from rlverify.records.problems import Problem, ProblemKind, exit_code_of, outcome_of, with_advice
 from rlverify.records.runs import Variant
 from rlverify.reporting.record import Record
-from tests.report.records import CLAIM, figure, measured, simple
+from tests.report.records import CLAIM, MISFIT, figure, measured, simple
 
 GOOD = measured(simple(1), healthy=2, faulty=0)
 FELL, STALE, HARNESS = (
     Problem("A-1", 1, "REFUTED, expected CONFIRMED", "verdict"),
-    Problem("A-2", 1, "a changed since", "stale", "run `rlverify audit --update`"),
+    Problem("A-2", 1, "has no committed evidence", "stale", "run `rlverify audit --update`"),
     Problem("A-3", 2, "ERROR"),
 )
 
@@ -100,27 +100,33 @@ def test_violated_healthy_code_is_named_as_such_and_its_fix_is_not_graded() -> N
     assert [each.kind for each in problems_of(graded)] == ["grade"]
 
 
-def test_other_values_make_a_claim_fall_and_other_code_alone_makes_it_stale() -> None:
+def test_other_values_make_a_claim_fall_and_other_code_alone_does_not() -> None:
     committed = evidence_of(GOOD)
-    other_code = replace(GOOD, evidence=replace(committed, module_digests=(("toy", "new"),)))
-    (stale,) = compared(other_code, committed)
-    assert (stale.kind, stale.sentence, stale.remedy) == ("stale", "toy changed since", "run `rlverify audit --update`")
+    other_code = replace(GOOD, changed=("toy:restore",))
+    assert problems_of(other_code, committed) == compared(other_code, committed) == []
     healthy, faulty = committed.variants
     other = replace(faulty, symptoms=tuple(replace(each, after="7") for each in faulty.symptoms))
-    both = replace(other_code, evidence=replace(evidence_of(other_code), variants=(healthy, other)))
-    (values,) = compared(both, committed)
+    (values,) = compared(replace(other_code, evidence=replace(committed, variants=(healthy, other))), committed)
     assert values.kind == "values"
     assert values.sentence.startswith("differs from the committed evidence: faulty: 'count | all' observed 7")
-    assert "changed since" not in values.sentence
     assert values.remedy == "if that is right, run `rlverify audit --update`"
-    assert compared(GOOD, committed) == []
     assert compared(measured(simple(1), healthy=0, faulty=0), committed) == []  # which has fallen by its verdict
 
 
+def test_evidence_for_another_claim_is_stale_and_none_at_all_too() -> None:
+    (stale,) = problems_of(replace(GOOD, misfits=(MISFIT,)))
+    assert (stale.kind, stale.sentence, stale.remedy) == ("stale", f"STALE, {MISFIT}", "run `rlverify audit --update`")
+    (missing,) = compared(GOOD, None)
+    assert (missing.kind, missing.sentence) == ("stale", "has no committed evidence")
+    assert not stale.fell
+    assert not missing.fell
+
+
 def test_stale_figures_are_a_note_which_gives_no_advice_after_a_regression() -> None:
-    stale = replace(figure(-2.0, 3.0), misfits=("toy changed since",))
+    stale = replace(figure(-2.0, 3.0), misfits=(MISFIT,))
+    assert problems_of(stale) == []
     assert "--update" in notes_of([stale])[0]
-    assert notes_of([stale], advise=False) == ["TOY-09: STALE, measured of another experiment or other code"]
+    assert notes_of([stale], advise=False) == ["TOY-09: STALE, measured for other settings of the claim"]
 
 
 def test_a_variant_without_runs_is_no_evidence() -> None:

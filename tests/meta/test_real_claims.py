@@ -36,7 +36,7 @@ def test_every_area_has_a_null_fault() -> None:
 def test_another_seed_gives_the_same_verdict_and_grade(claim: Claim) -> None:
     assert OTHER_SEED not in claim.seeds
     runs = run_here(PROJECT, claim, [OTHER_SEED])
-    record = Record(claim, summarise(claim, runs, *PROJECT.digests(claim)))
+    record = Record(claim, summarise(claim, runs))
     assert record.as_expected, [run.error or run.observations for run in runs]
 
 
@@ -56,7 +56,7 @@ def test_a_claim_that_does_not_say_what_it_shows_shows_every_symptom(claim: Clai
 @pytest.mark.parametrize(("claim", "other"), SHARED, ids=lambda claim: claim.id)
 def test_no_claim_is_confirmed_by_the_fault_of_another(claim: Claim, other: Claim) -> None:
     crossed = replace(claim, fault=other.fault, documented_fix=None)
-    record = Record(crossed, summarise(crossed, run_here(PROJECT, crossed, [OTHER_SEED]), "", ()))
+    record = Record(crossed, summarise(crossed, run_here(PROJECT, crossed, [OTHER_SEED])))
     assert record.verdict in (Verdict.UNDECIDED, Verdict.NOT_REPRODUCED)
 
 

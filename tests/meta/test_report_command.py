@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -71,6 +72,15 @@ def test_a_check_can_be_asked_for_its_outcome_as_json(report: Command, tmp_path:
         "sentence": "has no evidence",
         "remedy": "run `rlverify audit --update`",
     }
+
+
+def test_pages_do_not_depend_on_digests_of_code(report: Command, audited: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "reports"
+    shutil.copytree(audited, copy)
+    (copy / "digests.json").unlink()
+    assert report("--check", reports=copy) == (0, "", "")
+    (copy / "claims.md").write_text("edited", encoding="utf-8")
+    assert report("--check", reports=copy)[0] == 1
 
 
 def test_a_text_can_go_to_a_file_and_pages_are_left_alone(report: Command, audited: Path, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from troubleproject.limited import ends_in_time_and_lives_on
 
 from rlverify.evidence.evidence_files import load_folder, to_json
 from rlverify.evidence.files import write_files
-from rlverify.gating.audit import audit, check_report, committed_records
+from rlverify.gating.audit import audit
+from rlverify.gating.committed_evidence import check_report, committed_records
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import EvidenceError
@@ -35,9 +36,8 @@ REASONS = {
     "WRONG-FAULT": ("ERROR", 2, "faulty, seed 1: TypeError: object of type 'int' has no len() (faults/trouble.py:"),
 }
 AS_EXPECTED = {"SLOW": "CONFIRMED", "DEAF": "CONFIRMED", "DIE-ONCE": "CONFIRMED"}  # unless a test asks for more
-KEPT = Evidence(
-    "CRASH", "0" * 16, (), (0,), (VariantEvidence("healthy", 1, 1, None, (SymptomEvidence("old", 1, 1, "", ""),)),)
-)
+KEPT = Evidence("CRASH", (7, 8), (VariantEvidence("healthy", 2, 2, None, (SymptomEvidence("old", 2, 2, "", ""),)),))
+"""Of other seeds than the claim asks for."""
 
 
 def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_path: Path) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
-
+from rlverify.evidence.staleness import SETTINGS, UNRECORDED
 from rlverify.gating.fallen import seconds_of
-from rlverify.gating.suspects import changed_code, changed_of, suspects
+from rlverify.gating.suspects import files_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
+from rlverify.project.current_code import FILE, LIBRARY, VERDICTS
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Observation, Run, Variant
 from rlverify.reporting.outcome import SymptomChange
 from rlverify.reporting.record import Record
-from tests.meta.project_folders import PROJECTS, project_in
+from tests.meta.project_folders import PROJECTS
 from tests.report.records import figure, simple
 
 TARGET = str(PROJECTS / "toyproject" / "target.py")
@@ -46,15 +45,18 @@ def test_what_changed_comes_before_where_it_crashed_unless_it_crashed_in_what_ch
     assert suspects(Record(CLAIM, None, changed=("/toy/other.py",))) == ("/toy/other.py",)
 
 
-def test_outside_git_nothing_is_known_to_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-    assert changed_code(project_in(tmp_path / "toy")) == frozenset()
+def test_changed_functions_come_before_code_that_runs_on_import_and_a_file_is_named_once(toyproject: Project) -> None:
+    imports = ("toyproject.probes.arithmetic", "toyproject.target")
+    functions = ("toyproject.target:clip", "toyproject.target:Average.add")
+    assert files_of(toyproject, imports) == (PROBE, TARGET)
+    assert files_of(toyproject, imports + functions) == (TARGET, PROBE)
+    assert files_of(toyproject, ()) == ()
 
 
-def test_only_what_a_claim_is_about_counts_as_changed(toyproject: Project) -> None:
-    changed = frozenset({TARGET, str(PROJECTS / "toyproject" / "pyproject.toml")})
-    assert changed_of(toyproject, toyproject.claim("TOY-01"), changed) == (TARGET,)
-    assert changed_of(toyproject, toyproject.claim("TOY-01"), frozenset()) == ()
+def test_only_files_of_the_packages_under_test_are_named(toyproject: Project) -> None:
+    others = (SETTINGS, UNRECORDED, VERDICTS, f"{LIBRARY}torch", f"{FILE}pyproject.toml", "toyprojects:clip")
+    gone = ("toyproject.gone", "toyproject.gone.too:clip")
+    assert files_of(toyproject, (*others, *gone, "toyproject.target:clip")) == (TARGET,)
 
 
 def variant(name: Variant, *symptoms: SymptomEvidence) -> VariantEvidence:
@@ -68,7 +70,7 @@ def symptom(name: str, held: int, after: str | None, before: str | None = "16") 
 
 
 def evidence(*variants: VariantEvidence) -> Evidence:
-    return Evidence(CLAIM.id, "", (), (0, 1), variants)
+    return Evidence(CLAIM.id, (0, 1), variants)
 
 
 def record(*variants: VariantEvidence, runs: tuple[Run, ...] = ()) -> Record:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rlverify.evidence.evidence_files import is_committable
+from rlverify.evidence.figure_evidence import measured_figure
 from rlverify.records.claims import FixGrade, Verdict
-from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
+from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Variant
 from rlverify.verdicts.verdict import grade_fix, judge
 
@@ -23,7 +24,7 @@ def _variant(name: Variant, held: int, **more: object) -> VariantEvidence:
 
 
 def _evidence(*variants: VariantEvidence) -> Evidence:
-    return Evidence("TOY-01", "", (), tuple(range(RUNS)), variants)
+    return Evidence("TOY-01", tuple(range(RUNS)), variants)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +96,11 @@ def test_no_runs_are_an_error_and_not_a_pass() -> None:
 
 
 def test_a_figure_without_runs_is_an_error_and_not_a_pass() -> None:
-    figure = FigureEvidence(8, 20.0, 19.0, 21.0, 9.0, (15.0, 25.0))
+    figure = measured_figure([19.0, 20.0, 21.0, 20.0], (15.0, 25.0))
     assert judge(replace(_evidence(), figure=figure)) is Verdict.CONFIRMED
-    assert judge(replace(_evidence(), figure=replace(figure, runs=0))) is Verdict.ERROR
+    assert judge(replace(_evidence(), figure=measured_figure([], (15.0, 25.0)))) is Verdict.ERROR
+    assert judge(replace(_evidence(), figure=replace(figure, values=()))) is Verdict.ERROR
+    assert judge(replace(_evidence(), figure=replace(figure, errors=("seed 3: boom",)))) is Verdict.ERROR
 
 
 @pytest.mark.parametrize(

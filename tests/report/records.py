@@ -53,6 +53,7 @@ NULL = replace(
     CLAIM, id="NULL-1", title="null", kind="null", expected_verdict=Verdict.NOT_REPRODUCED, documented_fix=None,
     fix_statement="", expected_fix_grade=None,
 )  # fmt: skip
+MISFIT = "measured with seeds 0, the claim asks for 0, 1"
 FILES = {number: f"../verification/documents/{number}_toy.md" for number in ("000", "001", "002", "003", "004")}
 
 
@@ -69,7 +70,7 @@ def measured(claim: Claim, **held: int) -> Record:
     """A record of a claim; in how many of two runs each variant held."""
     names: tuple[Variant, ...] = ("healthy", "faulty", "documented_fix")
     variants = tuple(variant(name, held[name]) for name in names if name in held)
-    return Record(claim, Evidence(claim.id, "abc", (("toy", "def"),), claim.seeds, variants))
+    return Record(claim, Evidence(claim.id, claim.seeds, variants))
 
 
 def simple(number: int, **changes: object) -> Claim:
@@ -92,8 +93,9 @@ def figure(low: float, high: float) -> Record:
         9, kind="figure", document="figures", cites=("003:160",), fault=None, probe="", experiment="toy", figure=said,
         killed_by=(), severity="",
     )  # fmt: skip
-    found = FigureEvidence(24, (low + high) / 2, low, high, 1.25, said.claimed)
-    return Record(claim, Evidence(claim.id, "abc", (("toy", "def"),), claim.seeds, (), figure=found))
+    values = (low, high) * 12  # 24 runs; the interval is that of the test and not what they give
+    found = FigureEvidence(values, (low + high) / 2, low, high, 1.25, said.claimed)
+    return Record(claim, Evidence(claim.id, claim.seeds, (), figure=found))
 
 
 def records() -> list[Record]:
@@ -109,9 +111,9 @@ def records() -> list[Record]:
         measured(NULL, healthy=2, faulty=2),
         measured(replace(NULL, id="NULL-2"), healthy=2, faulty=0),
         measured(replace(NULL, id="NULL-3"), healthy=2, faulty=2),
-        replace(stale, misfits=("toy changed since", "the <seeds> too")),
+        replace(stale, misfits=(MISFIT, "the <symptoms> too")),
         measured(replace(CLAIM, id="TOY-07", title="claim 7"), healthy=0, faulty=0, documented_fix=0),
-        replace(measured(replace(NULL, id="NULL-4"), healthy=2, faulty=2), misfits=("toy changed since",)),
+        replace(measured(replace(NULL, id="NULL-4"), healthy=2, faulty=2), misfits=(MISFIT,)),
     ]
 
 

@@ -18,7 +18,7 @@ from rlverify.reporting.kill_matrix_page import kill_matrix
 from rlverify.reporting.record import Record
 from rlverify.reporting.rendering import render_all
 from rlverify.reporting.report_data import ReportData
-from tests.report.records import data, figure, generic, measured
+from tests.report.records import MISFIT, data, figure, generic, measured
 
 PAGES = ("claims.md", "index.md")
 SIX_FIELDS = """
@@ -136,7 +136,7 @@ def test_a_claim_with_the_six_required_fields_is_shown_without_gaps(found: str, 
     }
     (claim,) = claims_of(tmp_path, SIX_FIELDS)
     record = Record(claim, None) if found == "without evidence" else measured(claim, **held)
-    record = replace(record, misfits=("toy changed since",) if found == "stale" else ())
+    record = replace(record, misfits=(MISFIT,) if found == "stale" else ())
     texts = render_all(ReportData((record,)))
     assert set(texts) == set(PAGES)
     assert {name: flaws(text) for name, text in texts.items()} == {name: [] for name in texts}

@@ -14,9 +14,9 @@ from rlverify.reporting.formats import FORMATS
 from rlverify.reporting.junit import JUnitReport
 from rlverify.reporting.record import Record
 from rlverify.reporting.step_summary import LIMIT, StepSummary
-from tests.report.records import NULL, figure, measured, records, simple
+from tests.report.records import MISFIT, NULL, figure, measured, records, simple
 
-STALE_FIGURE = replace(figure(-2.0, 3.0), misfits=("toy changed since",))
+STALE_FIGURE = replace(figure(-2.0, 3.0), misfits=("measured in 8 runs, the claim asks for 24",))
 
 
 def test_every_format_ends_its_text_with_a_newline() -> None:
@@ -45,10 +45,13 @@ def test_the_json_report_holds_what_the_records_hold() -> None:
         False, True, False, True, False, False, False, False, False, False, False,
     ]  # fmt: skip
     assert content[8]["fix_grade"] is None
-    assert content[8]["misfits"] == ["toy changed since", "the <seeds> too"]
+    assert content[8]["misfits"] == [MISFIT, "the <symptoms> too"]
     assert content[1]["fix_grade"] == "NO EFFECT"
-    assert content[1]["evidence"]["module_digests"] == {"toy": "def"}
+    assert content[1]["evidence"]["seeds"] == [0, 1]
+    assert [each["variant"] for each in content[1]["evidence"]["variants"]] == ["healthy", "faulty", "documented_fix"]
     assert content[2]["evidence"] is None
+    (shown,) = json.loads(FORMATS["json"].format([figure(17.0, 23.0)]))["claims"]
+    assert shown["evidence"]["figure"].items() >= {"values": [17.0, 23.0] * 12, "low": 17.0, "high": 23.0}.items()
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,16 @@ def test_there_are_never_more_than_sixty_lines_and_no_claim_is_lost(number: int)
 
 
 def test_results_that_are_out_of_date_are_one_line_without_advice_after_a_regression() -> None:
-    stale = tuple(Problem(f"OLD-{n}", 1, "toy changed since", "stale", UPDATE) for n in range(9))
+    stale = tuple(Problem(f"OLD-{n}", 1, "has no committed evidence", "stale", UPDATE) for n in range(9))
     quiet, loud = lines_of(outcome(problems=stale)), lines_of(outcome(fallen(1), problems=stale))
     assert quiet == [
-        "9 committed results are out of date (OLD-0, OLD-1, OLD-2, OLD-3, OLD-4, OLD-5, and 3 more): toy changed "
-        f"since; {UPDATE}",
+        "9 committed results are out of date (OLD-0, OLD-1, OLD-2, OLD-3, OLD-4, OLD-5, and 3 more): has no "
+        f"committed evidence; {UPDATE}",
         "1 of 1 claims as expected; the committed evidence or reports are out of date",
     ]
-    assert any(line.endswith("toy changed since; repair the fallen claims first") for line in loud)
+    assert any(line.endswith("has no committed evidence; repair the fallen claims first") for line in loud)
     assert "--update" not in "\n".join(loud)
-    assert lines_of(outcome(problems=stale[:1]))[0] == f"OLD-0: toy changed since; {UPDATE}"
+    assert lines_of(outcome(problems=stale[:1]))[0] == f"OLD-0: has no committed evidence; {UPDATE}"
 
 
 def test_stale_faults_are_one_line() -> None:

@@ -117,9 +117,12 @@ def test_every_command_can_be_pasted(name: str) -> None:
 def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
     texts = render_all(data_of(records()))
     assert "**1 without evidence**: TOY-03." in texts["index.md"]
-    assert "**2 stale**, measured of another experiment or of other code: TOY-06, NULL-4." in texts["index.md"]
+    assert "**2 stale**, measured for other settings of the claim: TOY-06, NULL-4." in texts["index.md"]
     assert "**1 without evidence**: TOY-03." in texts["bug-report.md"]
-    assert "**Stale, so it does not count**: toy changed since; the &lt;seeds> too." in texts["bug-report.md"]
+    assert (
+        "**Stale, so it does not count**: measured with seeds 0, the claim asks for 0, 1; the &lt;symptoms> too."
+        in texts["bug-report.md"]
+    )
     assert "## Holes" not in page("index.md", measured(simple(2), healthy=2, faulty=0))
 
 

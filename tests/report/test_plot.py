@@ -34,7 +34,7 @@ def test_the_whole_picture(snapshot: SnapshotAssertion) -> None:
 
 @pytest.mark.parametrize("name", COMMITTED)
 def test_a_committed_picture_is_what_its_points_give(name: str) -> None:
-    assert (REPORTS / "plots" / f"{name}.svg").read_text(encoding="utf-8") == draw(COMMITTED[name].plot)
+    assert (REPORTS / "plots" / f"{name}.svg").read_text(encoding="utf-8") == draw(COMMITTED[name])
 
 
 def test_the_four_plots_of_the_reports_are_there() -> None:
@@ -138,7 +138,7 @@ LONG = "AdaptiveUPGD, adaptive noise as it is documented"
 def test_every_text_lies_within_the_picture(name: str) -> None:
     values = tuple(1.0 for _ in toy_plot().positions)
     crowded = replace(toy_plot(), lines=tuple(Line(f"{LONG} {n}", values) for n in range(MOST_LINES)))
-    text = draw(COMMITTED[name].plot if name in COMMITTED else crowded)
+    text = draw(COMMITTED.get(name, crowded))
     assert len(ends(text)) > 10
     assert [end for end in ends(text) if end[1] < 0.0 or end[2] > WIDTH] == []
     assert max(heights(text)) < HEIGHT

@@ -13,7 +13,7 @@ from rlverify.records.errors import CatalogueError
 from rlverify.reporting.checklist_results import results
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
-from tests.report.records import CLAIM, FILES, NULL, PROJECT, measured, simple
+from tests.report.records import CLAIM, FILES, MISFIT, NULL, PROJECT, measured, simple
 
 GOOD = measured(simple(1), healthy=2, faulty=0)
 CONTRADICTED = measured(simple(2), healthy=2, faulty=2)
@@ -21,7 +21,7 @@ REGRESSED = measured(simple(3), healthy=0, faulty=0)
 MISSING = Record(simple(4), None)
 UNMENDED = measured(replace(CLAIM, id="TOY-06"), healthy=2, faulty=0, documented_fix=0)
 REFUTED = measured(simple(7, fault=None), healthy=0)
-STALE = replace(measured(simple(5), healthy=2, faulty=0), misfits=("toy changed since",))
+STALE = replace(measured(simple(5), healthy=2, faulty=0), misfits=(MISFIT,))
 
 
 def conclude(*claims: str, met: bool = True, tests: str = "", outcomes: tuple[str, ...] = ()) -> tuple[str, str, str]:
