@@ -15,7 +15,6 @@ from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import module_path
 from rlverify.records.claims import Claim, Verdict
-from rlverify.records.measured import Evidence
 from rlverify.records.problems import FALLEN, Problem
 from rlverify.records.runs import Run
 from rlverify.reporting.outcome import FallenClaim, Outcome
@@ -37,7 +36,7 @@ def outcome_of_audit(project: Project, result: Audit, selection: str = "") -> Ou
         replace(each, changed=files_of(project, each.changed)) for each in result.records if each.claim.id in problems
     ]
     records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
-    fallen = [_fallen(project, each, problems[each.claim.id], result.committed.get(each.claim.id)) for each in records]
+    fallen = [_fallen(project, each, problems[each.claim.id], result) for each in records]
     seconds = seconds_of({record.claim.id: record.runs for record in result.records})
     return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
 
@@ -79,17 +78,18 @@ def _fault_place(project: Project, claim: Claim) -> str:
     return str(module_path(project.fault(claim.fault).owner.partition(":")[0]).resolve())
 
 
-def _fallen(project: Project, record: Record, problems: Sequence[Problem], committed: Evidence | None) -> FallenClaim:
+def _fallen(project: Project, record: Record, problems: Sequence[Problem], result: Audit) -> FallenClaim:
     claim, worst = record.claim, min(problems, key=lambda each: FALLEN.index(each.kind))
-    told = record.verdict in WITHOUT_VALUES or (claim.figure is not None and worst.kind == "values")
-    changes = () if told else symptom_changes(record, committed)
+    replayed = claim.id in result.replayed
+    told = replayed or record.verdict in WITHOUT_VALUES or (claim.figure is not None and worst.kind == "values")
+    changes = () if told else symptom_changes(record, result.committed.get(claim.id))
     declared_in, line = _declaration(project, claim)
     return FallenClaim(
         claim,
         worst.kind,
-        _headline(record, problems),
+        "a repeated run differs" if replayed else _headline(record, problems),
         changes,
-        "" if changes else _reason(record, worst),
+        worst.sentence if replayed else "" if changes else _reason(record, worst),
         tuple(_relative(each, project.root) for each in suspects(record)),
         tuple(_relative(each, project.root) for each in record.changed),
         _relative(str(declared_in), project.root),

@@ -1,104 +1,152 @@
-"""The plots of a report: measured when the code that gives them has changed, and compared byte by byte."""
+"""The plots of a report: measured when the code that gives them has changed, and otherwise kept as they are."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.plot_files import Points, from_json, load_plots, to_json
-from rlverify.gating.plot_audit import plot_problems, replace_plots
+from rlverify.evidence.lock_file import NAME as LOCK_FILE
+from rlverify.evidence.lock_file import Lock, lock_json
+from rlverify.evidence.plot_files import from_json, load_plots, to_json
+from rlverify.gating.committed_evidence import Committed
+from rlverify.gating.plot_audit import check_plots, replace_plots
 from rlverify.project.content import Project
+from rlverify.project.current_code import CurrentCode
+from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import EvidenceError
-from rlverify.records.plot_points import Plot
+from rlverify.records.plot_points import Line, Plot
 
 NAME = "toy-squares"
 
 
 @pytest.fixture
-def reports(toyproject: Project, tmp_path: Path) -> Path:
-    """A folder with the plots of the toy project."""
-    replace_plots(toyproject, tmp_path)
-    return tmp_path
+def committed(toyproject: Project, tmp_path: Path) -> Committed:
+    """The plots of the toy project in a folder of reports, with their lock file."""
+    found = committed_in(toyproject, tmp_path)
+    lock(found, replace_plots(found, processes=1, all_claims=True))
+    return committed_in(toyproject, tmp_path)
 
 
-def _committed(reports: Path) -> Path:
-    return reports / "plots" / f"{NAME}.json"
+def committed_in(project: Project, folder: Path) -> Committed:
+    return Committed(project, ReportPaths(folder), CurrentCode(project))
 
 
-def _never(*_arguments: object) -> Plot:
-    raise AssertionError("measured again")
+def lock(found: Committed, records: object, older: str = "") -> None:
+    """Write the lock file; with another digest of a part, if one is named."""
+    assert isinstance(records, dict)
+    if older:
+        parts = {**dict(records[NAME].parts), older: "0" * 16}
+        records[NAME] = replace(records[NAME], parts=tuple(sorted(parts.items())))
+    (found.paths.reports / LOCK_FILE).write_text(lock_json(Lock({}, records), found.code))
 
 
-def _rewrite(reports: Path, digest: str) -> None:
-    points = load_plots(reports)[NAME]
-    _committed(reports).write_text(to_json(replace(points, digest=digest)), encoding="utf-8")
+def path_of(found: Committed) -> Path:
+    return found.paths.reports / "plots" / f"{NAME}.json"
 
 
-def test_points_are_read_as_they_were_written(toyproject: Project, reports: Path) -> None:
-    points = load_plots(reports)[NAME]
-    assert points == Points(toyproject.plots[NAME](*toyproject.make()), toyproject.plot_digest(NAME))
-    assert points.plot.lines[0].values == (0.0, 1.0, 4.0, 9.0)
-    assert plot_problems(toyproject, reports) == []
+def problems(found: Committed, *selected: str) -> list[tuple[str, str]]:
+    return [(each.subject, each.sentence) for each in check_plots(found, frozenset(selected), processes=1)]
 
 
-def test_points_that_fit_are_kept_as_they_are(
-    toyproject: Project, reports: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = _committed(reports).read_bytes()
-    monkeypatch.setitem(toyproject.plots, NAME, _pretending_to_be_in(toyproject))
-    replace_plots(toyproject, reports)
-    assert _committed(reports).read_bytes() == before
+def test_points_are_read_as_they_were_written(toyproject: Project, committed: Committed) -> None:
+    plot = load_plots(committed.paths.reports)[NAME]
+    assert plot == toyproject.plots[NAME](*toyproject.make())
+    assert plot.lines[0].values == (0.0, 1.0, 4.0, 9.0)
+    assert problems(committed) == []
 
 
-def _pretending_to_be_in(toyproject: Project) -> object:
-    def measure(*arguments: object) -> Plot:
-        return _never(*arguments)
-
-    measure.__module__ = toyproject.plots[NAME].__module__
-    return measure
-
-
-def test_points_of_other_code_are_told_and_measured_again(toyproject: Project, reports: Path) -> None:
-    before = _committed(reports).read_bytes()
-    _rewrite(reports, digest="0" * 16)
-    assert plot_problems(toyproject, reports) == [(f"plots/{NAME}.json", "was measured of other code")]
-    replace_plots(toyproject, reports)
-    assert _committed(reports).read_bytes() == before
+def test_a_plot_that_fits_is_not_measured(committed: Committed) -> None:
+    """Its points are wrong and stay so, as nothing that gives them has changed; the gate selects it by the diff."""
+    plot = load_plots(committed.paths.reports)[NAME]
+    path_of(committed).write_text(to_json(replace(plot, lines=(Line("x^2", (0.0, 1.0, 4.0, 10.0)),))))
+    before = path_of(committed).read_bytes()
+    assert problems(committed) == []
+    replace_plots(committed, processes=1, all_claims=True)
+    assert path_of(committed).read_bytes() == before
+    assert problems(committed, NAME) == [
+        (f"plots/{NAME}.json", "measured again, line 'x^2' is 9.0 at 3, committed 10.0")
+    ]
 
 
-def test_missing_and_orphaned_plots_are_told_and_mended(toyproject: Project, reports: Path) -> None:
-    folder = _committed(reports).parent
-    _committed(reports).rename(folder / "gone.json")
+def test_a_plot_of_other_code_is_measured_again(toyproject: Project, committed: Committed) -> None:
+    plot = load_plots(committed.paths.reports)[NAME]
+    before = path_of(committed).read_bytes()
+    path_of(committed).write_text(to_json(replace(plot, lines=(Line("x^2", (0.0, 1.0, 4.0, 10.0)),))))
+    lock(committed, dict(committed.lock.plots), older="toyproject.plots.squares:squares")
+    again = committed_in(toyproject, committed.paths.reports)
+    assert [name for name, _ in problems(again)] == [f"plots/{NAME}.json"]
+    records = replace_plots(again, processes=1, all_claims=True)
+    assert path_of(again).read_bytes() == before
+    assert again.code.changed(records[NAME]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda plot: replace(plot, note="Another."), "its texts, lines or positions differ"),
+        (
+            lambda plot: replace(plot, log_x=True, positions=(1.0, 2.0, 3.0, 4.0)),
+            "its texts, lines or positions differ",
+        ),
+        (
+            lambda plot: replace(plot, lines=(Line("x^3", plot.lines[0].values),)),
+            "its texts, lines or positions differ",
+        ),
+        (
+            lambda plot: replace(plot, lines=(Line("x^2", (0.0, 1.0, None, 9.0)),)),
+            "line 'x^2' is 4.0 at 2, committed None",
+        ),
+        (
+            lambda plot: replace(plot, lines=(Line("x^2", (0.0, 1.0, 4.0, 9.2)),)),
+            "line 'x^2' is 9.0 at 3, committed 9.2",
+        ),
+        (lambda plot: replace(plot, lines=(Line("x^2", (0.0, 1.0, 4.0, 9.1)),)), ""),  # as another machine may give
+    ],
+)
+def test_every_difference_is_told(committed: Committed, change: Callable[[Plot], Plot], told: str) -> None:
+    path_of(committed).write_text(to_json(change(load_plots(committed.paths.reports)[NAME])))
+    expected = [(f"plots/{NAME}.json", f"measured again, {told}")] if told else []
+    assert problems(committed, NAME) == expected
+
+
+def test_missing_and_orphaned_plots_are_told_and_replaced(committed: Committed) -> None:
+    folder = path_of(committed).parent
+    path_of(committed).rename(folder / "gone.json")
     (folder / "gone.svg").touch()
-    assert plot_problems(toyproject, reports) == [
+    assert problems(committed) == [
         ("plots/gone.json", "nothing measures this plot any more"),
         (f"plots/{NAME}.json", "is missing"),
     ]
-    replace_plots(toyproject, reports)
+    replace_plots(committed, processes=1, all_claims=True)
     assert {path.name for path in folder.iterdir()} == {f"{NAME}.json"}
+
+
+def test_an_update_of_some_claims_measures_no_plot(committed: Committed) -> None:
+    path_of(committed).unlink()
+    assert replace_plots(committed, processes=1, all_claims=False) == committed.lock.plots
+    assert not path_of(committed).exists()
 
 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"schema_version": 1', '"schema_version": 2', "schema_version"),
-        ('"title"', '"name"', "title"),
-        ('"log_y": false', '"log_y": true', "not above 0 on a logarithmic axis"),
-        ("{", "", "measure it again"),
+        ('"schema_version": 2', '"schema_version": 1', "schema_version: Input should be 2"),
+        ('"note": "Exact."', '"note": "Roughly."', "was edited after it was measured"),
+        ('"title": ', '"headline": ', "title: Field required"),
     ],
 )
-def test_broken_points_are_one_line_and_an_update_mends_them(
-    toyproject: Project, reports: Path, old: str, new: str, told: str
+def test_a_broken_file_is_an_error_and_an_update_replaces_it(
+    committed: Committed, old: str, new: str, told: str
 ) -> None:
-    path = _committed(reports)
-    before = path.read_text(encoding="utf-8")
-    path.write_text(before.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(EvidenceError) as raised:
-        load_plots(reports)
-    assert told in str(raised.value)
-    assert f"{NAME}.json" in str(raised.value)
-    assert "\n" not in str(raised.value)
-    replace_plots(toyproject, reports)
-    assert from_json(path.read_text(encoding="utf-8"), path) == from_json(before, path)
+    before = path_of(committed).read_text()
+    assert before.count(old) == 1
+    path_of(committed).write_text(before.replace(old, new))
+    with pytest.raises(EvidenceError, match=told):
+        from_json(path_of(committed).read_text(), path_of(committed))
+    with pytest.raises(EvidenceError, match=told):
+        check_plots(committed, frozenset(), processes=1)
+    replace_plots(committed, processes=1, all_claims=True)
+    assert path_of(committed).read_text() == before
