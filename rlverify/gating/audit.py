@@ -44,7 +44,6 @@ class Audit:
     :param measured: how many claims were measured; the others keep their committed evidence
     :param notes: what is worth knowing and is no problem
     :param committed: the evidence that was compared with, by claim id
-    :param replayed: ids of the figures of which runs were repeated
     """
 
     records: tuple[Record, ...]
@@ -52,7 +51,6 @@ class Audit:
     measured: int
     notes: tuple[str, ...] = ()
     committed: Mapping[str, Evidence] = field(default_factory=dict)
-    replayed: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -124,7 +122,7 @@ def audit(
     problems += _compare_all(committed, records, selection, processes, complete=not others)
     notes += [*notes_of(records, advise=not is_regression(problems)), *_digests_only(committed, records, problems)]
     measured = len(fresh.evidence) + len(again.claim_ids)
-    return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence, again.claim_ids)
+    return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence)
 
 
 def _replaced(

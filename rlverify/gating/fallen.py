@@ -10,6 +10,7 @@ from typing import Final
 
 from rlverify.gating.audit import Audit
 from rlverify.gating.problem_rules import reason
+from rlverify.gating.replay import CRASHES, DIFFERS
 from rlverify.gating.suspects import files_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
@@ -80,16 +81,16 @@ def _fault_place(project: Project, claim: Claim) -> str:
 
 def _fallen(project: Project, record: Record, problems: Sequence[Problem], result: Audit) -> FallenClaim:
     claim, worst = record.claim, min(problems, key=lambda each: FALLEN.index(each.kind))
-    replayed = claim.id in result.replayed
+    replayed = worst.sentence.startswith((DIFFERS, CRASHES))
     told = replayed or record.verdict in WITHOUT_VALUES or (claim.figure is not None and worst.kind == "values")
     changes = () if told else symptom_changes(record, result.committed.get(claim.id))
     declared_in, line = _declaration(project, claim)
     return FallenClaim(
         claim,
         worst.kind,
-        "a repeated run differs" if replayed else _headline(record, problems),
+        worst.sentence.partition(": ")[0] if replayed else _headline(record, problems),
         changes,
-        worst.sentence if replayed else "" if changes else _reason(record, worst),
+        worst.sentence.partition(": ")[2] if replayed else "" if changes else _reason(record, worst),
         tuple(_relative(each, project.root) for each in suspects(record)),
         tuple(_relative(each, project.root) for each in record.changed),
         _relative(str(declared_in), project.root),

@@ -21,6 +21,8 @@ from rlverify.running.repeated_runs import repeat_runs
 
 AGREEMENT: Final = 0.01
 """Part of the largest value by which a repeated run may differ, on other machines, if its figure repeats."""
+DIFFERS: Final = "repeated runs differ"
+CRASHES: Final = "a repeated run crashes"
 RUNS_IF_NOT: Final = 8
 """How many runs are repeated of a figure whose runs differ between machines; at most all."""
 
@@ -86,7 +88,7 @@ def _problems(claim: Claim, evidence: Evidence, runs: dict[tuple[str, int], Pair
     run = runs[claim.experiment, seed]
     value = _value(claim, run)
     if value is None:
-        sentence = f"repeated, seed {seed}: {run.error or 'the quantity is missing'}"
+        sentence = f"{CRASHES}: seed {seed}: {run.error or 'the quantity is missing'}"
         return [Problem(claim.id, CLAIM_FELL, sentence, "verdict")]
     if claim.figure.repeats:
         found = [f"seed {seed} gives {value:.5g} {claim.figure.unit}, committed {evidence.figure.values[seed]:.5g}"]
@@ -96,8 +98,6 @@ def _problems(claim: Claim, evidence: Evidence, runs: dict[tuple[str, int], Pair
         found = compare_figures(evidence.figure, fresh, claim.figure.tolerance)
         found = [each for each in found if "runs instead of" not in each]
     return [
-        Problem(
-            claim.id, CLAIM_FELL, f"repeated runs differ: {each}", "values", f"if that is right, {REMEDY_OF_FIGURES}"
-        )
+        Problem(claim.id, CLAIM_FELL, f"{DIFFERS}: {each}", "values", f"if that is right, {REMEDY_OF_FIGURES}")
         for each in found
     ]

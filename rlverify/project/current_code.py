@@ -68,6 +68,7 @@ class CurrentCode:
         seen = Executed(tuple(sorted(functions)), executed.files, executed.unseen)
         names = self.names_of(seen, modules)
         parts = tuple((name, self.digest(name)) for name in names)
+        starts |= {name.partition(":")[0] for name in seen.functions}
         return CodeRecord(settings, tuple(sorted(starts)), seen, parts)
 
     def names_of(self, executed: Executed, modules: Iterable[str]) -> list[str]:

@@ -39,6 +39,13 @@ def test_a_lock_reads_back_as_it_was_written(lock: Lock, code: CurrentCode) -> N
     assert lock_of(lock_json(lock, code), Path(NAME), code) == lock
 
 
+def test_functions_that_an_import_executed_are_read_back_too(code: CurrentCode) -> None:
+    """The import is reached from the probe's module, and no run executed anything in it."""
+    record = code.record("abc", [PROBES], Executed((f"{PROBES}:clip",)), [f"{TARGET}:unused"])
+    assert f"{TARGET}:unused" in dict(record.parts)
+    assert lock_of(lock_json(Lock({"TOY-02": record}), code), Path(NAME), code).claims["TOY-02"] == record
+
+
 def test_functions_that_the_same_claims_executed_are_written_once(lock: Lock, code: CurrentCode) -> None:
     content = json.loads(lock_json(lock, code))
     assert content["executed"][PROBES] == [{"functions": "clip", "claims": "TOY-02 TOY-03"}]

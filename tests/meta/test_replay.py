@@ -73,7 +73,7 @@ def test_forged_figures_are_detected(checkout: Path, is_committed: bool) -> None
     if is_committed:
         commit(checkout, "forged")
     for code, said in (gate(checkout), full_gate(checkout)):
-        assert (code, "FIG-GAIN" in said, "repeated runs differ: seed" in said) == (1, True, True), said
+        assert (code, "FIG-GAIN" in said, "repeated runs differ\n  seed" in said) == (1, True, True), said
     assert "measured 1 of 5" in gate(checkout)[1]
 
 

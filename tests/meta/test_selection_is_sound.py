@@ -1,0 +1,53 @@
+"""``gate --changed`` measures a claim if something that its runs executed has changed; nothing else can move it.
+
+For some claims, every function of the core that their record does not name is broken at once. Their evidence must be
+what is committed, to the byte. `tests.support.broken_elsewhere` does the same for any claim.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlverify.project.content import open_project
+from rlverify.project.fingerprint import code_parts
+from tests.support import broken_elsewhere
+
+ROOT = Path(__file__).parents[2]
+EVERY = 24
+"""One claim of so many; all of them take a quarter of an hour."""
+
+PROBED = [claim.id for claim in open_project(ROOT).claims if claim.figure is None]
+
+
+def measured(claim_id: str, **settings: str) -> list[str]:
+    command = [sys.executable, "-m", "tests.support.broken_elsewhere", claim_id]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1].split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claim_id", PROBED[::EVERY])
+def test_breaking_all_that_a_claim_does_not_execute_leaves_its_evidence_as_it_is(claim_id: str) -> None:
+    name, outcome, broken = measured(claim_id)
+    assert (name, outcome) == (claim_id, "same")
+    assert int(broken) > 300  # of about 1,000 functions
+
+
+@pytest.mark.slow
+def test_breaking_one_function_that_it_executes_changes_it() -> None:
+    """The check itself can fail: BUG-05 without one function in its record."""
+    assert measured("BUG-05", BROKEN_AS_WELL="rlcore.functional.utility:gate")[1] == "other"
+
+
+def test_the_functions_of_a_file_are_those_that_the_record_names() -> None:
+    source = "def a():\n def b(): ...\nfor i in ():\n  def g(): ...\n"
+    source += "class C:\n  def d(self): ...\n  class E:\n   async def f(self): ...\n"
+    names = {name for name, _ in broken_elsewhere.functions(ast.parse(source), "")}
+    assert names == {"a", "C.d", "C.E.f", "g"} == code_parts(source.encode()).keys() - {""}
