@@ -14,6 +14,7 @@ import pytest
 from rlverify.evidence.comparing import compare
 from rlverify.evidence.evidence_files import from_json, is_committable, load_folder, to_json
 from rlverify.evidence.files import check_writable, write_files
+from rlverify.evidence.seals import sealed
 from rlverify.evidence.staleness import misfits
 from rlverify.evidence.summarising import raw_lines, summarise
 from rlverify.project.content import Project
@@ -23,7 +24,7 @@ from rlverify.records.measured import Evidence
 from rlverify.records.runs import Observation, Run, Variant
 
 PATH = Path("TOY-01.json")
-MODULES = (("toyproject.target", "00ff"),)
+Content = dict[str, Any]
 
 
 def _run(variant: Variant, seed: int, holds: bool, *, after: str = "é 1", executions: int | None = None) -> Run:
@@ -40,7 +41,7 @@ def claim(toyproject: Project) -> Claim:
 def evidence(claim: Claim) -> Evidence:
     runs = [_run("healthy", seed, True) for seed in (0, 1)]
     runs += [_run("faulty", seed, False, after=f"{seed}", executions=3) for seed in (0, 1)]
-    return summarise(claim, runs, "abc", MODULES)
+    return summarise(claim, runs)
 
 
 def test_runs_are_counted_by_variant_and_symptom(evidence: Evidence) -> None:
@@ -60,18 +61,18 @@ def test_only_texts_that_repeat_are_kept(evidence: Evidence) -> None:
 def test_of_a_value_with_other_digits_everywhere_its_words_are_kept(claim: Claim) -> None:
     seen = [Observation("raw", "1", digits, False, roughly="above 1.1") for digits in ("1.73", "1.74")]
     runs = [Run("healthy", seed, (each,)) for seed, each in enumerate(seen)]
-    (kept,) = summarise(claim, runs, "", ()).variants[0].symptoms
+    (kept,) = summarise(claim, runs).variants[0].symptoms
     assert (kept.before, kept.after) == ("1", "above 1.1")
 
 
 def test_a_fault_is_reached_only_if_it_ran_in_every_run(claim: Claim) -> None:
     runs = [_run("faulty", 0, False, executions=5), _run("faulty", 1, False, executions=0)]
-    assert summarise(claim, runs, "", ()).variants[0].reached is False
+    assert summarise(claim, runs).variants[0].reached is False
 
 
 def test_crashed_and_stale_runs_are_no_evidence(claim: Claim) -> None:
     runs = [_run("healthy", 0, True), Run("healthy", 1, error="boom"), Run("faulty", 0, error="changed", stale=True)]
-    found = summarise(claim, runs, "", ())
+    found = summarise(claim, runs)
     assert (found.variants[0].runs, found.variants[0].errors) == (1, ("seed 1: boom",))
     assert (found.variants[1].runs, found.variants[1].errors, found.variants[1].stale) == (0, (), "changed")
     assert not is_committable(found)
@@ -89,15 +90,18 @@ def test_evidence_reads_back_as_it_was_written(evidence: Evidence) -> None:
 def test_what_the_fault_shows_is_part_of_the_evidence(claim: Claim, evidence: Evidence) -> None:
     runs = [_run("healthy", 0, True), _run("faulty", 0, False, executions=1)]
     for shows, verdict in ((("count",), "CONFIRMED"), (("raw",), "NOT REPRODUCED")):
-        found = summarise(replace(claim, shows=shows), runs, "abc", MODULES)
+        found = summarise(replace(claim, shows=shows), runs)
         assert json.loads(to_json(found))["verdict"] == verdict
         assert from_json(to_json(found), PATH) == found
-    old = {key: value for key, value in json.loads(to_json(evidence)).items() if key != "shows"}
-    assert from_json(json.dumps(old), PATH) == evidence
+    assert from_json(_forged(evidence, lambda content: content.pop("shows")), PATH) == evidence
 
 
-def _edit(evidence: Evidence, change: dict[str, Any]) -> str:
-    return json.dumps({**json.loads(to_json(evidence)), **change})
+def _forged(evidence: Evidence, change: Callable[[Content], object]) -> str:
+    """A changed file with a digest that fits."""
+    content = json.loads(to_json(evidence))
+    change(content)
+    del content["digest"]
+    return sealed(content)
 
 
 @pytest.mark.parametrize(
@@ -105,21 +109,47 @@ def _edit(evidence: Evidence, change: dict[str, Any]) -> str:
     [
         ({"verdict": "REFUTED"}, "says REFUTED, fix None, but its counts give CONFIRMED"),
         ({"fix_grade": "CURED"}, "says CONFIRMED, fix CURED, but"),
-        ({"schema_version": 2}, "schema_version: Input should be 1"),
+        ({"schema_version": 1}, "schema_version: Input should be 2"),
         ({"extra": 1}, "extra: Extra inputs"),
         ({"seeds": [-1]}, "seeds.0: Input should be greater"),
         ({"claim_id": "TOY-02"}, "is about TOY-02, not about TOY-01"),
         ({"variants": None}, "variants: Input should be a valid"),
     ],
 )
-def test_edited_evidence_is_refused(evidence: Evidence, change: dict[str, Any], reason: str) -> None:
+def test_evidence_that_cannot_be_is_refused(evidence: Evidence, change: dict[str, Any], reason: str) -> None:
     with pytest.raises(EvidenceError) as caught:
-        from_json(_edit(evidence, change), PATH)
+        from_json(_forged(evidence, lambda content: content.update(change)), PATH)
     assert reason in str(caught.value)
     assert str(caught.value).startswith("evidence TOY-01.json: ")
 
 
-Content = dict[str, Any]
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"before": "0"', '"before": "1"'),
+        ('"TOY-01"', '"TOY-02"'),
+        ('"reached": true', '"reached": false'),
+        ('"held_runs": 0', '"held_runs": 1'),
+    ],
+)
+def test_a_value_that_was_edited_is_refused(evidence: Evidence, old: str, new: str) -> None:
+    text = to_json(evidence)
+    assert text.count(old) >= 1
+    with pytest.raises(EvidenceError, match=r"TOY-01\.json: was edited after it was measured"):
+        from_json(text.replace(old, new, 1), PATH)
+
+
+def test_the_layout_of_a_file_may_change(evidence: Evidence) -> None:
+    assert from_json(json.dumps(json.loads(to_json(evidence))), PATH) == evidence
+
+
+def test_a_file_without_a_digest_is_refused(evidence: Evidence) -> None:
+    content = json.loads(to_json(evidence))
+    del content["digest"]
+    with pytest.raises(EvidenceError, match=r"TOY-01\.json: digest: Field required; measure it again"):
+        from_json(json.dumps(content), PATH)
+
+
 HEALTHY, FAULTY = 0, 1
 
 
@@ -135,7 +165,7 @@ def _repeat(entries: list[Content]) -> None:
     entries.append(entries[0])
 
 
-IMPOSSIBLE: dict[str, tuple[Callable[[Content], None], str]] = {
+IMPOSSIBLE: dict[str, tuple[Callable[[Content], object], str]] = {
     "more held than run": (lambda c: _of_symptom(c, held_runs=3), "faulty: 'raw' held in 3 of 2 runs, out of 2"),
     "more seen than run": (lambda c: _of_symptom(c, runs=3), "faulty: 'raw' held in 2 of 3 runs, out of 2"),
     "a symptom in no run": (lambda c: _of_symptom(c, runs=0), "variants.1.symptoms.1.runs: Input should be greater"),
@@ -158,17 +188,15 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Content], None], str]] = {
 @pytest.mark.parametrize("case", IMPOSSIBLE)
 def test_impossible_counts_are_refused(case: str, evidence: Evidence) -> None:
     change, reason = IMPOSSIBLE[case]
-    content = json.loads(to_json(evidence))
-    change(content)
     with pytest.raises(EvidenceError, match="; measure it again") as caught:
-        from_json(json.dumps(content), PATH)
+        from_json(_forged(evidence, change), PATH)
     assert str(caught.value).startswith(f"evidence TOY-01.json: {reason}")
 
 
 def test_a_symptom_that_was_not_seen_in_every_run_is_possible(claim: Claim) -> None:
     holds, differs = Observation("count", "0", "0", True), Observation("total", "0", "1", False)
     runs = [Run("healthy", 0, (holds,)), Run("healthy", 1, (holds, differs))]
-    found = summarise(claim, runs, "abc", MODULES)
+    found = summarise(claim, runs)
     assert [(each.held_runs, each.runs) for each in found.variants[0].symptoms] == [(2, 2), (0, 1)]
     assert from_json(to_json(found), PATH) == found
 
@@ -234,30 +262,14 @@ def test_every_difference_is_a_sentence(evidence: Evidence) -> None:
     assert compare(evidence, replace(evidence, seeds=(0, 2))) == ["seeds 0, 2 instead of 0, 1"]
 
 
-def test_evidence_of_other_code_is_out_of_date(evidence: Evidence) -> None:
-    fresh = replace(
-        evidence, experiment_digest="def", module_digests=(("toyproject.new", "1"), ("toyproject.target", "2"))
-    )
-    assert compare(evidence, fresh) == [
-        "the experiment (claim, probe or fault) has changed since",
-        "toyproject.new, toyproject.target changed since",
-    ]
-    assert compare(evidence, replace(evidence, module_digests=())) == ["toyproject.target changed since"]
-
-
 def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, evidence: Evidence) -> None:
     fits = replace(claim, documented_fix=None)
-    assert misfits(evidence, fits, "abc", MODULES) == []
-    assert misfits(evidence, replace(fits, seeds=(1, 0)), "abc", MODULES) == [
-        "measured with seeds 0, 1, the claim asks for 1, 0"
-    ]
-    assert misfits(evidence, claim, "abc", MODULES) == [
+    assert misfits(evidence, fits) == []
+    assert misfits(evidence, replace(fits, seeds=(1, 0))) == ["measured with seeds 0, 1, the claim asks for 1, 0"]
+    assert misfits(evidence, claim) == [
         "measured in healthy, faulty, the claim asks for healthy, faulty, documented_fix"
     ]
-    assert misfits(evidence, fits, "def", (("toyproject.target", "1"),)) == [
-        "the experiment (claim, probe or fault) has changed since",
-        "toyproject.target changed since",
-    ]
+    assert misfits(evidence, replace(fits, shows=("count",))) == ["measured for other symptoms than `shows` names"]
 
 
 def test_a_changed_grade_is_a_difference(evidence: Evidence) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from rlverify.evidence.comparing import compare
 from rlverify.evidence.evidence_files import from_json, is_committable, to_json
-from rlverify.evidence.figure_evidence import rounded, summarise_figure
+from rlverify.evidence.figure_evidence import rounded, rounded_values, summarise_figure
+from rlverify.evidence.seals import sealed
 from rlverify.evidence.staleness import misfits
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim, Verdict
@@ -23,7 +24,6 @@ from rlverify.records.runs import PairedRun
 from rlverify.reporting.record import Record
 from rlverify.verdicts.verdict import judge
 
-MODULES = (("figureproject.target", "00ff"),)
 PATH = Path("FIG-GAIN.json")
 VALUES = (16.0, 18.0, 19.0, 20.0, 20.0, 21.0, 22.0, 24.0)
 
@@ -38,7 +38,7 @@ def _runs(values: tuple[float, ...] = VALUES) -> list[PairedRun]:
 
 
 def _evidence(claim: Claim, values: tuple[float, ...] = VALUES) -> Evidence:
-    return summarise_figure(claim, _runs(values), "abc", MODULES)
+    return summarise_figure(claim, _runs(values))
 
 
 def _figure(evidence: Evidence) -> FigureEvidence:
@@ -76,19 +76,19 @@ def test_runs_of_other_seeds_do_not_count(claim: Claim) -> None:
 
 def test_a_crashed_run_is_an_error_and_no_evidence(claim: Claim) -> None:
     runs = [*_runs()[:-1], PairedRun("transfer", 7, error="boom")]
-    evidence = summarise_figure(claim, runs, "abc", MODULES)
+    evidence = summarise_figure(claim, runs)
     assert (_figure(evidence).runs, _figure(evidence).errors) == (7, ("seed 7: boom",))
     assert judge(evidence) is Verdict.ERROR
     assert not is_committable(evidence)
 
 
 def test_all_runs_crashed_is_an_error(claim: Claim) -> None:
-    evidence = summarise_figure(claim, [PairedRun("transfer", seed, error="boom") for seed in range(8)], "", ())
+    evidence = summarise_figure(claim, [PairedRun("transfer", seed, error="boom") for seed in range(8)])
     assert judge(evidence) is Verdict.ERROR
 
 
 def test_a_quantity_that_is_not_measured_is_an_error(claim: Claim) -> None:
-    evidence = summarise_figure(claim, [PairedRun("transfer", seed, (("gian", 1.0),)) for seed in range(8)], "", ())
+    evidence = summarise_figure(claim, [PairedRun("transfer", seed, (("gian", 1.0),)) for seed in range(8)])
     assert _figure(evidence).errors[0] == "seed 0: gives no quantity 'gain', but 'gian'"
     assert judge(evidence) is Verdict.ERROR
 
@@ -114,13 +114,13 @@ def test_rounding_can_leave_undecided_but_not_decide(claim: Claim) -> None:
     """The exact interval lies within what is claimed by less than the digits that are kept."""
     evidence = _evidence(claim, (15.0001, 15.0002, 15.0003) * 3)
     assert judge(evidence) is Verdict.CONFIRMED
-    barely = _claiming(claim, claimed=(15.00011, 25.0))
-    assert judge(summarise_figure(barely, _runs((15.00019, 15.0002, 15.00021) * 3), "", ())) is Verdict.UNDECIDED
+    barely = _claiming(claim, claimed=(15.011, 25.0))
+    assert judge(summarise_figure(barely, _runs((15.019, 15.02, 15.021) * 3))) is Verdict.UNDECIDED
 
 
 def test_what_equal_arms_leave_by_rounding_is_no_effect(claim: Claim) -> None:
     better = _claiming(claim, claimed=(0.0, math.inf))
-    evidence = summarise_figure(better, _runs(tuple(seed * 1e-17 for seed in range(1, 9))), "", ())
+    evidence = summarise_figure(better, _runs(tuple(seed * 1e-17 for seed in range(1, 9))))
     assert _figure(evidence).effect_size is None
     assert judge(evidence) is Verdict.REFUTED
 
@@ -131,25 +131,27 @@ def test_evidence_reads_back_as_it_was_written(claim: Claim, claimed: tuple[floa
     text = to_json(evidence)
     assert from_json(text, PATH) == evidence
     assert json.loads(text, parse_constant=pytest.fail)["verdict"] == "CONFIRMED"
-    assert sorted(json.loads(text)) == [
-        "claim_id", "experiment_digest", "figure", "module_digests", "schema_version", "verdict",
-    ]  # fmt: skip
+    assert sorted(json.loads(text)) == ["claim_id", "digest", "figure", "schema_version", "verdict"]
+    assert json.loads(text)["figure"]["values"] == [*VALUES]
 
 
 Content = dict[str, Any]
-BROKEN: dict[str, tuple[Callable[[Content], None], str]] = {
+BROKEN: dict[str, tuple[Callable[[Content], object], str]] = {
     "a verdict that does not follow": (
         lambda c: c.update(verdict="REFUTED"), "says REFUTED, fix None, but its counts give CONFIRMED"),
-    "an interval that was moved": (
-        lambda c: c["figure"].update(low=12.0, mean=13.0, high=14.0), "says CONFIRMED, fix None, but its counts give"),
-    "a mean outside": (lambda c: c["figure"].update(mean=24.0), "the mean 24 lies outside its interval, "),
-    "ends exchanged": (lambda c: c["figure"].update(low=24.0, high=16.0), "the mean 20 lies outside its interval, 24 "),
-    "an effect on the other side": (lambda c: c["figure"].update(effect_size=-8.2), "an effect size of -8.2 with a"),
-    "an effect of what does not vary": (
-        lambda c: c["figure"].update(low=20.0, high=20.0), "an effect size of 8.2 of runs that are all 20"),
-    "wider than its spread": (lambda c: c["figure"].update(low=10.0), "the interval 10 to 21.5 is wider than an eff"),
+    "another mean": (lambda c: c["figure"].update(mean=21.0), "says mean 21.0, but its 8 values give 20.0"),
+    "another lower end": (lambda c: c["figure"].update(low=18.0), "says low 18.0, but its 8 values give 18.3"),
+    "another upper end": (lambda c: c["figure"].update(high=22.0), "says high 22.0, but its 8 values give 21.5"),
+    "another effect": (
+        lambda c: c["figure"].update(effect_size=9.0), "says effect_size 9.0, but its 8 values give 8.2"),
+    "no effect": (lambda c: c["figure"].update(effect_size=None), "says effect_size None, but its 8 values give 8.2"),
+    "other values": (
+        lambda c: c["figure"]["values"].__setitem__(0, 24.0), "says mean 20.0, but its 8 values give 21.0"),
+    "a value less": (lambda c: c["figure"]["values"].pop(), "says mean 20.0, but its 7 values give 19.4"),
+    "more digits than are kept": (
+        lambda c: c["figure"]["values"].__setitem__(0, 16.00001), "holds values with more digits than are kept"),
     "nothing claimed": (lambda c: c["figure"].update(claimed=[25, 15]), "claims the empty interval from 25 to 15"),
-    "one run": (lambda c: c["figure"].update(runs=1), "figure.runs: Input should be greater"),
+    "one run": (lambda c: c["figure"].update(values=[20.0]), "figure.values: Tuple should have at least 2 items"),
     "no number": (lambda c: c["figure"].update(mean="inf"), "figure.mean: Input should be a finite number"),
     "another word": (lambda c: c["figure"].update(claimed=[0, "much"]), "figure.claimed.1: Input should be a valid"),
     "an unknown field": (lambda c: c["figure"].update(sd=1.0), "figure.sd: Extra inputs"),
@@ -158,14 +160,48 @@ BROKEN: dict[str, tuple[Callable[[Content], None], str]] = {
 }  # fmt: skip
 
 
+def _content(evidence: Evidence) -> Content:
+    content: Content = json.loads(to_json(evidence))
+    del content["digest"]
+    return content
+
+
 @pytest.mark.parametrize("case", BROKEN)
 def test_numbers_that_cannot_be_are_refused(case: str, claim: Claim) -> None:
+    """In a file whose digest fits its content."""
     change, reason = BROKEN[case]
-    content = json.loads(to_json(_evidence(claim)))
+    content = _content(_evidence(claim))
     change(content)
     with pytest.raises(EvidenceError) as caught:
-        from_json(json.dumps(content), PATH)
+        from_json(sealed(content), PATH)
     assert str(caught.value).startswith(f"evidence FIG-GAIN.json: {reason}")
+
+
+def test_a_value_that_was_edited_is_refused(claim: Claim) -> None:
+    text = to_json(_evidence(claim))
+    with pytest.raises(EvidenceError, match=r"FIG-GAIN\.json: was edited after it was measured"):
+        from_json(text.replace("16.0", "17.0"), PATH)
+
+
+@pytest.mark.parametrize(
+    ("exact", "kept"),
+    [
+        ((1.234567, 20.0), (1.235, 20.0)),
+        ((-123.456789, 0.000123), (-123.46, 0.0)),
+        ((123456.7, 1.0), (123460.0, 0.0)),
+        ((0.0000012, 0.00000049), (0.000001, 0.0)),
+        ((-1e-9, 1e-9), (0.0, 0.0)),
+    ],
+)
+def test_values_keep_five_digits_of_the_largest(exact: tuple[float, ...], kept: tuple[float, ...]) -> None:
+    assert rounded_values(exact) == kept
+    assert rounded_values(kept) == kept
+    assert not any(math.copysign(1.0, each) < 0 for each in rounded_values(exact) if each == 0)
+
+
+def test_noise_in_the_last_bits_changes_no_byte(claim: Claim) -> None:
+    noisy = tuple(value + 1e-9 * sign for value, sign in zip(VALUES, (1, -1) * 4, strict=True))
+    assert to_json(_evidence(claim, noisy)) == to_json(_evidence(claim))
 
 
 def _with(evidence: Evidence, **numbers: Any) -> Evidence:
@@ -188,27 +224,18 @@ def test_every_other_difference_is_told_whatever_the_tolerance(claim: Claim) -> 
     evidence = _evidence(claim)
     undecided = _with(evidence, high=25.5)
     assert compare(evidence, undecided, tolerance=9) == ["UNDECIDED instead of CONFIRMED"]
-    assert compare(evidence, _with(evidence, runs=9), tolerance=9) == ["9 runs instead of 8"]
-    other = replace(_with(evidence, claimed=(10.0, 25.0)), experiment_digest="def")
-    assert compare(evidence, other, tolerance=9) == [
-        "10 to 25 is claimed instead of 15 to 25",
-        "the experiment (claim, probe or fault) has changed since",
-    ]
+    assert compare(evidence, _with(evidence, values=(*VALUES, 20.0)), tolerance=9) == ["9 runs instead of 8"]
+    other = _with(evidence, claimed=(10.0, 25.0))
+    assert compare(evidence, other, tolerance=9) == ["10 to 25 is claimed instead of 15 to 25"]
 
 
 def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, toyproject: Project) -> None:
     evidence = _evidence(claim)
-    assert misfits(evidence, claim, "abc", MODULES) == []
+    assert misfits(evidence, claim) == []
     other = _claiming(claim, runs=9, claimed=(10.0, 25.0))
-    assert misfits(evidence, other, "def", ()) == [
+    assert misfits(evidence, other) == [
         "measured in 8 runs, the claim asks for 9",
         "measured against 15 to 25, the claim says 10 to 25",
-        "the experiment (claim, probe or fault) has changed since",
-        "figureproject.target changed since",
     ]
-    assert misfits(evidence, toyproject.claim("TOY-01"), "abc", MODULES) == [
-        "measured as a figure, the claim is now a defect"
-    ]
-    assert misfits(replace(evidence, figure=None), claim, "abc", MODULES) == [
-        "measured by a probe, the claim is now a figure"
-    ]
+    assert misfits(evidence, toyproject.claim("TOY-01")) == ["measured as a figure, the claim is now a defect"]
+    assert misfits(replace(evidence, figure=None), claim) == ["measured by a probe, the claim is now a figure"]

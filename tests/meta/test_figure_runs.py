@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.gating.audit import audit
 from rlverify.project.content import Project, open_project
+from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
+from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import HarnessError
 from rlverify.records.runs import PairedRun
-from rlverify.running import paired_runs
 from rlverify.running.paired_runs import (
     PairedTask,
     longest_first,
@@ -31,6 +36,7 @@ from rlverify.running.paired_runs import (
     time_left,
 )
 from rlverify.running.run_store import RunStore
+from tests.meta.project_folders import project_in
 
 FIGUREPROJECT = Path(__file__).parent / "projects" / "figureproject"
 RUNS = {"transfer": 8, "same-arms": 5}
@@ -57,8 +63,14 @@ def _all_once() -> Counter[str]:
 
 def _run(project: Project, root: Path, **settings: object) -> dict[str, tuple[PairedRun, ...]]:
     claims = [claim for claim in project.claims if claim.figure is not None]
-    given = {"processes": 1, "on_progress": lambda *_: None, **settings}
-    return run_figures(project, root, seeds_of(claims), **given)  # type: ignore[arg-type]
+    return _run_seeds(project, root, seeds_of(claims), **settings)
+
+
+def _run_seeds(
+    project: Project, root: Path, seeds: Mapping[str, Sequence[int]], **settings: object
+) -> dict[str, tuple[PairedRun, ...]]:
+    given = {"processes": 1, "on_progress": lambda *_: None, "code": CurrentCode(project), **settings}
+    return run_figures(project, root, seeds, **given)  # type: ignore[arg-type]
 
 
 def test_claims_that_share_an_experiment_share_its_runs(figureproject: Project, tmp_path: Path, log: Path) -> None:
@@ -82,47 +94,75 @@ def test_afresh_makes_them_again(figureproject: Project, tmp_path: Path, log: Pa
     assert set(_executions(log).values()) == {2}
 
 
-def test_runs_of_other_code_or_libraries_are_not_taken(
-    figureproject: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seeds = {"same-arms": (0,)}
-    settings = {"processes": 1, "on_progress": lambda *_: None}
-    run_figures(figureproject, tmp_path, seeds, **settings)
-    monkeypatch.setattr(Project, "run_digest", lambda *_: "other code")
-    run_figures(figureproject, tmp_path, seeds, **settings)
-    monkeypatch.setattr(paired_runs.metadata, "version", lambda _: "other version")
-    run_figures(figureproject, tmp_path, seeds, **settings)
-    assert _executions(log) == Counter({"same-arms 0": 3})
+@pytest.fixture
+def copied(tmp_path: Path) -> Project:
+    """The project of figures, to be changed; its names are its own, as this process keeps what it has imported."""
+    name = tmp_path.name
+    copy = tmp_path / "copy" / name
+    shutil.copytree(FIGUREPROJECT, copy, ignore=shutil.ignore_patterns("__pycache__", "pyproject.toml"))
+    for path in (*copy.rglob("*.py"), *copy.rglob("*.toml")):
+        text = path.read_text(encoding="utf-8").replace("figureproject", name)
+        for registered in ('"transfer"', '"same-arms"', '"middle"'):
+            text = text.replace(registered, f'"{name} {registered[1:]}')
+        path.write_text(text, encoding="utf-8")
+    return project_in(copy.parent, name, libraries=["numpy"])
 
 
-def test_code_that_changes_while_it_runs_is_told(
-    figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def _edit(project: Project, name: str, old: str, new: str) -> None:
+    path = project.folder / name
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_runs_are_made_again_once_a_function_that_they_executed_has_changed(
+    copied: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digests = iter(["before", "after"])
-    monkeypatch.setattr(Project, "run_digest", lambda *_: next(digests))
-    with pytest.raises(HarnessError, match="'same-arms', or code that it measures, was changed while it ran"):
-        run_figures(figureproject, tmp_path, {"same-arms": (0,)}, processes=1, on_progress=lambda *_: None)
+    def executions() -> int:
+        runs = _run_seeds(copied, tmp_path / "runs", {f"{copied.package} same-arms": (0,)})
+        assert [run.error for found in runs.values() for run in found] == [None]
+        return _executions(log).total()
+
+    assert executions() == 1
+    _edit(copied, "experiments/values.py", "    return {", "    # a comment\n    return {")
+    assert executions() == 1
+    _edit(copied, "experiments/values.py", "random.Random(seed)", "random.Random(seed + 0)")
+    assert executions() == 1, "only the other experiment executes this"
+    _edit(copied, "experiments/values.py", "seed * 1e-17", "seed * 2e-17")
+    assert executions() == 2
+    monkeypatch.setattr(metadata, "version", lambda _: "other version")
+    assert executions() == 3
+
+
+def test_code_that_changes_while_it_runs_is_told(copied: Project, tmp_path: Path) -> None:
+    code = CurrentCode(copied)
+    _edit(copied, "experiments/values.py", "random.Random(seed)", "random.Random(seed + 0)")
+    with pytest.raises(HarnessError, match=r"\.experiments\.values was changed while it was measured"):
+        _run_seeds(copied, tmp_path / "runs", {f"{copied.package} same-arms": (0,)}, code=code)
+    assert list((tmp_path / "runs").rglob("*.json")) == []
 
 
 @pytest.mark.parametrize(
-    "content",
+    "change",
     [
-        "",
-        '{"schema_version": 1, "experi',
-        '{"schema_version": 1, "experiment": "same-arms", "seed": 1, "seconds": 1.0, "quantities": {"improvement": 5}}',
-        '{"schema_version": 1, "experiment": "transfer", "seed": 0, "seconds": 1.0, "quantities": {"improvement": 5}}',
-        '{"schema_version": 1, "experiment": "same-arms", "seed": 0, "seconds": 1.0, "quantities": {}}',
-        '{"schema_version": 1, "experiment": "same-arms", "seed": 0, "seconds": 1.0, "quantities": {"a": NaN}}',
+        lambda _: "",
+        lambda kept: json.dumps(kept)[:30],
+        lambda kept: json.dumps({**kept, "seed": 1}),
+        lambda kept: json.dumps({**kept, "experiment": "transfer"}),
+        lambda kept: json.dumps({**kept, "quantities": {}}),
+        lambda kept: json.dumps({**kept, "quantities": {"improvement": float("nan")}}),
+        lambda kept: json.dumps({**kept, "schema_version": 1}),
+        lambda kept: json.dumps({**kept, "parts": dict.fromkeys(kept["parts"], "0" * 16)}),
     ],
+    ids=["empty", "truncated", "seed", "experiment", "no quantity", "no number", "version", "code"],
 )
 def test_a_kept_run_that_cannot_be_believed_is_made_again(
-    content: str, figureproject: Project, tmp_path: Path, log: Path
+    change: Callable[[dict[str, Any]], str], figureproject: Project, tmp_path: Path, log: Path
 ) -> None:
-    settings = {"processes": 1, "on_progress": lambda *_: None}
-    (first,) = run_figures(figureproject, tmp_path, {"same-arms": (0,)}, **settings)["same-arms"]
-    (path,) = (tmp_path / "same-arms").glob("*/0.json")
-    path.write_text(content)
-    (again,) = run_figures(figureproject, tmp_path, {"same-arms": (0,)}, **settings)["same-arms"]
+    (first,) = _run_seeds(figureproject, tmp_path, {"same-arms": (0,)})["same-arms"]
+    path = tmp_path / "same-arms" / "0.json"
+    path.write_text(change(json.loads(path.read_text())))
+    (again,) = _run_seeds(figureproject, tmp_path, {"same-arms": (0,)})["same-arms"]
     assert (again.quantities, _executions(log)) == (first.quantities, Counter({"same-arms 0": 2}))
 
 
@@ -133,12 +173,17 @@ def test_a_run_is_written_beside_its_place_synced_and_moved(tmp_path: Path, monk
     monkeypatch.setattr(
         Path, "replace", lambda self, to: (calls.append(f"{self.name} to {to.name}"), move(self, to))[1]
     )
-    store = RunStore(tmp_path, "transfer", "abc")
-    store.save(PairedRun("transfer", 3, (("gain", 1.5),), 2.25))
+    store = RunStore(tmp_path, "transfer")
+    executed = Executed(("a:f",), ("data.csv",))
+    store.save(PairedRun("transfer", 3, (("gain", 1.5),), 2.25), CodeRecord("", ("a",), executed, (("a:f", "00ff"),)))
     assert calls == ["sync", "3.pending to 3.json", "sync"]
-    assert store.load([2, 3]) == [PairedRun("transfer", 3, (("gain", 1.5),), 2.25)]
-    assert RunStore(tmp_path, "transfer", "def").load([3]) == []
-    assert RunStore(tmp_path, "transfer", "def").seconds() == [2.25]
+    assert store.load([2, 3], {"a:f": "00ff"}.get) == [
+        PairedRun("transfer", 3, (("gain", 1.5),), 2.25, executed=executed)
+    ]
+    assert store.load([3], {"a:f": "other"}.get) == []
+    assert store.seconds() == [2.25]
+    store.discard([2, 3])
+    assert store.load([3], {"a:f": "00ff"}.get) == []
 
 
 def _start(environment: dict[str, str], reports: Path, **settings: str) -> subprocess.Popen[bytes]:
@@ -236,7 +281,7 @@ def test_a_run_that_does_not_end_is_an_error(
 def test_what_has_no_mean_is_an_error(quantities: dict[str, float], words: str) -> None:
     project = open_project(FIGUREPROJECT)
     project.__dict__["experiments"] = {"broken": lambda _make, _seed: quantities}
-    run = run_paired(PairedTask(project, "broken", 0, None))
+    run = run_paired(PairedTask(project, "broken", 0))
     assert words in str(run.error)
     assert run.quantities == ()
 
@@ -250,9 +295,7 @@ def test_what_an_experiment_prints_stays_out_of_the_output(
 
 
 def test_the_longest_are_started_first_and_the_unknown_before_them(figureproject: Project) -> None:
-    tasks = [
-        PairedTask(figureproject, name, seed, None) for name in ("short", "new", "long", "newer") for seed in (0, 1)
-    ]
+    tasks = [PairedTask(figureproject, name, seed) for name in ("short", "new", "long", "newer") for seed in (0, 1)]
     known = {"short": [1.0, 3.0], "long": [9.0], "new": [], "newer": []}
     assert [(task.experiment, task.seed) for task in longest_first(tasks, known)] == [
         ("new", 0), ("newer", 0), ("new", 1), ("newer", 1), ("long", 0), ("long", 1), ("short", 0), ("short", 1),
@@ -271,11 +314,10 @@ def test_time_left_is_the_mean_of_each_experiment_over_the_processes() -> None:
 def test_progress_counts_kept_runs_as_done(figureproject: Project, tmp_path: Path) -> None:
     def steps(seeds: range) -> list[tuple[int, int, bool]]:
         told: list[tuple[int, int, bool]] = []
-        run_figures(
+        _run_seeds(
             figureproject,
             tmp_path,
             {"same-arms": seeds},
-            processes=1,
             on_progress=lambda done, total, left: told.append((done, total, left is None)),
         )
         return told
