@@ -26,6 +26,7 @@ def matrix(
     """Plant every fault and run the tests that should detect it; compare with the committed kill matrix."""
     if fault is not None and update:
         raise UsageError(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
+    project_of(context).check()
     matrix_plan, processes = MatrixPlan(project_of(context)), jobs or usable_cores()
     if fault is None:
         paths = report_paths(project_of(context), reports)

@@ -156,8 +156,6 @@ class ClaimEntry(BaseModel):
             raise ValueError(f"expected: {'without' if self.fault is None else 'with'} a fault it can be {choice}")
         if self.kind == "null" and self.expected is not Verdict.NOT_REPRODUCED:
             raise ValueError("expected: a null fault changes nothing, so expect NOT REPRODUCED")
-        if self.fault is None and not self.modules:
-            raise ValueError("modules: is missing; without a fault, name the modules that the claim is about")
         return self
 
     @model_validator(mode="after")

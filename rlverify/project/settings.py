@@ -53,14 +53,13 @@ class Settings:
 
     :param root: the folder of its ``pyproject.toml``
     :param content: dotted name of the package with ``faults``, ``probes``, ``experiments``, ``plots`` and ``pages``
-    :param under_test: dotted names of the packages whose source counts: a change in them makes evidence stale
+    :param under_test: dotted names of the packages of which every function that a run executes is recorded
     :param catalogue: folder of the TOML files with the claims; None for ``catalogue`` in the content package
     :param documents: folder of the documents that claims cite; None for ``documents`` in the content package
     :param reports: folder of the reports and of the committed evidence
     :param tests: folder of the test suite
     :param pythonpath: folders from which the packages are imported, before any other
-    :param libraries: distributions of which another version makes paired runs other runs
-    :param unmeasured: files and folders that no measurement reads, so that a change in them affects no claim
+    :param libraries: distributions of which another version counts as a change of what every run executed
     :param command: how the reports spell the command ``rlverify``
     """
 
@@ -73,7 +72,6 @@ class Settings:
     tests: Path
     pythonpath: tuple[Path, ...]
     libraries: tuple[str, ...]
-    unmeasured: tuple[Path, ...]
     command: str
 
 
@@ -90,7 +88,6 @@ class _Table(BaseModel):
     tests: Text = "tests"
     pythonpath: tuple[Text, ...] = (".", "src")
     libraries: tuple[Text, ...] = ()
-    unmeasured: tuple[Text, ...] = ()
     command: Text = "rlverify"
 
 
@@ -148,7 +145,6 @@ def load_settings(root: Path) -> Settings:
         tests=root / table.tests,
         pythonpath=tuple((root / each).resolve() for each in table.pythonpath if (root / each).is_dir()),
         libraries=table.libraries,
-        unmeasured=tuple(root / each for each in table.unmeasured),
         command=table.command,
     )
 

@@ -103,7 +103,7 @@ class Claim:
     :param documented_fix: name of the replacement that applies the document's fix to the faulty code
     :param fix_statement: what that fix does, in our own words
     :param probe: name of the probe that looks for the symptoms; empty where a figure is claimed
-    :param modules: dotted names of the modules under test; a change in one makes the evidence stale
+    :param modules: dotted names of the modules that it is about, for readers
     :param seeds: one run of the probe, or one paired run of the experiment, for each
     :param killed_by: ids of the tests of the suite that fail when the fault is planted
     :param cites: the lines of the documents that state it, as `rlverify.project.citations` reads them: ``notes:44-60``

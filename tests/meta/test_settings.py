@@ -32,7 +32,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.root == tmp_path
     assert (settings.reports, settings.tests) == (tmp_path / "reports", tmp_path / "tests")
     assert settings.pythonpath == (tmp_path.resolve(), (tmp_path / "src").resolve())
-    assert (settings.libraries, settings.unmeasured, settings.command) == ((), (), "rlverify")
+    assert (settings.libraries, settings.command) == ((), "rlverify")
     assert settings.catalogue is None
     assert settings.documents is None
 
