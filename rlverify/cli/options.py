@@ -80,6 +80,7 @@ def report_paths(project: Project, reports: Path | None) -> ReportPaths:
 
     The working folder is in the project, but next to reports that are given: two runs of a project share nothing then.
     """
+    _ = project.folder  # which raises a clear error if there is no such package, before anything is written
     return project.paths if reports is None else ReportPaths(reports.absolute())
 
 

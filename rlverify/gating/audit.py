@@ -207,7 +207,8 @@ def _compare_all(
 
 def _digests_only(committed: Committed, records: Sequence[Record], problems: Sequence[Problem]) -> list[str]:
     """Says that code has changed and no value has; nothing where something is wrong."""
-    changed = {record.claim: found for record in records if (found := committed.changed(record.claim))}
+    fitting = [record.claim for record in records if not record.misfits]
+    changed = {claim: found for claim in fitting if (found := committed.changed(claim))}
     if not changed or problems:
         return []
     names = sorted({name for found in changed.values() for name in found})

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
@@ -115,6 +116,7 @@ def run_each(
     waiting = deque(tasks)
     busy: list[_Worker[Task, Result]] = []
     done: list[_Worker[Task, Result]] = []
+    resource_tracker.ensure_running()  # if a worker started it, that would let the signals through again
     try:
         with interrupts.raised():
             while waiting or busy:

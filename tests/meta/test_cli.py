@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.cli.app import run
+from rlverify.evidence.seals import sealed
 from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
 
 ROOT = Path(__file__).parents[2]
@@ -212,7 +214,7 @@ def test_audit_agrees_with_what_it_wrote(toy: Command, reports: Path) -> None:
     assert output.splitlines()[-1] == "6 of 6 claims as expected; nothing to report"
     working = {path.name for path in (reports.parent / ".rlverify").iterdir()}
     assert working == {*PAGES, ".gitignore", "evidence", "lock", "plots", "raw.jsonl"}
-    assert {path.name for path in reports.iterdir()} == {*PAGES, *MATRIX, "evidence", "plots"}
+    assert {path.name for path in reports.iterdir()} == {*PAGES, *MATRIX, "digests.json", "evidence", "plots"}
 
 
 def _edit_evidence(reports: Path, claim: str, old: str, new: str) -> None:
@@ -222,6 +224,18 @@ def _edit_evidence(reports: Path, claim: str, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
+def _forge_evidence(reports: Path, claim: str, old: str, new: str, to: str | None = None) -> None:
+    """Edit evidence, and give it a digest that fits.
+
+    :param to: the claim to write it for, where that is another one
+    """
+    text = (reports / "evidence" / f"{claim}.json").read_text(encoding="utf-8")
+    assert old in text
+    content = json.loads(text.replace(old, new))
+    del content["digest"]
+    (reports / "evidence" / f"{to or claim}.json").write_text(sealed(content), encoding="utf-8")
+
+
 def test_the_gate_falls_when_evidence_or_report_are_out_of_date(toy: Command, reports: Path) -> None:
     def gate() -> tuple[int, list[str]]:
         code, output, _ = toy("gate", "--jobs", "2", "--reports", reports)
@@ -229,7 +243,7 @@ def test_the_gate_falls_when_evidence_or_report_are_out_of_date(toy: Command, re
 
     (reports / "claims.md").write_text("edited", encoding="utf-8")
     assert gate() == (1, ["claims.md: is not what the committed evidence gives; run `rlverify report`"])
-    _edit_evidence(reports, "TOY-02", '"before": "-5"', '"before": "-6"')
+    _forge_evidence(reports, "TOY-02", '"before": "-5"', '"before": "-6"')
     (reports / "evidence" / "TOY-03.json").unlink()
     code, lines = gate()
     assert code == 1
@@ -249,11 +263,15 @@ def test_the_gate_falls_when_evidence_or_report_are_out_of_date(toy: Command, re
 
 
 def test_broken_evidence_is_one_line(toy: Command, reports: Path) -> None:
-    _edit_evidence(reports, "TOY-02", '"verdict": "CONFIRMED"', '"verdict": "REFUTED"')
-    for command in ("gate", "report"):
-        code, _, errors = toy(command, "--reports", reports)
-        assert code == 2
-        assert _one_line(errors, "TOY-02.json: says REFUTED")
+    edits = {_edit_evidence: "was edited after it was measured", _forge_evidence: "says REFUTED, fix None, but its"}
+    original = (reports / "evidence" / "TOY-02.json").read_bytes()
+    for edit, said in edits.items():
+        (reports / "evidence" / "TOY-02.json").write_bytes(original)
+        edit(reports, "TOY-02", '"verdict": "CONFIRMED"', '"verdict": "REFUTED"')
+        for command in ("gate", "report"):
+            code, _, errors = toy(command, "--reports", reports)
+            assert code == 2
+            assert _one_line(errors.replace("a probe may print\n", ""), f"TOY-02.json: {said}")
 
 
 def test_update_mends_broken_and_orphaned_evidence(toy: Command, reports: Path, audited: Path) -> None:
@@ -266,8 +284,7 @@ def test_update_mends_broken_and_orphaned_evidence(toy: Command, reports: Path, 
 
 
 def test_an_orphan_is_noticed(toy: Command, reports: Path) -> None:
-    text = (reports / "evidence" / "TOY-02.json").read_text(encoding="utf-8")
-    (reports / "evidence" / "GONE-1.json").write_text(text.replace("TOY-02", "GONE-1"), encoding="utf-8")
+    _forge_evidence(reports, "TOY-02", "TOY-02", "GONE-1", to="GONE-1")
     code, _, errors = toy("report", "--check", "--reports", reports)
     assert code == 1
     assert _one_line(errors, "GONE-1: has evidence but is in no catalogue")
@@ -327,22 +344,19 @@ def test_every_page_is_compared(name: str, toy: Command, reports: Path) -> None:
 
 
 def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: Path, tmp_path: Path) -> None:
-    project = _with_catalogue(tmp_path, ("seeds = [7]", "seeds = [8]"))
-    digest = json.loads((reports / "evidence" / "NULL-TOY.json").read_text())["module_digests"]["toyproject.target"]
-    _edit_evidence(reports, "NULL-TOY", digest, "0" * 16)
+    project = _with_catalogue(tmp_path, ("seeds = [7]", "seeds = [8]"), ('[0]\nfault = "null-', '[1]\nfault = "null-'))
     lines = [
-        "rlverify: NULL-TOY: STALE, toyproject.target changed since; run `rlverify audit --update`",
-        "rlverify: TOY-05: STALE, measured with seeds 7, the claim asks for 8; the experiment (claim, probe or fault) "
-        "has changed since; run `rlverify audit --update`",
+        "rlverify: NULL-TOY: STALE, measured with seeds 0, the claim asks for 1; run `rlverify audit --update`",
+        "rlverify: TOY-05: STALE, measured with seeds 7, the claim asks for 8; run `rlverify audit --update`",
     ]
     for arguments in (("report", "--check"), ("report",)):
         code, _, errors = toy(*arguments, "--reports", reports, project=project)
         assert (code, errors.splitlines()) == (1, lines)
-    assert "**2 stale**, measured of another experiment or of other code: NULL-TOY, TOY-05." in (
+    assert "**2 stale**, measured for other settings of the claim: NULL-TOY, TOY-05." in (
         reports / "index.md"
     ).read_text(encoding="utf-8")
     text = (reports / "claims.md").read_text(encoding="utf-8")
-    assert "**2 stale**, measured of another experiment or of other code: TOY-05, NULL-TOY." in text
+    assert "**2 stale**, measured for other settings of the claim: TOY-05, NULL-TOY." in text
     assert "| STALE | CONFIRMED |" in text
     assert "NULL-TOY add replaced by itself | arithmetic | STALE |" in text
     content = json.loads(toy("report", "--json", "--reports", reports, project=project)[1])

@@ -20,7 +20,7 @@ from tests.meta.project_folders import write_settings
 CONTENT = Path(__file__).parent / "projects" / "figureproject"
 Command = Callable[..., tuple[int, str, str]]
 STALE = (
-    "FIG-GAIN, FIG-SPIKE, FIG-DRIFT, FIG-BETTER: STALE, measured of another experiment or other code; run `rlverify "
+    "FIG-GAIN, FIG-SPIKE, FIG-DRIFT, FIG-BETTER: STALE, measured for other settings of the claim; run `rlverify "
     "audit --level full --update`"
 )
 UNDECIDED = "FIG-DRIFT: UNDECIDED, as at most 2 figures may be"
@@ -77,12 +77,21 @@ def changed(catalogue: Path) -> Path:
     return variation_of(catalogue)
 
 
-def test_the_quick_level_measures_no_figure(project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quick_level_measures_no_figure(
+    project: Command, reports: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = reports / "log"
     monkeypatch.setenv("FIGURELAB_LOG", str(log))
     shutil.rmtree(reports.parent / ".rlverify")
+    folder = variation_of(catalogue)
+    shutil.copytree(reports, folder / "reports")
+    (folder / ".gitignore").write_text(".rlverify\n", encoding="utf-8")
+    identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
+    commits = [[*identity, "commit", "--quiet", "--allow-empty", "-m", message] for message in ("toy", "nothing")]
+    for arguments in (["init", "--quiet"], ["add", "."], *commits):
+        subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
     for command in ("audit", "gate"):
-        code, output, _ = project(command, "--jobs", "1", "--reports", reports)
+        code, output, _ = project("--project", folder, command, "--jobs", "1")
         assert (code, log.exists()) == (0, False)
         assert output.splitlines()[-2:] == [UNDECIDED, "4 of 5 claims as expected; no other has failed"]
 
@@ -109,7 +118,7 @@ def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Pat
     code, output, errors = project("gate", "--level", "full", "--jobs", "1", "--reports", reports)
     assert (code, output.splitlines()) == (0, [UNDECIDED, "4 of 5 claims as expected; no other has failed"])
     assert errors.splitlines()[-1] == "figures: 13 of 13 runs, about 0 s left"
-    assert len(list((reports.parent / ".rlverify").glob("runs/*/*/*.json"))) == 13
+    assert len(list((reports.parent / ".rlverify").glob("runs/*/*.json"))) == 13
 
 
 def test_evidence_of_a_figure_that_does_not_fit_is_told_and_fails_nothing(
@@ -239,7 +248,7 @@ def test_all_runs_resume_from_those_that_are_kept(
 ) -> None:
     log = reports / "log"
     monkeypatch.setenv("FIGURELAB_LOG", str(log))
-    (kept,) = (reports.parent / ".rlverify" / "runs").glob("transfer/*/5.json")
+    (kept,) = (reports.parent / ".rlverify" / "runs").glob("transfer/5.json")
     kept.unlink()
     code, output, _ = project("reproduce", "FIG-GAIN", "--all", "--jobs", "1", "--reports", reports)
     assert (code, log.read_text().split()[:2]) == (0, ["transfer", "5"])

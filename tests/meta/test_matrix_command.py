@@ -83,7 +83,8 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = rlverify(checkout, command, "--update", "--jobs", "1")
         assert done.returncode == 0, done.stdout + done.stderr
     identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
-    for arguments in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "-m", "toy"]):
+    commits = [[*identity, "commit", "--quiet", "--allow-empty", "-m", message] for message in ("toy", "nothing")]
+    for arguments in (["init", "--quiet"], ["add", "."], *commits):
         subprocess.run(["git", "-C", str(checkout), *arguments], check=True, capture_output=True)
     return checkout
 
@@ -201,8 +202,9 @@ def test_other_code_under_test_is_noted_and_leaves_the_matrix_valid(checkout: Pa
     done = rlverify(checkout, "gate", "--json", "-", "--jobs", "1")
     content = json.loads(done.stdout)
     assert {problem["subject"] for problem in content["problems"]} & {"matrix.json", "kill-matrix.md"} == set()
-    (note,) = content["notes"]
-    assert note.startswith("matrix.json was measured of other code under test")
+    digests, matrix = content["notes"]
+    assert digests.startswith("digests only: toyproject.target changed since 6 claims were measured")
+    assert matrix.startswith("matrix.json was measured of other code under test")
 
 
 def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path) -> None:

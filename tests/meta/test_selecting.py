@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rlverify.cli.app import run
+from rlverify.evidence.seals import sealed
 from rlverify.project.content import Project
 from rlverify.project.selecting import select_claims
 from rlverify.project.suggesting import suggestion
@@ -102,10 +103,17 @@ def _replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
+def _forge(path: Path, old: str, new: str) -> None:
+    """Edit evidence, and give it a digest that fits."""
+    _replace(path, old, new)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["digest"]
+    path.write_text(sealed(content), encoding="utf-8")
+
+
 def test_list_shows_the_chosen_claims(toy: Command) -> None:
-    assert [each["id"] for each in json.loads(toy("list", "toy-0[34]", "TOY-01", "--json")[1])] == [
-        "TOY-01", "TOY-03", "TOY-04",
-    ]  # fmt: skip
+    claims = json.loads(toy("list", "toy-0[34]", "TOY-01", "--json")[1])["claims"]
+    assert [each["id"] for each in claims] == ["TOY-01", "TOY-03", "TOY-04"]
     assert toy("list", "TOY-1") == (2, "", "rlverify: no claim fits 'TOY-1'; did you mean 'TOY-01'?\n")
 
 
@@ -116,7 +124,7 @@ def test_an_id_may_be_typed_in_any_case(toy: Command) -> None:
 
 def test_the_gate_says_nothing_about_other_claims(toy: Command, reports: Path) -> None:
     (reports / "evidence" / "TOY-03.json").unlink()
-    _replace(reports / "evidence" / "TOY-02.json", '"before": "-5"', '"before": "-6"')
+    _forge(reports / "evidence" / "TOY-02.json", '"before": "-5"', '"before": "-6"')
     (reports / "claims.md").write_text("edited", encoding="utf-8")
     code, output, _ = toy("gate", "TOY-01", "TOY-05", "--reports", reports, "--jobs", "1")
     assert (code, output) == (0, "2 of 2 claims as expected; nothing to report\n")
@@ -142,7 +150,7 @@ def test_an_update_of_one_claim_leaves_the_evidence_of_others(toy: Command, repo
     before = {path: path.read_bytes() for path in reports.rglob("*.*")}
     edited = [reports / "evidence" / f"TOY-0{number}.json" for number in (2, 3)]
     for path in edited:
-        _replace(path, '"schema_version": 1', '"schema_version": 1 ')
+        _replace(path, '"schema_version": 2', '"schema_version": 2 ')
     edited_bytes = edited[1].read_bytes()
     (reports / "claims.md").unlink()
     assert toy("audit", "toy-02", "--update", "--reports", reports, "--jobs", "1")[0] == 0
@@ -183,7 +191,7 @@ def _one_after_the_other(
     function: Callable[[Any], Any], tasks: Sequence[Any], *, note: Callable[[Any, Ended[Any]], None], **_: Any
 ) -> None:
     for task in tasks:
-        note(task, Ended(function(task)))
+        note(task, Ended(function(task), None, 0.0))
 
 
 def test_fail_fast_leaves_out_what_was_not_measured(
@@ -194,11 +202,13 @@ def test_fail_fast_leaves_out_what_was_not_measured(
     project_in(project, catalogue=toy_catalogue(project / "catalogue", {'"REFUTED"': '"CONFIRMED"'}))
     write_toy_tests(project)
     code, output, _ = toy("gate", "--fail-fast", "--reports", reports, project=project)
-    first, *_, note, last = output.splitlines()
-    assert (code, first) == (1, "TOY-04: REFUTED, expected CONFIRMED")
+    *lines, note, last = output.splitlines()
+    (told,) = [line for line in lines if line.startswith("TOY-")]
+    assert (code, " ".join(told.split())) == (1, "TOY-04 the mean is the largest value REFUTED (expected CONFIRMED)")
     assert note == "a claim is not as expected, so 1 of 6 claims were not measured"
-    assert last == "4 of 5 claims as expected; a claim fell"
-    assert toy("gate", "--reports", reports, project=project)[1].endswith("5 of 6 claims as expected; a claim fell\n")
+    assert last == "4 of 5 claims as expected; 1 claim fell"
+    everything = toy("gate", "--reports", reports, project=project)[1]
+    assert everything.endswith("5 of 6 claims as expected; 1 claim fell\n")
 
 
 def test_runs_stop_once_a_claim_is_enough(toyproject: Project, monkeypatch: pytest.MonkeyPatch) -> None:

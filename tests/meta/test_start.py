@@ -286,7 +286,7 @@ def test_an_update_deletes_evidence_of_gone_claims_and_nothing_else(started: Pat
     assert sorted(path.name for path in evidence.iterdir()) == ["EXAMPLE-1.json", "mine.json"]
 
 
-def test_a_change_in_what_the_probe_calls_makes_a_minimal_claim_stale(started: Path, rlverify: Invoke) -> None:
+def test_a_change_in_what_the_probe_calls_is_noticed_of_a_minimal_claim(started: Path, rlverify: Invoke) -> None:
     """The claim names no modules, the fault is in one module, and the probe calls another, by a relative import."""
     package = started / "src" / "mylib"
     (package / "trainer.py").write_text(
@@ -306,10 +306,26 @@ def test_a_change_in_what_the_probe_calls_makes_a_minimal_claim_stale(started: P
     fault.write_text(fault.read_text(encoding="utf-8").replace("start=start)", "start=9.0)"), encoding="utf-8")
     done = rlverify("audit", "--update", cwd=str(started))
     assert "2 of 2 claims as expected" in done.stdout, done.stdout + done.stderr
-    evidence = json.loads((started / "reports" / "evidence" / "BUG-1.json").read_text(encoding="utf-8"))
-    assert {"mylib.stats", "mylib.trainer", "mylib.step"} <= set(evidence["module_digests"])
-    (package / "step.py").write_text("def half(value):\n    return value / 2 + 0\n", encoding="utf-8")
-    assert "BUG-1: STALE" in rlverify("report", "--check", cwd=str(started)).stderr
+    before = {path: path.read_bytes() for path in (started / "reports").rglob("*.*")}
+    step = package / "step.py"
+    step.write_text("def half(value):\n    result = value / 2  # in steps\n    return result\n", encoding="utf-8")
+    rlverify("audit", "--update", cwd=str(started))
+    assert {path: path.read_bytes() for path in before if path.name != "digests.json"} == {
+        path: text for path, text in before.items() if path.name != "digests.json"
+    }
+    step.write_text("def half(value):\n    return value / 2 + 0\n", encoding="utf-8")
+    content = json.loads(rlverify("audit", "--json", cwd=str(started)).stdout)
+    assert (content["exit_code"], content["notes"]) == (
+        0,
+        [
+            "digests only: mylib.step:half changed since 1 claims were measured, and no measured value differs; "
+            "run `rlverify audit --update`"
+        ],
+    )
+    assert "BUG-1" not in rlverify("report", "--check", cwd=str(started)).stderr
+    step.write_text("def half(value):\n    return value / 2 + 1\n", encoding="utf-8")
+    content = json.loads(rlverify("audit", "--json", cwd=str(started)).stdout)
+    assert (content["exit_code"], [each["subject"] for each in content["problems"]]) == (1, ["BUG-1"])
 
 
 def test_a_probe_that_returns_no_observations_is_told_what_to_return(started: Path, rlverify: Invoke) -> None:
