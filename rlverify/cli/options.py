@@ -28,7 +28,11 @@ LevelOption = Annotated[
 Afresh = Annotated[bool, typer.Option("--afresh", help="Ignore cached paired runs and measure again.")]
 Revision = Annotated[
     str | None,
-    typer.Option("--base", metavar="REV", help="Git revision that --changed compares with. [default: HEAD]"),
+    typer.Option(
+        "--base",
+        metavar="REV",
+        help="Git revision that --changed compares with. [default: the merge base with the main branch]",
+    ),
 ]
 Areas = Annotated[list[str] | None, typer.Option("--area", metavar="AREA", help="Only claims of an area; repeatable.")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop measuring once a claim is not as expected.")]

@@ -2,7 +2,7 @@
 
 Learning amplifies the last bit of every sum, and machines differ in it. So the values that are committed are rounded,
 and mean, interval and verdict are computed from what is left, when measured and whenever the file is read. The interval
-is rounded outwards: rounding can leave a claim undecided, but cannot decide it.
+is rounded outwards, so that this rounding can leave a claim undecided, but cannot decide it.
 """
 
 from __future__ import annotations

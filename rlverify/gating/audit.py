@@ -214,6 +214,10 @@ def _digests_only(committed: Committed, records: Sequence[Record], problems: Seq
     names = sorted({name for found in changed.values() for name in found})
     figures = any(claim.figure is not None for claim in changed)
     return [
-        f"digests only: {shortened(names)} changed since {len(changed)} claims were measured, and no measured value "
+        f"digests only: {shortened(names)} changed since {_claims(len(changed))} measured, and no measured value "
         f"differs; {REMEDY_OF_FIGURES if figures else REMEDY}"
     ]
+
+
+def _claims(number: int) -> str:
+    return f"{number} claim was" if number == 1 else f"{number} claims were"

@@ -126,6 +126,8 @@ def reason(evidence: Evidence, verdict: Verdict) -> str:
         if verdict is Verdict.STALE and variant.stale is not None:
             return f", {variant.stale}"
         if verdict in (Verdict.UNREACHED, Verdict.REGRESSED) and variant.reached is False:
+            if variant.hint is not None:
+                return f", {variant.variant}: production code does not execute the planted fault: {variant.hint}"
             return f", {variant.variant}: the planted fault was never executed, so the probe proves nothing"
         if verdict is Verdict.UNDECIDED and variant.variant == "faulty" and evidence.shows:
             broken = [

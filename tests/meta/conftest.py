@@ -22,8 +22,9 @@ Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(autouse=True)
 def _environment_is_restored() -> Iterator[None]:
-    """Measuring in this process limits the number of threads."""
+    """Measuring in this process limits the number of threads; a worker of xdist has a width of its own."""
     before = dict(os.environ)
+    os.environ.pop("COLUMNS", None)
     yield
     os.environ.clear()
     os.environ.update(before)

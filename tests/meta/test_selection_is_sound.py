@@ -1,7 +1,7 @@
 """``gate --changed`` measures a claim if something that its runs executed has changed; nothing else can move it.
 
 For some claims, every function of the core that their record does not name is broken at once. Their evidence must be
-what is committed, to the byte. `tests.support.broken_elsewhere` does the same for any claim.
+what is committed, to the byte. `tests.meta.broken_elsewhere` does the same for any claim.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ import pytest
 
 from rlverify.project.content import open_project
 from rlverify.project.fingerprint import code_parts
-from tests.support import broken_elsewhere
+from tests.meta import broken_elsewhere
 
 ROOT = Path(__file__).parents[2]
 EVERY = 24
 """One claim of so many; all of them take a quarter of an hour."""
 
+START_PROCESSES = ("BUG-10-R1", "BUG-10-R2", "BUG-10-R3")
+"""Their runs start another program, so their record names all functions: what it might run is unknown."""
 PROBED = [claim.id for claim in open_project(ROOT).claims if claim.figure is None]
 
 
 def measured(claim_id: str, **settings: str) -> list[str]:
-    command = [sys.executable, "-m", "tests.support.broken_elsewhere", claim_id]
+    command = [sys.executable, "-m", "tests.meta.broken_elsewhere", claim_id]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-1].split()
@@ -37,7 +39,7 @@ def measured(claim_id: str, **settings: str) -> list[str]:
 def test_breaking_all_that_a_claim_does_not_execute_leaves_its_evidence_as_it_is(claim_id: str) -> None:
     name, outcome, broken = measured(claim_id)
     assert (name, outcome) == (claim_id, "same")
-    assert int(broken) > 300  # of about 1,000 functions
+    assert int(broken) > 300 or claim_id in START_PROCESSES  # of about 1,000 functions
 
 
 @pytest.mark.slow

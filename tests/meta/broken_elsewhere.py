@@ -1,6 +1,6 @@
 """Measures claims of this repository while every function that their record does not name raises an error.
 
-``python -m tests.support.broken_elsewhere ID...`` prints, for each claim, its id and whether its evidence is that which
+``python -m tests.meta.broken_elsewhere ID...`` prints, for each claim, its id and whether its evidence is that which
 is committed. As all functions that the claim did not execute are broken at once, this covers every change of a body
 that `rlverify gate --changed` would not measure the claim for.
 """
