@@ -168,7 +168,7 @@ def _to_replay(
     committed: Committed, kept: Mapping[str, Record], selection: Selection | None
 ) -> list[tuple[Claim, Evidence]]:
     """The figures, with their committed evidence, of which runs must be repeated."""
-    selected = selection.claim_ids if selection is not None else frozenset()
+    selected = selection.in_diff if selection is not None else frozenset()
     return [
         (each.claim, each.evidence)
         for each in kept.values()

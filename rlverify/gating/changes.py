@@ -37,12 +37,14 @@ class Selection:
     """What to measure.
 
     :param claim_ids: ids of the claims
-    :param plots: names of the plots
+    :param in_diff: ids of those whose code, catalogue file or evidence differs, or may differ, from the base
+    :param plots: names of the plots of which something does
     :param reason: why these, as the end of a sentence
     :param changed: what has changed of that which each claim executed, by its id, as in `CodeRecord.parts`
     """
 
     claim_ids: frozenset[str]
+    in_diff: frozenset[str]
     plots: frozenset[str]
     reason: str
     changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -119,25 +121,26 @@ def select(project: Project, paths: ReportPaths, asked: str | None) -> Selection
 
     :param asked: as in `find_base`
     """
-    everything = frozenset(claim.id for claim in project.claims), frozenset(project.plots)
+    everything = frozenset(claim.id for claim in project.claims)
     code = CurrentCode(project)
     try:
         base = find_base(project, asked)
         lock = _lock_of(base, paths, code)
     except UnknownChangesError as error:
-        return Selection(*everything, str(error))
+        return Selection(everything, everything, frozenset(project.plots), str(error))
     changed = {
         claim.id: changed_since(lock.claims.get(claim.id), project.settings_digest(claim), code)
         for claim in project.claims
     }
+    found = (claim.id for claim in project.claims if changed[claim.id] or _is_in_diff(project, paths, base, claim))
+    in_diff = frozenset(found)
+    plots = frozenset(name for name in project.plots if _is_plot_affected(paths, base, lock, code, name))
     for path in sorted(base.changed):
         if _is_everywhere(project, path):
             reason = f"{_shown(path.relative_to(base.top))} changed since {base.commit[:10]}"
-            return Selection(*everything, reason, changed)
-    claims = {claim.id for claim in project.claims if changed[claim.id] or _is_in_diff(project, paths, base, claim)}
-    plots = (name for name in project.plots if _is_plot_affected(paths, base, lock, code, name))
+            return Selection(everything, in_diff, plots, reason, changed)
     reason = f"those of which a run executed what changed since {base.commit[:10]}"
-    return Selection(frozenset(claims), frozenset(plots), reason, changed)
+    return Selection(in_diff, in_diff, plots, reason, changed)
 
 
 def _lock_of(base: Base, paths: ReportPaths, code: CurrentCode) -> Lock:
