@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import is_within, module_path
+from rlverify.project.fingerprint import is_within, module_exists, module_path
 from rlverify.records.claims import Claim
 from rlverify.reporting.record import Record
 
@@ -46,13 +46,5 @@ def files_of(project: Project, parts: Iterable[str]) -> tuple[str, ...]:
     within = project.settings.under_test
     found = [name for name in modules if is_within(modules[name], within)]
     found.sort(key=lambda name: ":" not in name)
-    places = [module_path(modules[name]) for name in found if _exists(modules[name])]
+    places = [module_path(modules[name]) for name in found if module_exists(modules[name])]
     return tuple(dict.fromkeys(str(path.resolve()) for path in places))
-
-
-def _exists(module: str) -> bool:
-    try:
-        module_path(module)
-    except LookupError:
-        return False
-    return True

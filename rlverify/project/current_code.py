@@ -11,7 +11,7 @@ from typing import Final
 
 import rlverify
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import code_parts, digest, import_closure
+from rlverify.project.fingerprint import code_parts, digest, import_closure, module_name
 from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import HarnessError
 
@@ -132,12 +132,8 @@ def _digest_of_file(path: Path) -> str:
 def _sources(places: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
     """(dotted name, source) of every module of some packages."""
     for package, place in places.items():
-        if place.is_file():
-            yield package, place.read_bytes()
-            continue
-        for path in sorted(place.rglob("*.py")):
-            inside = path.relative_to(place).with_suffix("").parts
-            yield ".".join((package, *(inside[:-1] if inside[-1] == "__init__" else inside))), path.read_bytes()
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            yield module_name(package, place, path), path.read_bytes()
 
 
 def _same(was: bytes, is_now: bytes) -> bool:

@@ -114,6 +114,16 @@ def module_path(name: str) -> Path:
     raise LookupError(f"no module {name}")
 
 
+def module_name(package: str, place: Path, path: Path) -> str:
+    """The dotted name of the module in a source file.
+
+    :param package: the package that the file belongs to
+    :param place: its folder, or its file if it is a single module
+    """
+    inside = [] if path == place else [*path.relative_to(place).with_suffix("").parts]
+    return ".".join((package, *(inside[:-1] if inside[-1:] == ["__init__"] else inside)))
+
+
 def module_digest(name: str) -> str:
     """Digest of a whole module, by its dotted name.
 
@@ -148,7 +158,7 @@ def import_closure(names: Iterable[str], within: tuple[str, ...]) -> frozenset[s
     waiting = [name for name in names if is_within(name, within)]
     while waiting:
         name = waiting.pop()
-        if name not in found and _exists(name):
+        if name not in found and module_exists(name):
             found.add(name)
             around = name.rpartition(".")[0]
             waiting += [around] * is_within(around, within)
@@ -174,7 +184,7 @@ def _imports_of_file(path: Path, modified: int, package: str, within: tuple[str,
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             found += _imported_from(node, package, within)
-    return tuple(each for each in found if is_within(each, within) and _exists(each))
+    return tuple(each for each in found if is_within(each, within) and module_exists(each))
 
 
 def is_within(name: str, packages: Iterable[str]) -> bool:
@@ -192,12 +202,13 @@ def _imported_from(node: ast.ImportFrom, package: str, within: tuple[str, ...]) 
     except ImportError:  # a relative import beyond the top, which fails at run time as well
         return []
     submodules = [f"{module}.{alias.name}" for alias in node.names]
-    if module in within and all(map(_exists, submodules)):
+    if module in within and all(map(module_exists, submodules)):
         return submodules
     return [module, *submodules]
 
 
-def _exists(name: str) -> bool:
+def module_exists(name: str) -> bool:
+    """Whether a dotted name is that of a module with a source file."""
     try:
         module_path(name)
     except LookupError:

@@ -19,9 +19,9 @@ from rlverify.records.claims import Claim
 from rlverify.records.errors import ProbeError
 from rlverify.records.runs import PairedRun
 from rlverify.running.pool import Ended, pin_threads, run_each
-from rlverify.running.recording import imported_functions, prepare_recording, run_recorded
+from rlverify.running.recording import imported_functions
 from rlverify.running.run_store import RunStore
-from rlverify.running.runner import Crash, attempt, how_it_died
+from rlverify.running.runner import Crash, attempt, attempt_recorded, how_it_died
 from rlverify.running.time_limit import run_within
 
 RUN_LIMIT = 900.0
@@ -58,11 +58,10 @@ def run_paired(task: PairedTask) -> PairedRun:
     """One paired run; a crash becomes a run with an error."""
     if not task.recorded:
         return _run(task)
-    crash = attempt(lambda: prepare_recording(task.project))
-    if isinstance(crash, Crash):
-        return PairedRun(task.experiment, task.seed, error=crash.line, traceback=crash.traceback)
-    run, executed = run_recorded(lambda: _run(task), task.project)
-    return replace(run, executed=executed)
+    outcome = attempt_recorded(lambda: _run(task), task.project)
+    if isinstance(outcome, Crash):
+        return PairedRun(task.experiment, task.seed, error=outcome.line, traceback=outcome.traceback)
+    return replace(outcome[0], executed=outcome[1])
 
 
 def _run(task: PairedTask) -> PairedRun:

@@ -23,7 +23,7 @@ from types import CodeType, FrameType
 from typing import Any, Final, Generic, TypeVar
 
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import is_within
+from rlverify.project.fingerprint import is_within, module_name
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import HarnessError
 from rlverify.running.pool import pin_threads, run_each
@@ -104,8 +104,7 @@ def _name(code: CodeType, places: Mapping[str, str]) -> str:
     """``package.module:Class.method`` of the outermost function around a code object; empty for code elsewhere."""
     for package, place in places.items():
         if code.co_filename == place or code.co_filename.startswith(place + os.sep):
-            inside = Path(code.co_filename).relative_to(place).with_suffix("").parts
-            module = ".".join((package, *(inside[:-1] if inside and inside[-1] == "__init__" else inside)))
+            module = module_name(package, Path(place), Path(code.co_filename))
             return f"{module}:{code.co_qualname.partition('.<locals>')[0]}"
     return ""
 

@@ -16,9 +16,8 @@ from rlverify.records.plot_points import Plot
 from rlverify.records.runs import PairedRun
 from rlverify.running.paired_runs import PairedTask, ended_run, run_paired
 from rlverify.running.pool import Ended, pin_threads, run_each
-from rlverify.running.recording import prepare_recording, run_recorded
 from rlverify.running.run_store import RunStore
-from rlverify.running.runner import Crash, attempt
+from rlverify.running.runner import Crash, attempt, attempt_recorded
 
 
 def repeat_runs(
@@ -78,13 +77,11 @@ def measure_plots(project: Project, names: Iterable[str], *, processes: int) -> 
 
 
 def _measure_plot(task: PlotTask) -> MeasuredPlot:
-    crash = attempt(lambda: prepare_recording(task.project))
-    if isinstance(crash, Crash):
-        return MeasuredPlot(None, Executed(), crash.line)
-    outcome, executed = run_recorded(lambda: _plot(task), task.project)
-    return MeasuredPlot(
-        outcome if isinstance(outcome, Plot) else None, executed, "" if isinstance(outcome, Plot) else outcome
-    )
+    outcome = attempt_recorded(lambda: _plot(task), task.project)
+    if isinstance(outcome, Crash):
+        return MeasuredPlot(None, Executed(), outcome.line)
+    plot, executed = outcome
+    return MeasuredPlot(None, executed, plot) if isinstance(plot, str) else MeasuredPlot(plot, executed)
 
 
 def _plot(task: PlotTask) -> Plot | str:

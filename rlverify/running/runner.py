@@ -17,6 +17,7 @@ from rlverify.project.planting import plant
 from rlverify.project.probes import Probe
 from rlverify.project.reaching import unreached_hint
 from rlverify.records.claims import Claim
+from rlverify.records.code_records import Executed
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
 from rlverify.running.pool import Ended, pin_threads, run_each
@@ -75,15 +76,20 @@ def attempt(action: Callable[[], Result]) -> Result | Crash:
         return Crash(line, "".join(traceback.format_exception(error)), error)
 
 
+def attempt_recorded(action: Callable[[], Result], project: Project) -> tuple[Result, Executed] | Crash:
+    """What the action, which raises nothing, returns and executes; a crash if the project cannot be imported."""
+    crash = attempt(lambda: prepare_recording(project))
+    return crash if isinstance(crash, Crash) else run_recorded(action, project)
+
+
 def run_task(task: ProbeTask) -> Run:
     """One run; a crash becomes a run with an error, so that it never counts as an outcome."""
     if not task.recorded:
         return _run(task)
-    crash = attempt(lambda: prepare_recording(task.project))
-    if isinstance(crash, Crash):
-        return Run(task.variant, task.seed, error=crash.line, traceback=crash.traceback)
-    run, executed = run_recorded(lambda: _run(task), task.project)
-    return replace(run, executed=executed)
+    outcome = attempt_recorded(lambda: _run(task), task.project)
+    if isinstance(outcome, Crash):
+        return Run(task.variant, task.seed, error=outcome.line, traceback=outcome.traceback)
+    return replace(outcome[0], executed=outcome[1])
 
 
 def _run(task: ProbeTask) -> Run:
