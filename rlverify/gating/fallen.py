@@ -91,7 +91,7 @@ def _fallen(project: Project, record: Record, problems: Sequence[Problem], resul
         worst.sentence.partition(": ")[0] if replayed else _headline(record, problems),
         changes,
         worst.sentence.partition(": ")[2] if replayed else "" if changes else _reason(record, worst),
-        tuple(_relative(each, project.root) for each in suspects(record)),
+        tuple(_relative(each, project.root) for each in suspects(record, _under_test(project))),
         tuple(_relative(each, project.root) for each in record.changed),
         _relative(str(declared_in), project.root),
         line,
@@ -115,6 +115,10 @@ def _reason(record: Record, worst: Problem) -> str:
     if record.evidence is None or record.verdict not in NOT_MEASURED:
         return worst.sentence if worst.kind == "values" else ""
     return reason(record.evidence, record.verdict).removeprefix(", ")
+
+
+def _under_test(project: Project) -> list[Path]:
+    return [project.code_places[package] for package in project.settings.under_test]
 
 
 def _declaration(project: Project, claim: Claim) -> tuple[Path, int]:

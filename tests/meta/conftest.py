@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rlverify.cli.app import run
 from rlverify.project.content import Project, open_project
 from tests.meta.project_folders import write_settings, write_toy_tests
 
@@ -17,6 +18,7 @@ PROJECTS = Path(__file__).parent / "projects"
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(PROJECTS))  # test modules import the code of the tiny projects
 
+Command = Callable[..., tuple[int, str, str]]
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -56,6 +58,18 @@ def auditedproject(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -
         done = rlverify(command, "--update", "--jobs", "1", cwd=str(folder))
         assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+@pytest.fixture
+def toy(capsys: pytest.CaptureFixture[str], auditedproject: Path) -> Command:
+    """Runs one command on the toy project, or on another, in this process: exit code, output, errors."""
+
+    def command(*arguments: str | Path, project: Path = auditedproject) -> tuple[int, str, str]:
+        code = run(["--project", str(project), *map(str, arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.cli.app import run
 from rlverify.evidence.seals import sealed
 from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
 
@@ -24,18 +23,6 @@ PAGES = {"claims.md", "index.md"}
 MATRIX = {"matrix.json", "kill-matrix.md"}
 Command = Callable[..., tuple[int, str, str]]
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def toy(capsys: pytest.CaptureFixture[str], auditedproject: Path) -> Command:
-    """Runs one command on the toy project, or on another, in this process: exit code, output, errors."""
-
-    def command(*arguments: str | Path, project: Path = auditedproject) -> tuple[int, str, str]:
-        code = run(["--project", str(project), *map(str, arguments)])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return command
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from rlverify.cli.app import run
 from rlverify.evidence.seals import sealed
 from rlverify.project.content import Project
 from rlverify.project.selecting import select_claims
@@ -73,18 +72,6 @@ def test_the_same_number_is_suggested_before_a_similar_name(name: str, suggested
 
 def test_nothing_is_suggested_where_nothing_is_similar() -> None:
     assert suggestion("xyz", ["PPO-01"]) == ""
-
-
-@pytest.fixture
-def toy(capsys: pytest.CaptureFixture[str], auditedproject: Path) -> Command:
-    """Runs one command on the toy project, or on another, in this process: exit code, output, errors."""
-
-    def command(*arguments: str | Path, project: Path = auditedproject) -> tuple[int, str, str]:
-        code = run(["--project", str(project), *map(str, arguments)])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return command
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from rlverify.evidence.staleness import SETTINGS, UNRECORDED
 from rlverify.gating.fallen import seconds_of
@@ -28,7 +29,8 @@ TRACEBACK = f"""Traceback (most recent call last):
   File "/usr/lib/python/numbers.py", line 7, in check
 NameError: name 'lower' is not defined
 """
-CLAIM = simple(1, modules=("toyproject.target",), seeds=(0, 1))
+CLAIM = simple(1, modules=(), seeds=(0, 1))
+UNDER_TEST = (PROJECTS / "toyproject",)
 
 
 def crashed(*changed: str) -> Record:
@@ -36,13 +38,15 @@ def crashed(*changed: str) -> Record:
 
 
 def test_the_deepest_file_of_a_crash_under_test_is_suspected() -> None:
-    assert suspects(crashed()) == (TARGET, PROBE)
+    """Whether or not the claim names modules."""
+    assert suspects(crashed(), UNDER_TEST) == (TARGET, PROBE)
+    assert suspects(crashed(), (Path(TARGET),)) == (TARGET,)
 
 
 def test_what_changed_comes_before_where_it_crashed_unless_it_crashed_in_what_changed() -> None:
-    assert suspects(crashed("/toy/other.py")) == ("/toy/other.py", TARGET, PROBE)
-    assert suspects(crashed("/toy/other.py", TARGET)) == (TARGET, "/toy/other.py", PROBE)
-    assert suspects(Record(CLAIM, None, changed=("/toy/other.py",))) == ("/toy/other.py",)
+    assert suspects(crashed("/toy/other.py"), UNDER_TEST) == ("/toy/other.py", TARGET, PROBE)
+    assert suspects(crashed("/toy/other.py", TARGET), UNDER_TEST) == (TARGET, "/toy/other.py", PROBE)
+    assert suspects(Record(CLAIM, None, changed=("/toy/other.py",)), UNDER_TEST) == ("/toy/other.py",)
 
 
 def test_changed_functions_come_before_code_that_runs_on_import_and_a_file_is_named_once(toyproject: Project) -> None:
