@@ -51,7 +51,8 @@ def block(fallen: FallenClaim) -> list[str]:
 
 def summary(outcome: Outcome) -> str:
     """The last line: how many claims are as expected, and what the exit code means."""
-    expected = sum(record.as_expected for record in outcome.records)
+    fell = {each.claim.id for each in outcome.fallen}
+    expected = sum(record.as_expected and record.claim.id not in fell for record in outcome.records)
     if outcome.fallen:
         words = f"{_claims(len(outcome.fallen))} fell"
     elif outcome.exit_code == HARNESS_FAILED:

@@ -122,6 +122,13 @@ def test_the_last_line_says_what_the_exit_code_means() -> None:
     assert summary(outcome(fallen(1), problems=(harness,))).endswith("; 1 claim fell")
 
 
+def test_a_claim_that_fell_is_not_as_expected_even_if_its_verdict_is() -> None:
+    found = outcome(fallen(2, claim=simple(1, id="TOY-2"), kind="values"))
+    holds = measured(simple(1, id="TOY-2"), healthy=2, faulty=0)
+    assert holds.as_expected
+    assert summary(replace(found, records=(holds, found.records[1]))) == "1 of 2 claims as expected; 1 claim fell"
+
+
 def test_junit_counts_what_fell_as_failures_and_trouble_of_the_harness_as_errors() -> None:
     trouble = (
         Problem("TOY-02", 2, "ERROR, healthy, seed 0: boom"),
