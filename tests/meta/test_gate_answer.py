@@ -161,6 +161,28 @@ def test_json_has_the_outcome_and_no_advice_to_commit_it(regressed: Answer) -> N
     assert all(each["seconds"] >= 0.0 for each in content["claims"])
 
 
+@pytest.mark.parametrize("claim", ["TOY-01", "TOY-02"])
+def test_reproduce_answers_as_the_gate_does(claim: str, regressed: Answer, rlverify: Invoke) -> None:
+    """TOY-01 is violated, TOY-02 crashes although its committed evidence holds."""
+    done = rlverify("reproduce", claim, "--json", cwd=str(regressed.folder))
+    content = json.loads(done.stdout)
+    (at_the_gate,) = [each for each in regressed.json("run.json")["problems"] if each["subject"] == claim]
+    assert (done.returncode, content["exit_code"]) == (1, 1)
+    assert content["problems"] == [at_the_gate]
+    without = rlverify("reproduce", claim, "--reports", "elsewhere", cwd=str(regressed.folder))
+    assert without.returncode == {"TOY-01": 1, "TOY-02": 2}[claim]
+
+
+def test_reproduce_measures_whatever_is_wrong_with_the_evidence(
+    committed: Path, tmp_path: Path, rlverify: Invoke
+) -> None:
+    folder = changed(committed, tmp_path / "toy", CRASHES)
+    (folder / "reports" / "evidence" / "TOY-02.json").write_text("{", encoding="utf-8")
+    done = rlverify("reproduce", "TOY-02", cwd=str(folder))
+    assert done.returncode == 2
+    assert "TOY-02: ERROR, healthy, seed 0: NameError" in done.stdout
+
+
 def test_code_that_changed_and_moved_no_value_is_one_line_and_passes(
     committed: Path, tmp_path: Path, rlverify: Invoke
 ) -> None:
