@@ -75,6 +75,8 @@ def changed(committed: Path, folder: Path, *edits: tuple[str, str]) -> Path:
 
 FORGETS = ('made.count, made.total = state["count"], state["total"]', 'made.count, made.total = 0, state["total"]')
 CRASHES = ("return min(max(value, low), high)", "return min(max(value, lower), high)")
+CHANGED = ("restored", "clip")
+"""The functions that these edit."""
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +126,9 @@ def test_junit_has_the_failures_of_this_run_with_their_times(regressed: Answer) 
     assert "--update" not in regressed.text("junit.xml")
 
 
-def test_sarif_places_each_fallen_claim_at_its_first_suspect(regressed: Answer) -> None:
+def test_sarif_places_each_fallen_claim_at_what_changed_in_its_first_suspect(regressed: Answer) -> None:
+    lines = (regressed.folder / "toyproject" / "target.py").read_text(encoding="utf-8").splitlines()
+    restored, clip = (next(n for n, line in enumerate(lines, 1) if f"def {name}(" in line) for name in CHANGED)
     content = regressed.json("sarif.json")
     (run,) = content["runs"]
     assert content["version"] == "2.1.0"
@@ -134,7 +138,7 @@ def test_sarif_places_each_fallen_claim_at_its_first_suspect(regressed: Answer) 
         (place,) = result["locations"]
         assert place["physicalLocation"] == {
             "artifactLocation": {"uri": "toyproject/target.py", "uriBaseId": "%SRCROOT%"},
-            "region": {"startLine": 1},
+            "region": {"startLine": (restored, clip, clip)[number]},
         }
     assert "count: expected 3, observed 0" in run["results"][0]["message"]["text"]
 

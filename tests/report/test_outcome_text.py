@@ -26,6 +26,7 @@ def fallen(number: int, **changes: Any) -> FallenClaim:
         changes=(SymptomChange("count", "320", str(number)),),
         reason="",
         suspects=("toy/count.py", "toy/other.py"),
+        suspect_line=12,
         changed=("toy/count.py",),
         declared_in="audit/catalogue/toy.toml",
         line=7,
@@ -150,3 +151,4 @@ def test_sarif_falls_back_on_the_line_of_the_catalogue_and_takes_files_outside_t
     assert '"uri": "audit/catalogue/toy.toml"' in text
     assert '"startLine": 7' in text
     assert '"uri": "file:///usr/lib/toy.py"' in text
+    assert '"startLine": 12' in text
