@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from rlverify.project.content import Project
+from rlverify.project.current_code import FILE
 from rlverify.project.fingerprint import first_lines, is_within, module_exists, module_path
 from rlverify.reporting.record import Record
 
@@ -32,15 +33,19 @@ def _places(traceback: str, under_test: Collection[Path]) -> list[str]:
 
 
 def files_of(project: Project, parts: Iterable[str]) -> tuple[str, ...]:
-    """The files of the packages under test in which some parts of the code are; functions before other code.
+    """The files in which some parts are, of the packages under test and of the data that a run read.
+
+    Functions come before other code, and code before data.
 
     :param parts: as in `CodeRecord.parts`
     """
+    parts = list(parts)
     modules = {name: name.partition(":")[0] for name in parts}
     within = project.settings.under_test
     found = [name for name in modules if is_within(modules[name], within)]
     found.sort(key=lambda name: ":" not in name)
     places = [module_path(modules[name]) for name in found if module_exists(modules[name])]
+    places += [project.root / name.removeprefix(FILE) for name in parts if name.startswith(FILE)]
     return tuple(dict.fromkeys(str(path.resolve()) for path in places))
 
 

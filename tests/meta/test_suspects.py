@@ -93,8 +93,19 @@ def test_the_line_of_a_function_that_is_defined_twice_is_the_first(
     assert line_of(str(tmp_path / "twicemodule.py"), ("twicemodule:twice",)) == 3
 
 
-def test_only_files_of_the_packages_under_test_are_named(toyproject: Project) -> None:
-    others = (SETTINGS, UNRECORDED, VERDICTS, f"{LIBRARY}torch", f"{FILE}pyproject.toml", "toyprojects:clip")
+def test_data_that_a_run_read_comes_after_code(toyproject: Project) -> None:
+    data = f"{FILE}data/limits.json"  # which may be gone
+    path = str(toyproject.root / "data" / "limits.json")
+    assert files_of(toyproject, (data, "toyproject.target", "toyproject.probes.arithmetic:clip")) == (
+        PROBE,
+        TARGET,
+        path,
+    )
+    assert line_of(path, (data,)) == 1
+
+
+def test_no_other_files_are_named(toyproject: Project) -> None:
+    others = (SETTINGS, UNRECORDED, VERDICTS, f"{LIBRARY}torch", "toyprojects:clip")
     gone = ("toyproject.gone", "toyproject.gone.too:clip")
     assert files_of(toyproject, (*others, *gone, "toyproject.target:clip")) == (TARGET,)
 
