@@ -21,12 +21,12 @@ from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.options import (
-    Afresh,
     Areas,
     AsJson,
     Changed,
     ClaimId,
     FailFast,
+    IgnoreCache,
     Jobs,
     LevelOption,
     Patterns,
@@ -165,7 +165,7 @@ def audit_command(
     areas: Areas = None,
     update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
     level: LevelOption = "quick",
-    afresh: Afresh = False,
+    ignore_cache: IgnoreCache = False,
     junit: JUnitFile = None,
     sarif: SarifFile = None,
     summary: SummaryFile = None,
@@ -178,7 +178,7 @@ def audit_command(
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     paths = report_paths(project, reports)
-    result = _run_audit(context, paths, jobs, level, update=update, afresh=afresh, chosen=chosen)
+    result = _run_audit(context, paths, jobs, level, update=update, ignore_cache=ignore_cache, chosen=chosen)
     outcome = outcome_of_audit(project, result)
     write_outputs(files, outcome)
     if as_json:
@@ -260,7 +260,7 @@ def _run_audit(
     update: bool = False,
     selection: Selection | None = None,
     only_selected: bool = False,
-    afresh: bool = False,
+    ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
 ) -> Audit:
@@ -275,7 +275,7 @@ def _run_audit(
             only_selected=only_selected,
             level=level,
             on_figures=bars.figures,
-            afresh=afresh,
+            ignore_cache=ignore_cache,
             chosen=chosen,
             fail_fast=fail_fast,
         )

@@ -25,7 +25,7 @@ Changed = Annotated[
 LevelOption = Annotated[
     Level, typer.Option("--level", help="full: the figures too, which takes up to an hour and resumes where it ended.")
 ]
-Afresh = Annotated[bool, typer.Option("--afresh", help="Ignore cached paired runs and measure again.")]
+IgnoreCache = Annotated[bool, typer.Option("--ignore-cache", help="Ignore cached runs and measure again.")]
 Revision = Annotated[
     str | None,
     typer.Option(

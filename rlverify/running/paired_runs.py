@@ -102,7 +102,7 @@ def run_figures(
     on_progress: FigureProgress,
     code: CurrentCode,
     limit: float = RUN_LIMIT,
-    afresh: bool = False,
+    ignore_cache: bool = False,
 ) -> dict[str, tuple[PairedRun, ...]]:
     """All runs of experiments, by name of the experiment and in the order of the seeds.
 
@@ -114,12 +114,12 @@ def run_figures(
     :param on_progress: called before the first run, and after each
     :param code: of which the runs are; those that are kept of other code are made again
     :param limit: seconds that one run may take
-    :param afresh: ignore the kept runs and measure again
+    :param ignore_cache: make the kept runs again
     :raises HarnessError: if the code was changed while it was measured
     :raises KeyboardInterrupt: after the workers have been stopped
     """
     stores = {name: RunStore(root, name) for name in seeds}
-    if afresh:
+    if ignore_cache:
         for name, store in stores.items():
             store.discard(seeds[name])
     ended = {
