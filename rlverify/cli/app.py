@@ -21,12 +21,12 @@ from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.options import (
-    Afresh,
     Areas,
     AsJson,
     Changed,
     ClaimId,
     FailFast,
+    IgnoreCache,
     Jobs,
     LevelOption,
     Patterns,
@@ -54,6 +54,7 @@ from rlverify.evidence.locking import alone_in
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.changes import Selection, select
+from rlverify.gating.committed_evidence import readable_evidence
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.problem_rules import problems_of
 from rlverify.kill_matrix.committed import committed_status, undetected, unwritten
@@ -131,21 +132,21 @@ def reproduce(
     """Measure one claim here and now, with one seed, and show what was observed."""
     project = project_of(context)
     claim = project.claim(claim_id)
+    paths = report_paths(project, reports)
     if claim.figure is not None:
-        paths = report_paths(project, reports)
         if every:
             raise typer.Exit(reproduce_all(project, claim, paths, jobs, as_json))
         raise typer.Exit(reproduce_one(project, claim, paths, seed or 0, as_json))
     if every:
         raise UsageError(f"--all is for figures, and {claim.id} is a {claim.kind}; give --seed instead")
-    _reproduce_with_probe(project, claim, claim.seeds[0] if seed is None else seed, as_json)
+    _reproduce_with_probe(project, claim, paths, claim.seeds[0] if seed is None else seed, as_json)
 
 
-def _reproduce_with_probe(project: Project, claim: Claim, seed: int, as_json: bool) -> None:
+def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> None:
     measured = replace(claim, seeds=(seed,))
     runs = run_claims(project, [measured], processes=1, on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
-    problems = problems_of(record)
+    problems = problems_of(record, readable_evidence(paths, claim))
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:
@@ -164,7 +165,7 @@ def audit_command(
     areas: Areas = None,
     update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
     level: LevelOption = "quick",
-    afresh: Afresh = False,
+    ignore_cache: IgnoreCache = False,
     junit: JUnitFile = None,
     sarif: SarifFile = None,
     summary: SummaryFile = None,
@@ -177,7 +178,7 @@ def audit_command(
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     paths = report_paths(project, reports)
-    result = _run_audit(context, paths, jobs, level, update=update, afresh=afresh, chosen=chosen)
+    result = _run_audit(context, paths, jobs, level, update=update, ignore_cache=ignore_cache, chosen=chosen)
     outcome = outcome_of_audit(project, result)
     write_outputs(files, outcome)
     if as_json:
@@ -259,7 +260,7 @@ def _run_audit(
     update: bool = False,
     selection: Selection | None = None,
     only_selected: bool = False,
-    afresh: bool = False,
+    ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
 ) -> Audit:
@@ -274,7 +275,7 @@ def _run_audit(
             only_selected=only_selected,
             level=level,
             on_figures=bars.figures,
-            afresh=afresh,
+            ignore_cache=ignore_cache,
             chosen=chosen,
             fail_fast=fail_fast,
         )

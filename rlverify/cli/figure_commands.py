@@ -22,7 +22,7 @@ from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim, Figure
 from rlverify.records.errors import HarnessError, UsageError
-from rlverify.records.exit_codes import HARNESS_FAILED
+from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.records.runs import PairedRun
 from rlverify.reporting.json_report import as_object
@@ -38,7 +38,7 @@ def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int,
     """Make one paired run, show its quantities next to what is claimed and committed, and return the exit code."""
     run = run_figure_once(project, claim.experiment, seed)
     record = _committed(project, claim, paths)
-    problems = [Problem(claim.id, HARNESS_FAILED, f"ERROR, seed {seed}: {run.error}")] if run.error else []
+    problems = [_crash(record, run)] if run.error else []
     code = exit_code_of(problems)
     if as_json:
         show({**as_object(record), "run": _as_object(run), **outcome_of(problems)})
@@ -50,16 +50,25 @@ def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int,
 
 def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int | None, as_json: bool) -> int:
     """Make all paired runs of a figure that are not kept, show the result, and return the exit code."""
+    committed = _committed(project, claim, paths)
     runs = _runs(project, claim, claim.seeds, paths, jobs)
     record = Record(claim, summarise_figure(claim, runs))
-    problems = problems_of(record)
+    problems = problems_of(record, committed.evidence)
     if as_json:
         show({**as_object(record), "runs": [_as_object(run) for run in runs], **outcome_of(problems)})
     else:
         show(Text(f"{claim.id}: {claim.title}\n"), verdict_lines(record, "measured"))
-        show(verdict_lines(_committed(project, claim, paths), "committed"))
+        show(verdict_lines(committed, "committed"))
         show(*(Text(str(problem)) for problem in problems))
     return exit_code_of(problems)
+
+
+def _crash(committed: Record, run: PairedRun) -> Problem:
+    """As `gate` reports it: the claim fell if its committed evidence has this run."""
+    sentence = f"ERROR, seed {run.seed}: {run.error}"
+    if committed.evidence is not None and not committed.misfits:
+        return Problem(committed.claim.id, CLAIM_FELL, sentence, "verdict")
+    return Problem(committed.claim.id, HARNESS_FAILED, sentence)
 
 
 def pilot(

@@ -25,7 +25,7 @@ Changed = Annotated[
 LevelOption = Annotated[
     Level, typer.Option("--level", help="full: the figures too, which takes up to an hour and resumes where it ended.")
 ]
-Afresh = Annotated[bool, typer.Option("--afresh", help="Ignore cached paired runs and measure again.")]
+IgnoreCache = Annotated[bool, typer.Option("--ignore-cache", help="Ignore cached runs and measure again.")]
 Revision = Annotated[
     str | None,
     typer.Option(
@@ -60,9 +60,14 @@ Patterns = Annotated[
 
 
 def project_of(context: typer.Context) -> Project:
-    """The project of a command; it is opened by the first command that needs it, so that ``--help`` works anywhere."""
+    """The project of a command; it is opened by the first command that needs it, so that ``--help`` works anywhere.
+
+    :raises SettingsError: if a package that the settings name cannot be found
+    """
     if not isinstance(context.obj, Project):
-        context.obj = open_project(context.obj)
+        opened = open_project(context.obj)
+        opened.check_packages()
+        context.obj = opened
     project: Project = context.obj
     return project
 

@@ -69,7 +69,7 @@ def audit(
     only_selected: bool = False,
     level: Level = "quick",
     on_figures: FigureProgress = lambda _done, _total, _left: None,
-    afresh: bool = False,
+    ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
 ) -> Audit:
@@ -81,7 +81,7 @@ def audit(
 
     :param selection: the claims and plots to measure at least
     :param only_selected: take other claims as they are committed, if they have evidence for what the catalogue asks
-    :param afresh: ignore the paired runs that are kept from an earlier audit
+    :param ignore_cache: make the paired runs again that are kept from an earlier audit
     :param chosen: ids of the claims that this is about, where not all: others are neither measured nor compared, an
         update keeps their evidence, and the report, which is about all claims, is not compared
     :param fail_fast: stop once a claim with a probe is not as expected; claims that were not measured are left out
@@ -107,7 +107,7 @@ def audit(
         processes=processes,
         on_progress=on_progress,
         on_figures=on_figures,
-        afresh=afresh,
+        ignore_cache=ignore_cache,
         enough=_is_wrong if fail_fast else None,
     )
     committed.code.check_unchanged()

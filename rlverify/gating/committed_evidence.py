@@ -65,6 +65,15 @@ class Committed:
         return committed_record(claim, load_file(path) if path.is_file() else None)
 
 
+def readable_evidence(paths: ReportPaths, claim: Claim) -> Evidence | None:
+    """The committed evidence of a claim; None where there is none or its file is broken."""
+    path = paths.evidence / f"{claim.id}.json"
+    try:
+        return load_file(path) if path.is_file() else None
+    except EvidenceError:
+        return None
+
+
 def committed_record(claim: Claim, evidence: Evidence | None) -> Record:
     """A claim with its committed evidence, and why that does not fit the catalogue where it does not."""
     return Record(claim, evidence, tuple(misfits(evidence, claim)) if evidence is not None else ())
@@ -178,16 +187,7 @@ def _is_evidence(path: Path) -> bool:
 def _committable(paths: ReportPaths, record: Record) -> Record:
     if record.evidence is not None and is_committable(record.evidence):
         return record
-    path = paths.evidence / f"{record.claim.id}.json"
-    return committed_record(record.claim, _kept(path) if path.is_file() else None)
-
-
-def _kept(path: Path) -> Evidence | None:
-    """Committed evidence that an update keeps; a broken file counts as none."""
-    try:
-        return load_file(path)
-    except EvidenceError:
-        return None
+    return committed_record(record.claim, readable_evidence(paths, record.claim))
 
 
 def _render(project: Project, paths: ReportPaths, records: Sequence[Record]) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from typing import Final
 from rlverify.gating.audit import Audit
 from rlverify.gating.problem_rules import reason
 from rlverify.gating.replay import CRASHES, DIFFERS
-from rlverify.gating.suspects import files_of, suspects
+from rlverify.gating.suspects import files_of, line_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import module_path
@@ -37,7 +37,8 @@ def outcome_of_audit(project: Project, result: Audit, selection: str = "") -> Ou
         replace(each, changed=files_of(project, each.changed)) for each in result.records if each.claim.id in problems
     ]
     records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
-    fallen = [_fallen(project, each, problems[each.claim.id], result) for each in records]
+    parts = {record.claim.id: record.changed for record in result.records}
+    fallen = [_fallen(project, each, problems[each.claim.id], result, parts[each.claim.id]) for each in records]
     seconds = seconds_of({record.claim.id: record.runs for record in result.records})
     return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
 
@@ -79,19 +80,27 @@ def _fault_place(project: Project, claim: Claim) -> str:
     return str(module_path(project.fault(claim.fault).owner.partition(":")[0]).resolve())
 
 
-def _fallen(project: Project, record: Record, problems: Sequence[Problem], result: Audit) -> FallenClaim:
+def _fallen(
+    project: Project, record: Record, problems: Sequence[Problem], result: Audit, parts: Sequence[str]
+) -> FallenClaim:
+    """What a reader needs of one claim.
+
+    :param parts: what changed since it was measured; the record has the files of that
+    """
     claim, worst = record.claim, min(problems, key=lambda each: FALLEN.index(each.kind))
     replayed = worst.sentence.startswith((DIFFERS, CRASHES))
     told = replayed or record.verdict in WITHOUT_VALUES or (claim.figure is not None and worst.kind == "values")
     changes = () if told else symptom_changes(record, result.committed.get(claim.id))
     declared_in, line = _declaration(project, claim)
+    suspected = suspects(record, _under_test(project))
     return FallenClaim(
         claim,
         worst.kind,
         worst.sentence.partition(": ")[0] if replayed else _headline(record, problems),
         changes,
         worst.sentence.partition(": ")[2] if replayed else "" if changes else _reason(record, worst),
-        tuple(_relative(each, project.root) for each in suspects(record, _under_test(project))),
+        tuple(_relative(each, project.root) for each in suspected),
+        line_of(suspected[0], parts) if suspected else 1,
         tuple(_relative(each, project.root) for each in record.changed),
         _relative(str(declared_in), project.root),
         line,

@@ -50,7 +50,7 @@ def measure(
     on_progress: Progress,
     on_figures: FigureProgress,
     recorded: bool = False,
-    afresh: bool = False,
+    ignore_cache: bool = False,
     enough: Callable[[Record], bool] | None = None,
 ) -> Measured:
     """Measure claims, those with a probe first.
@@ -58,7 +58,7 @@ def measure(
     :param kept_runs: folder of the paired runs that have ended, which are not made again
     :param code: the code that is measured
     :param recorded: whether what runs of probes execute is recorded; of paired runs it always is
-    :param afresh: ignore those, and measure again
+    :param ignore_cache: make those again
     :param enough: whether to stop after a claim with a probe; those that have not ended then are left out
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
@@ -67,7 +67,13 @@ def measure(
     if len(runs) < len(probed):
         probed, figures = [claim for claim in probed if claim.id in runs], []
     paired = run_figures(
-        project, kept_runs, seeds_of(figures), processes=processes, on_progress=on_figures, code=code, afresh=afresh
+        project,
+        kept_runs,
+        seeds_of(figures),
+        processes=processes,
+        on_progress=on_figures,
+        code=code,
+        ignore_cache=ignore_cache,
     )
     imported = imported_functions(project) if recorded and probed else ()
     executed = {each.id: _executed(runs[each.id]) for each in probed}

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import is_within, module_exists, module_path
+from rlverify.project.current_code import FILE
+from rlverify.project.fingerprint import first_lines, is_within, module_exists, module_path
 from rlverify.reporting.record import Record
 
 FRAME = re.compile(r'^  File "(.+)", line \d+', re.MULTILINE)
@@ -32,13 +33,32 @@ def _places(traceback: str, under_test: Collection[Path]) -> list[str]:
 
 
 def files_of(project: Project, parts: Iterable[str]) -> tuple[str, ...]:
-    """The files of the packages under test in which some parts of the code are; functions before other code.
+    """The files in which some parts are, of the packages under test and of the data that a run read.
+
+    Functions come before other code, and code before data.
 
     :param parts: as in `CodeRecord.parts`
     """
+    parts = list(parts)
     modules = {name: name.partition(":")[0] for name in parts}
     within = project.settings.under_test
     found = [name for name in modules if is_within(modules[name], within)]
     found.sort(key=lambda name: ":" not in name)
     places = [module_path(modules[name]) for name in found if module_exists(modules[name])]
+    places += [project.root / name.removeprefix(FILE) for name in parts if name.startswith(FILE)]
     return tuple(dict.fromkeys(str(path.resolve()) for path in places))
+
+
+def line_of(path: str, parts: Iterable[str]) -> int:
+    """The line of a file in which the first of those of its functions begins that are among some parts; 1 if none is.
+
+    :param parts: as in `CodeRecord.parts`
+    """
+    named = [name.partition(":") for name in parts if ":" in name]
+    file = Path(path).resolve()
+    functions = {name for module, _, name in named if module_exists(module) and module_path(module).resolve() == file}
+    try:
+        lines = first_lines(file) if functions else {}
+    except SyntaxError:
+        return 1
+    return min((line for name, line in lines.items() if name in functions), default=1)

@@ -231,8 +231,7 @@ class Project:
         :raises CatalogueError: if a claim names a probe, experiment, fault or module that does not exist
         :raises SettingsError: if a package under test cannot be found
         """
-        _ = self.folder
-        _ = self.code_places
+        self.check_packages()
         for library in self.settings.libraries:
             self._check_library(library)
         for claim in self.claims:
@@ -244,6 +243,14 @@ class Project:
             _unused("experiment", self.experiments, {claim.experiment for claim in self.claims}),
         )
         return tuple(filter(None, warnings))
+
+    def check_packages(self) -> None:
+        """Look for the packages that the settings name, without importing them.
+
+        :raises SettingsError: if there is no such package
+        """
+        _ = self.folder
+        _ = self.code_places
 
     def _check_library(self, library: str) -> None:
         try:
@@ -277,15 +284,19 @@ class Project:
 
 
 def _place_of(package: str) -> Path | None:
-    """The folder of a package, or the file of a single module; None where there is no such package."""
-    try:
-        spec = importlib.util.find_spec(package)
-    except ModuleNotFoundError:
-        return None
+    """The folder of a package, or the file of a single module; None where there is no such package.
+
+    It is found without importing the packages around it.
+    """
+    top, *inside = package.split(".")
+    spec = importlib.util.find_spec(top)
     if spec is None:
         return None
-    folders = spec.submodule_search_locations
-    return Path(next(iter(folders))) if folders else Path(str(spec.origin))
+    folders = [Path(folder).joinpath(*inside) for folder in spec.submodule_search_locations or ()]
+    if not folders:
+        return None if inside else Path(str(spec.origin))
+    files = [folder.with_name(f"{folder.name}.py") for folder in folders]
+    return next((place for place in (*folders, *files) if place.exists()), None)
 
 
 def _is_within(module: str, packages: Iterable[str]) -> bool:

@@ -72,13 +72,25 @@ def code_parts(source: bytes) -> Mapping[str, str]:
     return {name: digest(found) for name, found in texts.items()}
 
 
-def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
+def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Every function that is not inside another one, with its qualified name."""
     for child in _definitions(node):
         if isinstance(child, ast.ClassDef):
             yield from _functions(child, f"{prefix}{child.name}.")
         else:
             yield prefix + child.name, child
+
+
+def first_lines(path: Path) -> Mapping[str, int]:
+    """The line in which each function of a file begins, by its qualified name; of several with one name, the first.
+
+    :raises SyntaxError: if it is not Python
+    :raises OSError: if it cannot be read
+    """
+    lines: dict[str, int] = {}
+    for name, node in _functions(_tree(path, path.stat().st_mtime_ns), ""):
+        lines.setdefault(name, node.lineno)
+    return lines
 
 
 def member_digest(function: Any) -> str:

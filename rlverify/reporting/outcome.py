@@ -31,6 +31,7 @@ class FallenClaim:
     :param changes: the symptoms that differ, the most telling first
     :param reason: why it fell, in a sentence, where no symptom shows it; else empty
     :param suspects: files that may be the reason, the likeliest first; relative to the project where they are in it
+    :param suspect_line: the line of the first of them in which its first changed function begins, from 1
     :param changed: those of them that changed since the evidence was committed
     :param declared_in: the file of the catalogue, likewise
     :param line: of that file, from 1
@@ -43,6 +44,7 @@ class FallenClaim:
     changes: tuple[SymptomChange, ...]
     reason: str
     suspects: tuple[str, ...]
+    suspect_line: int
     changed: tuple[str, ...]
     declared_in: str
     line: int

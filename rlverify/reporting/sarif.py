@@ -34,8 +34,8 @@ def _rule(fallen: FallenClaim) -> dict[str, Any]:
 
 
 def _result(fallen: FallenClaim, number: int) -> dict[str, Any]:
-    """At the first suspect, or else where the catalogue has the claim."""
-    file, line = (fallen.suspects[0], 1) if fallen.suspects else (fallen.declared_in, fallen.line)
+    """At the first changed function of the first suspect, or else where the catalogue has the claim."""
+    file, line = (fallen.suspects[0], fallen.suspect_line) if fallen.suspects else (fallen.declared_in, fallen.line)
     place: dict[str, Any] = {"uri": file, "uriBaseId": ROOT}
     if PurePosixPath(file).is_absolute():
         place = {"uri": PurePosixPath(file).as_uri()}

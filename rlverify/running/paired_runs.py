@@ -16,6 +16,7 @@ from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.project.experiments import Experiment
 from rlverify.records.claims import Claim
+from rlverify.records.code_records import Executed
 from rlverify.records.errors import ProbeError
 from rlverify.records.runs import PairedRun
 from rlverify.running.pool import Ended, pin_threads, run_each
@@ -102,7 +103,7 @@ def run_figures(
     on_progress: FigureProgress,
     code: CurrentCode,
     limit: float = RUN_LIMIT,
-    afresh: bool = False,
+    ignore_cache: bool = False,
 ) -> dict[str, tuple[PairedRun, ...]]:
     """All runs of experiments, by name of the experiment and in the order of the seeds.
 
@@ -114,19 +115,12 @@ def run_figures(
     :param on_progress: called before the first run, and after each
     :param code: of which the runs are; those that are kept of other code are made again
     :param limit: seconds that one run may take
-    :param afresh: ignore the kept runs and measure again
+    :param ignore_cache: make the kept runs again
     :raises HarnessError: if the code was changed while it was measured
     :raises KeyboardInterrupt: after the workers have been stopped
     """
     stores = {name: RunStore(root, name) for name in seeds}
-    if afresh:
-        for name, store in stores.items():
-            store.discard(seeds[name])
-    ended = {
-        (run.experiment, run.seed): run
-        for name, store in stores.items()
-        for run in store.load(seeds[name], code.digest)
-    }
+    ended = _kept_runs(stores, seeds, code, ignore_cache=ignore_cache)
     known = {name: store.seconds() for name, store in stores.items()}
     tasks = [
         PairedTask(project, name, seed, limit, recorded=True)
@@ -145,10 +139,7 @@ def run_figures(
         run = ended_run(task, outcome)
         if run.error is None and run.executed is not None:
             known[task.experiment].append(run.seconds)
-            code.check_unchanged()
-            record = code.record("", [project.experiment(run.experiment).__module__], run.executed, imported)
-            stores[run.experiment].save(run, record)
-            run = replace(run, executed=record.executed)
+            run = _keep(run, run.executed, stores[run.experiment], code, imported)
         ended[task.experiment, task.seed] = run
         tell()
 
@@ -156,6 +147,32 @@ def run_figures(
     run_each(run_paired, longest_first(tasks, known), processes=processes, note=note)
     code.check_unchanged()
     return {name: tuple(ended[name, seed] for seed in seeds[name]) for name in seeds}
+
+
+def _kept_runs(
+    stores: Mapping[str, RunStore], seeds: Mapping[str, Sequence[int]], code: CurrentCode, *, ignore_cache: bool
+) -> dict[tuple[str, int], PairedRun]:
+    """The runs of some seeds that are kept and of this code, by experiment and seed.
+
+    :param ignore_cache: discard them instead
+    """
+    if ignore_cache:
+        for name, store in stores.items():
+            store.discard(seeds[name])
+    kept = (run for name, store in stores.items() for run in store.load(seeds[name], code.digest))
+    return {(run.experiment, run.seed): run for run in kept}
+
+
+def _keep(run: PairedRun, executed: Executed, store: RunStore, code: CurrentCode, imported: Sequence[str]) -> PairedRun:
+    """Keep a run that has just ended, and return it with all that it followed from.
+
+    :param imported: names of the functions that are executed when modules are imported
+    :raises HarnessError: if the code was changed meanwhile
+    """
+    code.check_unchanged()
+    record = code.record("", [code.project.experiment(run.experiment).__module__], executed, imported)
+    store.save(run, record)
+    return replace(run, executed=record.executed)
 
 
 def run_figure_once(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:

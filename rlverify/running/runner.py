@@ -197,7 +197,9 @@ def _tasks(
 
 
 def _run_of(task: ProbeTask, ended: Ended[Run]) -> Run:
-    return ended.result or Run(task.variant, task.seed, error=how_it_died(ended, task.limit))
+    if ended.result is not None:
+        return ended.result
+    return Run(task.variant, task.seed, error=how_it_died(ended, task.limit), seconds=ended.seconds)
 
 
 def how_it_died(ended: Ended[Result], limit: float) -> str:

@@ -76,3 +76,9 @@ def toy_catalogue(folder: Path, changes: Mapping[str, str]) -> Path:
 def toy_plan(folder: Path, changes: Mapping[str, str]) -> MatrixPlan:
     """The matrix plan of the toy project with another catalogue."""
     return MatrixPlan(project_in(folder, catalogue=toy_catalogue(folder / "catalogue", changes)))
+
+
+def toy_with_catalogue(folder: Path, *changes: tuple[str, str]) -> Path:
+    """The toy project in a folder, which it returns, after replacing texts in its catalogue."""
+    catalogue = toy_catalogue(folder / "catalogue", dict(changes))
+    return write_toy_tests(write_settings(folder, "toyproject", catalogue=catalogue))

@@ -121,6 +121,17 @@ def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Pat
     assert len(list((reports.parent / ".rlverify").glob("runs/*/*.json"))) == 13
 
 
+def test_an_audit_makes_kept_runs_again_on_demand(
+    project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = reports / "log"
+    monkeypatch.setenv("FIGURELAB_LOG", str(log))
+    full = ("audit", "--level", "full", "--jobs", "1", "--reports", reports)
+    assert (project(*full)[0], log.exists()) == (0, False)
+    assert project(*full, "--ignore-cache")[0] == 0
+    assert len(log.read_text().splitlines()) == 13
+
+
 def test_evidence_of_a_figure_that_does_not_fit_is_told_and_fails_nothing(
     project: Command, reports: Path, changed: Path
 ) -> None:
@@ -226,12 +237,30 @@ def test_one_run_prints_json_only(project: Command, audited: Path) -> None:
 
 
 def test_a_crashed_run_answers_with_its_exit_code(
-    project: Command, audited: Path, monkeypatch: pytest.MonkeyPatch
+    project: Command, audited: Path, changed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIGURELAB_CRASH", "0")
     code, output, _ = project("reproduce", "FIG-GAIN", "--reports", audited)
-    assert code == 2
+    assert code == 1
     assert output.splitlines()[-1].startswith("FIG-GAIN: ERROR, seed 0: ZeroDivisionError: on purpose")
+    assert project("reproduce", "FIG-GAIN", "--reports", tmp_path / "no-reports")[0] == 2
+    # The evidence is STALE for another claimed interval; `gate` repeats no run of it.
+    assert project("--project", changed, "reproduce", "FIG-GAIN", "--reports", audited)[0] == 2
+    # FIG-DRIFT is UNDECIDED as committed. `gate` repeats one of its runs, and this one crashes.
+    assert project("reproduce", "FIG-DRIFT", "--reports", audited)[0] == 1
+
+
+def test_all_runs_answer_a_crash_as_the_gate_does(
+    project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash makes a claim fall if its committed evidence is as expected; else the harness failed."""
+    monkeypatch.setenv("FIGURELAB_CRASH", "3")
+    shutil.rmtree(reports.parent / ".rlverify")
+    every = ("reproduce", "FIG-GAIN", "--all", "--json", "--jobs", "1", "--reports", reports)
+    code, output, _ = project(*every)
+    assert code == json.loads(output)["exit_code"] == 1
+    (reports / "evidence" / "FIG-GAIN.json").unlink()
+    assert project(*every)[0] == 2
 
 
 def test_a_run_whose_process_dies_answers_with_its_exit_code(
@@ -239,7 +268,7 @@ def test_a_run_whose_process_dies_answers_with_its_exit_code(
 ) -> None:
     monkeypatch.setenv("FIGURELAB_DIE", "0")
     code, output, _ = project("reproduce", "FIG-GAIN", "--reports", audited)
-    assert code == 2
+    assert code == 1
     assert output.splitlines()[-1] == "FIG-GAIN: ERROR, seed 0: the process of this run was killed by signal 9 (Killed)"
 
 

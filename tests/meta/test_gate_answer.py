@@ -75,6 +75,8 @@ def changed(committed: Path, folder: Path, *edits: tuple[str, str]) -> Path:
 
 FORGETS = ('made.count, made.total = state["count"], state["total"]', 'made.count, made.total = 0, state["total"]')
 CRASHES = ("return min(max(value, low), high)", "return min(max(value, lower), high)")
+CHANGED = ("restored", "clip")
+"""The functions that these edit."""
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +121,15 @@ def test_junit_has_the_failures_of_this_run_with_their_times(regressed: Answer) 
     assert (root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == ("6", "3", "0")
     times = {case.attrib["name"].split()[0]: float(case.attrib["time"]) for case in root.iter("testcase")}
     assert float(root.attrib["time"]) == pytest.approx(sum(times.values()), abs=0.01)
+    assert sum(times.values()) > 0.0
     text = next(root.iter("failure")).text or ""
     assert "count: expected 3, observed 0" in text
     assert "--update" not in regressed.text("junit.xml")
 
 
-def test_sarif_places_each_fallen_claim_at_its_first_suspect(regressed: Answer) -> None:
+def test_sarif_places_each_fallen_claim_at_what_changed_in_its_first_suspect(regressed: Answer) -> None:
+    lines = (regressed.folder / "toyproject" / "target.py").read_text(encoding="utf-8").splitlines()
+    restored, clip = (next(n for n, line in enumerate(lines, 1) if f"def {name}(" in line) for name in CHANGED)
     content = regressed.json("sarif.json")
     (run,) = content["runs"]
     assert content["version"] == "2.1.0"
@@ -134,7 +139,7 @@ def test_sarif_places_each_fallen_claim_at_its_first_suspect(regressed: Answer) 
         (place,) = result["locations"]
         assert place["physicalLocation"] == {
             "artifactLocation": {"uri": "toyproject/target.py", "uriBaseId": "%SRCROOT%"},
-            "region": {"startLine": 1},
+            "region": {"startLine": (restored, clip, clip)[number]},
         }
     assert "count: expected 3, observed 0" in run["results"][0]["message"]["text"]
 
@@ -158,7 +163,31 @@ def test_json_has_the_outcome_and_no_advice_to_commit_it(regressed: Answer) -> N
     assert line == 'id = "TOY-01"'
     assert [each["id"] for each in content["claims"] if not each["as_expected"]] == ["TOY-01", "TOY-02", "TOY-03"]
     assert {each["remedy"] for each in content["problems"]} == {""}
-    assert all(each["seconds"] >= 0.0 for each in content["claims"])
+    seconds = [each["seconds"] for each in content["claims"]]
+    assert min(seconds) >= 0.0
+    assert max(seconds) > 0.0
+
+
+@pytest.mark.parametrize("claim", ["TOY-01", "TOY-02"])
+def test_reproduce_answers_as_the_gate_does(claim: str, regressed: Answer, rlverify: Invoke) -> None:
+    """TOY-01 is violated, TOY-02 crashes although its committed evidence holds."""
+    done = rlverify("reproduce", claim, "--json", cwd=str(regressed.folder))
+    content = json.loads(done.stdout)
+    (at_the_gate,) = [each for each in regressed.json("run.json")["problems"] if each["subject"] == claim]
+    assert (done.returncode, content["exit_code"]) == (1, 1)
+    assert content["problems"] == [at_the_gate]
+    without = rlverify("reproduce", claim, "--reports", "elsewhere", cwd=str(regressed.folder))
+    assert without.returncode == {"TOY-01": 1, "TOY-02": 2}[claim]
+
+
+def test_reproduce_measures_whatever_is_wrong_with_the_evidence(
+    committed: Path, tmp_path: Path, rlverify: Invoke
+) -> None:
+    folder = changed(committed, tmp_path / "toy", CRASHES)
+    (folder / "reports" / "evidence" / "TOY-02.json").write_text("{", encoding="utf-8")
+    done = rlverify("reproduce", "TOY-02", cwd=str(folder))
+    assert done.returncode == 2
+    assert "TOY-02: ERROR, healthy, seed 0: NameError" in done.stdout
 
 
 def test_code_that_changed_and_moved_no_value_is_one_line_and_passes(

@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from troubleproject.limited import ends_in_time_and_lives_on
@@ -82,6 +83,17 @@ def test_a_probe_that_does_not_end_is_an_error_and_takes_no_other_run_with_it(
     assert (first.error, third.error) == (None, None)
     assert str(second.error).startswith(reasons[claim])
     assert [run.error for run in runs["UNREACHED"]] == [None, None]
+    assert min(run.seconds for run in (first, second, third)) > 0.0
+
+
+@pytest.mark.parametrize(("claim", "crashes"), [("UNREACHED", False), ("CRASH", True)])
+def test_a_run_has_the_seconds_that_it_took(
+    claim: str, crashes: bool, troubleproject: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter((10.0, 12.5))
+    monkeypatch.setattr("rlverify.running.runner.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    (run,) = run_here(troubleproject, replace(troubleproject.claim(claim), fault=None), [0])
+    assert (run.error is not None, run.seconds) == (crashes, 2.5)
 
 
 def test_a_probe_that_does_not_end_is_an_error_in_this_process_too(troubleproject: Project) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rlverify.cli.app import run
 from rlverify.project.content import open_project
 from rlverify.project.settings import ReportPaths, find_root, load_settings
 from rlverify.records.errors import SettingsError
@@ -145,6 +146,35 @@ def test_every_command_answers_a_missing_package_with_one_line(
     assert len(done.stderr.splitlines()) == 1
     assert "content: no package 'nowhere' can be found" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pyproject.toml"]
+
+
+@pytest.mark.parametrize(
+    "command", [["list"], ["show", "TOY-01"], ["reproduce", "TOY-01"], ["audit"], ["gate"], ["report"]]
+)
+@pytest.mark.parametrize(
+    "package", ["toyprojekt", "toyproject.probe", "toyproject.probes.arithmetik", "calendar.months"]
+)
+def test_every_command_answers_a_misspelt_package_under_test_with_one_line(
+    command: list[str], package: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_settings(tmp_path, "toyproject", under_test=[package])
+    code = run(["--project", str(folder), *command])
+    output, errors = capsys.readouterr()
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert f"pyproject.toml, under_test: no package {package!r} can be found" in errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pyproject.toml"]
+
+
+@pytest.mark.parametrize("name", ["compound", "compound.part", "compound.part.core", "spread.part", "alone"])
+def test_packages_and_modules_under_test_are_found_without_being_imported(name: str, tmp_path: Path) -> None:
+    """``spread`` has no file of its own, and ``compound`` cannot be imported."""
+    files = ("compound/__init__.py", "compound/part/__init__.py", "compound/part/core.py", "spread/part.py", "alone.py")
+    for path in map(tmp_path.joinpath, files):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1 / 0\n", encoding="utf-8")
+    project = project_in(tmp_path, under_test=[name])
+    folder = tmp_path.joinpath(*name.split("."))
+    assert project.code_places[name] == (folder if folder.is_dir() else folder.with_suffix(".py"))
 
 
 def test_a_project_can_be_sent_to_another_process(tmp_path: Path) -> None:

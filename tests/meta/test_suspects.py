@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from rlverify.evidence.staleness import SETTINGS, UNRECORDED
 from rlverify.gating.fallen import seconds_of
-from rlverify.gating.suspects import files_of, suspects
+from rlverify.gating.suspects import files_of, line_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
 from rlverify.project.current_code import FILE, LIBRARY, VERDICTS
@@ -19,6 +21,8 @@ from tests.meta.project_folders import PROJECTS
 from tests.report.records import figure, simple
 
 TARGET = str(PROJECTS / "toyproject" / "target.py")
+RESTORED = "    def restored(cls, state: dict[str, Any]) -> Average:"
+CLIP = "def clip(value: float, low: float, high: float) -> float:"
 PROBE = str(PROJECTS / "toyproject" / "probes" / "arithmetic.py")
 TRACEBACK = f"""Traceback (most recent call last):
   File "/usr/lib/engine.py", line 1, in attempt
@@ -57,8 +61,51 @@ def test_changed_functions_come_before_code_that_runs_on_import_and_a_file_is_na
     assert files_of(toyproject, ()) == ()
 
 
-def test_only_files_of_the_packages_under_test_are_named(toyproject: Project) -> None:
-    others = (SETTINGS, UNRECORDED, VERDICTS, f"{LIBRARY}torch", f"{FILE}pyproject.toml", "toyprojects:clip")
+def test_the_line_is_that_of_the_first_changed_function_in_the_file() -> None:
+    lines = Path(TARGET).read_text(encoding="utf-8").splitlines()
+    restored, clip = (lines.index(each) + 1 for each in (RESTORED, CLIP))
+    assert 1 < restored < clip
+    assert line_of(TARGET, ("toyproject.target:clip",)) == clip
+    assert line_of(TARGET, ("toyproject.target:clip", "toyproject.target:Average.restored")) == restored
+    assert line_of(TARGET, ("toyproject.probes.arithmetic:clip", "toyproject.target:clip")) == clip
+    assert line_of(PROBE, ("toyproject.target:clip",)) == 1
+
+
+@pytest.mark.parametrize(
+    "part", ["toyproject.target", "toyproject.target:gone", "toyproject.gone:clip", f"{FILE}pyproject.toml", SETTINGS]
+)
+def test_the_line_is_the_first_where_no_function_changed(part: str) -> None:
+    assert line_of(TARGET, (part,)) == 1
+
+
+def test_the_line_of_a_file_that_is_not_python_is_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "brokenmodule.py").write_text("\ndef clip(\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert line_of(str(tmp_path / "brokenmodule.py"), ("brokenmodule:clip",)) == 1
+
+
+def test_the_line_of_a_function_that_is_defined_twice_is_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import os\nif os:\n    def twice(): ...\nelse:\n    @staticmethod\n    def twice(): ...\n"
+    (tmp_path / "twicemodule.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert line_of(str(tmp_path / "twicemodule.py"), ("twicemodule:twice",)) == 3
+
+
+def test_data_that_a_run_read_comes_after_code(toyproject: Project) -> None:
+    data = f"{FILE}data/limits.json"  # which may be gone
+    path = str(toyproject.root / "data" / "limits.json")
+    assert files_of(toyproject, (data, "toyproject.target", "toyproject.probes.arithmetic:clip")) == (
+        PROBE,
+        TARGET,
+        path,
+    )
+    assert line_of(path, (data,)) == 1
+
+
+def test_no_other_files_are_named(toyproject: Project) -> None:
+    others = (SETTINGS, UNRECORDED, VERDICTS, f"{LIBRARY}torch", "toyprojects:clip")
     gone = ("toyproject.gone", "toyproject.gone.too:clip")
     assert files_of(toyproject, (*others, *gone, "toyproject.target:clip")) == (TARGET,)
 

@@ -93,6 +93,11 @@ def test_the_summary_and_the_evidence_are_kept_whatever_fails(job: str) -> None:
     assert artifact["with"]["include-hidden-files"] is True
 
 
+def test_the_gate_has_the_history_that_it_compares_with() -> None:
+    (checkout,) = [step for step in JOBS["gate"]["steps"] if "checkout" in step.get("uses", "")]
+    assert checkout["with"]["fetch-depth"] == 0
+
+
 def test_a_search_begins_with_the_examples_of_the_last_and_keeps_its_own() -> None:
     steps = {step["uses"].partition("@")[0]: step for step in JOBS["search"]["steps"] if "uses" in step}
     restored, saved, kept = (steps[f"actions/{name}"] for name in ("cache/restore", "cache/save", "upload-artifact"))

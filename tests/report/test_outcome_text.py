@@ -26,6 +26,7 @@ def fallen(number: int, **changes: Any) -> FallenClaim:
         changes=(SymptomChange("count", "320", str(number)),),
         reason="",
         suspects=("toy/count.py", "toy/other.py"),
+        suspect_line=12,
         changed=("toy/count.py",),
         declared_in="audit/catalogue/toy.toml",
         line=7,
@@ -152,8 +153,17 @@ def test_junit_counts_what_fell_as_failures_and_trouble_of_the_harness_as_errors
     )
 
 
+def test_junit_has_the_time_of_each_claim() -> None:
+    found = replace(outcome(fallen(1), fallen(3)), seconds={"TOY-1": 0.25, "TOY-3": 61.5, "TOY-02": 0.0625})
+    root = ElementTree.fromstring(junit_of_run(found))
+    times = {case.attrib["name"].split()[0]: case.attrib["time"] for case in root.iter("testcase")}
+    assert times == {"TOY-1": "0.250", "TOY-3": "61.500", "TOY-02": "0.062"}
+    assert root.attrib["time"] == "61.812"  # 61.8125, rounded to the even digit
+
+
 def test_sarif_falls_back_on_the_line_of_the_catalogue_and_takes_files_outside_the_project() -> None:
     text = sarif_of_run(outcome(fallen(1, suspects=()), fallen(2, suspects=("/usr/lib/toy.py",))))
     assert '"uri": "audit/catalogue/toy.toml"' in text
     assert '"startLine": 7' in text
     assert '"uri": "file:///usr/lib/toy.py"' in text
+    assert '"startLine": 12' in text
