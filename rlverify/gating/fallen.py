@@ -24,6 +24,10 @@ from rlverify.verdicts.verdict import NOT_MEASURED
 
 WITHOUT_VALUES: Final = (Verdict.ERROR, Verdict.UNREACHED)
 """Verdicts of which the reason says all, as the values of the other variants do not matter."""
+IN_WORDS: Final = {
+    Verdict.REGRESSED: "code without the fault fails, too",
+    Verdict.NOT_REPRODUCED: "the planted fault has no effect",
+}
 SEVERITIES: Final = ("critical", "high", "medium", "low")
 
 
@@ -50,9 +54,10 @@ def seconds_of(runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
 
 
 def _urgency(project: Project, record: Record, problems: Sequence[Problem]) -> tuple[object, ...]:
-    """Ascending: by kind, verdicts before crashes, faults in what changed, main claims, severe ones, many symptoms.
+    """Ascending: by kind, verdicts before crashes, many symptoms, faults in what changed, main claims, severe ones.
 
-    Null faults come last of their kind, because their claims are about the harness.
+    Many symptoms are violated in a claim that looks closely at what broke. Null faults come last of their kind, because
+    their claims are about the harness.
     """
     claim = record.claim
     severity = next((n for n, word in enumerate(SEVERITIES) if claim.severity.lower().startswith(word)), 99)
@@ -60,15 +65,15 @@ def _urgency(project: Project, record: Record, problems: Sequence[Problem]) -> t
         min(FALLEN.index(each.kind) for each in problems),
         claim.kind == "null",
         record.verdict in NOT_MEASURED,
+        -_violated(record),
         _fault_place(project, claim) not in record.changed,
         bool(claim.part_of),
         severity,
-        -_violated(record),
     )
 
 
 def _violated(record: Record) -> int:
-    """In how many symptoms healthy code is violated: many in a claim that looks closely at what broke."""
+    """How many symptoms of healthy code are violated."""
     healthy = record.evidence.variant("healthy") if record.evidence is not None else None
     return sum(each.held_runs < each.runs for each in healthy.symptoms) if healthy is not None else 0
 
@@ -102,6 +107,7 @@ def _fallen(
         tuple(_relative(each, project.root) for each in suspected),
         line_of(suspected[0], parts) if suspected else 1,
         tuple(_relative(each, project.root) for each in record.changed),
+        tuple(parts),
         _relative(str(declared_in), project.root),
         line,
         f"{project.settings.command} reproduce {claim.id}",
@@ -117,7 +123,8 @@ def _headline(record: Record, problems: Sequence[Problem]) -> str:
     if "grade" in kinds:
         grades = [grade.value if grade else "no grade" for grade in (record.fix_grade, claim.expected_fix_grade)]
         told.append(f"fix {grades[0]} (expected {grades[1]})")
-    return ", ".join(told)
+    words = f": {IN_WORDS[record.verdict]}" if record.verdict in IN_WORDS and len(told) == 1 else ""
+    return ", ".join(told) + words
 
 
 def _reason(record: Record, worst: Problem) -> str:

@@ -66,7 +66,7 @@ def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedSt
     if not report.is_file() or report.read_bytes() != render_page(matrix_plan.project, matrix).encode():
         sentence = "is not what the committed matrix gives"
         problems.append(Problem(REPORT, CLAIM_FELL, sentence, remedy="run `rlverify report`"))
-    note = f"{MATRIX} was measured of other code under test; `rlverify matrix` plants every fault again"
+    note = f"note: {MATRIX} was measured of other code under test; `rlverify matrix` plants every fault again"
     changed = matrix.under_test != under_test_digest(matrix_plan)
     return CommittedStatus(matrix, tuple(problems), (note,) * changed)
 

@@ -33,6 +33,7 @@ class FallenClaim:
     :param suspects: files that may be the reason, the likeliest first; relative to the project where they are in it
     :param suspect_line: the line of the first of them in which its first changed function begins, from 1
     :param changed: those of them that changed since the evidence was committed
+    :param changed_parts: what changed of that which its runs executed, as in `CodeRecord.parts`
     :param declared_in: the file of the catalogue, likewise
     :param line: of that file, from 1
     :param command: what reproduces it
@@ -46,13 +47,16 @@ class FallenClaim:
     suspects: tuple[str, ...]
     suspect_line: int
     changed: tuple[str, ...]
+    changed_parts: tuple[str, ...]
     declared_in: str
     line: int
     command: str
 
     @property
     def cause(self) -> tuple[object, ...]:
-        """The same for claims that fell for the same reason."""
+        """The same for claims that fell for the same reason, and for all figures of which only values differ."""
+        if self.claim.figure is not None and self.kind == "values":
+            return self.kind, "figure"
         return self.kind, self.reason or self.changes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
@@ -14,6 +15,7 @@ MOST_LINES: Final = 60
 MOST_OTHERS: Final = 12
 SHOWN_CHANGES: Final = 2
 SHOWN_IDS: Final = 6
+SHOWN_PARTS: Final = 3
 SHOWN_REASONS: Final = 2
 LONGEST_VALUE: Final = 120
 """Characters of a value; the whole is in the JSON of the run."""
@@ -28,7 +30,7 @@ def lines_of(outcome: Outcome, files: str = "--junit FILE or --json FILE") -> li
     blocks = _blocks(outcome.fallen)
     if not blocks:
         return after
-    head = [_title(outcome), ""]
+    head = [_title(outcome), *_changed_line(outcome.fallen), ""]
     room = MOST_LINES - len(head) - len(after) - 1
     shown = _that_fit(blocks, room)
     left = sum(len(group) for group, _ in blocks[len(shown) :])
@@ -54,7 +56,8 @@ def summary(outcome: Outcome) -> str:
     fell = {each.claim.id for each in outcome.fallen}
     expected = sum(record.as_expected and record.claim.id not in fell for record in outcome.records)
     if outcome.fallen:
-        words = f"{_claims(len(outcome.fallen))} fell"
+        others = len(outcome.records) - expected - len(outcome.fallen)
+        words = f"{_claims(len(outcome.fallen))} fell" + f", {others} could not be judged" * bool(others)
     elif outcome.exit_code == HARNESS_FAILED:
         words = "the harness failed"
     elif outcome.exit_code == CLAIM_FELL:
@@ -69,6 +72,17 @@ def _title(outcome: Outcome) -> str:
     if outcome.regressed:
         return f"{fell} fell: the code does something else than the catalogue and the committed evidence say"
     return f"{fell} fell: the verdicts are as expected, but values differ from the committed evidence"
+
+
+def _changed_line(fallen: Sequence[FallenClaim]) -> list[str]:
+    """What changed, and how many of the claims executed it; the most executed first."""
+    counts = Counter(name for each in fallen for name in each.changed_parts)
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    if not names:
+        return []
+    shown = [f"{name} (by {counts[name]})" for name in names[:SHOWN_PARTS]]
+    more = [f"and {len(names) - SHOWN_PARTS} more"] if len(names) > SHOWN_PARTS else []
+    return [f"changed code that fallen claims executed: {', '.join([*shown, *more])}"]
 
 
 def _blocks(fallen: Sequence[FallenClaim]) -> list[tuple[list[FallenClaim], list[str]]]:

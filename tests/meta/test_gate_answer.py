@@ -91,8 +91,10 @@ def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> N
     assert (regressed.code, len(crash)) == (1, 1)
     assert [line for line in regressed.lines if line not in crash] == [
         "3 claims fell: the code does something else than the catalogue and the committed evidence say",
+        "changed code that fallen claims executed: toyproject.target:clip (by 2), "
+        "toyproject.target:Average.restored (by 1)",
         "",
-        "TOY-01  a restored average is empty  REGRESSED (expected CONFIRMED)",
+        "TOY-01  a restored average is empty  REGRESSED (expected CONFIRMED): code without the fault fails, too",
         "  count: expected 3, observed 0",
         "  mean: expected 6.333333333333333, observed 19.0",
         "  first suspect: toyproject/target.py (changed)",
@@ -103,7 +105,7 @@ def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> N
         "  reproduce: bin/rlverify reproduce TOY-02",
         "  for the same reason: TOY-03",
         "",
-        "matrix.json was measured of other code under test; `rlverify matrix` plants every fault again",
+        "note: matrix.json was measured of other code under test; `rlverify matrix` plants every fault again",
         "3 of 6 claims as expected; 3 claims fell",
     ]
     assert crash[0].startswith("  healthy, seed 0: NameError: name 'lower' is not defined (toyproject/target.py:")

@@ -48,10 +48,10 @@ KEYS: dict[str, Fell] = {
     "kind of problem": replace(WORST, problems=("verdict",)),
     "null fault": replace(WORST, is_null=True),
     "crash": replace(WORST, crashed=True),
+    "fewer violated symptoms": replace(WORST, violated=1),
     "fault in another file than what changed": replace(WORST, changed=ANOTHER_FILE),
     "part of another claim": replace(WORST, part_of="TOY-09"),
     "severity": replace(WORST, severity="high"),
-    "fewer violated symptoms": replace(WORST, violated=1),
 }
 """Claims that are less urgent by one key, in the order of the keys."""
 

@@ -28,6 +28,7 @@ def fallen(number: int, **changes: Any) -> FallenClaim:
         suspects=("toy/count.py", "toy/other.py"),
         suspect_line=12,
         changed=("toy/count.py",),
+        changed_parts=("toy.count:count",),
         declared_in="audit/catalogue/toy.toml",
         line=7,
         command=f"rlverify reproduce TOY-{number}",
@@ -52,6 +53,34 @@ def test_a_block_names_symptom_suspect_and_command() -> None:
     ]
     assert "  first suspect: toy/count.py" in block(fallen(3, changed=()))
     assert not any("suspect" in line for line in block(fallen(3, suspects=())))
+
+
+def test_the_head_names_what_changed_and_how_many_claims_executed_it() -> None:
+    parts = [("toy:a", "toy:b", "toy"), ("toy:b", "toy"), ("toy:b",), ("file toy.yaml", "toy:b")]
+    claims = [fallen(n, changed_parts=names) for n, names in enumerate(parts)]
+    words = "changed code that fallen claims executed: "
+    assert lines_of(outcome(*claims))[1] == f"{words}toy:b (by 4), toy (by 2), file toy.yaml (by 1), and 1 more"
+    assert lines_of(outcome(*claims[1:3]))[1:3] == [f"{words}toy:b (by 2), toy (by 1)", ""]
+    assert lines_of(outcome(fallen(1, changed_parts=())))[1] == ""
+
+
+def test_figures_of_which_only_values_differ_share_a_block() -> None:
+    """Whatever those values are: they are downstream of what the other claims show."""
+    moved = [
+        fallen(
+            n,
+            claim=replace(figure(15.0, 25.0).claim, id=f"FIG-{n}"),
+            kind="values",
+            changes=(),
+            reason=f"seed {n} gives 1",
+        )
+        for n in range(3)
+    ]
+    lines = lines_of(outcome(fallen(7), *moved))
+    assert [line.split()[0] for line in lines if line.startswith(("FIG", "TOY"))] == ["TOY-7", "FIG-0"]
+    assert "  for the same reason: FIG-1, FIG-2" in lines
+    others = [replace(each, kind="verdict") for each in moved]
+    assert sum(line.startswith("FIG") for line in lines_of(outcome(*others))) == 3
 
 
 def test_a_block_has_two_symptoms_and_says_how_many_more_there_are() -> None:
@@ -120,7 +149,12 @@ def test_the_last_line_says_what_the_exit_code_means() -> None:
     harness = Problem("TOY-02", 2, "ERROR")
     assert summary(outcome()) == "1 of 1 claims as expected; nothing to report"
     assert summary(outcome(problems=(harness,))).endswith("; the harness failed")
-    assert summary(outcome(fallen(1), problems=(harness,))).endswith("; 1 claim fell")
+    assert summary(outcome(fallen(1), problems=(harness,))) == "1 of 2 claims as expected; 1 claim fell"
+    stale = replace(measured(simple(3), healthy=2, faulty=0), misfits=("seeds changed",))
+    found = outcome(fallen(1))
+    assert summary(replace(found, records=(*found.records, stale))) == (
+        "1 of 3 claims as expected; 1 claim fell, 1 could not be judged"
+    )
 
 
 def test_a_claim_that_fell_is_not_as_expected_even_if_its_verdict_is() -> None:
