@@ -99,6 +99,12 @@ def test_broken_evidence_isis_one_line(toy: Command, reports: Path) -> None:
             assert is_one_line(errors.replace("a probe may print\n", ""), f"TOY-02.json: {said}")
 
 
+def test_a_gate_that_ends_with_an_error_writes_no_files(toy: Command, reports: Path) -> None:
+    _edit_evidence(reports, "TOY-02", "{", "")
+    code, output, _ = toy("gate", "TOY-02", "--junit", reports / "junit.xml", "--json", "-", "--reports", reports)
+    assert (code, output, (reports / "junit.xml").exists()) == (2, "", False)
+
+
 def test_update_mends_broken_and_orphaned_evidence(toy: Command, reports: Path, audited: Path) -> None:
     (reports / "evidence" / "GONE-1.json").write_bytes((reports / "evidence" / "TOY-02.json").read_bytes())
     _edit_evidence(reports, "TOY-02", "{", "")

@@ -115,6 +115,16 @@ def _edit(project: Project, name: str, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
+def test_a_run_and_its_copy_in_the_cache_have_what_its_imports_executed(copied: Project, tmp_path: Path) -> None:
+    called = "\n\ndef limit() -> int:\n    return 1\n\n\nLIMIT = limit()\n"
+    _edit(copied, "experiments/values.py", "import Make\n", f"import Make\n{called}")
+    name = f"{copied.package} same-arms"
+    ((fresh,), (kept,)) = (_run_seeds(copied, tmp_path / "runs", {name: (0,)})[name] for _ in range(2))
+    assert fresh.executed is not None
+    assert f"{copied.package}.experiments.values:limit" in fresh.executed.functions
+    assert kept == fresh
+
+
 def test_runs_are_made_again_once_a_function_that_they_executed_has_changed(
     copied: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
