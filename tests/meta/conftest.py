@@ -12,7 +12,7 @@ import pytest
 
 from rlverify.cli.app import run
 from rlverify.project.content import Project, open_project
-from tests.meta.project_folders import write_settings, write_toy_tests
+from tests.meta.project_folders import once_in_a_process, write_settings, write_toy_tests
 
 PROJECTS = Path(__file__).parent / "projects"
 ROOT = Path(__file__).parents[2]
@@ -51,6 +51,7 @@ def figureproject() -> Project:
 
 
 @pytest.fixture(scope="session")
+@once_in_a_process
 def auditedproject(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Path:
     """The folder of the toy project with its tests, evidence, kill matrix and reports; treat as read-only."""
     folder = write_toy_tests(write_settings(tmp_path_factory.mktemp("audited"), "toyproject"))

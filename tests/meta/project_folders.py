@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import ParamSpec
 
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project, open_project
@@ -28,6 +30,21 @@ def test_count():
     average.add(7)
     assert average.count == 1
 """
+
+Parameters = ParamSpec("Parameters")
+
+
+def once_in_a_process(build: Callable[Parameters, Path]) -> Callable[Parameters, Path]:
+    """A function that returns the folder of its first call: mutation testing runs pytest in thousands of forks."""
+    built: list[Path] = []
+
+    @functools.wraps(build)
+    def first(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Path:
+        if not built:
+            built.append(build(*args, **kwargs))
+        return built[0]
+
+    return first
 
 
 def write_settings(folder: Path, content: str, **settings: object) -> Path:

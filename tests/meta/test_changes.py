@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,11 @@ from rlverify.evidence.evidence_files import load_file, to_json
 from rlverify.evidence.seals import sealed
 from rlverify.gating.changes import Selection, UnknownChangesError, find_base, select
 from rlverify.project.content import Project, open_project
-from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
+from tests.meta.in_process import fresh_projects, rlverify_here
+from tests.meta.project_folders import PROJECTS, once_in_a_process, write_settings, write_toy_tests
 
 ROOT = Path(__file__).parents[2]
+Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 CLIP = "return min(max(value, low), high)"
 
 
@@ -28,14 +30,15 @@ def copy_project(name: str, checkout: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@once_in_a_process
+def committed(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Path:
     """A Git checkout of the toy project with its evidence and kill matrix, two commits; treat as read-only."""
     checkout = tmp_path_factory.mktemp("committed")
     write_toy_tests(copy_project("toyproject", checkout))
     (checkout / "README.md").write_text("toy\n")
     (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n")
     for command in ("audit", "matrix"):
-        done = rlverify(checkout, command, "--update", "--jobs", "1")
+        done = rlverify(command, "--update", "--jobs", "1", cwd=str(checkout))
         assert done.returncode == 0, done.stdout + done.stderr
     git(checkout, "init", "--quiet", "--initial-branch", "main")
     commit(checkout, "toy")
@@ -62,35 +65,21 @@ def commit(checkout: Path, message: str) -> str:
     return git(checkout, "rev-parse", "HEAD")
 
 
-def rlverify(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "rlverify.cli.entry", "--project", str(checkout), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+def answer(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return rlverify_here("--project", checkout, *arguments)
 
 
 def gate(checkout: Path, *arguments: str) -> tuple[int, str]:
-    done = rlverify(checkout, "gate", "--changed", "--jobs", "1", *arguments)
+    done = answer(checkout, "gate", "--changed", "--jobs", "1", *arguments)
     return done.returncode, done.stdout + done.stderr
 
 
-SELECT = """
-import sys
-from pathlib import Path
-from rlverify.gating.changes import select
-from rlverify.project.content import open_project
-project = open_project(Path(sys.argv[1]))
-found = select(project, project.paths, sys.argv[2] if sys.argv[2:] else None)
-print(*sorted(found.claim_ids), *sorted(found.plots), sep=" ")
-print(found.reason)
-"""
-
-
 def selected(checkout: Path, *base: str) -> tuple[set[str], str]:
-    """Ids of the claims and names of the plots, and why, in a process that has imported no other copy of the code."""
-    command = [sys.executable, "-B", "-c", SELECT, str(checkout), *base]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    names, reason = done.stdout.splitlines()
-    return set(names.split()), reason
+    """Ids of the claims and names of the plots, and why."""
+    with fresh_projects():
+        project = open_project(checkout)
+        found = select(project, project.paths, base[0] if base else None)
+    return {*found.claim_ids, *found.plots}, found.reason
 
 
 def replace(path: Path, old: str, new: str) -> None:
@@ -180,7 +169,7 @@ def test_a_file_that_a_run_read_selects_its_claims(checkout: Path) -> None:
         "average.add(seed)",
         "average.add(int((__import__('pathlib').Path(__file__).parents[1] / 'limits.txt').read_text()))",
     )
-    assert rlverify(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
     commit(checkout, "a file that is read")
     commit_of_words(checkout)
     assert selected(checkout)[0] == set()
@@ -214,7 +203,7 @@ def test_evidence_in_the_diff_is_measured(checkout: Path) -> None:
     forged = path.read_text().replace('"mean of 1 and 2"', '"mean of 1 and 3"')
     path.write_text(_sealed_again(forged))
     assert to_json(load_file(path)) == path.read_text()
-    assert rlverify(checkout, "report").returncode == 0
+    assert answer(checkout, "report").returncode == 0
     code, said = gate(checkout)
     assert (code, "TOY-04" in said, "measured 1 of 6" in said) == (1, True, True)
     commit(checkout, "forged")
@@ -231,7 +220,7 @@ def _sealed_again(text: str) -> str:
 def test_a_lock_file_that_is_made_to_fit_does_not_hide_a_change(checkout: Path) -> None:
     """An update after a bug writes digests that fit; the base commit has those from before."""
     replace(checkout / "toyproject/target.py", CLIP, "return min(value, high)")
-    rlverify(checkout, "audit", "--update", "--jobs", "1")
+    answer(checkout, "audit", "--update", "--jobs", "1")
     assert {"TOY-02", "TOY-03"} <= selected(checkout)[0]
     commit(checkout, "a bug with its digests")
     code, said = gate(checkout)
@@ -276,7 +265,7 @@ def test_code_outside_the_checkout_is_compared_too(checkout: Path, tmp_path: Pat
     outside = tmp_path / "outside"
     shutil.move(checkout / "toyproject", outside / "toyproject")
     write_settings(checkout, "toyproject", pythonpath=[str(outside)])
-    assert rlverify(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
     commit(checkout, "code elsewhere")
     commit_of_words(checkout)
     assert selected(checkout)[0] == set()

@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.meta.project_folders import PROJECTS, write_settings, write_toy_tests
+from tests.meta.in_process import rlverify_here
+from tests.meta.project_folders import PROJECTS, once_in_a_process, write_settings, write_toy_tests
 
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -37,6 +38,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 @pytest.fixture(scope="module")
+@once_in_a_process
 def committed(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Path:
     """A Git checkout of the toy project with its evidence and kill matrix; treat as read-only."""
     folder = tmp_path_factory.mktemp("committed")
@@ -53,11 +55,11 @@ def committed(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Pat
     return folder
 
 
-def answer(rlverify: Invoke, folder: Path, *arguments: str) -> Answer:
+def answer(folder: Path, *arguments: str) -> Answer:
     (folder / "out").mkdir(exist_ok=True)
     (folder / "out" / "summary.md").write_text("# before\n")
     files = ("--junit", "out/junit.xml", "--sarif", "out/sarif.json", "--summary", "out/summary.md")
-    done = rlverify("gate", "--jobs", "1", *files, *(arguments or ("--json", "out/run.json")), cwd=str(folder))
+    done = rlverify_here("gate", "--jobs", "1", *files, *(arguments or ("--json", "out/run.json")), cwd=folder)
     return Answer(done.returncode, done.stdout.splitlines(), folder)
 
 
@@ -80,10 +82,10 @@ CHANGED = ("restored", "clip")
 
 
 @pytest.fixture(scope="module")
-def regressed(committed: Path, tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Answer:
+def regressed(committed: Path, tmp_path_factory: pytest.TempPathFactory) -> Answer:
     """One claim is violated, and two crash."""
     folder = changed(committed, tmp_path_factory.mktemp("regressed") / "toy", FORGETS, CRASHES)
-    return answer(rlverify, folder)
+    return answer(folder)
 
 
 def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> None:
@@ -192,15 +194,13 @@ def test_reproduce_measures_whatever_is_wrong_with_the_evidence(
     assert "TOY-02: ERROR, healthy, seed 0: NameError" in done.stdout
 
 
-def test_code_that_changed_and_moved_no_value_is_one_line_and_passes(
-    committed: Path, tmp_path: Path, rlverify: Invoke
-) -> None:
+def test_code_that_changed_and_moved_no_value_is_one_line_and_passes(committed: Path, tmp_path: Path) -> None:
     folder = changed(
         committed,
         tmp_path / "toy",
         ("return self.total / max(self.count, 1)", "return self.total / max(1, self.count)"),
     )
-    found = answer(rlverify, folder, "--json", "-")
+    found = answer(folder, "--json", "-")
     content = json.loads("\n".join(found.lines))
     assert (found.code, content["exit_code"], content["fallen"]) == (0, 0, [])
     root = ElementTree.fromstring(found.text("junit.xml"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,8 @@ import pytest
 
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import source_digest
+from tests.meta.in_process import rlverify_here
 from tests.meta.project_folders import write_settings
-
-Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 LOSSES = """
 def quantile_loss(value):
@@ -94,7 +91,7 @@ def _claim(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> dict[str, Any]:
+def audited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What an audit of all the claims prints, as JSON."""
     folder = tmp_path_factory.mktemp("reaching")
     files = {f"mypackage/{name}": text for name, text in PACKAGE.items()}
@@ -109,7 +106,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> dict[
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     write_settings(folder, "claims", under_test=["mypackage"], pythonpath=["."])
-    done = rlverify("audit", "--update", "--json", "--jobs", "1", cwd=str(folder))
+    done = rlverify_here("audit", "--update", "--json", "--jobs", "1", cwd=folder)
     assert done.stdout, done.stderr
     content: dict[str, Any] = json.loads(done.stdout)
     return {**content, "folder": folder}

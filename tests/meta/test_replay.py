@@ -11,12 +11,14 @@ import pytest
 from rlverify.evidence.evidence_files import load_file, to_json
 from rlverify.evidence.figure_evidence import measured_figure
 from rlverify.evidence.seals import sealed
-from tests.meta.test_changes import commit, commit_of_words, copy_project, gate, git, replace, rlverify
+from tests.meta.project_folders import once_in_a_process
+from tests.meta.test_changes import answer, commit, commit_of_words, copy_project, gate, git, replace
 
 IGNORED = ".rlverify\n__pycache__\n"
 
 
 @pytest.fixture(scope="module")
+@once_in_a_process
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Git checkout of the project with figures, all measured; treat as read-only."""
     checkout = tmp_path_factory.mktemp("figures")
@@ -26,7 +28,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plots.write_text(plots.read_text().replace("toyproject", "figureproject"))
     (checkout / ".gitignore").write_text(IGNORED)
     (checkout / "README.md").write_text("figures\n")
-    done = rlverify(checkout, "audit", "--level", "full", "--update", "--jobs", "1")
+    done = answer(checkout, "audit", "--level", "full", "--update", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     git(checkout, "init", "--quiet", "--initial-branch", "main")
     commit(checkout, "figures")
@@ -52,11 +54,11 @@ def forge(checkout: Path, claim: str, shift: float) -> None:
     del content["digest"]
     path.write_text(sealed(content))
     assert to_json(load_file(path)) == path.read_text()
-    assert rlverify(checkout, "report").returncode == 0
+    assert answer(checkout, "report").returncode == 0
 
 
 def full_gate(checkout: Path, *arguments: str) -> tuple[int, str]:
-    done = rlverify(checkout, "gate", "--jobs", "1", *arguments)
+    done = answer(checkout, "gate", "--jobs", "1", *arguments)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -81,7 +83,7 @@ def test_a_number_edited_by_hand_is_refused_whatever_else_fits(checkout: Path) -
     path = checkout / "reports/evidence/FIG-GAIN.json"
     replace(path, '"mean": 20.0', '"mean": 20.1')
     for command in ("gate", "report"):
-        done = rlverify(checkout, command)
+        done = answer(checkout, command)
         assert (done.returncode, "was edited after it was measured" in done.stderr) == (2, True)
 
 
@@ -91,7 +93,7 @@ def test_a_mean_that_its_values_do_not_give_is_refused(checkout: Path) -> None:
     content["figure"]["mean"] = 20.1
     del content["digest"]
     path.write_text(sealed(content))
-    done = rlverify(checkout, "gate")
+    done = answer(checkout, "gate")
     assert (done.returncode, "says mean 20.1, but its 8 values give 20.0" in done.stderr) == (2, True)
 
 
@@ -127,7 +129,7 @@ def test_a_change_that_moves_no_value_is_one_line_and_passes(checkout: Path) -> 
     )
     assert (code, told in said) == (0, True), said
     before = {path: path.read_bytes() for path in sorted((checkout / "reports").rglob("*.*"))}
-    assert rlverify(checkout, "audit", "--level", "full", "--update", "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", "--level", "full", "--update", "--jobs", "1").returncode == 0
     changed = [path.name for path, content in before.items() if path.read_bytes() != content]
     assert changed == ["digests.json"]
     code, said = full_gate(checkout)
@@ -156,7 +158,7 @@ def test_a_forged_plot_is_detected_once_it_is_in_the_diff(checkout: Path) -> Non
     content["lines"][0]["values"][3] = 18.0
     del content["digest"]
     path.write_text(sealed(content))
-    assert rlverify(checkout, "report").returncode == 0
+    assert answer(checkout, "report").returncode == 0
     commit(checkout, "forged")
     for code, said in (gate(checkout), full_gate(checkout)):
         assert (code, "line 'x^2' is 9.0 at 3, committed 18.0" in said) == (1, True), said
@@ -165,7 +167,7 @@ def test_a_forged_plot_is_detected_once_it_is_in_the_diff(checkout: Path) -> Non
 def test_an_edited_plot_is_refused(checkout: Path) -> None:
     path = checkout / "reports/plots/toy-squares.json"
     replace(path, "9.0", "18.0")
-    done = rlverify(checkout, "gate")
+    done = answer(checkout, "gate")
     assert (done.returncode, "was edited after it was measured" in done.stderr) == (2, True)
 
 
@@ -174,5 +176,5 @@ def test_a_plot_of_other_code_with_the_same_points_is_kept(checkout: Path) -> No
     before = path.read_bytes()
     replace(checkout / "figureproject/plots/squares.py", "x * x for", "x * x * 1 for")
     assert full_gate(checkout)[0] == 0
-    assert rlverify(checkout, "audit", "--level", "full", "--update", "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", "--level", "full", "--update", "--jobs", "1").returncode == 0
     assert path.read_bytes() == before

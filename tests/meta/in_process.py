@@ -1,0 +1,78 @@
+"""Runs the command line in this process, as if it were a new one for the tiny projects.
+
+A process of its own costs a second a command, and hides from mutation testing which functions a test executes. Tests of
+how a process starts, ends or is killed use the fixture ``rlverify`` instead.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import linecache
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rlverify.cli.app import run
+from rlverify.project.experiments import EXPERIMENTS
+from rlverify.project.faults import FAULTS
+from rlverify.project.pages import PAGES
+from rlverify.project.plots import PLOTS
+from rlverify.project.probes import PROBES
+from rlverify.project.registry import Registry
+
+REGISTRIES: tuple[Registry[Any], ...] = (FAULTS, PROBES, EXPERIMENTS, PLOTS, PAGES)
+HERE = Path(__file__).parent
+KEPT = (HERE.parents[1], Path(sys.prefix), Path(sys.base_prefix))
+"""Folders with modules that no test edits, except for the tiny projects."""
+
+
+def rlverify_here(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Exit code and output of a command, as `subprocess.run` gives them."""
+    output, errors = io.StringIO(), io.StringIO()
+    folder = Path.cwd()
+    with fresh_projects(), redirect_stdout(output), redirect_stderr(errors):
+        os.chdir(cwd or folder)
+        try:
+            code = run([str(each) for each in arguments])
+        finally:
+            os.chdir(folder)
+    return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
+
+
+@contextmanager
+def fresh_projects() -> Iterator[None]:
+    """Forget what projects imported and registered, before and after, and restore the search path."""
+    path, writes, registered = list(sys.path), sys.dont_write_bytecode, [dict(vars(each)) for each in REGISTRIES]
+    sys.dont_write_bytecode = True  # a file edited twice within a second would be read from the older bytecode
+    forgotten = _forget()
+    for registry in REGISTRIES:
+        Registry.__init__(registry, registry.kind)
+    try:
+        yield
+    finally:
+        _forget()
+        for registry, entries in zip(REGISTRIES, registered, strict=True):
+            vars(registry).update(entries)
+        sys.modules.update(forgotten)
+        sys.path[:], sys.dont_write_bytecode = path, writes
+
+
+def _forget() -> dict[str, ModuleType]:
+    """Remove, and return, the modules of all packages that a test may edit."""
+    importlib.invalidate_caches()
+    linecache.clearcache()
+    edited = {name.partition(".")[0] for name, module in sys.modules.items() if _may_be_edited(module)}
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in edited}
+
+
+def _may_be_edited(module: ModuleType) -> bool:
+    file = vars(module).get("__file__")
+    if file is None:
+        return False
+    return Path(file).is_relative_to(HERE / "projects") or not any(Path(file).is_relative_to(each) for each in KEPT)
