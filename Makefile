@@ -31,11 +31,14 @@ gate: $(VENV)/.ready
 matrix: $(VENV)/.ready
 	$(VENV)/bin/rlverify matrix
 
-# An hour or two for all; ONLY='rlcore.functional.clipping*' takes minutes. Interrupted, it goes on where it stood.
+# Hours for all; ONLY='rlcore.functional.clipping*' takes minutes. Interrupted, it goes on where it stopped.
+# Commands that tests start must import the mutants, and folders that a test made once must outlive its session.
 ONLY ?= *
 mutants: $(VENV)/.ready
 	$(RUN) pip install --quiet --editable '.[dev,mutation]'
-	$(RUN) mutmut run $(if $(filter-out *,$(ONLY)),'$(ONLY)')
+	mkdir -p mutants
+	folder=$$(mktemp -d) && trap 'rm -rf $$folder' EXIT && PYTHONPATH=$(CURDIR)/mutants PYTEST_DEBUG_TEMPROOT=$$folder \
+	  PYTEST_ADDOPTS="-o tmp_path_retention_count=1000000" $(RUN) mutmut run $(if $(filter-out *,$(ONLY)),'$(ONLY)')
 	$(RUN) tests.mutation.compare '$(ONLY)'
 
 bench: $(VENV)/.ready
