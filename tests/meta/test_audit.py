@@ -23,7 +23,7 @@ from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.code_records import Executed
+from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.problems import Problem
 from rlverify.reporting.record import Record
@@ -57,11 +57,13 @@ class Setting:
         self.measured: set[str] = set()
         self.repeated: list[tuple[str, Evidence]] = []
         self.plots: list[frozenset[str]] = []
+        self.replaced: list[bool] = []
         self.options: dict[str, Any] = {}
         self.of_runs: tuple[Problem, ...] = ()
         self.of_plots: list[Problem] = []
 
-    def measure(self, project: Project, claims: Sequence[Claim], _: Path, **options: Any) -> Measured:
+    def measure(self, project: Project, claims: Sequence[Claim], kept_runs: Path, **options: Any) -> Measured:
+        assert (kept_runs, options["on_progress"]) == (self.paths.runs, print)
         self.measured, self.options = {claim.id for claim in claims}, options
         seen, code = Executed((MIDDLE,)), options["code"]
         records = {
@@ -70,8 +72,8 @@ class Setting:
         evidence = {each.id: self.gives[each.id] for each in claims if each.id in self.gives}
         return Measured(evidence, {}, {name: records[name] for name in evidence}, "raw\n")
 
-    def replay(self, _: Committed, figures: Sequence[tuple[Claim, Evidence]], *, processes: int) -> Replayed:
-        assert processes == 3
+    def replay(self, committed: Committed, figures: Sequence[tuple[Claim, Evidence]], *, processes: int) -> Replayed:
+        assert (committed.paths, processes) == (self.paths, 3)
         self.repeated = [(claim.id, evidence) for claim, evidence in figures]
         return Replayed(tuple(claim.id for claim, _ in figures), self.of_runs)
 
@@ -80,8 +82,13 @@ class Setting:
         self.plots.append(selected)
         return self.of_plots
 
+    def replace_plots(self, _: Committed, *, processes: int, all_claims: bool) -> dict[str, CodeRecord]:
+        assert processes == 3
+        self.replaced.append(all_claims)
+        return {}
+
     def audit(self, **options: Any) -> Audit:
-        given = {"update": False, "processes": 3, "on_progress": lambda *_: None, **options}
+        given = {"update": False, "processes": 3, "on_progress": print, **options}
         return audit(self.project, self.paths, **given)
 
     def make_older(self, *claims: str) -> None:
@@ -99,7 +106,7 @@ class Setting:
 def setting(figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setting:
     """All claims are committed as they are measured again."""
     made = Setting(figureproject, tmp_path)
-    for name in ("measure", "replay", "check_plots"):
+    for name in ("measure", "replay", "check_plots", "replace_plots"):
         monkeypatch.setattr(audit_module, name, getattr(made, name))
     first = made.audit(update=True, level="full")
     assert (first.problems, first.measured, made.measured, made.repeated) == ((), 5, EVERYTHING, [])
@@ -148,6 +155,14 @@ def test_a_claim_without_evidence_is_measured_though_it_is_not_selected(setting:
     found = setting.audit(selection=selection(), only_selected=True)
     assert setting.measured == {"LAB-01"}
     assert [(each.subject, each.sentence) for each in found.problems] == [("LAB-01", "has no committed evidence")]
+
+
+def test_a_claim_that_could_never_be_measured_is_trouble_of_the_harness_alone(setting: Setting) -> None:
+    (setting.paths.evidence / "LAB-01.json").unlink()
+    setting.gives["LAB-01"] = lab(errors=("seed 0: boom",))
+    found = setting.audit()
+    assert [(each.subject, each.exit_code) for each in found.problems if each.kind == "other"][:1] == [("LAB-01", 2)]
+    assert {each.kind for each in found.problems} == {"other"}
 
 
 def other_runs(setting: Setting, claim_id: str) -> None:
@@ -204,6 +219,9 @@ def test_other_values_and_a_regression_are_problems(setting: Setting) -> None:
     setting.gives["LAB-01"] = lab(after="2")
     (problem,) = setting.audit(level="full").problems  # that the report differs follows
     assert (problem.subject, problem.kind) == ("LAB-01", "values")
+    setting.gives["FIG-GAIN"] = figure_of(setting.project.claim("FIG-GAIN"), (16.0, 17.0) * 4)
+    found = setting.audit(level="full")
+    assert [(each.subject, each.kind) for each in found.problems] == [("FIG-GAIN", "values"), ("LAB-01", "values")]
     index.write_text(before)
     setting.gives["LAB-01"] = lab(held=0)
     (problem,) = setting.audit().problems
@@ -263,6 +281,7 @@ def test_an_update_of_chosen_claims_leaves_the_others_as_they_are(setting: Setti
     setting.gives |= {"LAB-01": lab(after="2"), "FIG-GAIN": lab(after="never measured")}
     found = setting.audit(update=True, level="full", chosen=frozenset({"LAB-01"}))
     assert (setting.measured, [each.claim.id for each in found.records]) == ({"LAB-01"}, ["LAB-01"])
+    assert setting.replaced == [True, False]
     again = setting.audit()
     assert (again.problems, {*again.committed}) == ((), EVERYTHING)
 
