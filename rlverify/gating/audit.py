@@ -146,8 +146,9 @@ def _replaced(
 def _with_changes(committed: Committed, records: Sequence[Record], selection: Selection | None) -> tuple[Record, ...]:
     """The records with what has changed since they were committed, or else since the base."""
     affected = selection.changed if selection is not None else {}
-    changes = (committed.changed(each.claim) or affected.get(each.claim.id, ()) for each in records)
-    return tuple(replace(each, changed=changed) for each, changed in zip(records, changes, strict=True))
+    return tuple(
+        replace(each, changed=committed.changed(each.claim) or affected.get(each.claim.id, ())) for each in records
+    )
 
 
 def _kept(

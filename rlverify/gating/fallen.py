@@ -19,6 +19,7 @@ from rlverify.records.claims import Claim, Verdict
 from rlverify.records.problems import FALLEN, Problem
 from rlverify.records.runs import Run
 from rlverify.reporting.outcome import FallenClaim, Outcome
+from rlverify.reporting.phrasing import outcome
 from rlverify.reporting.record import Record
 from rlverify.verdicts.verdict import NOT_MEASURED
 
@@ -115,8 +116,7 @@ def _fallen(
 
 
 def _headline(record: Record, problems: Sequence[Problem]) -> str:
-    claim, kinds = record.claim, {each.kind for each in problems}
-    verdict = record.verdict.value if record.verdict else "NO EVIDENCE"
+    claim, verdict, kinds = record.claim, outcome(record), {each.kind for each in problems}
     if kinds == {"values"}:
         return f"{verdict}, with other values than committed"
     told = [] if kinds <= {"grade", "values"} else [f"{verdict} (expected {claim.expected_verdict.value})"]

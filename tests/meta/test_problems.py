@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rlverify.gating.problem_rules import compared, notes_of, problems_of
+from rlverify.gating.problem_rules import compared, few_of, notes_of, problems_of, problems_of_all, reason
 from rlverify.records.claims import FixGrade, Verdict
-from rlverify.records.measured import Evidence, VariantEvidence
+from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.problems import Problem, ProblemKind, exit_code_of, outcome_of, with_advice
 from rlverify.records.runs import Variant
 from rlverify.reporting.record import Record
@@ -72,32 +72,99 @@ TROUBLES: list[tuple[Record, Verdict, ProblemKind]] = [
 def test_a_claim_that_cannot_be_measured_any_more_fell_and_one_that_never_could_is_trouble_of_the_harness(
     record: Record, verdict: Verdict, kind: ProblemKind
 ) -> None:
+    why = reason(evidence_of(record), verdict)
     (fell,) = problems_of(record, evidence_of(GOOD))
-    assert (fell.exit_code, fell.kind) == (1, kind)
-    assert fell.sentence.startswith(f"{verdict.value}, expected CONFIRMED")
+    assert fell == Problem("TOY-01", 1, f"{verdict.value}, expected CONFIRMED{why}", kind)
+    assert problems_of_all([record], {"TOY-01": evidence_of(GOOD)}) == [fell]
+    assert compared(record, evidence_of(GOOD)) == []  # its verdict says it already
     for committed in (None, evidence_of(measured(simple(1), healthy=2, faulty=2))):
         (trouble,) = problems_of(record, committed)
-        assert (trouble.exit_code, trouble.kind) == (2, "other")
+        assert trouble == Problem("TOY-01", 2, f"{verdict.value}{why}")
+    assert why.startswith(", ")
+
+
+BROKEN = tuple(SymptomEvidence(name, held, 2, None, None) for name, held in (("count", 1), ("mean", 2), ("total", 0)))
+SHOWS = replace(evidence_of(with_variant("faulty", symptoms=BROKEN, held_runs=0)), shows=("total", "size"))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict", "why"),
+    [
+        (GOOD, Verdict.CONFIRMED, ""),
+        (with_variant("faulty", errors=("seed 0: boom", "seed 1: bang")), Verdict.ERROR, ", faulty, seed 0: boom"),
+        (with_variant("faulty", errors=("seed 0: boom",)), Verdict.REGRESSED, ""),
+        (with_variant("faulty", reached=False), Verdict.ERROR, ""),
+        (
+            with_variant("faulty", reached=False),
+            Verdict.REGRESSED,
+            ", faulty: the planted fault was never executed, so the probe proves nothing",
+        ),
+        (
+            with_variant("faulty", reached=False, hint="plant it in `toy:fast`"),
+            Verdict.UNREACHED,
+            ", faulty: production code does not execute the planted fault: plant it in `toy:fast`",
+        ),
+        # one of two runs: 1 - (1 - p)^2 is 2.5 % at p = 0.013
+        (
+            with_variant("healthy", held_runs=1),
+            Verdict.UNDECIDED,
+            ", healthy held in 1 of 2 runs (95 % interval 0.01 to 0.99)",
+        ),
+        (with_variant("healthy", held_runs=1), Verdict.UNREACHED, ""),
+    ],
+)
+def test_the_reason_of_a_verdict_is_told(evidence: Record, verdict: Verdict, why: str) -> None:
+    assert reason(evidence_of(evidence), verdict) == why
+
+
+def test_the_reason_names_the_symptoms_that_a_fault_breaks_and_is_to_break() -> None:
+    why = ", faulty broke 'count' (1 of 2), 'total' (2 of 2) and was to break 'total', 'size'"
+    assert reason(SHOWS, Verdict.UNDECIDED) == why
+    assert reason(SHOWS, Verdict.REGRESSED) == ""
+    healthy, faulty = SHOWS.variants
+    unsteady = replace(SHOWS, variants=(replace(healthy, held_runs=1), faulty))
+    assert reason(unsteady, Verdict.UNDECIDED).startswith(", healthy held in 1 of 2 runs")
+
+
+def test_the_reason_of_a_figure_is_its_first_crash() -> None:
+    evidence = evidence_of(figure(-2.0, 3.0))
+    assert evidence.figure is not None
+    crashed = replace(evidence, figure=replace(evidence.figure, errors=("seed 3: boom", "seed 4: bang")))
+    assert reason(crashed, Verdict.ERROR) == ", seed 3: boom"
+    assert reason(evidence, Verdict.REFUTED) == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(0, ""), (1, "d0"), (3, "d0; d1; d2"), (4, "d0; d1; d2; and 1 more differences")],
+)
+def test_at_most_three_differences_are_listed(number: int, told: str) -> None:
+    assert few_of([f"d{each}" for each in range(number)]) == told
 
 
 @pytest.mark.parametrize("committed", [None, evidence_of(GOOD)])
 def test_a_stale_pin_is_out_of_date(committed: Evidence | None) -> None:
     (problem,) = problems_of(with_variant("faulty", runs=0, stale="pins something else"), committed)
-    assert (problem.exit_code, problem.kind, problem.sentence) == (1, "pin", "STALE, pins something else")
+    assert problem == Problem("TOY-01", 1, "STALE, pins something else", "pin")
 
 
 def test_violated_healthy_code_is_named_as_such_and_its_fix_is_not_graded() -> None:
     claim = replace(CLAIM, expected_fix_grade=FixGrade.CURED)
     regressed = measured(claim, healthy=0, faulty=0, documented_fix=0)
-    assert [(each.kind, each.sentence) for each in problems_of(regressed)] == [
-        ("healthy", "REGRESSED, expected CONFIRMED")
-    ]
+    assert problems_of(regressed) == [Problem("TOY-01", 1, "REGRESSED, expected CONFIRMED", "healthy")]
+    healthy, *planted = evidence_of(regressed).variants
+    unreached = replace(evidence_of(regressed), variants=(healthy, *(replace(each, reached=False) for each in planted)))
+    (problem,) = problems_of(replace(regressed, evidence=unreached))
+    assert problem.sentence.startswith("REGRESSED, expected CONFIRMED, faulty: the planted fault was never executed")
     refuted = measured(simple(4, fault=None), healthy=0)
     assert [each.kind for each in problems_of(refuted)] == ["healthy"]
     nothing_found = measured(simple(1), healthy=2, faulty=2)
     assert [each.kind for each in problems_of(nothing_found)] == ["verdict"]
     graded = measured(claim, healthy=2, faulty=0, documented_fix=0)
-    assert [each.kind for each in problems_of(graded)] == ["grade"]
+    assert problems_of(graded) == [Problem("TOY-01", 1, "fix NO EFFECT, expected CURED", "grade")]
+    assert problems_of(replace(graded, claim=replace(claim, expected_fix_grade=None))) == [
+        Problem("TOY-01", 1, "fix NO EFFECT, expected no grade", "grade")
+    ]
 
 
 def test_other_values_make_a_claim_fall_and_other_code_alone_does_not() -> None:
@@ -107,26 +174,63 @@ def test_other_values_make_a_claim_fall_and_other_code_alone_does_not() -> None:
     healthy, faulty = committed.variants
     other = replace(faulty, symptoms=tuple(replace(each, after="7") for each in faulty.symptoms))
     (values,) = compared(replace(other_code, evidence=replace(committed, variants=(healthy, other))), committed)
-    assert values.kind == "values"
+    assert (values.subject, values.exit_code, values.kind) == ("TOY-01", 1, "values")
     assert values.sentence.startswith("differs from the committed evidence: faulty: 'count | all' observed 7")
     assert values.remedy == "if that is right, run `rlverify audit --update`"
     assert compared(measured(simple(1), healthy=0, faulty=0), committed) == []  # which has fallen by its verdict
 
 
 def test_evidence_for_another_claim_is_stale_and_none_at_all_too() -> None:
-    (stale,) = problems_of(replace(GOOD, misfits=(MISFIT,)))
-    assert (stale.kind, stale.sentence, stale.remedy) == ("stale", f"STALE, {MISFIT}", "run `rlverify audit --update`")
+    update, full = "run `rlverify audit --update`", "run `rlverify audit --level full --update`"
+    (stale,) = problems_of(replace(GOOD, misfits=(MISFIT, "another probe")))
+    assert stale == Problem("TOY-01", 1, f"STALE, {MISFIT}; another probe", "stale", update)
     (missing,) = compared(GOOD, None)
-    assert (missing.kind, missing.sentence) == ("stale", "has no committed evidence")
+    assert missing == Problem("TOY-01", 1, "has no committed evidence", "stale", update)
     assert not stale.fell
-    assert not missing.fell
+    assert problems_of(Record(simple(1), None)) == [Problem("TOY-01", 1, "has no evidence", "stale", update)]
+    assert problems_of(Record(figure(-2.0, 3.0).claim, None)) == [
+        Problem("TOY-09", 1, "has no evidence", "stale", full)
+    ]
 
 
 def test_stale_figures_are_a_note_which_gives_no_advice_after_a_regression() -> None:
     stale = replace(figure(-2.0, 3.0), misfits=(MISFIT,))
+    told = "TOY-09: STALE, measured for other settings of the claim"
     assert problems_of(stale) == []
-    assert "--update" in notes_of([stale])[0]
-    assert notes_of([stale], advise=False) == ["TOY-09: STALE, measured for other settings of the claim"]
+    assert notes_of([replace(GOOD, misfits=(MISFIT,)), stale, figure(-2.0, 3.0)]) == [
+        f"{told}; run `rlverify audit --level full --update`"
+    ]
+    assert notes_of([stale, stale], advise=False) == [f"TOY-09, {told}"]
+
+
+def undecided(number: int) -> Record:
+    """Of 15 to 25 % that are claimed, the interval has a part only."""
+    record = figure(10.0, 20.0)
+    return replace(record, claim=replace(record.claim, id=f"FIG-{number}"))
+
+
+def test_two_undecided_figures_are_a_note_and_more_a_problem() -> None:
+    claim = with_variant("healthy", held_runs=1)  # which is no figure, and undecided
+    for number, names in ((0, None), (1, "FIG-0"), (2, "FIG-0, FIG-1")):
+        few = [claim, *map(undecided, range(number))]
+        assert notes_of(few) == [f"{names}: UNDECIDED, as at most 2 figures may be"] * (names is not None)
+        assert problems_of_all(few) == problems_of(claim)
+    many = [*map(undecided, range(3))]
+    sentence = "3 figures are UNDECIDED, of which at most 2 may be; give them runs"
+    assert (notes_of(many), problems_of_all(many)) == ([], [Problem("FIG-0, FIG-1, FIG-2", 2, sentence)])
+
+
+@pytest.mark.parametrize(("tolerance", "agrees"), [(2.5, True), (1.5, False), (0.0, False)])
+def test_the_tolerance_of_a_figure_decides_where_intervals_have_nothing_in_common(
+    tolerance: float, agrees: bool
+) -> None:
+    """Means of 17 and 19."""
+    was, now = figure(16.5, 17.5), figure(18.5, 19.5)
+    assert now.claim.figure is not None
+    claim = replace(
+        now.claim, figure=replace(now.claim.figure, tolerance=tolerance), expected_verdict=Verdict.CONFIRMED
+    )
+    assert (compared(replace(now, claim=claim), evidence_of(was)) == []) is agrees
 
 
 def test_a_variant_without_runs_is_no_evidence() -> None:

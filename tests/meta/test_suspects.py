@@ -165,11 +165,51 @@ def test_a_fault_without_effect_is_told_of_the_variant_and_before_other_values()
     )
 
 
+@pytest.mark.parametrize(
+    ("committed", "observed", "texts"),
+    [
+        ((2, "16"), (0, "0"), ("16", "0")),  # and not what the probe expected, which is 20
+        ((2, "16"), (0, "16"), ("holds", "16 (violated)")),
+        ((0, "16"), (2, "16"), ("violated", "16 (holds)")),
+        ((2, "16"), (0, None), ("holds", "violated")),
+        ((2, None), (0, "7"), ("holds", "7 (violated)")),
+        ((2, None), (0, ""), ("holds", "(empty) (violated)")),
+        ((2, ""), (0, "7"), ("(empty)", "7")),
+        ((2, "16"), (0, ""), ("16", "(empty)")),
+        ((2, "16"), (2, "16"), None),
+    ],
+)
+def test_texts_that_repeat_are_shown_and_else_whether_a_symptom_held(
+    committed: tuple[int, str | None], observed: tuple[int, str | None], texts: tuple[str, str] | None
+) -> None:
+    was = evidence(variant("healthy", symptom("other", 2, "1")), variant("faulty", symptom("steps", *committed)))
+    now = record(
+        variant("healthy", symptom("other", 2, "1")), variant("faulty", symptom("steps", *observed, before="20"))
+    )
+    assert symptom_changes(now, was) == (() if texts is None else (SymptomChange("with the fault, steps", *texts),))
+
+
+def test_of_a_regression_healthy_symptoms_alone_are_shown_with_what_was_committed() -> None:
+    steps, mean = symptom("steps", 0, "0", before="20"), symptom("mean", 2, None, None)
+    now = record(variant("healthy", steps, mean), variant("faulty", symptom("steps", 2, "16")))
+    assert symptom_changes(now, GOOD) == (SymptomChange("steps", "16", "0"),)
+    assert symptom_changes(now, None) == (SymptomChange("steps", "20", "0"),)  # as the probe expected
+
+
 def test_a_figure_has_what_is_claimed_and_the_interval() -> None:
     assert symptom_changes(figure(-2.0, 3.0), None) == (
         SymptomChange(figure(-2.0, 3.0).claim.figure.quantity, "15 to 25 %", "0.5 % (-2 to 3)"),  # type: ignore[union-attr]
     )
     assert symptom_changes(Record(CLAIM, None), None) == ()
+
+
+def test_a_figure_without_runs_has_no_values() -> None:
+    crashed = figure(-2.0, 3.0)
+    assert crashed.evidence is not None
+    assert crashed.evidence.figure is not None
+    none = replace(crashed.evidence, figure=replace(crashed.evidence.figure, values=(), errors=("seed 0: boom",)))
+    assert symptom_changes(replace(crashed, evidence=none), None) == ()
+    assert symptom_changes(replace(crashed, evidence=GOOD), None) == ()  # measured when it claimed no figure
 
 
 def test_claims_that_share_a_run_share_its_time() -> None:

@@ -1,0 +1,294 @@
+"""What an audit measures, repeats, keeps, compares and replaces; measuring gives the same evidence each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlverify.evidence.evidence_files import load_folder, to_json
+from rlverify.evidence.figure_evidence import measured_figure
+from rlverify.evidence.lock_file import NAME as LOCK_FILE
+from rlverify.evidence.lock_file import Lock, load_lock, lock_json
+from rlverify.gating import audit as audit_module
+from rlverify.gating.audit import Audit, audit
+from rlverify.gating.changes import Selection
+from rlverify.gating.committed_evidence import Committed, committed_records, write_report
+from rlverify.gating.measuring import Measured
+from rlverify.gating.replay import Replayed
+from rlverify.project.content import Project
+from rlverify.project.current_code import CurrentCode
+from rlverify.project.settings import ReportPaths
+from rlverify.records.claims import Claim
+from rlverify.records.code_records import CodeRecord, Executed
+from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
+from rlverify.records.problems import Problem
+from rlverify.reporting.record import Record
+
+FIGURES = ("FIG-GAIN", "FIG-SPIKE", "FIG-DRIFT", "FIG-BETTER")
+EVERYTHING = {*FIGURES, "LAB-01"}
+FULL = "run `rlverify audit --level full --update`"
+MIDDLE = "figureproject.target:middle"
+VALUES = {"FIG-GAIN": (19.0, 21.0) * 4, "FIG-SPIKE": (19.0, 21.0) * 3, "FIG-DRIFT": (18.0, 22.0) * 4}
+
+
+def figure_of(claim: Claim, values: Sequence[float]) -> Evidence:
+    assert claim.figure is not None
+    return Evidence(claim.id, claim.seeds, (), figure=measured_figure(values, claim.figure.claimed))
+
+
+def lab(held: int = 1, after: str = "1", errors: tuple[str, ...] = ()) -> Evidence:
+    symptoms = (SymptomEvidence("middle", held, 1, "1", after),)
+    return Evidence("LAB-01", (0,), (VariantEvidence("healthy", 1, held, None, symptoms, errors),))
+
+
+class Setting:
+    """A project whose measurements are given here; what an audit asked for is in the lists."""
+
+    def __init__(self, project: Project, folder: Path) -> None:
+        self.project, self.paths = project, ReportPaths(folder / "reports", folder)
+        self.gives = {"LAB-01": lab()}
+        for claim in project.claims:
+            if claim.figure is not None:
+                self.gives[claim.id] = figure_of(claim, VALUES.get(claim.id, (-1.0, -2.0, -1.0, -2.0, -1.0)))
+        self.measured: set[str] = set()
+        self.repeated: list[tuple[str, Evidence]] = []
+        self.plots: list[frozenset[str]] = []
+        self.replaced: list[bool] = []
+        self.options: dict[str, Any] = {}
+        self.of_runs: tuple[Problem, ...] = ()
+        self.of_plots: list[Problem] = []
+
+    def measure(self, project: Project, claims: Sequence[Claim], kept_runs: Path, **options: Any) -> Measured:
+        assert (kept_runs, options["on_progress"]) == (self.paths.runs, print)
+        self.measured, self.options = {claim.id for claim in claims}, options
+        seen, code = Executed((MIDDLE,)), options["code"]
+        records = {
+            each.id: code.record(project.settings_digest(each), project.sources(each), seen, ()) for each in claims
+        }
+        evidence = {each.id: self.gives[each.id] for each in claims if each.id in self.gives}
+        return Measured(evidence, {}, {name: records[name] for name in evidence}, "raw\n")
+
+    def replay(self, committed: Committed, figures: Sequence[tuple[Claim, Evidence]], *, processes: int) -> Replayed:
+        assert (committed.paths, processes) == (self.paths, 3)
+        self.repeated = [(claim.id, evidence) for claim, evidence in figures]
+        return Replayed(tuple(claim.id for claim, _ in figures), self.of_runs)
+
+    def check_plots(self, committed: Committed, selected: frozenset[str], *, processes: int) -> list[Problem]:
+        assert (committed.paths, processes) == (self.paths, 3)
+        self.plots.append(selected)
+        return self.of_plots
+
+    def replace_plots(self, _: Committed, *, processes: int, all_claims: bool) -> dict[str, CodeRecord]:
+        assert processes == 3
+        self.replaced.append(all_claims)
+        return {}
+
+    def audit(self, **options: Any) -> Audit:
+        given = {"update": False, "processes": 3, "on_progress": print, **options}
+        return audit(self.project, self.paths, **given)
+
+    def make_older(self, *claims: str) -> None:
+        """In the lock file, another digest of a function that the runs of these claims executed."""
+        code = CurrentCode(self.project)
+        lock = load_lock(self.paths.reports / LOCK_FILE, code)
+        found = dict(lock.claims)
+        for name in claims:
+            parts = {**dict(found[name].parts), MIDDLE: "0" * 16}
+            found[name] = replace(found[name], parts=tuple(sorted(parts.items())))
+        (self.paths.reports / LOCK_FILE).write_text(lock_json(Lock(found, lock.plots), code))
+
+
+@pytest.fixture
+def setting(figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setting:
+    """All claims are committed as they are measured again."""
+    made = Setting(figureproject, tmp_path)
+    for name in ("measure", "replay", "check_plots", "replace_plots"):
+        monkeypatch.setattr(audit_module, name, getattr(made, name))
+    first = made.audit(update=True, level="full")
+    assert (first.problems, first.measured, made.measured, made.repeated) == ((), 5, EVERYTHING, [])
+    return made
+
+
+def selection(*claims: str, in_diff: Sequence[str] = (), plots: Sequence[str] = (), **changed: Any) -> Selection:
+    return Selection(frozenset(claims), frozenset(in_diff), frozenset(plots), "because", changed)
+
+
+def notes(found: Audit) -> list[str]:
+    assert found.problems == ()
+    return list(found.notes)
+
+
+def test_the_quick_level_measures_what_is_no_figure_and_takes_figures_as_they_are_committed(setting: Setting) -> None:
+    found = setting.audit(on_figures=print, afresh=True)
+    assert ([each.claim for each in found.records], notes(found)) == (list(setting.project.claims), [])
+    assert (setting.measured, setting.repeated, found.measured, found.exit_code) == ({"LAB-01"}, [], 1, 0)
+    assert {each.claim.id: each.evidence for each in found.records} == found.committed == setting.gives
+    assert {each.changed for each in found.records} == {()}
+    options = setting.options
+    assert (options["recorded"], options["processes"], options["afresh"], options["enough"]) == (False, 3, True, None)
+    assert options["on_figures"] is print
+    setting.audit(level="full")
+    assert (setting.measured, setting.options["afresh"]) == (EVERYTHING, False)
+    assert (setting.paths.working / "raw.jsonl").read_text() == "raw\n"
+    assert (setting.paths.working / "evidence" / "LAB-01.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("level", "selected", "measured"),
+    [("quick", (), set()), ("quick", EVERYTHING, {"LAB-01"}), ("full", ("FIG-GAIN",), {"FIG-GAIN"})],
+)
+def test_claims_that_are_not_selected_are_taken_as_they_are_committed(
+    setting: Setting, level: str, selected: Sequence[str], measured: set[str]
+) -> None:
+    assert notes(setting.audit(level=level, selection=selection(*selected), only_selected=True)) == []
+    assert setting.measured == measured
+    setting.audit(level=level, selection=selection())
+    assert setting.measured == (EVERYTHING if level == "full" else {"LAB-01"})  # without `only_selected`
+
+
+def test_a_claim_without_evidence_is_measured_though_it_is_not_selected(setting: Setting) -> None:
+    (setting.paths.evidence / "LAB-01.json").unlink()
+    found = setting.audit(selection=selection(), only_selected=True)
+    assert setting.measured == {"LAB-01"}
+    assert [(each.subject, each.sentence) for each in found.problems] == [("LAB-01", "has no committed evidence")]
+
+
+def test_a_claim_that_could_never_be_measured_is_trouble_of_the_harness_alone(setting: Setting) -> None:
+    (setting.paths.evidence / "LAB-01.json").unlink()
+    setting.gives["LAB-01"] = lab(errors=("seed 0: boom",))
+    found = setting.audit()
+    assert [(each.subject, each.exit_code) for each in found.problems if each.kind == "other"][:1] == [("LAB-01", 2)]
+    assert {each.kind for each in found.problems} == {"other"}
+
+
+def other_runs(setting: Setting, claim_id: str) -> None:
+    """Commit evidence of a figure with fewer runs than the claim asks for."""
+    found = figure_of(setting.project.claim(claim_id), VALUES[claim_id][2:])
+    (setting.paths.evidence / f"{claim_id}.json").write_text(to_json(found))
+    records = committed_records(setting.project, load_folder(setting.paths.evidence))
+    write_report(setting.project, setting.paths, records)
+
+
+def test_evidence_that_does_not_fit_the_claim_is_measured_at_the_full_level_and_else_a_note(setting: Setting) -> None:
+    other_runs(setting, "FIG-GAIN")
+    setting.make_older("FIG-GAIN")
+    found = setting.audit(selection=selection(in_diff=["FIG-GAIN"]), only_selected=True)
+    assert (setting.measured, setting.repeated) == (set(), [])
+    assert notes(found) == [f"FIG-GAIN: STALE, measured for other settings of the claim; {FULL}"]
+    setting.audit(level="full", selection=selection(), only_selected=True)
+    assert setting.measured == {"FIG-GAIN"}
+
+
+def test_runs_of_figures_are_repeated_that_are_in_the_diff_or_executed_other_code(setting: Setting) -> None:
+    setting.make_older("FIG-DRIFT")
+    found = setting.audit(selection=selection(in_diff=["FIG-GAIN", "LAB-01"]))
+    assert setting.repeated == [(name, setting.gives[name]) for name in ("FIG-GAIN", "FIG-DRIFT")]
+    assert found.measured == 3
+    setting.of_runs = (Problem("FIG-DRIFT", 1, "repeated runs differ: seed 1", "values", "do it"),)
+    found = setting.audit()
+    assert (found.problems, found.notes, setting.repeated[1:]) == (setting.of_runs, (), [])
+
+
+def test_other_code_with_the_same_values_is_a_note(setting: Setting) -> None:
+    setting.make_older("LAB-01")
+    told = f"digests only: {MIDDLE} changed since 1 claim was measured, and no measured value differs; "
+    assert notes(setting.audit()) == [told + "run `rlverify audit --update`"]
+    setting.make_older("FIG-GAIN", "FIG-SPIKE")
+    found = setting.audit(selection=selection(**{"LAB-01": ("of the base",), "FIG-DRIFT": ("of the base",)}))
+    assert notes(found) == [told.replace("1 claim was", "3 claims were") + FULL]
+    changed = {each.claim.id: each.changed for each in found.records}
+    assert changed == {
+        "FIG-GAIN": (MIDDLE,),
+        "FIG-SPIKE": (MIDDLE,),
+        "FIG-DRIFT": ("of the base",),
+        "FIG-BETTER": (),
+        "LAB-01": (MIDDLE,),
+    }
+    setting.of_plots = [Problem("plots/x.json", 1, "is missing")]
+    assert setting.audit().notes == ()
+
+
+def test_other_values_and_a_regression_are_problems(setting: Setting) -> None:
+    index = setting.paths.reports / "index.md"
+    before = index.read_text()
+    index.write_text("edited")
+    setting.gives["LAB-01"] = lab(after="2")
+    (problem,) = setting.audit(level="full").problems  # that the report differs follows
+    assert (problem.subject, problem.kind) == ("LAB-01", "values")
+    setting.gives["FIG-GAIN"] = figure_of(setting.project.claim("FIG-GAIN"), (16.0, 17.0) * 4)
+    found = setting.audit(level="full")
+    assert [(each.subject, each.kind) for each in found.problems] == [("FIG-GAIN", "values"), ("LAB-01", "values")]
+    index.write_text(before)
+    setting.gives["LAB-01"] = lab(held=0)
+    (problem,) = setting.audit().problems
+    assert (problem.subject, problem.kind) == ("LAB-01", "healthy")
+    setting.gives["LAB-01"] = lab(errors=("seed 0: boom",))
+    (problem,) = setting.audit().problems
+    assert (problem.sentence, problem.kind) == ("ERROR, expected CONFIRMED, healthy, seed 0: boom", "healthy")
+
+
+def test_after_a_regression_no_note_advises_to_commit_it(setting: Setting) -> None:
+    other_runs(setting, "FIG-GAIN")
+    setting.gives["LAB-01"] = lab(held=0)
+    assert setting.audit().notes == ("FIG-GAIN: STALE, measured for other settings of the claim",)
+
+
+def test_plots_and_reports_are_compared_where_all_claims_are(setting: Setting) -> None:
+    setting.plots.clear()
+    setting.audit(selection=selection(plots=["squares"]))
+    (setting.paths.reports / "index.md").write_text("edited")
+    (problem,) = setting.audit().problems
+    assert (problem.subject, problem.sentence) == ("index.md", "is not what the committed evidence gives")
+    assert setting.plots == [frozenset({"squares"}), frozenset()]
+    setting.of_plots = [Problem("plots/x.json", 1, "is missing")]
+    assert setting.audit().problems == tuple(setting.of_plots)
+    setting.plots.clear()
+    found = setting.audit(chosen=frozenset({"LAB-01", "FIG-GAIN"}))
+    assert (notes(found), setting.plots, setting.measured) == ([], [], {"LAB-01"})
+    assert [each.claim.id for each in found.records] == ["FIG-GAIN", "LAB-01"]
+
+
+def test_with_fail_fast_a_claim_that_is_not_as_expected_is_enough(setting: Setting) -> None:
+    setting.plots.clear()
+    for name in ("LAB-01", "FIG-SPIKE"):
+        del setting.gives[name]
+    found = setting.audit(fail_fast=True, level="full")
+    assert found.notes == ("a claim is not as expected, so 2 of 5 claims were not measured",)
+    assert ([each.claim.id for each in found.records], setting.plots) == (["FIG-GAIN", "FIG-DRIFT", "FIG-BETTER"], [])
+    enough, claim = setting.options["enough"], setting.project.claim("LAB-01")
+    assert (enough(Record(claim, lab())), enough(Record(claim, lab(held=0)))) == (False, True)
+
+
+def test_an_update_at_the_quick_level_keeps_figures_and_names_those_of_other_code(setting: Setting) -> None:
+    setting.make_older("FIG-GAIN", "LAB-01")
+    before = (setting.paths.reports / LOCK_FILE).read_text()
+    setting.gives["LAB-01"] = lab(after="2")
+    found = setting.audit(update=True)
+    assert notes(found) == [f"FIG-GAIN: kept, though code that they executed has changed; {FULL}"]
+    assert (found.measured, setting.measured, setting.options["recorded"]) == (1, {"LAB-01"}, True)
+    again = setting.audit()
+    assert again.committed["LAB-01"] == lab(after="2")
+    changed = {each.claim.id: each.changed for each in again.records if each.changed}
+    assert (changed, before == (setting.paths.reports / LOCK_FILE).read_text()) == ({"FIG-GAIN": (MIDDLE,)}, False)
+    assert (setting.paths.working / "raw.jsonl").read_text() == "raw\n"
+
+
+def test_an_update_of_chosen_claims_leaves_the_others_as_they_are(setting: Setting) -> None:
+    setting.gives |= {"LAB-01": lab(after="2"), "FIG-GAIN": lab(after="never measured")}
+    found = setting.audit(update=True, level="full", chosen=frozenset({"LAB-01"}))
+    assert (setting.measured, [each.claim.id for each in found.records]) == ({"LAB-01"}, ["LAB-01"])
+    assert setting.replaced == [True, False]
+    again = setting.audit()
+    assert (again.problems, {*again.committed}) == ((), EVERYTHING)
+
+
+def test_an_update_tells_problems_and_keeps_evidence_of_claims_that_crash(setting: Setting) -> None:
+    setting.gives["LAB-01"] = lab(errors=("seed 0: boom",))
+    found = setting.audit(update=True)
+    assert [(each.subject, each.sentence) for each in found.problems] == [("LAB-01", "ERROR, healthy, seed 0: boom")]
+    setting.gives["LAB-01"] = lab()
+    assert notes(setting.audit()) == []

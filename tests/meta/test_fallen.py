@@ -1,0 +1,167 @@
+"""What a reader is told of each claim that fell in an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlverify.gating.audit import Audit
+from rlverify.gating.fallen import outcome_of_audit
+from rlverify.gating.replay import CRASHES, DIFFERS
+from rlverify.project.content import Project
+from rlverify.records.claims import FixGrade
+from rlverify.records.measured import Evidence
+from rlverify.records.problems import Problem, ProblemKind
+from rlverify.records.runs import Run
+from rlverify.reporting.outcome import FallenClaim, Outcome, SymptomChange
+from rlverify.reporting.record import Record
+from tests.meta.project_folders import PROJECTS, project_in, toy_catalogue
+from tests.report.records import CLAIM, figure, measured, simple
+
+PARTIAL = replace(CLAIM, document="toy", expected_fix_grade=FixGrade.PARTIAL, fault="restored-forgets")
+PLAIN = simple(1, document="toy", fault="restored-forgets")
+GOOD = measured(PLAIN, healthy=2, faulty=0)
+
+
+def fell(kind: ProblemKind, sentence: str = "it differs", subject: str = "TOY-01") -> Problem:
+    return Problem(subject, 1, sentence, kind)
+
+
+def fallen(
+    project: Project, record: Record, *problems: Problem, committed: Record | None = GOOD
+) -> tuple[Outcome, FallenClaim]:
+    """The outcome of an audit of one claim that fell, and that claim."""
+    evidence: dict[str, Evidence] = {}
+    if committed is not None and committed.evidence is not None:
+        evidence[record.claim.id] = committed.evidence
+    found = outcome_of_audit(project, Audit((record,), problems, 1, ("a note",), evidence), "a selection")
+    (claim,) = found.fallen
+    return found, claim
+
+
+@pytest.mark.parametrize(
+    ("record", "kinds", "headline"),
+    [
+        (measured(PLAIN, healthy=2, faulty=2), ["verdict"], "NOT REPRODUCED (expected CONFIRMED)"),
+        (measured(PLAIN, healthy=0, faulty=0), ["values", "healthy"], "REGRESSED (expected CONFIRMED)"),
+        (GOOD, ["values"], "CONFIRMED, with other values than committed"),
+        (measured(PARTIAL, healthy=2, faulty=0, documented_fix=0), ["grade"], "fix NO EFFECT (expected PARTIAL)"),
+        (
+            measured(PARTIAL, healthy=2, faulty=0, documented_fix=2),
+            ["values", "grade"],
+            "fix CURED (expected PARTIAL)",
+        ),
+        (measured(PARTIAL, healthy=2, faulty=0), ["grade"], "fix no grade (expected PARTIAL)"),
+        (
+            measured(replace(PARTIAL, expected_fix_grade=None), healthy=2, faulty=2, documented_fix=0),
+            ["grade", "verdict"],
+            "NOT REPRODUCED (expected CONFIRMED), fix HARMFUL (expected no grade)",
+        ),
+    ],
+)
+def test_the_headline_has_what_was_measured_and_expected(
+    toyproject: Project, record: Record, kinds: Sequence[ProblemKind], headline: str
+) -> None:
+    _, claim = fallen(toyproject, record, *map(fell, kinds))
+    assert claim.headline == headline
+    assert claim.kind == next(each for each in ("healthy", "verdict", "grade", "values") if each in kinds)
+
+
+def test_symptoms_that_differ_from_what_is_committed_are_the_reason(toyproject: Project) -> None:
+    violated, held = measured(PLAIN, healthy=0, faulty=0), measured(PLAIN, healthy=2, faulty=2)
+    assert held.evidence is not None
+    count, ema = held.evidence.variants[0].symptoms
+    healthy = replace(held.evidence.variants[0], symptoms=(replace(count, after="319"), ema))
+    committed = replace(GOOD, evidence=replace(held.evidence, variants=(healthy,)))
+    _, claim = fallen(toyproject, violated, fell("healthy"), fell("values"), committed=committed)
+    assert (claim.changes, claim.reason) == ((SymptomChange("count | all", "319", "0"),), "")
+    _, claim = fallen(toyproject, GOOD, fell("values"), committed=committed)
+    assert (claim.changes, claim.reason) == ((SymptomChange("count | all", "319", "320"),), "")
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("values", "it differs"), ("verdict", "")])
+def test_other_values_that_no_symptom_shows_are_told_in_a_sentence(
+    toyproject: Project, kind: ProblemKind, reason: str
+) -> None:
+    _, claim = fallen(toyproject, GOOD, fell(kind))
+    assert (claim.changes, claim.reason) == ((), reason)
+
+
+def test_of_a_crash_its_error_is_told_and_no_values(toyproject: Project) -> None:
+    assert GOOD.evidence is not None
+    healthy, faulty = measured(PLAIN, healthy=0, faulty=0).evidence.variants  # type: ignore[union-attr]
+    crashed = replace(GOOD.evidence, variants=(replace(healthy, runs=1, errors=("seed 1: boom",)), faulty))
+    _, claim = fallen(toyproject, replace(GOOD, evidence=crashed), fell("healthy"))
+    assert (claim.changes, claim.reason) == ((), "healthy, seed 1: boom")
+    unreached = replace(GOOD.evidence, variants=(healthy, replace(faulty, held_runs=2, reached=False)))
+    unreached = replace(unreached, variants=(GOOD.evidence.variants[0], unreached.variants[1]))
+    _, claim = fallen(toyproject, replace(GOOD, evidence=unreached), fell("verdict"), committed=None)
+    assert claim.reason == "faulty: the planted fault was never executed, so the probe proves nothing"
+
+
+@pytest.mark.parametrize("told", [DIFFERS, CRASHES])
+def test_of_a_repeated_run_the_difference_is_told_and_not_the_committed_interval(
+    toyproject: Project, told: str
+) -> None:
+    record = replace(figure(15.0, 25.0), claim=replace(figure(15.0, 25.0).claim, id="TOY-01"))
+    _, claim = fallen(toyproject, record, fell("verdict", f"{told}: seed 3: 1 %, committed 2 %"))
+    assert (claim.headline, claim.changes, claim.reason) == (told, (), "seed 3: 1 %, committed 2 %")
+
+
+def test_a_figure_is_told_with_its_interval_and_other_values_of_it_in_a_sentence(toyproject: Project) -> None:
+    record = figure(-2.0, 3.0)
+    _, claim = fallen(toyproject, record, fell("verdict", subject=record.claim.id))
+    assert claim.changes == (SymptomChange("efficiency lost", "15 to 25 %", "0.5 % (-2 to 3)"),)
+    _, claim = fallen(toyproject, record, fell("values", "a mean of 1", record.claim.id))
+    assert (claim.changes, claim.reason) == ((), "a mean of 1")
+    assert (claim.declared_in, claim.line) == ("catalogue/figures.toml", 1)  # which is not there
+
+
+TRACEBACK = f"""Traceback (most recent call last):
+  File "{PROJECTS / "toyproject" / "probes" / "arithmetic.py"}", line 30, in clip
+  File "/usr/lib/python/numbers.py", line 7, in check
+"""
+
+
+def crashed_in_a_probe() -> Record:
+    runs = (Run("healthy", 0, error="boom", traceback=TRACEBACK, seconds=3.0), Run("faulty", 0, seconds=0.5))
+    return replace(measured(PLAIN, healthy=0, faulty=0), runs=runs, changed=("toyproject.target:clip",))
+
+
+def test_suspects_and_the_claim_are_placed_relative_to_the_project(toyproject: Project) -> None:
+    found, claim = fallen(toyproject, crashed_in_a_probe(), fell("healthy"))
+    assert claim.suspects == ("target.py", "probes/arithmetic.py")
+    assert claim.changed == ("target.py",)
+    assert (claim.declared_in, claim.line) == ("catalogue/toy.toml", 4)
+    assert claim.command == f"{toyproject.settings.command} reproduce TOY-01"
+    assert found.seconds == {"TOY-01": 3.5}
+
+
+def test_files_outside_the_project_have_their_whole_path(tmp_path: Path) -> None:
+    catalogue = toy_catalogue(tmp_path / "catalogue", {'id = "TOY-02"': 'id="TOY-02"'})
+    project = project_in(tmp_path, catalogue=catalogue)
+    record = replace(crashed_in_a_probe(), claim=replace(PLAIN, id="TOY-02"))
+    _, claim = fallen(project, record, fell("healthy", subject="TOY-02"))
+    assert claim.changed == (str(PROJECTS / "toyproject" / "target.py"),)
+    assert (claim.declared_in, claim.line) == ("catalogue/toy.toml", 25)
+
+
+def test_all_that_an_audit_found_is_in_its_outcome(toyproject: Project) -> None:
+    """Claims without a problem, or with one that makes no claim fall, are no fallen claims."""
+    good, stale = (replace(GOOD, claim=replace(PLAIN, id=name)) for name in ("TOY-02", "TOY-03"))
+    regressed = measured(PLAIN, healthy=0, faulty=0)
+    problems = (fell("stale", subject="TOY-03"), fell("values"), fell("healthy", "violated"), fell("other", "", "x"))
+    result = Audit((good, stale, regressed), problems, 3, ("a note",))
+    found = outcome_of_audit(toyproject, result, "a selection")
+    assert (found.records, found.problems, found.notes, found.selection) == (
+        (good, stale, regressed),
+        problems,
+        ("a note",),
+        "a selection",
+    )
+    assert [each.claim for each in found.fallen] == [PLAIN]
+    assert found.exit_code == 1
+    assert outcome_of_audit(toyproject, result).selection == ""
