@@ -16,6 +16,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from rlverify.project.catalogue_entries import (
+    IDENTIFIER,
     ClaimedFigureEntry,
     ClaimEntry,
     ContradictionEntry,
@@ -166,7 +167,7 @@ def _explain(problem: Mapping[str, Any], kind: type[BaseModel]) -> tuple[str, st
     field = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "value_error":
         *place, said = problem["ctx"]["error"].args
-        return ".".join([*place] or [field]), said
+        return (place[0] if place else field), said
     if problem["type"] == "extra_forbidden":
         *outer, name = problem["loc"]
         table = INNER_TABLES[outer[0]] if outer else kind
@@ -174,6 +175,6 @@ def _explain(problem: Mapping[str, Any], kind: type[BaseModel]) -> tuple[str, st
     if problem["type"] == "tuple_type":
         return field, f'must be a list, as in ["..."], got {problem["input"]!r}'
     if problem["type"] == "string_pattern_mismatch":
-        example = "BUG-1" if field in ("id", "part_of") else "a-name"
+        example = "BUG-1" if problem["ctx"]["pattern"] == IDENTIFIER else "a-name"
         return field, f"must be written as {example} is, got {problem['input']!r}"
     return field, f"{problem['msg']}, got {problem['input']!r}" if problem["type"] != "missing" else "is missing"

@@ -74,6 +74,9 @@ BROKEN = {
     "text instead of a list": (
         f'{CLAIM}modules = "toy"', """TOY-01, modules: must be a list, as in ["..."], got 'toy'"""),
     "another id": (f'{CLAIM}part_of = "toy_1"', "TOY-01, part_of: must be written as BUG-1 is, got 'toy_1'"),
+    "another id in a list": (
+        CONTRADICTION.replace("TOY-01", "toy_1"),
+        "CON-01, settled_by.0: must be written as BUG-1 is, got 'toy_1'"),
     "a name": (CLAIM.replace("restore", "Re Store"), "TOY-01, probe: must be written as a-name is, got 'Re Store'"),
     "another type": (f'{CLAIM}seeds = [1, "0"]', "TOY-01, seeds.1: Input should be a valid integer, got '0'"),
     "no expectation": (CLAIM.replace("expected", "#"), "TOY-01, expected: is missing"),
@@ -103,9 +106,9 @@ def test_a_broken_entry_is_one_line(case: str, tmp_path: Path) -> None:
     text, told = BROKEN[case]
     with pytest.raises(CatalogueError) as caught:
         _load(tmp_path, text)
-    place = ", ".join(each for each in (caught.value.file, caught.value.claim, caught.value.field) if each)
+    *claim, field = told.partition(": ")[0].split(", ")
     assert str(caught.value) == f"catalogue toy.toml, {told}"
-    assert place == f"toy.toml, {told}".partition(": ")[0]
+    assert (caught.value.file, caught.value.claim, caught.value.field) == ("toy.toml", *(claim or [""]), field)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

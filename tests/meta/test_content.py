@@ -108,10 +108,11 @@ def test_what_is_under_test_is_a_package_or_a_single_module(tmp_path: Path) -> N
     (tmp_path / "placedpackage").mkdir()
     (tmp_path / "placedpackage" / "__init__.py").touch()
     (tmp_path / "placedmodule.py").touch()
-    project = project_in(tmp_path, "placedpackage", under_test=["placedmodule", "placedpackage"])
+    project = project_in(tmp_path, under_test=["placedmodule", "placedpackage"])
     assert project.code_places == {
         "placedmodule": tmp_path / "placedmodule.py",
         "placedpackage": tmp_path / "placedpackage",
+        "toyproject": project.folder,
     }
 
 
