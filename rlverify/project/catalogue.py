@@ -10,14 +10,22 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from rlverify.project.catalogue_entries import ClaimEntry, ContradictionEntry, UntestableEntry
+from rlverify.project.catalogue_entries import (
+    IDENTIFIER,
+    ClaimedFigureEntry,
+    ClaimEntry,
+    ContradictionEntry,
+    DocumentedProblemEntry,
+    QuotationEntry,
+    UntestableEntry,
+)
 from rlverify.project.citations import Documents
+from rlverify.project.suggesting import suggestion
 from rlverify.records.claims import Claim, Contradiction, DocumentedProblem, Figure, Quotation, UntestableLines
 from rlverify.records.errors import CatalogueError
 
@@ -29,6 +37,12 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "untestable": UntestableEntry,
     "contradiction": ContradictionEntry,
 }
+INNER_TABLES: Mapping[str, type[BaseModel]] = {
+    "problem": DocumentedProblemEntry,
+    "figure": ClaimedFigureEntry,
+    "quotes": QuotationEntry,
+}
+"""By the field of the entry that holds them."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +128,7 @@ def _contradiction(entry: ContradictionEntry) -> Contradiction:
 
 def _load_file(path: Path, documents: Documents) -> Sequence[BaseModel]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_bytes().decode())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CatalogueError(path.name, "", "", f"cannot be read: {error}") from error
     version = content.get("schema_version", SCHEMA_VERSION)
@@ -143,7 +157,8 @@ def _load_entry(path: Path, kind: str, number: int, table: Mapping[str, Any], do
         return TABLES[kind].model_validate(table, context={"documents": documents})
     except ValidationError as error:
         name = str(table.get("id", f"entry {number}" if kind == "claim" else f"{kind} {number}"))
-        field, reason = _explain(cast("dict[str, Any]", error.errors(include_url=False)[0]), TABLES[kind])
+        first: Any = error.errors()[0]
+        field, reason = _explain(first, TABLES[kind])
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise CatalogueError(path.name, name, field, reason + more) from error
 
@@ -151,14 +166,15 @@ def _load_entry(path: Path, kind: str, number: int, table: Mapping[str, Any], do
 def _explain(problem: Mapping[str, Any], kind: type[BaseModel]) -> tuple[str, str]:
     field = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "value_error":
-        said = str(problem["ctx"]["error"])
-        return (field, said) if field else (said.partition(": ")[0], said.partition(": ")[2])
+        *place, said = problem["ctx"]["error"].args
+        return (place[0] if place else field), said
     if problem["type"] == "extra_forbidden":
-        close = get_close_matches(field, kind.model_fields, n=1)
-        return field, "no such field" + (f"; did you mean {close[0]!r}?" if close else "")
+        *outer, name = problem["loc"]
+        table = INNER_TABLES[outer[0]] if outer else kind
+        return field, f"no such field{suggestion(name, table.model_fields)}"
     if problem["type"] == "tuple_type":
         return field, f'must be a list, as in ["..."], got {problem["input"]!r}'
     if problem["type"] == "string_pattern_mismatch":
-        example = "BUG-1" if field in ("id", "part_of") else "a-name"
+        example = "BUG-1" if problem["ctx"]["pattern"] == IDENTIFIER else "a-name"
         return field, f"must be written as {example} is, got {problem['input']!r}"
     return field, f"{problem['msg']}, got {problem['input']!r}" if problem["type"] != "missing" else "is missing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -36,8 +36,9 @@ MINIMUM_RUNS = 5
 
 def _documents(info: ValidationInfo) -> Documents:
     """The documents that the entry may cite, which the reader of the file hands over as the context."""
-    found = (info.context or {}).get("documents")
-    return found if isinstance(found, Documents) else Documents()
+    context: Any = info.context
+    found: Documents = context["documents"]
+    return found
 
 
 def _citation(text: str, info: ValidationInfo) -> str:
@@ -93,7 +94,10 @@ class ClaimedFigureEntry(BaseModel):
 
 
 class ClaimEntry(BaseModel):
-    """One ``[[claim]]`` table as it is written."""
+    """One ``[[claim]]`` table as it is written.
+
+    Its validators raise a ``ValueError`` with two arguments: the field, and what is wrong with it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -132,10 +136,10 @@ class ClaimEntry(BaseModel):
         told = f"a {self.kind} is measured by its {needed[0]}"
         for field in needed:
             if not getattr(self, field):
-                raise ValueError(f"{field}: is missing; {told}")
+                raise ValueError(field, f"is missing; {told}")
         for field in unused:
             if getattr(self, field):
-                raise ValueError(f"{field}: {told}; leave this out")
+                raise ValueError(field, f"{told}; leave this out")
         return self
 
     @model_validator(mode="after")
@@ -143,19 +147,19 @@ class ClaimEntry(BaseModel):
         needs_fault = self.kind in ("defect", "null")
         if needs_fault and self.fault is None:
             raise ValueError(
-                f"fault: is missing; a {self.kind} needs the fault that re-injects it, and other kinds need none"
+                "fault", f"is missing; a {self.kind} needs the fault that re-injects it, and other kinds need none"
             )
         if self.documented_fix is not None and self.fault is None:
-            raise ValueError("documented_fix: a fix is measured with the fault that it fixes; name the fault")
+            raise ValueError("documented_fix", "a fix is measured with the fault that it fixes; name the fault")
         for field in ("expected_fix_grade", "fix_statement"):
             if (self.documented_fix is None) != (getattr(self, field) is None):
-                raise ValueError(f"{field}: goes with documented_fix, and only with it")
+                raise ValueError(field, "goes with documented_fix, and only with it")
         allowed = EXPECTED_WITHOUT_FAULT if self.fault is None else EXPECTED_WITH_FAULT
         if self.expected not in allowed:
             choice = " or ".join(verdict.value for verdict in allowed)
-            raise ValueError(f"expected: {'without' if self.fault is None else 'with'} a fault it can be {choice}")
+            raise ValueError("expected", f"{'without' if self.fault is None else 'with'} a fault it can be {choice}")
         if self.kind == "null" and self.expected is not Verdict.NOT_REPRODUCED:
-            raise ValueError("expected: a null fault changes nothing, so expect NOT REPRODUCED")
+            raise ValueError("expected", "a null fault changes nothing, so expect NOT REPRODUCED")
         return self
 
     @model_validator(mode="after")
@@ -166,8 +170,9 @@ class ClaimEntry(BaseModel):
         ends = {abs(end) for end in self.figure.claimed if math.isfinite(end)}
         if not any(ends <= {float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)} for line in lines):
             raise ValueError(
-                f"figure.document_gives: no cited line has {' and '.join(f'{end:g}' for end in sorted(ends))}; if the "
-                'interval is our criterion, write "statement", and "nothing" if the statement is implied as well'
+                "figure.document_gives",
+                f"no cited line has {' and '.join(f'{end:g}' for end in sorted(ends))}; if the interval is our "
+                'criterion, write "statement", and "nothing" if the statement is implied as well',
             )
         return self
 
@@ -175,11 +180,11 @@ class ClaimEntry(BaseModel):
     def _lists_fit(self) -> ClaimEntry:
         for field in ("killed_by", "shows"):
             if getattr(self, field) and (self.fault is None or self.expected is not Verdict.CONFIRMED):
-                raise ValueError(f"{field}: no test is expected to detect this; leave it out, or expect CONFIRMED")
+                raise ValueError(field, "no test is expected to detect this; leave it out, or expect CONFIRMED")
         for field in ("seeds", "shows"):
             given = getattr(self, field) or ()
             if len(set(given)) != len(given):
-                raise ValueError(f"{field}: names one of them twice")
+                raise ValueError(field, "names one of them twice")
         return self
 
 

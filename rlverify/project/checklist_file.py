@@ -57,13 +57,11 @@ def load_checklists(folder: Path, documents: Documents) -> tuple[Checklist, ...]
     if not path.is_file():
         return ()
     try:
-        content = _File.model_validate(
-            tomllib.loads(path.read_text(encoding="utf-8")), context={"documents": documents}
-        )
+        content = _File.model_validate(tomllib.loads(path.read_bytes().decode()), context={"documents": documents})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CatalogueError(NAME, "", "", f"cannot be read: {error}") from error
     except ValidationError as error:
-        first: Any = error.errors(include_url=False)[0]
+        first: Any = error.errors()[0]
         raise CatalogueError(NAME, "", ".".join(str(part) for part in first["loc"]), first["msg"]) from error
     return tuple(_checklist(each) for each in content.checklist)
 

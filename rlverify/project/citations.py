@@ -65,7 +65,7 @@ class Documents:
             if key in paths:
                 raise CatalogueError(path.name, "", "", f"has the key {key!r}, as {paths[key].name}; rename one")
             try:
-                lines[key] = tuple(path.read_text(encoding="utf-8").splitlines())
+                lines[key] = tuple(path.read_bytes().decode().splitlines())
             except (OSError, UnicodeDecodeError) as error:
                 raise CatalogueError(path.name, "", "", f"cannot be read: {error}") from error
             paths[key] = path

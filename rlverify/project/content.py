@@ -17,7 +17,7 @@ from rlverify.project.catalogue import Catalogue, load
 from rlverify.project.citations import Documents
 from rlverify.project.experiments import EXPERIMENTS, Experiment
 from rlverify.project.faults import FAULTS, Fault
-from rlverify.project.fingerprint import digest, module_digests, module_path
+from rlverify.project.fingerprint import digest, is_within, module_digests, module_path
 from rlverify.project.pages import PAGES, Page
 from rlverify.project.plots import PLOTS, PlotMeasurement
 from rlverify.project.probes import PROBES, Probe
@@ -215,7 +215,7 @@ class Project:
 
     def is_under_test(self, module: str) -> bool:
         """Whether a module, given by its dotted name, belongs to a package under test and is none that measures."""
-        return _is_within(module, self.settings.under_test) and not _is_within(module, self.measuring)
+        return is_within(module, self.settings.under_test) and not is_within(module, self.measuring)
 
     def sources(self, claim: Claim) -> list[str]:
         """Dotted names of the modules that define what measures a claim: its probe and faults, or its experiment."""
@@ -297,10 +297,6 @@ def _place_of(package: str) -> Path | None:
         return None if inside else Path(str(spec.origin))
     files = [folder.with_name(f"{folder.name}.py") for folder in folders]
     return next((place for place in (*folders, *files) if place.exists()), None)
-
-
-def _is_within(module: str, packages: Iterable[str]) -> bool:
-    return any(f"{module}.".startswith(f"{package}.") for package in packages)
 
 
 def _unused(what: str, known: Iterable[str], used: set[str | None]) -> str:

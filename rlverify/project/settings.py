@@ -5,12 +5,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import SettingsError
 
 FILE: Final = "pyproject.toml"
@@ -97,7 +97,7 @@ def find_root(start: Path) -> Path:
     :raises SettingsError: if there is none, or a ``pyproject.toml`` on the way cannot be read
     """
     for folder in (start, *start.parents):
-        if (folder / FILE).is_file() and _table(folder / FILE) is not None:
+        if (folder / FILE).is_file() and has_settings(folder / FILE):
             return folder
     raise SettingsError(
         start,
@@ -127,7 +127,7 @@ def load_settings(root: Path) -> Settings:
     try:
         table = _Table.model_validate(content)
     except ValidationError as error:
-        problems = error.errors(include_url=False)  # a misspelt key comes before the one that is missing because of it
+        problems = error.errors()  # a misspelt key comes before the one that is missing because of it
         first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
         raise SettingsError(path, *_explain(first)) from error
     for key in table.model_fields_set & {"catalogue", "documents", "tests", "pythonpath"}:
@@ -151,7 +151,7 @@ def load_settings(root: Path) -> Settings:
 
 def _table(path: Path) -> Mapping[str, Any] | None:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_bytes().decode())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(path, "", f"cannot be read: {error}") from error
     found: Any = content
@@ -168,9 +168,8 @@ def _explain(problem: Mapping[str, Any]) -> tuple[str, str]:
     """The key that is wrong, and why."""
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        close = get_close_matches(key, _Table.model_fields, n=1)
-        known = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(_Table.model_fields)}"
-        return key, f"there is no such setting; {known}"
+        hint = suggestion(key, _Table.model_fields) or f"; known: {', '.join(_Table.model_fields)}"
+        return key, f"there is no such setting{hint}"
     if problem["type"] == "missing":
         return key, f"is missing; add it to the table [{TABLE}]"
     return key, f"{problem['msg']}, got {problem['input']!r}"

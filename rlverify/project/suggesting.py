@@ -14,7 +14,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """
     spelt = {each.casefold(): each for each in known}
     same = [each for each in spelt if _without_zeros(each) == _without_zeros(name.casefold())]
-    close = same or get_close_matches(name.casefold(), spelt, n=1)
+    close = same or get_close_matches(name.casefold(), spelt)
     return f"; did you mean {spelt[close[0]]!r}?" if close else ""
 
 

@@ -93,19 +93,21 @@ def test_a_document_is_cited_by_its_file_name_up_to_the_first_underscore(tmp_pat
 def test_two_documents_with_one_key_are_an_error(tmp_path: Path) -> None:
     for name in ("plan_a.md", "plan_b.md"):
         (tmp_path / name).touch()
-    with pytest.raises(CatalogueError, match=r"plan_b\.md: has the key 'plan', as plan_a\.md"):
+    with pytest.raises(CatalogueError, match=r"plan_b\.md: has the key 'plan', as plan_a\.md") as caught:
         Documents.read(tmp_path)
+    assert (caught.value.file, caught.value.claim, caught.value.field) == ("plan_b.md", "", "")
 
 
 def test_a_document_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_bytes(b"\xff")
-    with pytest.raises(CatalogueError, match=r"notes\.md: cannot be read"):
+    with pytest.raises(CatalogueError, match=r"notes\.md: cannot be read") as caught:
         Documents.read(tmp_path)
+    assert (caught.value.file, caught.value.claim, caught.value.field) == ("notes.md", "", "")
 
 
 def test_without_documents_no_line_can_be_cited(tmp_path: Path) -> None:
     assert Documents.read(tmp_path / "nowhere") == Documents()
-    with pytest.raises(ValueError, match="there is no document notes"):
+    with pytest.raises(ValueError, match="there is no document notes, and no other either"):
         Documents().cite("notes:1")
 
 

@@ -234,14 +234,16 @@ def test_a_sound_project_passes_its_check_without_a_warning(toyproject: Project)
     [
         ("probe", "restore", "restart"),
         ("fault", "restored-forgets", "restored-forgot"),
+        ("documented_fix", "restored-keeps-total", "restored-keeps-totals"),
         ("modules", "toyproject.target", "toyproject.nothing"),
     ],
 )
 def test_a_name_that_does_not_exist_is_found(field: str, old: str, new: str, tmp_path: Path) -> None:
-    project = _toy_with(tmp_path, HEAD + CLAIM.replace(f'"{old}"', f'"{new}"'))
+    fixed = f'{HEAD}{CLAIM}{FIX}expected_fix_grade = "PARTIAL"'
+    project = _toy_with(tmp_path, fixed.replace(f'"{old}"', f'"{new}"'))
     with pytest.raises(CatalogueError, match=new) as caught:
         project.check()
-    assert (caught.value.claim, caught.value.field) == ("TOY-01", field)
+    assert (caught.value.file, caught.value.claim, caught.value.field) == ("toy.toml", "TOY-01", field)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
+from rlverify.project import experiments, pages, plots, probes
 from rlverify.project.pages import Page, page
+from rlverify.project.plots import plot
 from rlverify.project.registry import Registry
 from rlverify.records.errors import RegistrationError
 from rlverify.reporting.report_data import ReportData
@@ -38,6 +43,14 @@ def test_modules_of_the_package_and_the_package_itself_register(
     assert set(NUMBERS.load("regone")) == {"own", "part"}
 
 
+def test_what_a_module_prints_stays_out_of_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registering(tmp_path, monkeypatch, {"regloud/__init__.py": "", "regloud/part.py": "print('loud')\n"})
+    NUMBERS.load("regloud")
+    assert capsys.readouterr() == ("", "loud\n")
+
+
 def test_a_single_module_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registering(tmp_path, monkeypatch, {"regflat.py": ADD.format("flat")})
     assert set(NUMBERS.load("regflat")) == {"flat"}
@@ -57,8 +70,44 @@ def test_a_name_is_registered_once() -> None:
 
 @pytest.mark.parametrize("name", ["index.md", "claims.md", "kill-matrix.md", "../escape.md", "folder/page.md", "mine"])
 def test_a_page_cannot_take_another_files_name(name: str) -> None:
-    with pytest.raises(RegistrationError, match=r"a page cannot be named "):
+    with pytest.raises(RegistrationError) as caught:
         page(name, title="t", about="a", documents=["d"])
+    assert str(caught.value) == (
+        f"a page cannot be named {name!r}; choose a file name that ends with .md, "
+        "other than index.md, claims.md, kill-matrix.md"
+    )
+
+
+def test_a_page_is_registered_with_what_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry: Registry[Page] = Registry("page")
+    monkeypatch.setattr(pages, "PAGES", registry)
+
+    def render(data: ReportData) -> str:
+        return str(data)
+
+    register = page("mine.md", title="Mine", about="all of mine", documents=["notes", "plan"])
+    assert register(render) is render
+    assert registry.entries == {"mine.md": Page("mine.md", "Mine", "all of mine", ("notes", "plan"), render)}
+    with pytest.raises(RegistrationError, match=rf"^two pages are named 'mine.md': in {__name__} and {__name__}; "):
+        register(render)
+
+
+@pytest.mark.parametrize(
+    ("module", "registry", "register"),
+    [(probes, "PROBES", probes.probe), (experiments, "EXPERIMENTS", experiments.experiment), (plots, "PLOTS", plot)],
+)
+def test_a_decorated_function_is_registered_as_it_is(
+    module: ModuleType, registry: str, register: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered: Registry[Any] = Registry("thing")
+    monkeypatch.setattr(module, registry, registered)
+
+    def measure() -> None: ...
+
+    assert register("mine")(measure) is measure
+    assert registered.entries == {"mine": measure}
+    with pytest.raises(RegistrationError, match=rf"^two things are named 'mine': in {__name__} and {__name__}; "):
+        register("mine")(measure)
 
 
 def test_a_page_takes_a_catalogue_file_or_a_document() -> None:

@@ -61,6 +61,7 @@ def test_paths_are_relative_to_the_project(tmp_path: Path) -> None:
         (GOOD.replace('"toyproject"\n', '"toy-project"\n'), "content", "got 'toy-project'"),
         (GOOD + "reports = 3\n", "reports", "got 3"),
         (GOOD + 'tests = ""\n', "tests", "at least 1 character"),
+        (GOOD + "libraries = [3]\n", "libraries.0", "got 3"),
     ],
 )
 def test_a_wrong_setting_is_named(text: str, key: str, told: str, tmp_path: Path) -> None:
@@ -87,6 +88,7 @@ def test_a_file_that_cannot_be_read_is_named(content: bytes, told: str, tmp_path
     with pytest.raises(SettingsError) as caught:
         open_project(tmp_path)
     assert str(caught.value).startswith(f"settings {path}: {told}")
+    assert (caught.value.path, caught.value.key) == (path, "")
 
 
 def test_the_nearest_folder_with_settings_is_the_project(tmp_path: Path) -> None:
@@ -100,13 +102,21 @@ def test_the_nearest_folder_with_settings_is_the_project(tmp_path: Path) -> None
 
 
 def test_without_settings_the_error_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"run `rlverify init` here, or name the project's folder with --project"):
+    with pytest.raises(SettingsError) as caught:
         open_project(tmp_path)
+    assert str(caught.value) == (
+        f"settings {tmp_path}: no pyproject.toml with a table [tool.rlverify] here or above; run `rlverify init` here, "
+        "or name the project's folder with --project"
+    )
+    assert (caught.value.path, caught.value.key) == (tmp_path, "")
     with pytest.raises(SettingsError, match="cannot be read"):
         load_settings(tmp_path)
     (tmp_path / "pyproject.toml").touch()
-    with pytest.raises(SettingsError, match=r"has no table \[tool\.rlverify\]; run `rlverify init`"):
+    with pytest.raises(SettingsError) as caught:
         load_settings(tmp_path)
+    path = tmp_path / "pyproject.toml"
+    assert str(caught.value) == f"settings {path}: has no table [tool.rlverify]; run `rlverify init` in {tmp_path}"
+    assert (caught.value.path, caught.value.key) == (path, "")
 
 
 @pytest.mark.parametrize(
@@ -246,8 +256,10 @@ def test_content_that_is_somebody_elses_package_is_refused(tmp_path: Path) -> No
 
 
 def test_a_library_that_is_not_installed_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"libraries: 'nosuchlib' is not installed; install it, or leave it out"):
+    with pytest.raises(SettingsError) as caught:
         project_in(tmp_path, libraries=["nosuchlib"]).check()
+    path = tmp_path / "pyproject.toml"
+    assert str(caught.value) == f"settings {path}, libraries: 'nosuchlib' is not installed; install it, or leave it out"
 
 
 def test_a_folder_that_does_not_exist_is_no_project(tmp_path: Path, rlverify: Invoke) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from rlverify.project.checklist_file import NAME, load_checklists
 from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
-from rlverify.records.errors import CatalogueError
 from rlverify.reporting.checklist_results import results
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
-from tests.report.records import CLAIM, FILES, MISFIT, NULL, PROJECT, measured, simple
+from tests.report.records import CLAIM, FILES, MISFIT, NULL, measured, simple
 
 GOOD = measured(simple(1), healthy=2, faulty=0)
 CONTRADICTED = measured(simple(2), healthy=2, faulty=2)
@@ -133,42 +130,3 @@ def test_a_null_fault_is_no_hole() -> None:
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
     (result,) = results(ReportData((null,), files=FILES, checklists=(checklist,)))
     assert result.lines[0].described == "holds"
-
-
-RULES = """
-[[checklist]]
-id = "READY-1"
-title = "Readiness"
-documented = "ready"
-cites = ["002:372-392"]
-
-[[checklist.item]]
-item = "criterion"
-documented = "yes"
-met = true
-cites = ["002:374"]
-claims = ["BUG-01"]
-"""
-
-
-def test_rules_are_read(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(RULES, encoding="utf-8")
-    (checklist,) = load_checklists(tmp_path, PROJECT.documents)
-    assert checklist.items == (ChecklistItem("criterion", "yes", True, ("002:374",), ("BUG-01",)),)
-    assert load_checklists(tmp_path / "none", PROJECT.documents) == ()
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ("met = true\n", "", "checklist.0.item.0.met"),
-        ('["002:374"]', '["002:9999"]', "has the lines 1 to"),
-        ('claims = ["BUG-01"]', 'claim = ["BUG-01"]', "checklist.0.item.0.claim"),
-        ('id = "READY-1"', "id = ", "cannot be read"),
-    ],
-)
-def test_a_broken_rule_is_told_by_its_place(tmp_path: Path, old: str, new: str, told: str) -> None:
-    (tmp_path / NAME).write_text(RULES.replace(old, new), encoding="utf-8")
-    with pytest.raises(CatalogueError, match=r"checklists\.toml") as raised:
-        load_checklists(tmp_path, PROJECT.documents)
-    assert told in str(raised.value)
