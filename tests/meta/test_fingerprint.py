@@ -12,6 +12,7 @@ from toyproject import target
 from rlverify.project.fingerprint import (
     canonical,
     digest,
+    has_bases,
     member_digest,
     module_digest,
     module_digests,
@@ -173,3 +174,27 @@ def test_a_relative_import_starts_from_the_package_that_the_file_is(package: Pat
     (package / "inner" / "deep.py").write_text("from ..helper import half\n", encoding="utf-8")
     found = {name for name, _ in module_digests(["relpkg.inner"], within=("relpkg",))}
     assert found == {"relpkg.inner", "relpkg.inner.deep", "relpkg.helper"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Plain", False),
+        ("Derived", True),
+        ("Plain.Inner", True),
+        ("Derived.Inner", False),
+        ("Either", True),
+        ("function", False),
+        ("gone", False),
+    ],
+)
+def test_a_class_with_bases_can_have_members_of_others(name: str, expected: bool, tmp_path: Path) -> None:
+    path = tmp_path / "classes.py"
+    lines = [
+        "class Plain:\n    class Inner(Base): pass\n",
+        "class Derived(Base):\n    class Inner: pass\n",
+        "if a:\n    class Either: pass\nelse:\n    class Either(Base): pass\n",
+        "def function(): pass\n",
+    ]
+    path.write_text("".join(lines), encoding="utf-8")
+    assert has_bases(path, name) is expected
