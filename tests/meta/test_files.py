@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.evidence.files import canonical_json, check_writable, prepare_working_folder, write_files
+from rlverify.evidence.seals import sealed
 from rlverify.records.errors import EvidenceError
 
 
@@ -21,6 +22,11 @@ def test_an_infinite_number_is_a_word() -> None:
 def test_what_is_not_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match="Out of range float values"):
         canonical_json({"mean": math.nan})
+
+
+def test_a_seal_is_the_start_of_the_sha_256_of_the_content() -> None:
+    """As ``sha256sum`` computes it of the three lines without the digest."""
+    assert sealed({"a": 1}) == '{\n  "a": 1,\n  "digest": "5e36b6560513586c"\n}\n'
 
 
 def test_files_are_written_into_folders_that_are_made_for_them(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from pathlib import Path
 
@@ -198,3 +199,11 @@ def test_a_class_with_bases_can_have_members_of_others(name: str, expected: bool
     ]
     path.write_text("".join(lines), encoding="utf-8")
     assert has_bases(path, name) is expected
+
+
+def test_a_class_that_is_given_a_base_has_one(tmp_path: Path) -> None:
+    path = tmp_path / "classes.py"
+    for second, base in enumerate(("", "(Base)")):
+        path.write_text(f"class Changed{base}: pass", encoding="utf-8")
+        os.utime(path, (second, second))
+        assert has_bases(path, "Changed") is bool(base)
