@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
+import scipy.stats
 
 from rlverify.verdicts.statistics import binomial_interval, bootstrap_interval, decide, effect_size, place_of
 
@@ -88,6 +90,28 @@ def test_the_bootstrap_of_three_values_reaches_towards_the_outermost() -> None:
     low, high = bootstrap_interval([1.0, 2.0, 6.0])
     assert 1.0 <= low < 2.0
     assert 4.0 < high <= 6.0
+
+
+def test_the_bootstrap_of_less_confidence_is_narrower(monkeypatch: pytest.MonkeyPatch) -> None:
+    low, high = bootstrap_interval(_sample(3, 10), 999)
+    monkeypatch.setattr("rlverify.verdicts.statistics.CONFIDENCE", 0.5)
+    narrower = bootstrap_interval(_sample(3, 10), 999)
+    assert low < narrower[0] < narrower[1] < high
+
+
+def test_the_bootstrap_resamples_at_most_100_mb_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def recorded(data: tuple[Any, ...], *arguments: Any, batch: int, **settings: Any) -> Any:
+        sizes.append(batch * data[0].nbytes)
+        return bootstrap(data, *arguments, batch=batch, **settings)
+
+    bootstrap = scipy.stats.bootstrap
+    monkeypatch.setattr("scipy.stats.bootstrap", recorded)
+    bootstrap_interval(_sample(3, 10), 99)
+    bootstrap_interval(_sample(3, 30), 99)
+    assert all(50_000_000 < size <= 100_000_000 for size in sizes)
+    assert len(sizes) == 2
 
 
 def test_the_bootstrap_resamples_as_often_as_asked() -> None:
