@@ -232,8 +232,8 @@ def test_a_fresh_measurement_agrees_where_the_intervals_meet(claim: Claim) -> No
     ]
     assert compare(evidence, apart, tolerance=3.0) == []
     assert len(compare(evidence, apart, tolerance=2.9)) == 1
-    near = [_with(evidence, mean=mean, low=mean - 0.1, high=mean + 0.1) for mean in (20.0, 20.5)]
-    assert compare(*near) == ["a mean of 20.5 (20.4 to 20.6) instead of 20 (19.9 to 20.1)"]
+    near, other = (_with(evidence, mean=mean, low=mean - 0.1, high=mean + 0.1) for mean in (20.0, 20.5))
+    assert compare(near, other) == ["a mean of 20.5 (20.4 to 20.6) instead of 20 (19.9 to 20.1)"]
 
 
 def test_every_other_difference_is_told_whatever_the_tolerance(claim: Claim) -> None:
