@@ -88,7 +88,7 @@ def measured_figure(
         return FigureEvidence((), 0.0, 0.0, 0.0, None, claimed, errors or ("too few runs for an interval",))
     kept = rounded_values(values)
     mean, low, high = rounded(sum(kept) / len(kept), *bootstrap_interval(kept))
-    effect = effect_size(kept) if low < high else None
+    effect = effect_size(kept)
     told = float(f"{effect:.{EFFECT_DIGITS}g}") if effect is not None else None
     return FigureEvidence(kept, mean, low, high, told, claimed, errors)
 

@@ -156,14 +156,6 @@ def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[
     return tuple((name, module_digest(name)) for name in sorted(found))
 
 
-def digest_with_imports(name: str, within: tuple[str, ...]) -> str:
-    """One digest of a module and of all that it imports from the packages in ``within``, and so on.
-
-    :raises LookupError: if there is no such module
-    """
-    return digest(part for pair in module_digests([name], within) for part in pair)
-
-
 def import_closure(names: Iterable[str], within: tuple[str, ...]) -> frozenset[str]:
     """The modules, all that they import from the packages in ``within``, and the packages around them."""
     found: set[str] = set()

@@ -135,7 +135,7 @@ def _function_of(found: Any) -> Callable[..., Any]:
 def _dressed_as(found: Any, function: Callable[..., Any]) -> Any:
     """The function in the same kind of member as the one it replaces."""
     if isinstance(found, property):
-        return property(function, found.fset, found.fdel, found.__doc__)
+        return found.getter(function)
     if isinstance(found, (staticmethod, classmethod)):
         return type(found)(function)
     return function

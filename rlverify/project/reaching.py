@@ -56,7 +56,7 @@ def _reads(module: ModuleType, name: str) -> bool:
 def _file(module: ModuleType) -> str:
     """The path of a module below the folder that it is imported from."""
     parts = module.__name__.split(".")
-    file = Path(module.__file__ or parts[-1])
+    file = Path(inspect.getfile(module))
     return "/".join([*parts, file.name] if file.stem == "__init__" else [*parts[:-1], file.name])
 
 

@@ -80,6 +80,12 @@ def test_a_comment_meanwhile_is_no_change(folder: Path) -> None:
     code.check_unchanged()
 
 
+def test_the_digest_of_a_file_is_the_start_of_its_sha_256(folder: Path) -> None:
+    (folder / "data.txt").write_text("content")
+    assert code_of(folder).digest("file data.txt") == "ed7002b439e9ac84"
+    assert code_of(folder).digest("file missing.txt") == ""
+
+
 def test_a_run_that_starts_processes_depends_on_all_functions_of_its_modules(folder: Path) -> None:
     code = code_of(folder)
     seen = code.record("", [MODULE], Executed(unseen=False), ())

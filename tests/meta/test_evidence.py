@@ -13,6 +13,7 @@ import pytest
 
 from rlverify.evidence.comparing import compare
 from rlverify.evidence.evidence_files import from_json, is_committable, load_folder, to_json
+from rlverify.evidence.figure_evidence import measured_figure
 from rlverify.evidence.files import check_writable, write_files
 from rlverify.evidence.seals import sealed
 from rlverify.evidence.staleness import misfits
@@ -259,6 +260,10 @@ def test_every_difference_is_a_sentence(evidence: Evidence) -> None:
     ]
     assert compare(evidence, replace(evidence, variants=(healthy,))) == ["faulty is no longer measured"]
     assert compare(replace(evidence, variants=(healthy,)), evidence) == ["faulty is new"]
+    fewer = replace(faulty, symptoms=(count, replace(raw, held_runs=1)))
+    assert compare(evidence, replace(evidence, variants=(healthy, fewer))) == [
+        "faulty: 'raw' observed (holds 1/2), committed (holds 2/2)"
+    ]
     assert compare(evidence, replace(evidence, seeds=(0, 2))) == ["seeds 0, 2 instead of 0, 1"]
 
 
@@ -280,6 +285,13 @@ def test_a_changed_grade_is_a_difference(evidence: Evidence) -> None:
         for each in (fixed, replace(faulty, variant="documented_fix"))
     )
     assert compare(graded, changed)[0] == "fix NO EFFECT instead of CURED"
+    assert compare(graded, evidence) == ["fix no grade instead of CURED", "documented_fix is no longer measured"]
+
+
+def test_a_figure_in_place_of_a_probe_is_a_difference(evidence: Evidence) -> None:
+    figure = Evidence("TOY-01", (0, 1), (), figure=measured_figure([19.0, 21.0], (15.0, 25.0)))
+    assert compare(evidence, figure) == ["faulty is no longer measured", "healthy is no longer measured"]
+    assert compare(figure, evidence) == ["healthy is new", "faulty is new"]
 
 
 def test_raw_lines_hold_everything(claim: Claim) -> None:

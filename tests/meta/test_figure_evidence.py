@@ -13,7 +13,7 @@ import pytest
 
 from rlverify.evidence.comparing import compare
 from rlverify.evidence.evidence_files import from_json, is_committable, to_json
-from rlverify.evidence.figure_evidence import rounded, rounded_values, summarise_figure
+from rlverify.evidence.figure_evidence import measured_figure, rounded, rounded_values, summarise_figure
 from rlverify.evidence.seals import sealed
 from rlverify.evidence.staleness import misfits
 from rlverify.project.content import Project
@@ -88,9 +88,20 @@ def test_all_runs_crashed_is_an_error(claim: Claim) -> None:
 
 
 def test_a_quantity_that_is_not_measured_is_an_error(claim: Claim) -> None:
-    evidence = summarise_figure(claim, [PairedRun("transfer", seed, (("gian", 1.0),)) for seed in range(8)])
-    assert _figure(evidence).errors[0] == "seed 0: gives no quantity 'gain', but 'gian'"
+    evidence = summarise_figure(
+        claim, [PairedRun("transfer", seed, (("gian", 1.0), ("other", 0.0))) for seed in range(8)]
+    )
+    assert _figure(evidence).errors[0] == "seed 0: gives no quantity 'gain', but 'gian', 'other'"
     assert judge(evidence) is Verdict.ERROR
+
+
+def test_two_runs_are_the_fewest_that_have_an_interval() -> None:
+    assert measured_figure([19.0, 21.0], (15.0, 25.0)) == FigureEvidence(
+        (19.0, 21.0), 20.0, 19.0, 21.0, 14.0, (15.0, 25.0), ()
+    )
+    assert measured_figure([20.0], (15.0, 25.0)) == FigureEvidence(
+        (), 0.0, 0.0, 0.0, None, (15.0, 25.0), ("too few runs for an interval",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,6 +111,8 @@ def test_a_quantity_that_is_not_measured_is_an_error(claim: Claim) -> None:
         ((0.02, 0.014996, 0.025004), (0.02, 0.0149, 0.0251)),
         ((-5.0, -123.4, 0.2), (-5.0, -124.0, 1.0)),
         ((1234.5, 1200.1, 1269.9), (1230.0, 1200.0, 1270.0)),
+        ((1234.5, 1.0, 2.0), (1230.0, 0.0, 10.0)),
+        ((1.0, -1.0, 1234.5), (0.0, -10.0, 1240.0)),
         ((10.0, 10.0 - 1e-12, 10.0 + 1e-12), (10.0, 10.0, 10.0)),
         ((1e-17, -3e-17, 4e-17), (0.0, 0.0, 0.0)),
         ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
@@ -187,6 +200,7 @@ def test_a_value_that_was_edited_is_refused(claim: Claim) -> None:
     ("exact", "kept"),
     [
         ((1.234567, 20.0), (1.235, 20.0)),
+        ((0.1234567, 0.5), (0.12346, 0.5)),
         ((-123.456789, 0.000123), (-123.46, 0.0)),
         ((123456.7, 1.0), (123460.0, 0.0)),
         ((0.0000012, 0.00000049), (0.000001, 0.0)),
@@ -218,6 +232,8 @@ def test_a_fresh_measurement_agrees_where_the_intervals_meet(claim: Claim) -> No
     ]
     assert compare(evidence, apart, tolerance=3.0) == []
     assert len(compare(evidence, apart, tolerance=2.9)) == 1
+    near, other = (_with(evidence, mean=mean, low=mean - 0.1, high=mean + 0.1) for mean in (20.0, 20.5))
+    assert compare(near, other) == ["a mean of 20.5 (20.4 to 20.6) instead of 20 (19.9 to 20.1)"]
 
 
 def test_every_other_difference_is_told_whatever_the_tolerance(claim: Claim) -> None:

@@ -62,6 +62,19 @@ def test_runs_that_are_all_alike_decide_whatever_they_show() -> None:
     assert (found.mean, found.sd, found.power, found.least_runs) == (3.0, 0.0, 1.0, 5)
 
 
+def test_a_plan_holds_the_spread_of_the_pilot_and_the_power_of_the_runs() -> None:
+    """The claim is so wide that the fewest runs confirm it in every experiment."""
+    found = plan_measurement([9.0, 10.0, 11.0], (-90.0, 110.0), 7)
+    assert (found.mean, found.sd, found.power, found.least_runs) == (10.0, 1.0, 1.0, 5)
+
+
+@pytest.mark.parametrize("needed", [5, 6, 7, 10, 13, 40, 601])
+def test_the_least_runs_are_found_exactly(needed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a power that grows with the number of runs and is just enough at one of them."""
+    monkeypatch.setattr("rlverify.verdicts.power.power", lambda _pilot, _claimed, runs: runs / needed)
+    assert least_runs(PILOT, (0.0, 1.0), wanted=1.0) == needed
+
+
 def test_what_no_number_of_runs_can_show_is_none() -> None:
     assert least_runs([value * 100 for value in PILOT], (-WIDTH, WIDTH)) is None
 

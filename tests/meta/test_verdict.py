@@ -13,7 +13,7 @@ from rlverify.evidence.figure_evidence import measured_figure
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Variant
-from rlverify.verdicts.verdict import grade_fix, judge
+from rlverify.verdicts.verdict import grade_fix, judge, outcome_under_fault
 
 RUNS = 4
 
@@ -82,6 +82,10 @@ def test_violated_healthy_code_is_regressed_whatever_became_of_the_fault(trouble
     assert is_committable(troubled) == (trouble is Verdict.UNREACHED)
 
 
+def test_one_run_of_healthy_code_is_enough_to_be_regressed() -> None:
+    assert judge(_evidence(_variant("healthy", 0, runs=1), _variant("faulty", 0, runs=1))) is Verdict.REGRESSED
+
+
 def test_healthy_code_of_which_a_run_crashed_is_an_error() -> None:
     crashed = _variant("healthy", 0, runs=3, errors=("seed 3: boom",))
     assert judge(_evidence(crashed, _variant("faulty", 0))) is Verdict.ERROR
@@ -91,6 +95,7 @@ def test_no_runs_are_an_error_and_not_a_pass() -> None:
     assert judge(_evidence()) is Verdict.ERROR
     assert judge(_evidence(_variant("healthy", 0, runs=0))) is Verdict.ERROR
     assert judge(_evidence(_variant("faulty", 0))) is Verdict.ERROR
+    assert judge(_evidence(_variant("healthy", 0, runs=0), _variant("faulty", 0))) is Verdict.ERROR
     stale = _variant("faulty", 0, runs=0, stale="changed")
     assert judge(_evidence(_variant("healthy", 4), stale)) is Verdict.STALE
 
@@ -124,6 +129,12 @@ def test_a_claim_that_says_what_its_fault_shows_is_judged_by_exactly_that(
     assert judge(replace(_evidence(healthy, planted), shows=("mine", "also mine"))) is verdict
 
 
+@pytest.mark.parametrize(("mine", "outcome"), [(0, "violated"), (2, "undecided"), (4, "held")])
+def test_the_outcome_under_a_fault_is_that_of_the_symptoms_that_the_claim_names(mine: int, outcome: str) -> None:
+    planted = _variant("faulty", mine, symptoms=_symptoms({"mine": mine, "another's": RUNS}))
+    assert outcome_under_fault(planted, ("mine",)) == outcome
+
+
 def _symptoms(held: dict[str, int]) -> tuple[SymptomEvidence, ...]:
     return tuple(SymptomEvidence(symptom, count, RUNS, "", "") for symptom, count in held.items())
 
@@ -149,6 +160,11 @@ def _graded(faulty: dict[str, int], fixed: dict[str, int]) -> FixGrade | None:
         ({"a": 4, "b": 4}, {"a": 0, "b": 4}, FixGrade.HARMFUL),
         ({"a": 0}, {"a": 4, "b": 4}, FixGrade.CURED),
         ({"a": 0, "b": 0}, {"a": 4}, FixGrade.PARTIAL),
+        ({"a": 0}, {"a": 3}, FixGrade.PARTIAL),
+        ({"a": 3, "b": 0}, {"a": 2, "b": 0}, FixGrade.NO_EFFECT),
+        ({"a": 0}, {"a": 4, "b": 0}, FixGrade.PARTIAL),
+        ({"a": 0}, {"a": 0, "b": 4}, FixGrade.PARTIAL),
+        ({"a": 0, "b": 0}, {"a": 0}, FixGrade.NO_EFFECT),
     ],
 )
 def test_what_a_documented_fix_does(faulty: dict[str, int], fixed: dict[str, int], grade: FixGrade) -> None:
