@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +17,13 @@ from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import module_path
 from rlverify.records.claims import Claim, Verdict
+from rlverify.records.measured import Evidence
 from rlverify.records.problems import FALLEN, Problem
 from rlverify.records.runs import Run
 from rlverify.reporting.outcome import FallenClaim, Outcome
 from rlverify.reporting.phrasing import outcome
 from rlverify.reporting.record import Record
-from rlverify.verdicts.verdict import NOT_MEASURED
+from rlverify.verdicts.verdict import NOT_MEASURED, healthy_outcome
 
 WITHOUT_VALUES: Final = (Verdict.ERROR, Verdict.UNREACHED)
 """Verdicts of which the reason says all, as the values of the other variants do not matter."""
@@ -111,8 +113,20 @@ def _fallen(
         tuple(parts),
         _relative(str(declared_in), project.root),
         line,
-        f"{project.settings.command} reproduce {claim.id}",
+        f"{project.settings.command} reproduce {claim.id}{_seed(record, worst, result.committed.get(claim.id))}",
     )
+
+
+def _seed(record: Record, worst: Problem, committed: Evidence | None) -> str:
+    """The option for the first run that is not as it was, where that is not the run which is made without it."""
+    if record.claim.figure is not None:
+        named = re.search(r"\bseed (\d+)", worst.sentence)
+        return f" --seed {named[1]}" if named and named[1] != "0" else ""
+    held = committed is None or healthy_outcome(committed) != "violated"
+    runs = [run for run in record.runs if run.variant == "healthy"]
+    other = {run.seed for run in runs if run.error or all(each.holds for each in run.observations) != held}
+    first = record.claim.seeds[0]
+    return f" --seed {min(other)}" if other and first not in other else ""
 
 
 def _headline(record: Record, problems: Sequence[Problem]) -> str:

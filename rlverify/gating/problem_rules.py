@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rlverify.evidence.comparing import compare
+from rlverify.project.planting import PIN_ADVICE
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.measured import Evidence
@@ -92,7 +93,8 @@ def _not_measured(claim: Claim, evidence: Evidence, verdict: Verdict, committed:
     """Of a claim that came to no verdict: it fell if its committed evidence is as expected."""
     sentence = f"{verdict.value}{reason(evidence, verdict)}"
     if verdict is Verdict.STALE:
-        return Problem(claim.id, CLAIM_FELL, sentence, "pin")
+        told, _, pin = sentence.partition(f"; {PIN_ADVICE}")
+        return Problem(claim.id, CLAIM_FELL, told, "pin", f"{PIN_ADVICE}{pin}" if pin else "")
     if committed is None or judge(committed) is not claim.expected_verdict:
         return Problem(claim.id, HARNESS_FAILED, sentence)
     healthy = evidence.variant("healthy")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from rlverify.project.faults import Fault, get_fault
 from rlverify.project.fingerprint import member_digest
@@ -40,6 +40,9 @@ class Planted:
     by_production: bool = False
     mistakes: list[str] = field(default_factory=list)
 
+
+PIN_ADVICE: Final = 'check the fault against the new code, then set pins="'
+"""How the advice on a stale fault begins."""
 
 _in_place: dict[tuple[str, str], Callable[..., Any]] = {}
 
@@ -173,7 +176,7 @@ def _check_target(fault: Fault, original: Callable[..., Any]) -> None:
     if current != fault.pins:
         raise StaleFaultError(
             f"fault {fault.name} is stale: {fault.owner}.{fault.member} has changed since it was written "
-            f'(pinned {fault.pins!r}, now {current!r}); check the fault against the new code, then set pins="{current}"'
+            f'(pinned {fault.pins!r}, now {current!r}); {PIN_ADVICE}{current}"'
         )
     expected, given = _parameters(original), _parameters(fault.replacement)
     if given != expected and given != ["*args", "**kwargs"]:

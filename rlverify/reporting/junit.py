@@ -99,7 +99,8 @@ def _status(record: Record) -> ClaimStatus:
 
 
 def _status_of_problem(problem: Problem) -> ClaimStatus:
-    return ClaimStatus.ERROR if problem.exit_code == HARNESS_FAILED else ClaimStatus.FAILED
+    """A claim with a stale fault did not fall: it could not be measured."""
+    return ClaimStatus.ERROR if problem.exit_code == HARNESS_FAILED or problem.kind == "pin" else ClaimStatus.FAILED
 
 
 def _document(cases: Sequence[Case]) -> str:

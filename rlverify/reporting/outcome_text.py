@@ -115,19 +115,21 @@ def _after_blocks(outcome: Outcome) -> list[str]:
     others = [str(problem) for problem in with_advice(outcome.problems) if problem.kind == "other"]
     if len(others) > MOST_OTHERS:
         others = [*others[: MOST_OTHERS - 1], f"and {len(others) - MOST_OTHERS + 1} more problems; see --json FILE"]
-    advice = {each.remedy for each in with_advice(outcome.problems) if each.kind == "values"}
+    advice = {each.remedy for each in with_advice(outcome.problems) if each.kind == "values" and each.remedy}
     lines = [*others, *advice, *_pin_line(outcome), *_stale_line(outcome), *outcome.notes]
     return [*lines, *([outcome.selection] if outcome.selection else []), summary(outcome)]
 
 
 def _pin_line(outcome: Outcome) -> list[str]:
     """One line for all faults of which the target has changed."""
-    pins = [each for each in outcome.problems if each.kind == "pin"]
+    pins = [each for each in with_advice(outcome.problems) if each.kind == "pin"]
     if len(pins) < 2:
         return [str(problem) for problem in pins]
     reasons = [*dict.fromkeys(problem.sentence for problem in pins)]
     more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    return [f"{len(pins)} claims have stale faults ({_few([each.subject for each in pins])}): {reasons[0]}{more}"]
+    claims = f"{len(pins)} claims have stale faults ({_few([each.subject for each in pins])})"
+    advice = next((f"; {each.remedy}" for each in pins if each.remedy), "")
+    return [f"{claims}: {reasons[0]}{more}{advice}"]
 
 
 def _stale_line(outcome: Outcome) -> list[str]:

@@ -123,16 +123,21 @@ def notes(found: Audit) -> list[str]:
 
 
 def test_the_quick_level_measures_what_is_no_figure_and_takes_figures_as_they_are_committed(setting: Setting) -> None:
-    found = setting.audit(on_figures=print, afresh=True)
+    found = setting.audit(on_figures=print, ignore_cache=True)
     assert ([each.claim for each in found.records], notes(found)) == (list(setting.project.claims), [])
     assert (setting.measured, setting.repeated, found.measured, found.exit_code) == ({"LAB-01"}, [], 1, 0)
     assert {each.claim.id: each.evidence for each in found.records} == found.committed == setting.gives
     assert {each.changed for each in found.records} == {()}
     options = setting.options
-    assert (options["recorded"], options["processes"], options["afresh"], options["enough"]) == (False, 3, True, None)
+    assert (options["recorded"], options["processes"], options["ignore_cache"], options["enough"]) == (
+        False,
+        3,
+        True,
+        None,
+    )
     assert options["on_figures"] is print
     setting.audit(level="full")
-    assert (setting.measured, setting.options["afresh"]) == (EVERYTHING, False)
+    assert (setting.measured, setting.options["ignore_cache"]) == (EVERYTHING, False)
     assert (setting.paths.working / "raw.jsonl").read_text() == "raw\n"
     assert (setting.paths.working / "evidence" / "LAB-01.json").is_file()
 

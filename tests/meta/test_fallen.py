@@ -15,7 +15,7 @@ from rlverify.project.content import Project
 from rlverify.records.claims import FixGrade
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, ProblemKind
-from rlverify.records.runs import Run
+from rlverify.records.runs import Observation, Run, Variant
 from rlverify.reporting.outcome import FallenClaim, Outcome, SymptomChange
 from rlverify.reporting.record import Record
 from tests.meta.project_folders import PROJECTS, project_in, toy_catalogue
@@ -42,11 +42,14 @@ def fallen(
     return found, claim
 
 
+GONE, BACK = "NOT REPRODUCED (expected CONFIRMED)", "REGRESSED (expected CONFIRMED)"
+
+
 @pytest.mark.parametrize(
     ("record", "kinds", "headline"),
     [
-        (measured(PLAIN, healthy=2, faulty=2), ["verdict"], "NOT REPRODUCED (expected CONFIRMED)"),
-        (measured(PLAIN, healthy=0, faulty=0), ["values", "healthy"], "REGRESSED (expected CONFIRMED)"),
+        (measured(PLAIN, healthy=2, faulty=2), ["verdict"], f"{GONE}: the planted fault has no effect"),
+        (measured(PLAIN, healthy=0, faulty=0), ["values", "healthy"], f"{BACK}: code without the fault fails, too"),
         (GOOD, ["values"], "CONFIRMED, with other values than committed"),
         (measured(PARTIAL, healthy=2, faulty=0, documented_fix=0), ["grade"], "fix NO EFFECT (expected PARTIAL)"),
         (
@@ -165,3 +168,35 @@ def test_all_that_an_audit_found_is_in_its_outcome(toyproject: Project) -> None:
     assert [each.claim for each in found.fallen] == [PLAIN]
     assert found.exit_code == 1
     assert outcome_of_audit(toyproject, result).selection == ""
+
+
+def run_of(seed: int, *, holds: bool = True, error: str | None = None, variant: Variant = "healthy") -> Run:
+    observations = () if error else (Observation("count", "1", "1" if holds else "0", holds),)
+    return Run(variant, seed, observations, error=error)
+
+
+@pytest.mark.parametrize(
+    ("runs", "committed", "option"),
+    [
+        ((run_of(0), run_of(1, holds=False), run_of(2, holds=False)), GOOD, " --seed 1"),
+        ((run_of(0), run_of(1, holds=False)), None, " --seed 1"),
+        ((run_of(0), run_of(1, error="boom")), GOOD, " --seed 1"),
+        ((run_of(0, holds=False), run_of(1, holds=False)), GOOD, ""),
+        ((run_of(0), run_of(1), run_of(1, holds=False, variant="faulty")), GOOD, ""),
+        ((run_of(0, holds=False), run_of(1)), measured(PLAIN, healthy=0, faulty=0), " --seed 1"),
+    ],
+)
+def test_the_command_repeats_a_run_that_is_not_as_it_was(
+    toyproject: Project, runs: tuple[Run, ...], committed: Record | None, option: str
+) -> None:
+    record = replace(measured(PLAIN, healthy=0, faulty=0), runs=runs)
+    _, claim = fallen(toyproject, record, fell("healthy"), committed=committed)
+    assert claim.command == f"{toyproject.settings.command} reproduce TOY-01{option}"
+
+
+@pytest.mark.parametrize(("seed", "option"), [(18, " --seed 18"), (0, "")])
+def test_the_command_repeats_the_run_of_a_figure_that_differs(toyproject: Project, seed: int, option: str) -> None:
+    record = figure(15.0, 25.0)
+    problem = fell("values", f"{DIFFERS}: seed {seed} gives 1 %, committed 2", record.claim.id)
+    _, claim = fallen(toyproject, record, problem, committed=None)
+    assert claim.command == f"{toyproject.settings.command} reproduce {record.claim.id}{option}"

@@ -106,4 +106,4 @@ def test_a_list_that_explains_nothing_is_refused(text: str, words: str, tmp_path
 
 
 def test_the_committed_list_can_be_read() -> None:
-    assert all(each.id.startswith("rlcore.") for each in read_list(LIST))
+    assert all(each.id.startswith(("rlcore.", "rlverify.")) for each in read_list(LIST))

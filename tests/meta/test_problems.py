@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rlverify.gating.problem_rules import compared, few_of, notes_of, problems_of, problems_of_all, reason
+from rlverify.project.planting import PIN_ADVICE
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.problems import Problem, ProblemKind, exit_code_of, outcome_of, with_advice
@@ -146,6 +147,12 @@ def test_at_most_three_differences_are_listed(number: int, told: str) -> None:
 def test_a_stale_pin_is_out_of_date(committed: Evidence | None) -> None:
     (problem,) = problems_of(with_variant("faulty", runs=0, stale="pins something else"), committed)
     assert problem == Problem("TOY-01", 1, "STALE, pins something else", "pin")
+
+
+def test_the_advice_on_a_stale_pin_is_a_remedy() -> None:
+    stale = f'a changed (pinned 1, now 2); {PIN_ADVICE}2"'
+    (problem,) = problems_of(with_variant("faulty", runs=0, stale=stale), None)
+    assert (problem.sentence, problem.remedy) == ("STALE, a changed (pinned 1, now 2)", f'{PIN_ADVICE}2"')
 
 
 def test_violated_healthy_code_is_named_as_such_and_its_fix_is_not_graded() -> None:

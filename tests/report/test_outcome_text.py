@@ -135,6 +135,22 @@ def test_stale_faults_are_one_line() -> None:
     assert lines_of(outcome(problems=pins[:1]))[0] == "OLD-0: STALE, fault f-0 is stale"
 
 
+def test_the_advice_to_pin_a_fault_again_is_never_given_after_a_regression() -> None:
+    pins = tuple(Problem(f"OLD-{n}", 1, "STALE", "pin", "then set pins=1") for n in range(2))
+    for found in (pins, pins[:1]):
+        assert lines_of(outcome(problems=found))[0].endswith("; then set pins=1")
+        assert not any("set pins" in line for line in lines_of(outcome(fallen(1), problems=found)))
+
+
+def test_no_line_is_empty_after_the_blocks() -> None:
+    """A fallen claim of which only values differ brings advice, which a regression takes away."""
+    values = (Problem("TOY-1", 1, "differs", "values", "run it"),)
+    found = outcome(fallen(1), fallen(2, changes=()), problems=values, notes=("a note",))
+    lines = lines_of(found)
+    assert lines[lines.index("a note") - 1] == ""
+    assert lines[lines.index("a note") - 2] != ""
+
+
 def test_other_values_alone_may_be_right() -> None:
     remedy = f"if that is right, {UPDATE}"
     changed = fallen(1, kind="values", headline="CONFIRMED, with other values than committed")
@@ -162,6 +178,12 @@ def test_a_claim_that_fell_is_not_as_expected_even_if_its_verdict_is() -> None:
     holds = measured(simple(1, id="TOY-2"), healthy=2, faulty=0)
     assert holds.as_expected
     assert summary(replace(found, records=(holds, found.records[1]))) == "1 of 2 claims as expected; 1 claim fell"
+
+
+def test_a_claim_with_a_stale_fault_is_no_failure_in_junit() -> None:
+    """So the failures are the claims that fell, and no others."""
+    root = ElementTree.fromstring(junit_of_run(outcome(fallen(1), problems=(Problem("TOY-02", 1, "STALE", "pin"),))))
+    assert (root.get("failures"), root.get("errors")) == ("1", "1")
 
 
 def test_junit_counts_what_fell_as_failures_and_trouble_of_the_harness_as_errors() -> None:
