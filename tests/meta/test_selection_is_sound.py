@@ -1,7 +1,11 @@
 """``gate --changed`` measures a claim if something that its runs executed has changed; nothing else can move it.
 
-For some claims, every function of the core that their record does not name is broken at once. Their evidence must be
-what is committed, to the byte. `tests.meta.broken_elsewhere` does the same for any claim.
+Two ways to try this, both of which can be run at length as programs:
+
+- For some claims, every function of the core that their record does not name is broken at once. Their evidence must be
+  what is committed, to the byte (`tests.meta.broken_elsewhere`).
+- For some random mutations of the core, claims that are not selected are measured. Their evidence must be what is
+  committed as well (`tests.meta.random_mutations`).
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import pytest
 from rlverify.project.content import open_project
 from rlverify.project.fingerprint import code_parts
 from tests.meta import broken_elsewhere
+from tests.meta.random_mutations import Sizes, try_all
 
 ROOT = Path(__file__).parents[2]
 EVERY = 24
@@ -53,3 +58,19 @@ def test_the_functions_of_a_file_are_those_that_the_record_names() -> None:
     source += "class C:\n  def d(self): ...\n  class E:\n   async def f(self): ...\n"
     names = {name for name, _ in broken_elsewhere.functions(ast.parse(source), "")}
     assert names == {"a", "C.d", "C.E.f", "g"} == code_parts(source.encode()).keys() - {""}
+
+
+@pytest.mark.slow
+def test_a_random_mutation_changes_only_claims_that_are_selected() -> None:
+    trials = list(try_all(Sizes(number=3)))
+    assert [trial.counterexamples for trial in trials] == [[], [], []]
+    measured = [each for trial in trials for each in trial.measured]
+    assert sum(not each["is_selected"] for each in measured) == 36
+    assert any(not each["same_evidence"] for each in measured)  # of those that are selected
+
+
+@pytest.mark.slow
+def test_a_random_mutation_of_a_function_that_the_records_lack_changes_other_claims() -> None:
+    """The check itself can fail: the settings of an optimizer are checked in four claims of five."""
+    trials = try_all(Sizes(number=2, selected=0), forget="rlcore.optim.upgd_settings:check")
+    assert any(trial.counterexamples for trial in trials)
