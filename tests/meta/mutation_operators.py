@@ -135,7 +135,7 @@ def _of_expression(node: ast.expr) -> Iterator[tuple[str, ast.expr, str]]:
 def _of_statement(node: ast.stmt) -> Iterator[tuple[str, ast.stmt, str]]:
     if isinstance(node, ast.AugAssign) and type(node.op) in SWAPPED:
         yield "arithmetic", node, ast.unparse(ast.AugAssign(node.target, SWAPPED[type(node.op)](), node.value))
-    if isinstance(node, ast.Return) and node.value is not None:
+    if isinstance(node, ast.Return) and ast.unparse(node) not in ("return", "return None"):
         yield "return", node, "return None"
     if isinstance(node, SIMPLE):
         yield "statement", node, "pass"

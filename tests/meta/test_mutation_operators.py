@@ -35,6 +35,7 @@ def mutated(source: str, kind: str) -> list[str]:
             ["x = [a for a in b if not (c) if d]", "x = [a for a in b if c if not (d)]"],
         ),
         ("return", "def f():\n    return x + 1  # why\n", ["def f():\n    return None  # why\n"]),
+        ("return", "def f():\n    return None\n", []),
         ("statement", "a = b\nc(d)\n", ["pass\nc(d)\n", "a = b\npass\n"]),
         ("statement", "def f():\n    return\n", ["def f():\n    pass\n"]),
         ("keyword", "f(a, b=1, c=2)", ["f(a, c=2)", "f(a, b=1)"]),
