@@ -1,6 +1,6 @@
 """What ``gate --changed`` measures after a change in one function, and how long that takes next to the full gate.
 
-The ten changes are those of `tests.benchmarks.one_function_changes`; none of them changes what the core does. Each is
+The ten changes are those of `tests.meta.one_function_changes`; none of them changes what the core does. Each is
 made in a copy of the repository, and undone after it. The full gate is timed before the ten, after five and after all.
 """
 
@@ -15,8 +15,8 @@ from time import perf_counter
 from typing import Any
 
 from rlverify.project.content import open_project
-from tests.benchmarks.one_function_changes import change, functions_of_core, middles
 from tests.benchmarks.side_by_side import table
+from tests.meta.one_function_changes import change, functions_of_core, middles
 from tests.support.repository_copy import ROOT, copy_repository, environment
 
 CHANGES = 10

@@ -8,7 +8,7 @@ import pytest
 
 from rlverify.project.content import open_project
 from rlverify.project.fingerprint import code_parts
-from tests.benchmarks.one_function_changes import Function, change, functions_of_core, middles
+from tests.meta.one_function_changes import Function, change, functions_of_core, middles
 
 ROOT = Path(__file__).parents[2]
 
