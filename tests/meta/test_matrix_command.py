@@ -204,7 +204,7 @@ def test_other_code_under_test_is_noted_and_leaves_the_matrix_valid(checkout: Pa
     assert {problem["subject"] for problem in content["problems"]} & {"matrix.json", "kill-matrix.md"} == set()
     digests, matrix = content["notes"]
     assert digests.startswith("digests only: toyproject.target changed since 6 claims were measured")
-    assert matrix.startswith("matrix.json was measured of other code under test")
+    assert matrix.startswith("note: matrix.json was measured of other code under test")
 
 
 def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path) -> None:
