@@ -15,7 +15,6 @@ from rlverify.gating.replay import CRASHES, DIFFERS
 from rlverify.gating.suspects import files_of, line_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import module_path
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import FALLEN, Problem
@@ -40,12 +39,9 @@ def outcome_of_audit(project: Project, result: Audit, selection: str = "") -> Ou
     for problem in result.problems:
         if problem.fell:
             problems.setdefault(problem.subject, []).append(problem)
-    records = [
-        replace(each, changed=files_of(project, each.changed)) for each in result.records if each.claim.id in problems
-    ]
+    records = [each for each in result.records if each.claim.id in problems]
     records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
-    parts = {record.claim.id: record.changed for record in result.records}
-    fallen = [_fallen(project, each, problems[each.claim.id], result, parts[each.claim.id]) for each in records]
+    fallen = [_fallen(project, each, problems[each.claim.id], result) for each in records]
     seconds = seconds_of({record.claim.id: record.runs for record in result.records})
     return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
 
@@ -63,15 +59,15 @@ def _urgency(project: Project, record: Record, problems: Sequence[Problem]) -> t
     their claims are about the harness.
     """
     claim = record.claim
-    severity = next((n for n, word in enumerate(SEVERITIES) if claim.severity.lower().startswith(word)), 99)
+    severities = (n for n, word in enumerate(SEVERITIES) if claim.severity.lower().startswith(word))
     return (
         min(FALLEN.index(each.kind) for each in problems),
         claim.kind == "null",
         record.verdict in NOT_MEASURED,
         -_violated(record),
-        _fault_place(project, claim) not in record.changed,
+        not _targets(project, claim) & {*record.changed},
         bool(claim.part_of),
-        severity,
+        next(severities, SEVERITIES.index("medium")),
     )
 
 
@@ -81,20 +77,19 @@ def _violated(record: Record) -> int:
     return sum(each.held_runs < each.runs for each in healthy.symptoms) if healthy is not None else 0
 
 
-def _fault_place(project: Project, claim: Claim) -> str:
-    """The file with the code that the fault of a claim replaces, or nothing."""
+def _targets(project: Project, claim: Claim) -> set[str]:
+    """What the fault of a claim replaces and the module of that, named as the parts of a program that change."""
     if claim.fault is None:
-        return ""
-    return str(module_path(project.fault(claim.fault).owner.partition(":")[0]).resolve())
+        return set()
+    fault = project.fault(claim.fault)
+    module, _, path = fault.owner.partition(":")
+    return {module, f"{module}:{path}.{fault.member}" if path else f"{module}:{fault.member}"}
 
 
-def _fallen(
-    project: Project, record: Record, problems: Sequence[Problem], result: Audit, parts: Sequence[str]
-) -> FallenClaim:
-    """What a reader needs of one claim.
-
-    :param parts: what changed since it was measured; the record has the files of that
-    """
+def _fallen(project: Project, record: Record, problems: Sequence[Problem], result: Audit) -> FallenClaim:
+    """What a reader needs of one claim."""
+    parts = record.changed
+    record = replace(record, changed=files_of(project, parts))
     claim, worst = record.claim, min(problems, key=lambda each: FALLEN.index(each.kind))
     replayed = worst.sentence.startswith((DIFFERS, CRASHES))
     told = replayed or record.verdict in WITHOUT_VALUES or (claim.figure is not None and worst.kind == "values")

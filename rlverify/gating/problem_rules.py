@@ -97,11 +97,17 @@ def _not_measured(claim: Claim, evidence: Evidence, verdict: Verdict, committed:
         return Problem(claim.id, CLAIM_FELL, told, "pin", f"{PIN_ADVICE}{pin}" if pin else "")
     if committed is None or judge(committed) is not claim.expected_verdict:
         return Problem(claim.id, HARNESS_FAILED, sentence)
-    healthy = evidence.variant("healthy")
-    holds = healthy is not None and not healthy.errors and healthy_outcome(evidence) == "held"
-    kind: ProblemKind = "verdict" if holds or evidence.figure is not None else "healthy"
+    kind: ProblemKind = "healthy" if evidence.figure is None and _healthy_fell(evidence, committed) else "verdict"
     expected = f"{verdict.value}, expected {claim.expected_verdict.value}"
     return Problem(claim.id, CLAIM_FELL, f"{expected}{reason(evidence, verdict)}", kind)
+
+
+def _healthy_fell(evidence: Evidence, committed: Evidence) -> bool:
+    """Whether the code without a fault crashes, or no longer holds where it held."""
+    healthy = evidence.variant("healthy")
+    if healthy is None or healthy.errors:
+        return True
+    return healthy_outcome(committed) != "violated" and healthy_outcome(evidence) != "held"
 
 
 def compared(record: Record, committed: Evidence | None) -> list[Problem]:

@@ -57,21 +57,24 @@ def _share(symptom: SymptomEvidence) -> float:
 
 
 def _change(variant: Variant, was: SymptomEvidence | None, now: SymptomEvidence, runs: Sequence[Run]) -> SymptomChange:
-    told = _telling(variant, now, runs)
+    told = _telling(variant, was, now, runs)
     expected = was.after if was is not None else now.before
     if expected is None and told is not None and variant == "healthy":
         expected = told.before
     observed = now.after if now.after is not None or told is None else told.after
     held = "holds" if was is None or _share(was) == 1.0 else "violated"
     if expected is None or observed is None or expected == observed:
-        word = "holds" if _share(now) == 1.0 else "violated"
+        word = "holds" if (_share(now) == 1.0 if told is None else told.holds) else "violated"
         texts = (held, word if observed is None else f"{observed or '(empty)'} ({word})")
     else:
         texts = (expected or "(empty)", observed or "(empty)")
     return SymptomChange(f"{LABELS[variant]}{now.symptom}", *texts)
 
 
-def _telling(variant: Variant, now: SymptomEvidence, runs: Sequence[Run]) -> Observation | None:
-    """What a run of this variant observed: one that violates the symptom, if there is one."""
+def _telling(
+    variant: Variant, was: SymptomEvidence | None, now: SymptomEvidence, runs: Sequence[Run]
+) -> Observation | None:
+    """What a run of this variant observed: one that came out otherwise than all did before, if there is one."""
     found = [each for run in runs if run.variant == variant for each in run.observations if each.symptom == now.symptom]
-    return min(found, key=lambda each: each.holds, default=None)
+    held = was is None or was.held_runs > 0
+    return min(found, key=lambda each: each.holds is held, default=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from rlverify.reporting.claim_status import ClaimStatus, status_of, told
@@ -27,11 +27,15 @@ class StepSummary:
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
 
-    def format(self, records: Sequence[Record]) -> str:
-        """The summary as GitHub-flavoured Markdown."""
-        ordered = sorted(records, key=lambda record: (ORDER.index(status_of(record)), not record.contradicts_document))
-        head = f"## rlverify\n\n{_counts(records)}\n\n{HEADING}"
-        rows = [_row(record) for record in ordered]
+    def format(self, records: Sequence[Record], fallen: Collection[str] = ()) -> str:
+        """The summary as GitHub-flavoured Markdown.
+
+        :param fallen: ids of claims that failed whatever their verdict, as their values are not those committed
+        """
+        statuses = {record.claim.id: _status(record, fallen) for record in records}
+        ordered = sorted(records, key=lambda each: (ORDER.index(statuses[each.claim.id]), not each.contradicts_document))
+        head = f"## rlverify\n\n{_counts(records, statuses)}\n\n{HEADING}"
+        rows = [_row(record, statuses[record.claim.id]) for record in ordered]
         kept, left = rows, 0
         room = self.limit - len((head + _cut(len(rows))).encode())
         if len((head + "".join(rows)).encode()) > self.limit:
@@ -40,16 +44,24 @@ class StepSummary:
         return head + "".join(kept) + (_cut(left) if left else "")
 
 
-def _counts(records: Sequence[Record]) -> str:
-    found = Counter(map(status_of, records))
+def _status(record: Record, fallen: Collection[str]) -> ClaimStatus:
+    status = status_of(record)
+    return ClaimStatus.FAILED if status is not ClaimStatus.ERROR and record.claim.id in fallen else status
+
+
+def _counts(records: Sequence[Record], statuses: Mapping[str, ClaimStatus]) -> str:
+    found = Counter(statuses.values())
     against = sum(record.contradicts_document for record in records)
     told_counts = ", ".join(f"{found[each]} {each.value}" for each in ORDER if found[each]) or "nothing"
     return f"{len(records)} claims: {told_counts}. {against} contradict a document."
 
 
-def _row(record: Record) -> str:
+def _row(record: Record, status: ClaimStatus) -> str:
     claim = record.claim
-    measured = outcome_in_words(record) if status_of(record) is ClaimStatus.PASSED else told(record)
+    if status is ClaimStatus.PASSED:
+        measured = outcome_in_words(record)
+    else:
+        measured = f"{told(record)}, with other values than committed" if record.as_expected else told(record)
     words = difference(record) or claim.title
     return f"| {claim.id} | {cell(measured)} | {cell(words)} | `rlverify reproduce {claim.id}` |\n"
 

@@ -24,10 +24,11 @@ Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(autouse=True)
 def _environment_is_restored() -> Iterator[None]:
-    """Measuring in this process limits the number of threads; a worker of xdist has a width of its own."""
-    before = dict(os.environ)
-    os.environ.pop("COLUMNS", None)
+    """Measuring in this process limits the number of threads, opening a project changes where modules are found."""
+    before, path = dict(os.environ), list(sys.path)
+    os.environ.pop("COLUMNS", None)  # a worker of xdist has a width of its own
     yield
+    sys.path[:] = path
     os.environ.clear()
     os.environ.update(before)
 

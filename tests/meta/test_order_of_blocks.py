@@ -16,8 +16,9 @@ from rlverify.reporting.record import Record
 from tests.report.records import simple
 
 FAULT = "restored-forgets"
-ITS_FILE = "toyproject.target:clip"
-ANOTHER_FILE = "toyproject.probes.arithmetic:clip"
+ITS_TARGET = "toyproject.target:Average.restored"
+ITS_MODULE = "toyproject.target"
+ANOTHER = "toyproject.target:clip"
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Fell:
     problems: tuple[ProblemKind, ...] = ("healthy",)
     is_null: bool = False
     crashed: bool = False
-    changed: str = ITS_FILE
+    changed: str = ITS_TARGET
     part_of: str = ""
     severity: str = "critical"
     violated: int = 2
@@ -49,7 +50,7 @@ KEYS: dict[str, Fell] = {
     "null fault": replace(WORST, is_null=True),
     "crash": replace(WORST, crashed=True),
     "fewer violated symptoms": replace(WORST, violated=1),
-    "fault in another file than what changed": replace(WORST, changed=ANOTHER_FILE),
+    "fault in other code than what changed": replace(WORST, changed=ANOTHER),
     "part of another claim": replace(WORST, part_of="TOY-09"),
     "severity": replace(WORST, severity="high"),
 }
@@ -90,8 +91,18 @@ def test_the_worst_problem_of_a_claim_counts(toyproject: Project) -> None:
     assert_order(toyproject, replace(WORST, problems=("values", "verdict")), replace(WORST, problems=("grade",)))
 
 
-@pytest.mark.parametrize(("worse", "better"), [*pairwise(("Critical (P0)", "HIGH", "medium", "Low", "unknown"))])
-def test_severities_are_read_in_any_case_and_unknown_ones_come_last(
+@pytest.mark.parametrize(("worse", "better"), [*pairwise(("Critical (P0)", "HIGH", "medium", "Low"))])
+def test_severities_are_read_in_any_case(
     worse: str, better: str, toyproject: Project
 ) -> None:
     assert_order(toyproject, replace(WORST, severity=worse), replace(WORST, severity=better))
+
+
+@pytest.mark.parametrize("unknown", ["", "unknown"])
+def test_an_unknown_severity_counts_as_medium(unknown: str, toyproject: Project) -> None:
+    assert_order(toyproject, replace(WORST, severity="high"), replace(WORST, severity=unknown))
+    assert_order(toyproject, replace(WORST, severity=unknown), replace(WORST, severity="low"))
+
+
+def test_a_fault_in_the_module_whose_own_code_changed_counts_as_one_in_what_changed(toyproject: Project) -> None:
+    assert_order(toyproject, replace(WORST, changed=ITS_MODULE), replace(WORST, changed=ANOTHER))

@@ -240,6 +240,14 @@ def test_the_tolerance_of_a_figure_decides_where_intervals_have_nothing_in_commo
     assert (compared(replace(now, claim=claim), evidence_of(was)) == []) is agrees
 
 
+def test_code_that_was_violated_and_now_is_in_some_runs_has_not_regressed() -> None:
+    claim = replace(simple(4, fault=None), expected_verdict=Verdict.REFUTED)
+    was, now = measured(claim, healthy=0), measured(claim, healthy=1)
+    (problem,) = problems_of(now, evidence_of(was))
+    assert problem.sentence.startswith("UNDECIDED, expected REFUTED, healthy held in 1 of 2 runs")
+    assert problem.kind == "verdict"
+
+
 def test_a_variant_without_runs_is_no_evidence() -> None:
     empty = VariantEvidence("healthy", 0, 0, None, (), ("seed 0: boom",))
     record = replace(GOOD, evidence=replace(evidence_of(GOOD), variants=(empty,)))

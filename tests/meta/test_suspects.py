@@ -154,6 +154,15 @@ def test_a_violated_symptom_has_its_committed_and_its_observed_value() -> None:
     assert symptom_changes(regressed, None) == (SymptomChange("steps", "16", "0"),)
 
 
+def test_of_runs_that_differ_one_is_shown_that_came_out_otherwise_than_before() -> None:
+    runs = (
+        Run("faulty", 0, (Observation("mean", "0.5", "7", False, repeats=False),)),
+        Run("faulty", 1, (Observation("mean", "0.25", "0.25", True, repeats=False),)),
+    )
+    now = record(variant("faulty", symptom("mean", 1, None, None)), runs=runs)
+    assert symptom_changes(now, GOOD) == (SymptomChange("with the fault, mean", "violated", "0.25 (holds)"),)
+
+
 def test_a_fault_without_effect_is_told_of_the_variant_and_before_other_values() -> None:
     now = record(
         variant("healthy", symptom("steps", 2, "17"), symptom("mean", 2, None, None)),

@@ -121,5 +121,14 @@ def test_a_summary_that_just_fits_is_not_cut() -> None:
     assert len(cut.encode()) < size
 
 
+def test_a_claim_that_fell_by_its_values_counts_as_failed() -> None:
+    found = [measured(simple(number), healthy=2, faulty=0) for number in (1, 2)]
+    assert all(record.as_expected for record in found)
+    _, _, head, _, _, _, *rows = StepSummary().format(found, {"TOY-02"}).splitlines()
+    assert head == "2 claims: 1 failed, 1 passed. 0 contradict a document."
+    assert rows[0].startswith("| TOY-02 | CONFIRMED, expected CONFIRMED, with other values than committed |")
+    assert "2 claims: 2 error." in StepSummary().format([Record(each.claim, None) for each in found], {"TOY-02"})
+
+
 def test_a_null_fault_is_a_claim_too() -> None:
     assert "| NULL-1 |" in StepSummary().format([measured(NULL, healthy=2, faulty=2)])

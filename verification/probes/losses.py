@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch import Tensor
 
 from rlcore import DistributionalPPO
 from rlverify import Observation, probe
@@ -16,22 +19,36 @@ def sequences_of_unequal_length_train(make: Make, seed: int) -> Sequence[Observa
     observations = []
     for critics, n_critics in (("twin critics", 2), ("one critic", 1)):
         unequal = make.model(seed, n_critics=n_critics)
-        observations.append(_trained(f"training on sequences of unequal length, {critics}", unequal, 96))
+        observations += _trained(f"sequences of unequal length, {critics}", unequal, 96)
     equal = make.model(seed, n_steps=1, batch_size=3)
-    observations.append(
-        _trained("training on sequences of equal length (no padding, as in the audited tests)", equal, 6)
-    )
+    observations += _trained("sequences of equal length (no padding, as in the audited tests)", equal, 6)
     return observations
 
 
-def _trained(symptom: str, model: DistributionalPPO, steps: int) -> Observation:
+def _trained(sequences: str, model: DistributionalPPO, steps: int) -> Iterator[Observation]:
+    """Whether training completes, and whether every step that was made enters the value loss once an epoch.
+
+    :param steps: a multiple of those of a rollout
+    """
+    entered, values = 0, model.policy.values
+    loss = values.loss
+
+    def counted(outputs: Tensor, *others: Any) -> Tensor:
+        nonlocal entered
+        entered += len(outputs)
+        return loss(outputs, *others)
+
+    values.loss = counted  # type: ignore[method-assign]
+    outcome = "completes"
     try:
         model.learn(steps)
     except RuntimeError as error:
         if "size of tensor" not in str(error):
             raise
-        return Observation(symptom, "completes", f"RuntimeError: {_without_sizes(str(error))}", holds=False)
-    return Observation(symptom, "completes", "completes", holds=True)
+        outcome = f"RuntimeError: {_without_sizes(str(error))}"
+    yield Observation(f"training on {sequences}", "completes", outcome, holds=outcome == "completes")
+    made = steps * model.n_epochs
+    yield Observation(f"samples in the value loss, {sequences}", f"{made}", f"{entered}", holds=entered == made)
 
 
 def _without_sizes(message: str) -> str:

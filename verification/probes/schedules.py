@@ -36,8 +36,9 @@ def _trained(make: Make, seed: int, case: str, settings: Mapping[str, Any], aske
 
 
 def _coefficient(logged: Mapping[str, Any], vf_coef: float) -> float:
+    """The weight of the entropy, which is to lower the loss; an entropy of discrete actions is above 0."""
     rest = logged["train/policy_gradient_loss"] + vf_coef * logged["train/value_loss"]
-    return float((logged["train/loss"] - rest) / logged["train/entropy_loss"])
+    return float((rest - logged["train/loss"]) / abs(logged["train/entropy_loss"]))
 
 
 DECAYED: dict[str, Any] = {"ent_coef_initial": 0.01, "ent_coef_final": 0.0, "ent_coef_min": 0.004}
