@@ -69,7 +69,7 @@ def readable_evidence(paths: ReportPaths, claim: Claim) -> Evidence | None:
     """The committed evidence of a claim; None where there is none or its file is broken."""
     path = paths.evidence / f"{claim.id}.json"
     try:
-        return load_file(path) if path.is_file() else None
+        return load_file(path)
     except EvidenceError:
         return None
 

@@ -62,7 +62,7 @@ def fault(
     """
     module, _, path = str(target).partition(":")
     *classes, member = path.split(".")
-    if not module or not member:
+    if not module or not member or ":" in path:
         raise FaultError(f"{name}: target {target!r} must read package.module:function or package.module:Class.member")
 
     def register(replacement: Function) -> Function:

@@ -282,6 +282,17 @@ def test_an_update_at_the_quick_level_keeps_figures_and_names_those_of_other_cod
     assert (setting.paths.working / "raw.jsonl").read_text() == "raw\n"
 
 
+def test_an_update_removes_evidence_of_claims_that_are_gone_and_no_other_file(setting: Setting) -> None:
+    folder = setting.paths.evidence
+    (folder / "GONE-01.json").write_bytes((folder / "LAB-01.json").read_bytes())
+    others = {"a.json": b"{}", "b.json": b'"claim_id"', "c.json": b'"schema_version"', "d.json": b"\xff"}
+    for name, content in others.items():
+        (folder / name).write_bytes(content)
+    (folder / "folder.json").mkdir()
+    setting.audit(update=True)
+    assert {path.stem for path in folder.iterdir()} == {*EVERYTHING, "a", "b", "c", "d", "folder"}
+
+
 def test_an_update_of_chosen_claims_leaves_the_others_as_they_are(setting: Setting) -> None:
     setting.gives |= {"LAB-01": lab(after="2"), "FIG-GAIN": lab(after="never measured")}
     found = setting.audit(update=True, level="full", chosen=frozenset({"LAB-01"}))

@@ -56,6 +56,9 @@ def _text(source: str) -> str:
         "def f(a):\n return {x: k for k, (x, *z) in a for z in x}",
         "def f(a):\n return [b for a.b[0], x in a if x]",
         "v = [x for x in a if x]",
+        "def f(a, b):\n return [[x + z for z in b] for x in a]",
+        "def f(a):\n return [0 for *x, z in a]",
+        "def f(a):\n x = a.eval()\n a.b.eval()\n return x",
         "def f(a):\n if x := a:\n  return x",
         "def f(a):\n b = any((x := each) for each in a)\n return x",
         "def f(a):\n @(x := a)\n def g(b=x): return b\n return x",
@@ -75,6 +78,15 @@ def test_the_name_of_a_local_variable_does_not_matter(source: str) -> None:
     other = renamed(source, {"x": "y"})
     assert other != ast.unparse(ast.parse(source))
     assert _text(source) == _text(other)
+
+
+def test_the_text_of_a_comprehension_has_all_its_parts() -> None:
+    """Worked out by hand from what `canonical` says."""
+    expected = (
+        "ListComp(elt=Name(id=str:'0'),generators=[comprehension(is_async=int:0,iter=Name(id=str:'a'),"
+        "target=Name(id=str:'0')),comprehension(is_async=int:0,iter=Name(id=str:'0'),target=Name(id=str:'1'))])"
+    )
+    assert canonical(ast.parse("[x for x in a for y in x]", mode="eval").body) == expected
 
 
 def test_a_variable_of_a_function_inside_is_its_own() -> None:

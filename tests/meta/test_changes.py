@@ -329,6 +329,14 @@ def test_the_target_of_a_pull_request_is_the_branch_to_compare_with(
 def test_a_name_that_is_no_text_is_told_with_its_bytes(checkout: Path) -> None:
     (Path(os.fsdecode(os.fsencode(checkout) + b"/\xff.py"))).write_text("")
     assert selected(checkout)[0] == set()
+    nested = Path(os.fsdecode(os.fsencode(checkout) + b"/\xff"))
+    nested.mkdir()
+    for name in ("toyproject", "reports", "pyproject.toml", "tests"):
+        (checkout / name).rename(nested / name)
+    base = commit(checkout, "nested")
+    commit_of_words(checkout)
+    replace(nested / "pyproject.toml", 'content = "toyproject"', 'content =  "toyproject"')
+    assert selected(nested) == (EVERYTHING - {"toy-squares"}, f"\\xff/pyproject.toml changed since {base[:10]}")
 
 
 def test_a_project_in_a_folder_of_a_larger_checkout(checkout: Path) -> None:

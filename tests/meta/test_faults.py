@@ -17,6 +17,7 @@ from rlverify.project.fingerprint import member_digest
 from rlverify.project.planting import healthy, null_fault_of, plant
 from rlverify.project.probes import probe
 from rlverify.records.errors import FaultError, RegistrationError, StaleFaultError, UnknownNameError
+from tests.meta.in_process import fresh_projects
 
 
 def _fault(owner: str, member: str, replacement: Callable[..., Any], healthy_member: Callable[..., Any]) -> Fault:
@@ -201,9 +202,28 @@ def test_a_probe_is_named_once(toyproject: Project) -> None:
         probe("clip")(toyproject.probe("clip"))
 
 
-def test_a_target_must_name_a_module_and_a_member() -> None:
-    with pytest.raises(FaultError, match="must read package"):
-        fault("no-member", target="toyproject.target", pins="")
+def test_a_fault_is_registered_as_it_is_told() -> None:
+    def replacement(value: float) -> float:
+        return value
+
+    with fresh_projects():
+        assert fault("told", target="toy.target:Outer.Inner.mean", pins="1", claimed=False)(replacement) is replacement
+        fault("rest", target="toy.target:mean", pins="2", area="state")(replacement)
+        assert get_fault("told") == Fault(
+            "told", "toy.target:Outer.Inner", "mean", replacement, "1", "test_faults", "tests.meta.test_faults", False
+        )
+        assert get_fault("rest") == Fault(
+            "rest", "toy.target", "mean", replacement, "2", "state", "tests.meta.test_faults", True
+        )
+
+
+@pytest.mark.parametrize("target", ["toy.target", "toy.target:", ":mean", "toy:target:mean"])
+def test_a_target_must_have_one_colon_between_two_names(target: str) -> None:
+    with pytest.raises(FaultError, match=f"target '{target}' must read package"):
+        fault("odd", target=target, pins="")
+
+
+def test_a_target_must_be_a_text() -> None:
     with pytest.raises(FaultError, match="target 5 must read package"):
         fault("no-text", target=5, pins="")  # type: ignore[arg-type]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from toyproject import target
 from rlverify.project.fingerprint import (
     canonical,
     digest,
+    first_lines,
     has_bases,
     member_digest,
     module_digest,
@@ -98,6 +100,23 @@ def test_a_function_without_a_definition_cannot_be_fingerprinted() -> None:
     made = eval("lambda: 1")  # noqa: S307 - a function that stands in no file
     with pytest.raises(StaleFaultError, match="cannot be fingerprinted"):
         member_digest(made)
+
+
+def test_what_has_no_name_or_no_module_cannot_be_fingerprinted() -> None:
+    with pytest.raises(StaleFaultError, match=r"functools:\? cannot be fingerprinted: no definition of \?$"):
+        member_digest(partial(len, ""))
+    with pytest.raises(StaleFaultError, match=r"None:\? cannot be fingerprinted: module None has no source file"):
+        member_digest(property())
+
+
+def test_the_lines_of_functions_follow_their_file(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("def f(): pass\n")
+    os.utime(path, ns=(1, 1))
+    assert first_lines(path) == {"f": 1}
+    path.write_text("\n\ndef f(): pass\n")
+    os.utime(path, ns=(2, 2))
+    assert first_lines(path) == {"f": 3}
 
 
 def test_a_function_of_a_module_without_a_file_cannot_be_fingerprinted() -> None:
