@@ -44,6 +44,7 @@ class Audit:
     :param measured: how many claims were measured; the others keep their committed evidence
     :param notes: what is worth knowing and is no problem
     :param committed: the evidence that was compared with, by claim id
+    :param seconds: how long repeating runs of figures took, by claim id
     """
 
     records: tuple[Record, ...]
@@ -51,6 +52,7 @@ class Audit:
     measured: int
     notes: tuple[str, ...] = ()
     committed: Mapping[str, Evidence] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -121,8 +123,8 @@ def audit(
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += _compare_all(committed, records, selection, processes, complete=not others)
     notes += [*notes_of(records, advise=not is_regression(problems)), *_digests_only(committed, records, problems)]
-    measured = len(fresh.evidence) + len(again.claim_ids)
-    return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence)
+    measured = len(fresh.evidence) + len(again.seconds)
+    return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence, again.seconds)
 
 
 def _replaced(

@@ -42,7 +42,7 @@ def outcome_of_audit(project: Project, result: Audit, selection: str = "") -> Ou
     records = [each for each in result.records if each.claim.id in problems]
     records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
     fallen = [_fallen(project, each, problems[each.claim.id], result) for each in records]
-    seconds = seconds_of({record.claim.id: record.runs for record in result.records})
+    seconds = {**seconds_of({record.claim.id: record.runs for record in result.records}), **result.seconds}
     return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,10 +31,10 @@ RUNS_IF_NOT: Final = 8
 class Replayed:
     """Figures of which runs were repeated.
 
-    :param claim_ids: their ids
+    :param seconds: how long that took, by claim id; figures of one experiment share the time of its runs
     """
 
-    claim_ids: tuple[str, ...]
+    seconds: Mapping[str, float]
     problems: tuple[Problem, ...]
 
 
@@ -59,7 +59,15 @@ def replay(committed: Committed, figures: Sequence[tuple[Claim, Evidence]], *, p
     runs |= repeat_runs(project, root, more, code, processes=processes)
     code.check_unchanged()
     problems = [problem for pair in unlike for problem in _problems(*pair, runs)]
-    return Replayed(tuple(claim.id for claim, _ in figures), tuple(problems))
+    return Replayed(_seconds([claim for claim, _ in figures], runs), tuple(problems))
+
+
+def _seconds(claims: Sequence[Claim], runs: Mapping[tuple[str, int], PairedRun]) -> dict[str, float]:
+    totals: dict[str, float] = defaultdict(float)
+    for (experiment, _), run in runs.items():
+        totals[experiment] += run.seconds
+    shares = Counter(claim.experiment for claim in claims)
+    return {claim.id: totals[claim.experiment] / shares[claim.experiment] for claim in claims}
 
 
 def _seed(evidence: Evidence) -> int:

@@ -33,7 +33,9 @@ class StepSummary:
         :param fallen: ids of claims that failed whatever their verdict, as their values are not those committed
         """
         statuses = {record.claim.id: _status(record, fallen) for record in records}
-        ordered = sorted(records, key=lambda each: (ORDER.index(statuses[each.claim.id]), not each.contradicts_document))
+        ordered = sorted(
+            records, key=lambda each: (ORDER.index(statuses[each.claim.id]), not each.contradicts_document)
+        )
         head = f"## rlverify\n\n{_counts(records, statuses)}\n\n{HEADING}"
         rows = [_row(record, statuses[record.claim.id]) for record in ordered]
         kept, left = rows, 0

@@ -75,7 +75,7 @@ class Setting:
     def replay(self, committed: Committed, figures: Sequence[tuple[Claim, Evidence]], *, processes: int) -> Replayed:
         assert (committed.paths, processes) == (self.paths, 3)
         self.repeated = [(claim.id, evidence) for claim, evidence in figures]
-        return Replayed(tuple(claim.id for claim, _ in figures), self.of_runs)
+        return Replayed({claim.id: 0.5 for claim, _ in figures}, self.of_runs)
 
     def check_plots(self, committed: Committed, selected: frozenset[str], *, processes: int) -> list[Problem]:
         assert (committed.paths, processes) == (self.paths, 3)
@@ -192,7 +192,7 @@ def test_runs_of_figures_are_repeated_that_are_in_the_diff_or_executed_other_cod
     setting.make_older("FIG-DRIFT")
     found = setting.audit(selection=selection(in_diff=["FIG-GAIN", "LAB-01"]))
     assert setting.repeated == [(name, setting.gives[name]) for name in ("FIG-GAIN", "FIG-DRIFT")]
-    assert found.measured == 3
+    assert (found.measured, found.seconds) == (3, {"FIG-GAIN": 0.5, "FIG-DRIFT": 0.5})
     setting.of_runs = (Problem("FIG-DRIFT", 1, "repeated runs differ: seed 1", "values", "do it"),)
     found = setting.audit()
     assert (found.problems, found.notes, setting.repeated[1:]) == (setting.of_runs, (), [])

@@ -157,7 +157,7 @@ def test_all_that_an_audit_found_is_in_its_outcome(toyproject: Project) -> None:
     good, stale = (replace(GOOD, claim=replace(PLAIN, id=name)) for name in ("TOY-02", "TOY-03"))
     regressed = measured(PLAIN, healthy=0, faulty=0)
     problems = (fell("stale", subject="TOY-03"), fell("values"), fell("healthy", "violated"), fell("other", "", "x"))
-    result = Audit((good, stale, regressed), problems, 3, ("a note",))
+    result = Audit((good, stale, regressed), problems, 3, ("a note",), seconds={"TOY-02": 2.0})
     found = outcome_of_audit(toyproject, result, "a selection")
     assert (found.records, found.problems, found.notes, found.selection) == (
         (good, stale, regressed),
@@ -167,6 +167,7 @@ def test_all_that_an_audit_found_is_in_its_outcome(toyproject: Project) -> None:
     )
     assert [each.claim for each in found.fallen] == [PLAIN]
     assert found.exit_code == 1
+    assert found.seconds == {"TOY-01": 0, "TOY-02": 2.0, "TOY-03": 0}
     assert outcome_of_audit(toyproject, result).selection == ""
 
 

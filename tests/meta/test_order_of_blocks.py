@@ -92,9 +92,7 @@ def test_the_worst_problem_of_a_claim_counts(toyproject: Project) -> None:
 
 
 @pytest.mark.parametrize(("worse", "better"), [*pairwise(("Critical (P0)", "HIGH", "medium", "Low"))])
-def test_severities_are_read_in_any_case(
-    worse: str, better: str, toyproject: Project
-) -> None:
+def test_severities_are_read_in_any_case(worse: str, better: str, toyproject: Project) -> None:
     assert_order(toyproject, replace(WORST, severity=worse), replace(WORST, severity=better))
 
 

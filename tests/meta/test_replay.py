@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlverify.evidence.evidence_files import load_file, to_json
 from rlverify.evidence.figure_evidence import measured_figure
 from rlverify.evidence.seals import sealed
+from rlverify.gating import replay as replaying
+from rlverify.gating.committed_evidence import Committed
+from rlverify.gating.replay import replay
+from rlverify.project.content import Project, open_project
+from rlverify.project.current_code import CurrentCode
+from rlverify.running.repeated_runs import repeat_runs
+from tests.meta.in_process import fresh_projects
 from tests.meta.project_folders import once_in_a_process
 from tests.meta.test_changes import answer, commit, commit_of_words, copy_project, gate, git, replace
 
@@ -112,6 +121,24 @@ def test_the_mean_of_repeated_runs_decides_where_single_runs_do_not_repeat(check
     forge(checkout, "FIG-GAIN", 1.7)
     code, said = full_gate(checkout)
     assert (code, "FIG-GAIN" in said, "a mean of 20" in said) == (1, True, True), said
+
+
+def test_figures_of_one_experiment_share_the_time_of_its_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, int] = {}
+
+    def timed(project: Project, root: Path, seeds: dict[str, list[int]], *others: Any, **options: Any) -> Any:
+        asked.update({name: len(each) for name, each in seeds.items()})
+        runs = repeat_runs(project, root, seeds, *others, **options)
+        return {key: dataclasses.replace(run, seconds=3.0) for key, run in runs.items()}
+
+    monkeypatch.setattr(replaying, "repeat_runs", timed)
+    with fresh_projects():
+        project = open_project(checkout)
+        committed = Committed(project, project.paths, CurrentCode(project))
+        figures = [(claim, committed.evidence[claim.id]) for claim in project.claims if claim.figure is not None]
+        seconds = replay(committed, figures, processes=1).seconds
+    shared = float(asked["transfer"])
+    assert seconds == {"FIG-GAIN": shared, "FIG-SPIKE": shared, "FIG-DRIFT": shared, "FIG-BETTER": 3.0}
 
 
 def test_a_change_that_moves_a_figure_is_detected_at_the_quick_level(checkout: Path) -> None:

@@ -16,7 +16,7 @@ from verification.probes.make import Make
 @probe("sequences-of-unequal-length-train")
 def sequences_of_unequal_length_train(make: Make, seed: int) -> Sequence[Observation]:
     """Train on CartPole, whose episodes end at different steps, and on sequences of one step, which need no padding."""
-    observations = []
+    observations: list[Observation] = []
     for critics, n_critics in (("twin critics", 2), ("one critic", 1)):
         unequal = make.model(seed, n_critics=n_critics)
         observations += _trained(f"sequences of unequal length, {critics}", unequal, 96)
@@ -38,7 +38,7 @@ def _trained(sequences: str, model: DistributionalPPO, steps: int) -> Iterator[O
         entered += len(outputs)
         return loss(outputs, *others)
 
-    values.loss = counted  # type: ignore[method-assign]
+    values.loss = counted  # type: ignore[assignment, method-assign]
     outcome = "completes"
     try:
         model.learn(steps)
