@@ -275,6 +275,7 @@ def _run_audit(
             only_selected=only_selected,
             level=level,
             on_figures=bars.figures,
+            on_repeats=bars.repeats,
             ignore_cache=ignore_cache,
             chosen=chosen,
             fail_fast=fail_fast,

@@ -21,7 +21,7 @@ PLAIN_WIDTH = 100
 LINES_WITHOUT_TERMINAL = 10
 """How often the figures tell how far they are where no bar can be drawn."""
 SECONDS_BETWEEN_LINES = 10.0
-"""How often the probes do."""
+"""How often all else does."""
 
 
 def show(*parts: Any) -> None:
@@ -85,9 +85,17 @@ class Bars:
     def probes(self, done: int, total: int) -> None:
         """Runs of probes that have ended, out of all."""
         self._progress.update(self._probes, completed=done, total=total)
+        self._tell(f"measuring: {done} of {total} runs")
+
+    def _tell(self, line: str) -> None:
         if self._progress.disable and self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = self._clock()
-            sys.stderr.write(f"measuring: {done} of {total} runs\n")
+            sys.stderr.write(f"{line}\n")
+
+    def repeats(self, done: int, total: int) -> None:
+        """Repeated runs of figures, or plots, that have ended, out of all."""
+        self._progress.update(self._probes, description="repeating", completed=done, total=total)
+        self._tell(f"repeating: {done} of {total} runs of figures or plots")
 
     def figures(self, done: int, total: int, seconds_left: float | None) -> None:
         """Paired runs that have ended, out of all, and how long the others will take."""

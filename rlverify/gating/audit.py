@@ -30,7 +30,7 @@ from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.reporting.record import Record
 from rlverify.running.paired_runs import FigureProgress
-from rlverify.running.runner import Progress
+from rlverify.running.runner import Progress, untold
 
 Level: TypeAlias = Literal["quick", "full"]
 """How much is measured: everything but the figures, which take an hour, or these too."""
@@ -71,6 +71,7 @@ def audit(
     only_selected: bool = False,
     level: Level = "quick",
     on_figures: FigureProgress = lambda _done, _total, _left: None,
+    on_repeats: Progress = untold,
     ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
@@ -83,6 +84,7 @@ def audit(
 
     :param selection: the claims and plots to measure at least
     :param only_selected: take other claims as they are committed, if they have evidence for what the catalogue asks
+    :param on_repeats: called with the number of repeated runs of figures, or of plots, that are done and of all
     :param ignore_cache: make the paired runs again that are kept from an earlier audit
     :param chosen: ids of the claims that this is about, where not all: others are neither measured nor compared, an
         update keeps their evidence, and the report, which is about all claims, is not compared
@@ -116,12 +118,13 @@ def audit(
     found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
     records, notes = tuple(found), [*warnings, *_left_out(len(claims), len(kept) + len(fresh.evidence))]
     if update:
-        return _replaced(committed, records, others, fresh, notes, processes)
+        return _replaced(committed, records, others, fresh, notes, processes, on_repeats)
     write_all(committed, paths.working, records, others, {RAW: fresh.raw})
-    again = replay(committed, _to_replay(committed, kept, selection), processes=processes)
+    figures = _to_replay(committed, kept, selection)
+    again = replay(committed, figures, processes=processes, on_progress=on_repeats)
     records = _with_changes(committed, records, selection)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
-    problems += _compare_all(committed, records, selection, processes, complete=not others)
+    problems += _compare_all(committed, records, selection, processes, on_repeats, complete=not others)
     notes += [*notes_of(records, advise=not is_regression(problems)), *_digests_only(committed, records, problems)]
     measured = len(fresh.evidence) + len(again.seconds)
     return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence, again.seconds)
@@ -134,9 +137,10 @@ def _replaced(
     fresh: Measured,
     notes: Sequence[str],
     processes: int,
+    on_repeats: Progress,
 ) -> Audit:
     """Replace what is committed by what was measured, once all of it is known."""
-    plots = replace_plots(committed, processes=processes, all_claims=not others)
+    plots = replace_plots(committed, processes=processes, all_claims=not others, on_progress=on_repeats)
     write_all(committed, committed.paths.working, records, others, {RAW: fresh.raw})
     replace_committed(committed, records, others, fresh.code, plots)
     kept = [each.claim.id for each in records if each.claim.id not in fresh.evidence and committed.changed(each.claim)]
@@ -192,7 +196,13 @@ def _left_out(claims: int, records: int) -> list[str]:
 
 
 def _compare_all(
-    committed: Committed, records: Sequence[Record], selection: Selection | None, processes: int, *, complete: bool
+    committed: Committed,
+    records: Sequence[Record],
+    selection: Selection | None,
+    processes: int,
+    on_repeats: Progress,
+    *,
+    complete: bool,
 ) -> list[Problem]:
     """Where records differ from the committed evidence; plots and reports too if the records are complete."""
     problems: list[Problem] = []
@@ -201,7 +211,8 @@ def _compare_all(
             problems += compared(record, committed.evidence.get(record.claim.id))
     if not complete or len(records) < len(committed.project.claims):
         return problems
-    problems += check_plots(committed, selection.plots if selection is not None else frozenset(), processes=processes)
+    plots = selection.plots if selection is not None else frozenset()
+    problems += check_plots(committed, plots, processes=processes, on_progress=on_repeats)
     if problems:
         return problems
     expected = committed_records(committed.project, committed.evidence)

@@ -18,15 +18,20 @@ from rlverify.records.plot_points import Plot
 from rlverify.records.problems import Problem
 from rlverify.running.recording import imported_functions
 from rlverify.running.repeated_runs import measure_plots
+from rlverify.running.runner import Progress, untold
 
 AGREEMENT: Final = 0.02
 """Part of the largest value of a line by which its points may differ on another machine."""
 
 
-def check_plots(committed: Committed, selected: frozenset[str], *, processes: int) -> list[Problem]:
+def check_plots(
+    committed: Committed, selected: frozenset[str], *, processes: int, on_progress: Progress = untold
+) -> list[Problem]:
     """What is wrong with the committed points of plots.
 
     Plots that are selected, or whose code has changed, are measured again and compared.
+
+    :param on_progress: called with the number of plots done and of all
     """
     plots, project = load_plots(committed.paths.reports), committed.project
     gone = [f"{FOLDER}/{name}.json" for name in sorted(plots.keys() - project.plots.keys())]
@@ -34,7 +39,7 @@ def check_plots(committed: Committed, selected: frozenset[str], *, processes: in
     problems = [Problem(name, CLAIM_FELL, "nothing measures this plot any more", remedy=REMEDY) for name in gone]
     problems += [Problem(name, CLAIM_FELL, "is missing", remedy=REMEDY) for name in missing]
     names = {name for name in plots if name in project.plots and (name in selected or not _fits(committed, name))}
-    fresh = measure_plots(project, names, processes=processes)
+    fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=False)
     for name, (plot, _) in fresh.items():
         differences = list(_differences(plots[name], plot))
         if differences:
@@ -45,10 +50,13 @@ def check_plots(committed: Committed, selected: frozenset[str], *, processes: in
     return problems
 
 
-def replace_plots(committed: Committed, *, processes: int, all_claims: bool) -> Mapping[str, CodeRecord]:
+def replace_plots(
+    committed: Committed, *, processes: int, all_claims: bool, on_progress: Progress = untold
+) -> Mapping[str, CodeRecord]:
     """Commit the points of every plot: those committed where they fit, and the others measured here and now.
 
     :param all_claims: otherwise nothing is measured
+    :param on_progress: called with the number of plots done and of all
     :returns: what each plot was measured of
     :raises EvidenceError: if they cannot be written
     """
@@ -57,7 +65,8 @@ def replace_plots(committed: Committed, *, processes: int, all_claims: bool) -> 
     if not all_claims:
         return records
     kept = {name for name in project.plots if _is_readable(reports, name) and _fits(committed, name)}
-    fresh = measure_plots(project, project.plots.keys() - kept, processes=processes)
+    names = project.plots.keys() - kept
+    fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=True)
     imported = imported_functions(project) if fresh else ()
     for name, (_, executed) in fresh.items():
         records[name] = committed.code.record("", [project.plots[name].__module__], executed, imported)

@@ -18,6 +18,7 @@ from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem
 from rlverify.records.runs import PairedRun
 from rlverify.running.repeated_runs import repeat_runs
+from rlverify.running.runner import Progress, untold
 
 AGREEMENT: Final = 0.01
 """Part of the largest value by which a repeated run may differ, on other machines, if its figure repeats."""
@@ -38,10 +39,18 @@ class Replayed:
     problems: tuple[Problem, ...]
 
 
-def replay(committed: Committed, figures: Sequence[tuple[Claim, Evidence]], *, processes: int) -> Replayed:
+def replay(
+    committed: Committed,
+    figures: Sequence[tuple[Claim, Evidence]],
+    *,
+    processes: int,
+    on_progress: Progress = untold,
+) -> Replayed:
     """Repeat one run of each figure, and compare it with the committed value of its seed.
 
     Where runs do not repeat between machines and this one differs, more are repeated and their mean is compared.
+
+    :param on_progress: called with the number of runs done and of all
     """
     seeds: dict[str, list[int]] = defaultdict(list)
     for claim, evidence in figures:
@@ -49,14 +58,14 @@ def replay(committed: Committed, figures: Sequence[tuple[Claim, Evidence]], *, p
         if seed not in seeds[claim.experiment]:
             seeds[claim.experiment].append(seed)
     code, project, root = committed.code, committed.project, committed.paths.runs
-    runs = repeat_runs(project, root, seeds, code, processes=processes)
+    runs = repeat_runs(project, root, seeds, code, processes=processes, on_progress=on_progress)
     unlike = [pair for pair in figures if not _agrees(*pair, runs)]
     more = {
         claim.experiment: range(min(RUNS_IF_NOT, len(claim.seeds)))
         for claim, _ in unlike
         if claim.figure is not None and not claim.figure.repeats
     }
-    runs |= repeat_runs(project, root, more, code, processes=processes)
+    runs |= repeat_runs(project, root, more, code, processes=processes, on_progress=on_progress)
     code.check_unchanged()
     problems = [problem for pair in unlike for problem in _problems(*pair, runs)]
     return Replayed(_seconds([claim for claim, _ in figures], runs), tuple(problems))

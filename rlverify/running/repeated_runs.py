@@ -17,16 +17,23 @@ from rlverify.records.runs import PairedRun
 from rlverify.running.paired_runs import PairedTask, ended_run, run_paired
 from rlverify.running.pool import Ended, pin_threads, run_each
 from rlverify.running.run_store import RunStore
-from rlverify.running.runner import Crash, attempt, attempt_recorded
+from rlverify.running.runner import Crash, Progress, attempt, attempt_recorded
 
 
 def repeat_runs(
-    project: Project, root: Path, seeds: Mapping[str, Sequence[int]], code: CurrentCode, *, processes: int
+    project: Project,
+    root: Path,
+    seeds: Mapping[str, Sequence[int]],
+    code: CurrentCode,
+    *,
+    processes: int,
+    on_progress: Progress,
 ) -> dict[tuple[str, int], PairedRun]:
     """Paired runs of this code, by experiment and seed; those that are kept are not made again.
 
     :param root: folder of the kept runs
     :param seeds: the seeds of each experiment
+    :param on_progress: called with the number of runs done and of all
     """
     stores = {name: RunStore(root, name) for name in seeds}
     found = {(run.experiment, run.seed): run for name in seeds for run in stores[name].load(seeds[name], code.digest)}
@@ -34,17 +41,23 @@ def repeat_runs(
 
     def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
         found[task.experiment, task.seed] = ended_run(task, outcome)
+        on_progress(len(found), total)
 
+    total = len(found) + len(tasks)
     run_each(run_paired, tasks, processes=processes, note=note)
     return found
 
 
 @dataclass(frozen=True)
 class PlotTask:
-    """A plot to be measured; small enough to be sent to a worker process."""
+    """A plot to be measured; small enough to be sent to a worker process.
+
+    :param recorded: whether what it executes is recorded, which takes twice as long
+    """
 
     project: Project
     name: str
+    recorded: bool
 
 
 @dataclass(frozen=True)
@@ -59,9 +72,13 @@ class MeasuredPlot:
     error: str = ""
 
 
-def measure_plots(project: Project, names: Iterable[str], *, processes: int) -> dict[str, tuple[Plot, Executed]]:
+def measure_plots(
+    project: Project, names: Iterable[str], *, processes: int, on_progress: Progress, recorded: bool
+) -> dict[str, tuple[Plot, Executed]]:
     """Plots of this code, with what they executed.
 
+    :param on_progress: called with the number of plots done and of all
+    :param recorded: whether what they execute is recorded; it is empty otherwise
     :raises HarnessError: if one of them crashes
     """
     found: dict[str, tuple[Plot, Executed]] = {}
@@ -71,12 +88,17 @@ def measure_plots(project: Project, names: Iterable[str], *, processes: int) -> 
         if measured is None or measured.plot is None:
             raise HarnessError(f"plot {task.name!r}: {measured.error if measured else 'its process died'}")
         found[task.name] = (measured.plot, measured.executed)
+        on_progress(len(found), len(tasks))
 
-    run_each(_measure_plot, [PlotTask(project, name) for name in sorted(names)], processes=processes, note=note)
+    tasks = [PlotTask(project, name, recorded) for name in sorted(names)]
+    run_each(_measure_plot, tasks, processes=processes, note=note)
     return found
 
 
 def _measure_plot(task: PlotTask) -> MeasuredPlot:
+    if not task.recorded:
+        plot = _plot(task)
+        return MeasuredPlot(None, Executed(), plot) if isinstance(plot, str) else MeasuredPlot(plot, Executed())
     outcome = attempt_recorded(lambda: _plot(task), task.project)
     if isinstance(outcome, Crash):
         return MeasuredPlot(None, Executed(), outcome.line)

@@ -28,6 +28,10 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 
+def untold(_done: int, _total: int) -> None:
+    """The progress of what nobody watches."""
+
+
 @dataclass(frozen=True)
 class Crash:
     """An unexpected exception, as text.

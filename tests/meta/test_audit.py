@@ -29,6 +29,7 @@ from rlverify.records.problems import Problem
 from rlverify.reporting.record import Record
 
 FIGURES = ("FIG-GAIN", "FIG-SPIKE", "FIG-DRIFT", "FIG-BETTER")
+REPEATING = {"processes": 3, "on_progress": min}  # any two functions that differ
 EVERYTHING = {*FIGURES, "LAB-01"}
 FULL = "run `rlverify audit --level full --update`"
 MIDDLE = "figureproject.target:middle"
@@ -72,23 +73,23 @@ class Setting:
         evidence = {each.id: self.gives[each.id] for each in claims if each.id in self.gives}
         return Measured(evidence, {}, {name: records[name] for name in evidence}, "raw\n")
 
-    def replay(self, committed: Committed, figures: Sequence[tuple[Claim, Evidence]], *, processes: int) -> Replayed:
-        assert (committed.paths, processes) == (self.paths, 3)
+    def replay(self, committed: Committed, figures: Sequence[tuple[Claim, Evidence]], **options: Any) -> Replayed:
+        assert (committed.paths, options) == (self.paths, REPEATING)
         self.repeated = [(claim.id, evidence) for claim, evidence in figures]
         return Replayed({claim.id: 0.5 for claim, _ in figures}, self.of_runs)
 
-    def check_plots(self, committed: Committed, selected: frozenset[str], *, processes: int) -> list[Problem]:
-        assert (committed.paths, processes) == (self.paths, 3)
+    def check_plots(self, committed: Committed, selected: frozenset[str], **options: Any) -> list[Problem]:
+        assert (committed.paths, options) == (self.paths, REPEATING)
         self.plots.append(selected)
         return self.of_plots
 
-    def replace_plots(self, _: Committed, *, processes: int, all_claims: bool) -> dict[str, CodeRecord]:
-        assert processes == 3
+    def replace_plots(self, _: Committed, *, all_claims: bool, **options: Any) -> dict[str, CodeRecord]:
+        assert options == REPEATING
         self.replaced.append(all_claims)
         return {}
 
     def audit(self, **options: Any) -> Audit:
-        given = {"update": False, "processes": 3, "on_progress": print, **options}
+        given = {"update": False, "processes": 3, "on_progress": print, "on_repeats": min, **options}
         return audit(self.project, self.paths, **given)
 
     def make_older(self, *claims: str) -> None:

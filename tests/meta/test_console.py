@@ -26,6 +26,15 @@ def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys:
     assert capsys.readouterr() == ("", "measuring: 3 of 600 runs\nmeasuring: 5 of 600 runs\n")
 
 
+def test_what_is_repeated_follows_in_lines_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = bars(True, [0.0, 10.0, 10.0, 15.0, 20.0, 20.0])
+    shown.probes(600, 600)
+    for done in (1, 2):
+        shown.repeats(done, 9)
+    lines = "measuring: 600 of 600 runs\nrepeating: 2 of 9 runs of figures or plots\n"
+    assert capsys.readouterr() == ("", lines)
+
+
 def test_with_a_terminal_there_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
     bars(False, [0.0, 99.0]).probes(1, 2)
     assert capsys.readouterr().err == ""

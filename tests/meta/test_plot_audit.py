@@ -71,6 +71,18 @@ def test_a_plot_that_fits_is_not_measured(committed: Committed) -> None:
     ]
 
 
+def test_each_plot_that_is_measured_is_told(toyproject: Project, committed: Committed, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    check_plots(committed, frozenset({NAME}), processes=1, on_progress=tell)
+    assert told == [(1, 1)]
+    replace_plots(committed_in(toyproject, tmp_path / "new"), processes=1, all_claims=True, on_progress=tell)
+    assert told == [(1, 1)] * 2
+
+
 def test_a_plot_of_other_code_is_measured_again(toyproject: Project, committed: Committed) -> None:
     plot = load_plots(committed.paths.reports)[NAME]
     before = path_of(committed).read_bytes()

@@ -125,6 +125,7 @@ def test_the_mean_of_repeated_runs_decides_where_single_runs_do_not_repeat(check
 
 def test_figures_of_one_experiment_share_the_time_of_its_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, int] = {}
+    told: list[tuple[int, int]] = []
 
     def timed(project: Project, root: Path, seeds: dict[str, list[int]], *others: Any, **options: Any) -> Any:
         asked.update({name: len(each) for name, each in seeds.items()})
@@ -136,7 +137,9 @@ def test_figures_of_one_experiment_share_the_time_of_its_runs(checkout: Path, mo
         project = open_project(checkout)
         committed = Committed(project, project.paths, CurrentCode(project))
         figures = [(claim, committed.evidence[claim.id]) for claim in project.claims if claim.figure is not None]
-        seconds = replay(committed, figures, processes=1).seconds
+        seconds = replay(committed, figures, processes=1, on_progress=lambda *each: told.append(each)).seconds
+    runs = asked["transfer"] + 1
+    assert told == [(done, runs) for done in range(1, runs + 1)]
     shared = float(asked["transfer"])
     assert seconds == {"FIG-GAIN": shared, "FIG-SPIKE": shared, "FIG-DRIFT": shared, "FIG-BETTER": 3.0}
 
