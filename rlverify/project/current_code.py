@@ -11,7 +11,7 @@ from typing import Final
 
 import rlverify
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import code_parts, digest, import_closure, module_name
+from rlverify.project.fingerprint import code_parts, digest, module_name, needed_to_import
 from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import HarnessError
 
@@ -33,7 +33,7 @@ class CurrentCode:
         self.project = project
         self.packages = (*project.settings.under_test, project.package)
         self.sources = dict(_sources(project.code_places))
-        self._closures: dict[str, frozenset[str]] = {}
+        self._needed: dict[str, tuple[str, ...] | None] = {}
         self._digests: dict[str, str] = {}
 
     def digest(self, part: str) -> str:
@@ -79,11 +79,15 @@ class CurrentCode:
     def closure(self, names: Iterable[str]) -> frozenset[str]:
         """The modules, with all that they import from the packages under test and the content package."""
         found: set[str] = set()
-        for name in sorted(set(names)):
-            if name not in found:
-                if name not in self._closures:
-                    self._closures[name] = import_closure([name], self.packages)
-                found |= self._closures[name]
+        waiting = [*names]
+        while waiting:
+            name = waiting.pop()
+            if name not in self._needed:
+                self._needed[name] = needed_to_import(name, self.packages)
+            needed = self._needed[name]
+            if name not in found and needed is not None:
+                found.add(name)
+                waiting.extend(needed)
         return frozenset(found)
 
     def changed(self, record: CodeRecord) -> list[str]:

@@ -156,18 +156,12 @@ def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[
     return tuple((name, module_digest(name)) for name in sorted(found))
 
 
-def import_closure(names: Iterable[str], within: tuple[str, ...]) -> frozenset[str]:
-    """The modules, all that they import from the packages in ``within``, and the packages around them."""
-    found: set[str] = set()
-    waiting = [name for name in names if is_within(name, within)]
-    while waiting:
-        name = waiting.pop()
-        if name not in found and module_exists(name):
-            found.add(name)
-            around = name.rpartition(".")[0]
-            waiting += [around] * is_within(around, within)
-            waiting.extend(_imports_within(name, within))
-    return frozenset(found)
+def needed_to_import(name: str, within: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What a module imports from some packages, and the package around it; None if it is no module of these."""
+    if not is_within(name, within) or not module_exists(name):
+        return None
+    around = name.rpartition(".")[0]
+    return (*[around] * is_within(around, within), *_imports_within(name, within))
 
 
 def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:
