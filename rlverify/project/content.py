@@ -135,7 +135,8 @@ class Project:
 
     @cached_property
     def plots(self) -> Mapping[str, PlotMeasurement]:
-        """What measures each plot, by name; imports what is under test."""
+        """What measures each plot, by name; imports what is under test, and the faults, which plots plant by name."""
+        _ = self.faults
         return PLOTS.load(f"{self._checked_package}.plots")
 
     @cached_property
