@@ -291,6 +291,15 @@ def test_deleted_evidence_is_measured_again(checkout: Path) -> None:
     assert (code, "TOY-02: has no committed evidence" in said, "measured 1 of 6" in said) == (1, True, True)
 
 
+def test_a_plot_may_plant_a_fault_by_name(checkout: Path) -> None:
+    """It is measured in a process of its own, in which no claim has asked for the faults before."""
+    plots = checkout / "toyproject/plots/squares.py"
+    replace(plots, "import Line, Plot, plot", "import Line, Plot, get_fault, plant, plot")
+    replace(plots, "    positions =", '    with plant(get_fault("clip-one-sided")):\n        pass\n    positions =')
+    code, text = gate(checkout)
+    assert code == 0, text
+
+
 def test_a_new_library_version_selects_everything(checkout: Path) -> None:
     path = checkout / "reports/digests.json"
     text = path.read_text()
