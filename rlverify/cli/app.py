@@ -276,6 +276,7 @@ def _run_audit(
             level=level,
             on_figures=bars.figures,
             on_repeats=bars.repeats,
+            on_plots=bars.plots,
             ignore_cache=ignore_cache,
             chosen=chosen,
             fail_fast=fail_fast,

@@ -18,10 +18,10 @@ from rlverify.reporting.json_report import SCHEMA_VERSION
 
 PLAIN_WIDTH = 100
 """Of tables where there is no terminal and no variable COLUMNS."""
-LINES_WITHOUT_TERMINAL = 10
-"""How often the figures tell how far they are where no bar can be drawn."""
+LINES_OF_FIGURES = 10
+"""How many lines say how far the figures are, where no bar can be drawn."""
 SECONDS_BETWEEN_LINES = 10.0
-"""How often all else does."""
+"""Between two lines about everything else."""
 
 
 def show(*parts: Any) -> None:
@@ -85,17 +85,22 @@ class Bars:
     def probes(self, done: int, total: int) -> None:
         """Runs of probes that have ended, out of all."""
         self._progress.update(self._probes, completed=done, total=total)
-        self._tell(f"measuring: {done} of {total} runs")
+        self._write_line(f"measuring: {done} of {total} runs")
 
-    def _tell(self, line: str) -> None:
+    def repeats(self, done: int, total: int) -> None:
+        """Repeated runs of figures that have ended, out of all."""
+        self._progress.update(self._probes, description="repeating", completed=done, total=total)
+        self._write_line(f"repeating: {done} of {total} runs of figures")
+
+    def plots(self, done: int, total: int) -> None:
+        """Plots that are measured, out of all."""
+        self._progress.update(self._probes, description="plots", completed=done, total=total)
+        self._write_line(f"plots: {done} of {total}")
+
+    def _write_line(self, line: str) -> None:
         if self._progress.disable and self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = self._clock()
             sys.stderr.write(f"{line}\n")
-
-    def repeats(self, done: int, total: int) -> None:
-        """Repeated runs of figures, or plots, that have ended, out of all."""
-        self._progress.update(self._probes, description="repeating", completed=done, total=total)
-        self._tell(f"repeating: {done} of {total} runs of figures or plots")
 
     def figures(self, done: int, total: int, seconds_left: float | None) -> None:
         """Paired runs that have ended, out of all, and how long the others will take."""
@@ -103,7 +108,7 @@ class Bars:
         if self._figures is None:
             self._figures = self._progress.add_task("figures", total=total, left=left)
         self._progress.update(self._figures, completed=done, total=total, left=left)
-        tenth = done * LINES_WITHOUT_TERMINAL // total if total else 0
+        tenth = done * LINES_OF_FIGURES // total if total else 0
         if self._progress.disable and tenth > self._told:
             self._told = tenth
             sys.stderr.write(f"figures: {done} of {total} runs, {left}\n")

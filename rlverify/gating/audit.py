@@ -30,7 +30,7 @@ from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.reporting.record import Record
 from rlverify.running.paired_runs import FigureProgress
-from rlverify.running.runner import Progress, untold
+from rlverify.running.runner import Progress, no_progress
 
 Level: TypeAlias = Literal["quick", "full"]
 """How much is measured: everything but the figures, which take an hour, or these too."""
@@ -44,7 +44,7 @@ class Audit:
     :param measured: how many claims were measured; the others keep their committed evidence
     :param notes: what is worth knowing and is no problem
     :param committed: the evidence that was compared with, by claim id
-    :param seconds: how long repeating runs of figures took, by claim id
+    :param seconds: what the paired runs of figures took, by claim id
     """
 
     records: tuple[Record, ...]
@@ -71,7 +71,8 @@ def audit(
     only_selected: bool = False,
     level: Level = "quick",
     on_figures: FigureProgress = lambda _done, _total, _left: None,
-    on_repeats: Progress = untold,
+    on_repeats: Progress = no_progress,
+    on_plots: Progress = no_progress,
     ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
@@ -84,7 +85,8 @@ def audit(
 
     :param selection: the claims and plots to measure at least
     :param only_selected: take other claims as they are committed, if they have evidence for what the catalogue asks
-    :param on_repeats: called with the number of repeated runs of figures, or of plots, that are done and of all
+    :param on_repeats: called with the number of repeated runs of figures that are done, and of all
+    :param on_plots: called with the number of plots that are measured, and of all
     :param ignore_cache: make the paired runs again that are kept from an earlier audit
     :param chosen: ids of the claims that this is about, where not all: others are neither measured nor compared, an
         update keeps their evidence, and the report, which is about all claims, is not compared
@@ -118,16 +120,17 @@ def audit(
     found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
     records, notes = tuple(found), [*warnings, *_left_out(len(claims), len(kept) + len(fresh.evidence))]
     if update:
-        return _replaced(committed, records, others, fresh, notes, processes, on_repeats)
+        return _replaced(committed, records, others, fresh, notes, processes, on_plots)
     write_all(committed, paths.working, records, others, {RAW: fresh.raw})
     figures = _to_replay(committed, kept, selection)
     again = replay(committed, figures, processes=processes, on_progress=on_repeats)
     records = _with_changes(committed, records, selection)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
-    problems += _compare_all(committed, records, selection, processes, on_repeats, complete=not others)
+    problems += _compare_all(committed, records, selection, processes, on_plots, complete=not others)
     notes += [*notes_of(records, advise=not is_regression(problems)), *_digests_only(committed, records, problems)]
     measured = len(fresh.evidence) + len(again.seconds)
-    return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence, again.seconds)
+    seconds = {**fresh.seconds, **again.seconds}
+    return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence, seconds)
 
 
 def _replaced(
@@ -137,16 +140,17 @@ def _replaced(
     fresh: Measured,
     notes: Sequence[str],
     processes: int,
-    on_repeats: Progress,
+    on_plots: Progress,
 ) -> Audit:
     """Replace what is committed by what was measured, once all of it is known."""
-    plots = replace_plots(committed, processes=processes, all_claims=not others, on_progress=on_repeats)
+    plots = replace_plots(committed, processes=processes, all_claims=not others, on_progress=on_plots)
     write_all(committed, committed.paths.working, records, others, {RAW: fresh.raw})
     replace_committed(committed, records, others, fresh.code, plots)
     kept = [each.claim.id for each in records if each.claim.id not in fresh.evidence and committed.changed(each.claim)]
     older = [f"{shortened(kept)}: kept, though code that they executed has changed; {REMEDY_OF_FIGURES}"] * bool(kept)
     problems = tuple(problems_of_all(records))
-    return Audit(records, problems, len(fresh.evidence), (*notes, *notes_of(records), *older))
+    notes = (*notes, *notes_of(records), *older)
+    return Audit(records, problems, len(fresh.evidence), notes, seconds=fresh.seconds)
 
 
 def _with_changes(committed: Committed, records: Sequence[Record], selection: Selection | None) -> tuple[Record, ...]:
@@ -200,7 +204,7 @@ def _compare_all(
     records: Sequence[Record],
     selection: Selection | None,
     processes: int,
-    on_repeats: Progress,
+    on_plots: Progress,
     *,
     complete: bool,
 ) -> list[Problem]:
@@ -212,7 +216,7 @@ def _compare_all(
     if not complete or len(records) < len(committed.project.claims):
         return problems
     plots = selection.plots if selection is not None else frozenset()
-    problems += check_plots(committed, plots, processes=processes, on_progress=on_repeats)
+    problems += check_plots(committed, plots, processes=processes, on_progress=on_plots)
     if problems:
         return problems
     expected = committed_records(committed.project, committed.evidence)

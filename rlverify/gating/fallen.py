@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from rlverify.gating.replay import CRASHES, DIFFERS
 from rlverify.gating.suspects import files_of, line_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
+from rlverify.project.planting import healthy_member
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import FALLEN, Problem
@@ -78,12 +80,17 @@ def _violated(record: Record) -> int:
 
 
 def _targets(project: Project, claim: Claim) -> set[str]:
-    """What the fault of a claim replaces and the module of that, named as the parts of a program that change."""
+    """What the fault of a claim replaces and the module that defines it, named as the parts of a program that change.
+
+    Empty where it is gone.
+    """
     if claim.fault is None:
         return set()
     fault = project.fault(claim.fault)
-    module, _, path = fault.owner.partition(":")
-    return {module, f"{module}:{path}.{fault.member}" if path else f"{module}:{fault.member}"}
+    with suppress(AttributeError, ImportError):
+        found = healthy_member(fault.owner, fault.member)  # which another module may define
+        return {found.__module__, f"{found.__module__}:{found.__qualname__}"}
+    return set()
 
 
 def _fallen(project: Project, record: Record, problems: Sequence[Problem], result: Audit) -> FallenClaim:

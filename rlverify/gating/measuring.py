@@ -15,7 +15,7 @@ from rlverify.records.code_records import CodeRecord, Executed, together
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import PairedRun, Run
 from rlverify.reporting.record import Record
-from rlverify.running.paired_runs import FigureProgress, run_figures, seeds_of
+from rlverify.running.paired_runs import FigureProgress, run_figures, seconds_of_claims, seeds_of
 from rlverify.running.recording import imported_functions
 from rlverify.running.runner import Progress, run_claims
 
@@ -28,12 +28,14 @@ class Measured:
     :param runs: of each claim with a probe, by its id
     :param code: what each claim was measured of, by its id, where that was recorded
     :param raw: everything that the runs returned, one JSON object a line
+    :param seconds: of the paired runs of each figure, by its id, as `seconds_of_claims` gives them
     """
 
     evidence: Mapping[str, Evidence]
     runs: Mapping[str, tuple[Run, ...]]
     code: Mapping[str, CodeRecord]
     raw: str
+    seconds: Mapping[str, float]
 
     def record(self, claim: Claim) -> Record:
         """What was measured for one of the claims."""
@@ -89,7 +91,8 @@ def measure(
     evidence |= {each.id: summarise_figure(each, paired[each.experiment]) for each in figures}
     raw = [raw_lines(claim, runs[claim.id]) for claim in probed]
     raw += [raw_line(run) for found in paired.values() for run in found]
-    return Measured(evidence, runs, records, "".join(raw))
+    seconds = seconds_of_claims(figures, (run for found in paired.values() for run in found))
+    return Measured(evidence, runs, records, "".join(raw), seconds)
 
 
 def _executed(runs: Sequence[Run] | Sequence[PairedRun]) -> list[Executed]:

@@ -12,20 +12,20 @@ from rlverify.evidence.plot_files import FOLDER, load_plots, to_json
 from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.problem_rules import REMEDY
 from rlverify.records.code_records import CodeRecord
-from rlverify.records.errors import EvidenceError
+from rlverify.records.errors import EvidenceError, HarnessError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.plot_points import Plot
 from rlverify.records.problems import Problem
 from rlverify.running.recording import imported_functions
 from rlverify.running.repeated_runs import measure_plots
-from rlverify.running.runner import Progress, untold
+from rlverify.running.runner import Progress, no_progress
 
 AGREEMENT: Final = 0.02
 """Part of the largest value of a line by which its points may differ on another machine."""
 
 
 def check_plots(
-    committed: Committed, selected: frozenset[str], *, processes: int, on_progress: Progress = untold
+    committed: Committed, selected: frozenset[str], *, processes: int, on_progress: Progress = no_progress
 ) -> list[Problem]:
     """What is wrong with the committed points of plots.
 
@@ -40,18 +40,18 @@ def check_plots(
     problems += [Problem(name, CLAIM_FELL, "is missing", remedy=REMEDY) for name in missing]
     names = {name for name in plots if name in project.plots and (name in selected or not _fits(committed, name))}
     fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=False)
-    for name, (plot, _) in fresh.items():
-        differences = list(_differences(plots[name], plot))
-        if differences:
+    for name, measured in fresh.items():
+        subject = f"{FOLDER}/{name}.json"
+        if measured.plot is None:
+            problems.append(Problem(subject, CLAIM_FELL, f"measured again, crashes: {measured.error}"))
+        elif differences := list(_differences(plots[name], measured.plot)):
             sentence = f"measured again, {differences[0]}"
-            problems.append(
-                Problem(f"{FOLDER}/{name}.json", CLAIM_FELL, sentence, remedy=f"if that is right, {REMEDY}")
-            )
+            problems.append(Problem(subject, CLAIM_FELL, sentence, remedy=f"if that is right, {REMEDY}"))
     return problems
 
 
 def replace_plots(
-    committed: Committed, *, processes: int, all_claims: bool, on_progress: Progress = untold
+    committed: Committed, *, processes: int, all_claims: bool, on_progress: Progress = no_progress
 ) -> Mapping[str, CodeRecord]:
     """Commit the points of every plot: those committed where they fit, and the others measured here and now.
 
@@ -59,6 +59,7 @@ def replace_plots(
     :param on_progress: called with the number of plots done and of all
     :returns: what each plot was measured of
     :raises EvidenceError: if they cannot be written
+    :raises HarnessError: if one of them crashes; nothing has been replaced then
     """
     project, reports = committed.project, committed.paths.reports
     records = {name: record for name, record in _locked(committed).items() if name in project.plots}
@@ -68,10 +69,14 @@ def replace_plots(
     names = project.plots.keys() - kept
     fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=True)
     imported = imported_functions(project) if fresh else ()
-    for name, (_, executed) in fresh.items():
-        records[name] = committed.code.record("", [project.plots[name].__module__], executed, imported)
+    texts = {}
+    for name, measured in fresh.items():
+        if measured.plot is None:
+            raise HarnessError(f"plot {name!r}: {measured.error}; nothing was replaced")
+        records[name] = committed.code.record("", [project.plots[name].__module__], measured.executed, imported)
+        texts[f"{name}.json"] = to_json(measured.plot)
     if fresh:
-        write_files(reports / FOLDER, {f"{name}.json": to_json(plot) for name, (plot, _) in fresh.items()})
+        write_files(reports / FOLDER, texts)
     for path in (reports / FOLDER).glob("*.*"):
         if path.stem not in project.plots:
             path.unlink()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,8 +17,9 @@ from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem
 from rlverify.records.runs import PairedRun
+from rlverify.running.paired_runs import seconds_of_claims
 from rlverify.running.repeated_runs import repeat_runs
-from rlverify.running.runner import Progress, untold
+from rlverify.running.runner import Progress, no_progress
 
 AGREEMENT: Final = 0.01
 """Part of the largest value by which a repeated run may differ, on other machines, if its figure repeats."""
@@ -32,7 +33,7 @@ RUNS_IF_NOT: Final = 8
 class Replayed:
     """Figures of which runs were repeated.
 
-    :param seconds: how long that took, by claim id; figures of one experiment share the time of its runs
+    :param seconds: as `seconds_of_claims` gives them, by claim id
     """
 
     seconds: Mapping[str, float]
@@ -44,7 +45,7 @@ def replay(
     figures: Sequence[tuple[Claim, Evidence]],
     *,
     processes: int,
-    on_progress: Progress = untold,
+    on_progress: Progress = no_progress,
 ) -> Replayed:
     """Repeat one run of each figure, and compare it with the committed value of its seed.
 
@@ -60,28 +61,33 @@ def replay(
     code, project, root = committed.code, committed.project, committed.paths.runs
     runs = repeat_runs(project, root, seeds, code, processes=processes, on_progress=on_progress)
     unlike = [pair for pair in figures if not _agrees(*pair, runs)]
-    more = {
-        claim.experiment: range(min(RUNS_IF_NOT, len(claim.seeds)))
-        for claim, _ in unlike
-        if claim.figure is not None and not claim.figure.repeats
-    }
-    runs |= repeat_runs(project, root, more, code, processes=processes, on_progress=on_progress)
+    more: dict[str, list[int]] = defaultdict(list)
+    for claim, _ in unlike:
+        own = more[claim.experiment]
+        own += [seed for seed in _more_seeds(claim) if seed not in own and (claim.experiment, seed) not in runs]
+    before = len(runs)
+    runs |= repeat_runs(
+        project,
+        root,
+        more,
+        code,
+        processes=processes,
+        on_progress=lambda done, total: on_progress(before + done, before + total),
+    )
     code.check_unchanged()
     problems = [problem for pair in unlike for problem in _problems(*pair, runs)]
-    return Replayed(_seconds([claim for claim, _ in figures], runs), tuple(problems))
-
-
-def _seconds(claims: Sequence[Claim], runs: Mapping[tuple[str, int], PairedRun]) -> dict[str, float]:
-    totals: dict[str, float] = defaultdict(float)
-    for (experiment, _), run in runs.items():
-        totals[experiment] += run.seconds
-    shares = Counter(claim.experiment for claim in claims)
-    return {claim.id: totals[claim.experiment] / shares[claim.experiment] for claim in claims}
+    return Replayed(seconds_of_claims([claim for claim, _ in figures], runs.values()), tuple(problems))
 
 
 def _seed(evidence: Evidence) -> int:
     """Which run is repeated follows from the evidence, so that a forger cannot choose it."""
     return int(digest([to_json(evidence)]), 16) % len(evidence.seeds)
+
+
+def _more_seeds(claim: Claim) -> Sequence[int]:
+    """The runs whose mean is compared where single runs differ between machines."""
+    assert claim.figure is not None
+    return () if claim.figure.repeats else range(min(RUNS_IF_NOT, len(claim.seeds)))
 
 
 def _value(claim: Claim, run: PairedRun) -> float | None:
@@ -101,17 +107,20 @@ def _agrees(claim: Claim, evidence: Evidence, runs: dict[tuple[str, int], Paired
 def _problems(claim: Claim, evidence: Evidence, runs: dict[tuple[str, int], PairedRun]) -> list[Problem]:
     assert claim.figure is not None
     assert evidence.figure is not None
-    seed = _seed(evidence)
-    run = runs[claim.experiment, seed]
-    value = _value(claim, run)
-    if value is None:
-        sentence = f"{CRASHES}: seed {seed}: {run.error or 'the quantity is missing'}"
-        return [Problem(claim.id, CLAIM_FELL, sentence, "verdict")]
+    seed, more = _seed(evidence), _more_seeds(claim)
+    values: dict[int, float] = {}
+    for each in (seed, *more):
+        run = runs[claim.experiment, each]
+        value = _value(claim, run)
+        if value is None:
+            sentence = f"{CRASHES}: seed {each}: {run.error or 'the quantity is missing'}"
+            return [Problem(claim.id, CLAIM_FELL, sentence, "verdict")]
+        values[each] = value
     if claim.figure.repeats:
-        found = [f"seed {seed} gives {value:.5g} {claim.figure.unit}, committed {evidence.figure.values[seed]:.5g}"]
+        unit, committed = claim.figure.unit, evidence.figure.values[seed]
+        found = [f"seed {seed} gives {values[seed]:.5g} {unit}, committed {committed:.5g}"]
     else:
-        values = [_value(claim, runs[claim.experiment, each]) for each in range(min(RUNS_IF_NOT, len(claim.seeds)))]
-        fresh = measured_figure([each for each in values if each is not None], evidence.figure.claimed)
+        fresh = measured_figure([values[each] for each in more], evidence.figure.claimed)
         found = compare_figures(evidence.figure, fresh, claim.figure.tolerance)
         found = [each for each in found if "runs instead of" not in each]
     return [

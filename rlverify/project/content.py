@@ -125,17 +125,19 @@ class Project:
 
     @cached_property
     def probes(self) -> Mapping[str, Probe]:
-        """Every probe by name; imports what is under test."""
+        """Every probe by name; imports what is under test, and the faults, which a probe may plant by name."""
+        _ = self.faults
         return PROBES.load(f"{self._checked_package}.probes")
 
     @cached_property
     def experiments(self) -> Mapping[str, Experiment]:
-        """Every experiment by name; imports what is under test."""
+        """Every experiment by name; imports what is under test, and the faults, which an experiment may plant."""
+        _ = self.faults
         return EXPERIMENTS.load(f"{self._checked_package}.experiments")
 
     @cached_property
     def plots(self) -> Mapping[str, PlotMeasurement]:
-        """What measures each plot, by name; imports what is under test, and the faults, which plots plant by name."""
+        """What measures each plot, by name; imports what is under test, and the faults, which a plot may plant."""
         _ = self.faults
         return PLOTS.load(f"{self._checked_package}.plots")
 

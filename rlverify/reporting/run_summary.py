@@ -15,4 +15,5 @@ def summary_of_run(outcome: Outcome) -> str:
     head = f"# rlverify: {TITLES[outcome.exit_code]}\n\n```text\n{text}\n```\n\n"
     before, after = "<details><summary>All claims</summary>\n\n", "\n</details>\n"
     room = LIMIT - len((head + before + after).encode())
-    return head + before + StepSummary(room).format(outcome.records, {each.claim.id for each in outcome.fallen}) + after
+    fallen = {each.claim.id: each.headline for each in outcome.fallen}
+    return head + before + StepSummary(room).format(outcome.records, fallen) + after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rlverify.reporting.claim_status import ClaimStatus, status_of, told
@@ -16,6 +16,7 @@ LIMIT: Final = 2**20
 
 HEADING: Final = "| claim | measured | what it says | proof |\n|---|---|---|---|\n"
 ORDER: Final = tuple(ClaimStatus)
+NONE_FELL: Final[Mapping[str, str]] = {}
 
 
 class StepSummary:
@@ -27,17 +28,19 @@ class StepSummary:
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit
 
-    def format(self, records: Sequence[Record], fallen: Collection[str] = ()) -> str:
+    def format(self, records: Sequence[Record], fallen: Mapping[str, str] = NONE_FELL) -> str:
         """The summary as GitHub-flavoured Markdown.
 
-        :param fallen: ids of claims that failed whatever their verdict, as their values are not those committed
+        :param fallen: how claims fell, in a few words, by their ids; these failed whatever their verdict
         """
-        statuses = {record.claim.id: _status(record, fallen) for record in records}
+        statuses = {
+            each.claim.id: ClaimStatus.FAILED if each.claim.id in fallen else status_of(each) for each in records
+        }
         ordered = sorted(
             records, key=lambda each: (ORDER.index(statuses[each.claim.id]), not each.contradicts_document)
         )
         head = f"## rlverify\n\n{_counts(records, statuses)}\n\n{HEADING}"
-        rows = [_row(record, statuses[record.claim.id]) for record in ordered]
+        rows = [_row(record, statuses[record.claim.id], fallen) for record in ordered]
         kept, left = rows, 0
         room = self.limit - len((head + _cut(len(rows))).encode())
         if len((head + "".join(rows)).encode()) > self.limit:
@@ -46,24 +49,17 @@ class StepSummary:
         return head + "".join(kept) + (_cut(left) if left else "")
 
 
-def _status(record: Record, fallen: Collection[str]) -> ClaimStatus:
-    status = status_of(record)
-    return ClaimStatus.FAILED if status is not ClaimStatus.ERROR and record.claim.id in fallen else status
-
-
 def _counts(records: Sequence[Record], statuses: Mapping[str, ClaimStatus]) -> str:
     found = Counter(statuses.values())
     against = sum(record.contradicts_document for record in records)
     told_counts = ", ".join(f"{found[each]} {each.value}" for each in ORDER if found[each]) or "nothing"
-    return f"{len(records)} claims: {told_counts}. {against} contradict a document."
+    claims = "1 claim" if len(records) == 1 else f"{len(records)} claims"
+    return f"{claims}: {told_counts}. {against} contradict a document."
 
 
-def _row(record: Record, status: ClaimStatus) -> str:
+def _row(record: Record, status: ClaimStatus, fallen: Mapping[str, str]) -> str:
     claim = record.claim
-    if status is ClaimStatus.PASSED:
-        measured = outcome_in_words(record)
-    else:
-        measured = f"{told(record)}, with other values than committed" if record.as_expected else told(record)
+    measured = outcome_in_words(record) if status is ClaimStatus.PASSED else fallen.get(claim.id) or told(record)
     words = difference(record) or claim.title
     return f"| {claim.id} | {cell(measured)} | {cell(words)} | `rlverify reproduce {claim.id}` |\n"
 

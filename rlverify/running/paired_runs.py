@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from time import perf_counter
 
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
@@ -55,6 +55,15 @@ def seeds_of(claims: Iterable[Claim]) -> dict[str, tuple[int, ...]]:
     return {experiment: tuple(sorted(found)) for experiment, found in seeds.items()}
 
 
+def seconds_of_claims(claims: Sequence[Claim], runs: Iterable[PairedRun]) -> dict[str, float]:
+    """Seconds that the runs of each claim took when they were made; claims of one experiment share them."""
+    totals: dict[str, float] = defaultdict(float)
+    for run in runs:
+        totals[run.experiment] += run.seconds
+    shares = Counter(claim.experiment for claim in claims)
+    return {claim.id: totals[claim.experiment] / shares[claim.experiment] for claim in claims}
+
+
 def run_paired(task: PairedTask) -> PairedRun:
     """One paired run; a crash becomes a run with an error."""
     if not task.recorded:
@@ -66,10 +75,12 @@ def run_paired(task: PairedTask) -> PairedRun:
 
 
 def _run(task: PairedTask) -> PairedRun:
+    started = perf_counter()
     outcome = attempt(lambda: _measure(task))
-    if isinstance(outcome, Crash):
-        return PairedRun(task.experiment, task.seed, error=outcome.line, traceback=outcome.traceback)
-    return outcome
+    if not isinstance(outcome, Crash):
+        return outcome
+    seconds = round(perf_counter() - started, 3)
+    return PairedRun(task.experiment, task.seed, (), seconds, error=outcome.line, traceback=outcome.traceback)
 
 
 def _measure(task: PairedTask) -> PairedRun:
@@ -77,9 +88,9 @@ def _measure(task: PairedTask) -> PairedRun:
     measure = task.project.experiment(task.experiment)
     pin_threads()
     with redirect_stdout(sys.stderr):  # what an experiment prints must not mix with what the program prints
-        started = time.perf_counter()
+        started = perf_counter()
         quantities = _quantities(task, measure)
-        return PairedRun(task.experiment, task.seed, quantities, round(time.perf_counter() - started, 3))
+        return PairedRun(task.experiment, task.seed, quantities, round(perf_counter() - started, 3))
 
 
 def _quantities(task: PairedTask, measure: Experiment) -> tuple[tuple[str, float], ...]:
@@ -131,7 +142,7 @@ def run_figures(
     total = len(ended) + len(tasks)
     imported = imported_functions(project) if tasks else ()
 
-    def tell() -> None:
+    def report_progress() -> None:
         waiting = [task.experiment for task in tasks if (task.experiment, task.seed) not in ended]
         on_progress(len(ended), total, time_left(waiting, known, processes))
 
@@ -141,9 +152,9 @@ def run_figures(
             known[task.experiment].append(run.seconds)
             run = _keep(run, run.executed, stores[run.experiment], code, imported)
         ended[task.experiment, task.seed] = run
-        tell()
+        report_progress()
 
-    tell()
+    report_progress()
     run_each(run_paired, longest_first(tasks, known), processes=processes, note=note)
     code.check_unchanged()
     return {name: tuple(ended[name, seed] for seed in seeds[name]) for name in seeds}
@@ -214,4 +225,6 @@ def time_left(waiting: Sequence[str], known: Mapping[str, Sequence[float]], proc
 
 def ended_run(task: PairedTask, ended: Ended[PairedRun]) -> PairedRun:
     """The run of a task, or an error where its process died."""
-    return ended.result or PairedRun(task.experiment, task.seed, error=how_it_died(ended, task.limit))
+    if ended.result is not None:
+        return ended.result
+    return PairedRun(task.experiment, task.seed, (), round(ended.seconds, 3), error=how_it_died(ended, task.limit))

@@ -104,6 +104,7 @@ def run_each(
     *,
     processes: int,
     note: Callable[[Task, Ended[Result]], None],
+    on_wait: Callable[[], None] = lambda: None,
 ) -> None:
     """Call a function with each of the tasks, which are started in their order.
 
@@ -111,6 +112,7 @@ def run_each(
 
     :param function: a module-level function that raises nothing
     :param note: called once for each task, when it has ended
+    :param on_wait: called at least every second while tasks run
     :raises KeyboardInterrupt: after the workers have been stopped
     """
     waiting = deque(tasks)
@@ -133,6 +135,7 @@ def run_each(
                         done.append(worker)
                         worker.release()
                     note(task, ended)
+                on_wait()
     finally:
         for worker in busy:
             worker.terminate()

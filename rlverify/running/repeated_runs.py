@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.records.code_records import Executed
-from rlverify.records.errors import HarnessError
 from rlverify.records.plot_points import Plot
 from rlverify.records.runs import PairedRun
 from rlverify.running.paired_runs import PairedTask, ended_run, run_paired
@@ -33,18 +32,22 @@ def repeat_runs(
 
     :param root: folder of the kept runs
     :param seeds: the seeds of each experiment
-    :param on_progress: called with the number of runs done and of all
+    :param on_progress: called with the number of runs done and of all, at least every second
     """
     stores = {name: RunStore(root, name) for name in seeds}
     found = {(run.experiment, run.seed): run for name in seeds for run in stores[name].load(seeds[name], code.digest)}
     tasks = [PairedTask(project, name, seed) for name in seeds for seed in seeds[name] if (name, seed) not in found]
 
-    def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
-        found[task.experiment, task.seed] = ended_run(task, outcome)
+    total = len(found) + len(tasks)
+
+    def report_progress() -> None:
         on_progress(len(found), total)
 
-    total = len(found) + len(tasks)
-    run_each(run_paired, tasks, processes=processes, note=note)
+    def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
+        found[task.experiment, task.seed] = ended_run(task, outcome)
+        report_progress()
+
+    run_each(run_paired, tasks, processes=processes, note=note, on_wait=report_progress)
     return found
 
 
@@ -64,50 +67,47 @@ class PlotTask:
 class MeasuredPlot:
     """What measuring a plot gave.
 
-    :param error: one line, where it crashed
+    :param error: one line, where it crashed or its process died
     """
 
     plot: Plot | None
-    executed: Executed
+    executed: Executed = field(default_factory=Executed)
     error: str = ""
 
 
 def measure_plots(
     project: Project, names: Iterable[str], *, processes: int, on_progress: Progress, recorded: bool
-) -> dict[str, tuple[Plot, Executed]]:
-    """Plots of this code, with what they executed.
+) -> dict[str, MeasuredPlot]:
+    """Plots of this code, by name.
 
-    :param on_progress: called with the number of plots done and of all
+    :param on_progress: called with the number of plots done and of all, at least every second
     :param recorded: whether what they execute is recorded; it is empty otherwise
-    :raises HarnessError: if one of them crashes
     """
-    found: dict[str, tuple[Plot, Executed]] = {}
+    found: dict[str, MeasuredPlot] = {}
+    tasks = [PlotTask(project, name, recorded) for name in sorted(names)]
 
-    def note(task: PlotTask, outcome: Ended[MeasuredPlot]) -> None:
-        measured = outcome.result
-        if measured is None or measured.plot is None:
-            raise HarnessError(f"plot {task.name!r}: {measured.error if measured else 'its process died'}")
-        found[task.name] = (measured.plot, measured.executed)
+    def report_progress() -> None:
         on_progress(len(found), len(tasks))
 
-    tasks = [PlotTask(project, name, recorded) for name in sorted(names)]
-    run_each(_measure_plot, tasks, processes=processes, note=note)
+    def note(task: PlotTask, outcome: Ended[MeasuredPlot]) -> None:
+        found[task.name] = outcome.result or MeasuredPlot(None, error="its process died")
+        report_progress()
+
+    run_each(_measure_plot, tasks, processes=processes, note=note, on_wait=report_progress)
     return found
 
 
 def _measure_plot(task: PlotTask) -> MeasuredPlot:
     if not task.recorded:
-        plot = _plot(task)
-        return MeasuredPlot(None, Executed(), plot) if isinstance(plot, str) else MeasuredPlot(plot, Executed())
+        return _plot(task)
     outcome = attempt_recorded(lambda: _plot(task), task.project)
     if isinstance(outcome, Crash):
-        return MeasuredPlot(None, Executed(), outcome.line)
-    plot, executed = outcome
-    return MeasuredPlot(None, executed, plot) if isinstance(plot, str) else MeasuredPlot(plot, executed)
+        return MeasuredPlot(None, error=outcome.line)
+    return replace(outcome[0], executed=outcome[1])
 
 
-def _plot(task: PlotTask) -> Plot | str:
+def _plot(task: PlotTask) -> MeasuredPlot:
     pin_threads()
     with redirect_stdout(sys.stderr):  # what it prints must not mix with what the program prints
         outcome = attempt(lambda: task.project.plots[task.name](*task.project.make()))
-    return outcome.line if isinstance(outcome, Crash) else outcome
+    return MeasuredPlot(None, error=outcome.line) if isinstance(outcome, Crash) else MeasuredPlot(outcome)

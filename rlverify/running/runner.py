@@ -28,8 +28,8 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 
-def untold(_done: int, _total: int) -> None:
-    """The progress of what nobody watches."""
+def no_progress(_done: int, _total: int) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def run_claims(
 
     :param limit: seconds that one run of a probe may take
     :param recorded: whether what each run executes is recorded
-    :param on_progress: called with the number of runs done and the number of all that differ
+    :param on_progress: called with the number of runs done and the number of all that differ, at least every second
     :param stop: called with a claim's id and runs when they have ended; whether to make no other runs. Claims of which
         a run has not ended then are left out of the result
     :raises KeyboardInterrupt: after the workers have been stopped
@@ -168,16 +168,19 @@ def run_claims(
     def has_ended(claim_id: str) -> bool:
         return all(task in ended for task in tasks_of[claim_id])
 
+    def report_progress() -> None:
+        on_progress(len(ended), len(tasks))
+
     def note(task: ProbeTask, outcome: Ended[Run]) -> None:
         ended[task] = _run_of(task, outcome)
-        on_progress(len(ended), len(tasks))
+        report_progress()
         if stop is not None:
             last = [claim_id for claim_id, own in tasks_of.items() if task in own and has_ended(claim_id)]
             if any(stop(claim_id, runs_of(claim_id)) for claim_id in last):
                 raise _EnoughError
 
     with suppress(_EnoughError):
-        run_each(run_task, tasks, processes=processes, note=note)
+        run_each(run_task, tasks, processes=processes, note=note, on_wait=report_progress)
     return {claim_id: runs_of(claim_id) for claim_id in tasks_of if has_ended(claim_id)}
 
 

@@ -27,11 +27,12 @@ def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys:
 
 
 def test_what_is_repeated_follows_in_lines_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = bars(True, [0.0, 10.0, 10.0, 15.0, 20.0, 20.0])
+    shown = bars(True, [0.0, 10.0, 10.0, 15.0, 20.0, 20.0, 30.0, 30.0])
     shown.probes(600, 600)
     for done in (1, 2):
         shown.repeats(done, 9)
-    lines = "measuring: 600 of 600 runs\nrepeating: 2 of 9 runs of figures or plots\n"
+    shown.plots(1, 3)
+    lines = "measuring: 600 of 600 runs\nrepeating: 2 of 9 runs of figures\nplots: 1 of 3\n"
     assert capsys.readouterr() == ("", lines)
 
 

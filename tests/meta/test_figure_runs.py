@@ -26,15 +26,19 @@ from rlverify.records.claims import Verdict
 from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import HarnessError
 from rlverify.records.runs import PairedRun
+from rlverify.running import paired_runs
 from rlverify.running.paired_runs import (
     PairedTask,
+    ended_run,
     longest_first,
     run_figure_once,
     run_figures,
     run_paired,
+    seconds_of_claims,
     seeds_of,
     time_left,
 )
+from rlverify.running.pool import Ended
 from rlverify.running.run_store import RunStore
 from tests.meta.project_folders import project_in
 
@@ -256,12 +260,27 @@ def test_a_crash_is_an_error_of_the_claims_that_need_the_run(
     }
     assert [problem.subject for problem in result.problems] == ["FIG-GAIN", "FIG-DRIFT"]
     assert result.exit_code == 2
+    assert result.seconds.keys() == {"FIG-GAIN", "FIG-SPIKE", "FIG-DRIFT", "FIG-BETTER"}
     assert "seed 6: ZeroDivisionError: on purpose (experiments/values.py:" in result.problems[0].sentence
     assert load_folder(paths.evidence).keys() == {"FIG-SPIKE", "FIG-BETTER", "LAB-01"}
     monkeypatch.delenv("FIGURELAB_CRASH")
     again = audit(figureproject, paths, **settings)  # type: ignore[arg-type]
     assert again.problems == ()
     assert _executions(log) == _all_once() + Counter({"transfer 6": 1})
+
+
+def test_runs_that_crash_or_die_took_time_too(
+    figureproject: Project, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIGURELAB_CRASH", "6")
+    seconds = iter((10.0, 11.0, 13.5))
+    monkeypatch.setattr(paired_runs, "perf_counter", lambda: next(seconds))
+    task = PairedTask(figureproject, "transfer", 6)
+    runs = [run_paired(task), ended_run(task, Ended(None, -9, 2.5))]
+    assert [(run.seconds, bool(run.error)) for run in runs] == [(3.5, True), (2.5, True)]
+    claims = [claim for claim in figureproject.claims if claim.experiment == "transfer"]
+    assert seconds_of_claims(claims, runs) == {"FIG-GAIN": 2.0, "FIG-SPIKE": 2.0, "FIG-DRIFT": 2.0}
+    assert _executions(log) == Counter({"transfer 6": 1})
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -32,10 +33,11 @@ class Fell:
     part_of: str = ""
     severity: str = "critical"
     violated: int = 2
+    fault: str = FAULT
 
     def record(self, claim_id: str) -> Record:
         claim = simple(
-            1, id=claim_id, kind="null" if self.is_null else "defect", fault=FAULT, part_of=self.part_of,
+            1, id=claim_id, kind="null" if self.is_null else "defect", fault=self.fault, part_of=self.part_of,
             severity=self.severity,
         )  # fmt: skip
         symptoms = tuple(SymptomEvidence(f"symptom {n}", int(n >= self.violated), 1, None, None) for n in range(2))
@@ -85,6 +87,22 @@ def test_healthy_code_comes_before_verdicts_grades_and_values(
     worse: ProblemKind, better: ProblemKind, toyproject: Project
 ) -> None:
     assert_order(toyproject, replace(WORST, problems=(worse,)), replace(WORST, problems=(better,)))
+
+
+@pytest.mark.parametrize("changed", [ITS_TARGET, ITS_MODULE])
+def test_a_fault_of_an_inherited_member_is_in_what_defines_it(changed: str, toyproject: Project) -> None:
+    inherited = replace(toyproject.fault(FAULT), name="heir-forgets", owner="toyproject.target:Heir")
+    project = copy(toyproject)
+    project.__dict__["faults"] = {**toyproject.faults, inherited.name: inherited}
+    heir = replace(WORST, fault=inherited.name)
+    assert_order(project, replace(heir, changed=changed), replace(heir, changed=ANOTHER))
+
+
+def test_a_fault_whose_target_is_gone_is_in_nothing_that_changed(toyproject: Project) -> None:
+    gone = replace(toyproject.fault(FAULT), name="gone", owner="toyproject.target:Gone")
+    project = copy(toyproject)
+    project.__dict__["faults"] = {**toyproject.faults, gone.name: gone}
+    assert_order(project, WORST, replace(WORST, fault=gone.name))
 
 
 def test_the_worst_problem_of_a_claim_counts(toyproject: Project) -> None:

@@ -78,9 +78,10 @@ def test_each_plot_that_is_measured_is_told(toyproject: Project, committed: Comm
         told.append((done, total))
 
     check_plots(committed, frozenset({NAME}), processes=1, on_progress=tell)
-    assert told == [(1, 1)]
+    assert (told[-1], {*told} <= {(0, 1), (1, 1)}) == ((1, 1), True)
+    told.clear()
     replace_plots(committed_in(toyproject, tmp_path / "new"), processes=1, all_claims=True, on_progress=tell)
-    assert told == [(1, 1)] * 2
+    assert told[-1] == (1, 1)
 
 
 def test_a_plot_of_other_code_is_measured_again(toyproject: Project, committed: Committed) -> None:

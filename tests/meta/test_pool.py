@@ -46,6 +46,16 @@ def test_a_process_that_a_dead_worker_started_does_not_hide_its_death(
     assert not (tmp_path / "left").exists()
 
 
+def test_waiting_is_reported_while_a_task_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "POLL", 0.01)
+    waited: list[bool] = []
+    noted: list[str] = []
+    run_each(
+        act, ["a"], processes=1, note=lambda task, _: noted.append(task), on_wait=lambda: waited.append(bool(noted))
+    )
+    assert waited[0] is False
+
+
 def test_what_runs_at_the_same_time_is_not_run_again() -> None:
     noted = dict(_run("kill", "a", "b", "c", "exit", "d", processes=2))
     assert {task for task, ended in noted.items() if ended.result is None} == {"kill", "exit"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ from tests.meta.project_folders import once_in_a_process
 from tests.meta.test_changes import answer, commit, commit_of_words, copy_project, gate, git, replace
 
 IGNORED = ".rlverify\n__pycache__\n"
+FAULT_OF_MIDDLE = """
+from rlverify import fault
+
+
+@fault("low-only", target="figureproject.target:middle", pins="fccf42d5a485d634")
+def low_only(low, high):
+    return low
+"""
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +132,36 @@ def test_the_mean_of_repeated_runs_decides_where_single_runs_do_not_repeat(check
     assert (code, "FIG-GAIN" in said, "a mean of 20" in said) == (1, True, True), said
 
 
+def test_a_crash_among_repeated_runs_is_a_problem_whatever_the_others_give(checkout: Path) -> None:
+    not_repeating(checkout, "FIG-GAIN")
+    forge(checkout, "FIG-GAIN", 0.3)
+    path = checkout / "figureproject/experiments/values.py"
+    replace(path, '    _behave("transfer", seed)\n', "    assert seed != 3, 'boom'\n")
+    code, said = full_gate(checkout)
+    assert (code, "a repeated run crashes\n  seed 3: AssertionError: boom" in said) == (1, True), said
+
+
+def test_figures_of_one_experiment_may_ask_for_different_numbers_of_runs(checkout: Path) -> None:
+    """The one with fewer runs is the last that asks."""
+    for claim in ("FIG-GAIN", "FIG-SPIKE"):
+        not_repeating(checkout, claim)
+    commit(checkout, "do not repeat")
+    replace(checkout / "figureproject/experiments/values.py", "random.Random(seed).uniform(-1, 1)", "9.0 + seed")
+    code, said = full_gate(checkout)
+    assert (code, "FIG-GAIN" in said, "FIG-SPIKE" in said) == (1, True, True), said
+
+
+def test_no_run_is_repeated_twice(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    not_repeating(checkout, "FIG-GAIN")
+    commit(checkout, "does not repeat")
+    forge(checkout, "FIG-GAIN", 1.7)
+    monkeypatch.setenv("FIGURELAB_LOG", str(tmp_path / "log"))
+    assert full_gate(checkout)[0] == 1
+    made = [line.rpartition(" ")[0] for line in (tmp_path / "log").read_text().splitlines()]
+    assert max(Counter(made).values()) == 1
+    assert {f"transfer {seed}" for seed in range(8)} <= {*made}
+
+
 def test_figures_of_one_experiment_share_the_time_of_its_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, int] = {}
     told: list[tuple[int, int]] = []
@@ -139,7 +178,7 @@ def test_figures_of_one_experiment_share_the_time_of_its_runs(checkout: Path, mo
         figures = [(claim, committed.evidence[claim.id]) for claim in project.claims if claim.figure is not None]
         seconds = replay(committed, figures, processes=1, on_progress=lambda *each: told.append(each)).seconds
     runs = asked["transfer"] + 1
-    assert told == [(done, runs) for done in range(1, runs + 1)]
+    assert [*dict.fromkeys(told)] == [(done, runs) for done in range(1, runs + 1)]
     shared = float(asked["transfer"])
     assert seconds == {"FIG-GAIN": shared, "FIG-SPIKE": shared, "FIG-DRIFT": shared, "FIG-BETTER": 3.0}
 
@@ -180,6 +219,26 @@ def test_an_experiment_that_crashes_when_it_is_repeated_is_told(checkout: Path) 
     replace(path, '    _behave("transfer", seed)\n', "    raise ZeroDivisionError(seed)\n")
     code, said = full_gate(checkout)
     assert (code, "ZeroDivisionError" in said) == (1, True), said
+
+
+def test_an_experiment_may_plant_a_fault_by_name(checkout: Path) -> None:
+    """It is repeated in a process of its own, in which no claim has asked for the faults before."""
+    (checkout / "figureproject/faults/middles.py").write_text(FAULT_OF_MIDDLE)
+    path = checkout / "figureproject/experiments/values.py"
+    replace(path, "from rlverify import experiment", "from rlverify import experiment, get_fault, plant")
+    replace(path, '    _behave("transfer", seed)\n', '    with plant(get_fault("low-only")):\n        pass\n')
+    code, said = full_gate(checkout)
+    assert (code, "digests only" in said) == (0, True), said
+
+
+def test_a_crash_of_a_plot_is_a_problem_of_the_code(checkout: Path) -> None:
+    replace(checkout / "figureproject/plots/squares.py", "x * x for", "x * x / 0 for")
+    code, said = full_gate(checkout)
+    assert (code, "plots/toy-squares.json: measured again, crashes: ZeroDivisionError" in said) == (1, True), said
+    before = (checkout / "reports/plots/toy-squares.json").read_bytes()
+    done = answer(checkout, "audit", "--update", "--jobs", "1")
+    assert (done.returncode, "plot 'toy-squares': ZeroDivisionError" in done.stderr) == (2, True), done.stderr
+    assert (checkout / "reports/plots/toy-squares.json").read_bytes() == before
 
 
 def test_a_forged_plot_is_detected_once_it_is_in_the_diff(checkout: Path) -> None:

@@ -124,10 +124,15 @@ def test_a_summary_that_just_fits_is_not_cut() -> None:
 def test_a_claim_that_fell_by_its_values_counts_as_failed() -> None:
     found = [measured(simple(number), healthy=2, faulty=0) for number in (1, 2)]
     assert all(record.as_expected for record in found)
-    _, _, head, _, _, _, *rows = StepSummary().format(found, {"TOY-02"}).splitlines()
+    _, _, head, _, _, _, *rows = StepSummary().format(found, {"TOY-02": "CONFIRMED, other values"}).splitlines()
     assert head == "2 claims: 1 failed, 1 passed. 0 contradict a document."
-    assert rows[0].startswith("| TOY-02 | CONFIRMED, expected CONFIRMED, with other values than committed |")
-    assert "2 claims: 2 error." in StepSummary().format([Record(each.claim, None) for each in found], {"TOY-02"})
+    assert rows[0].startswith("| TOY-02 | CONFIRMED, other values |")
+
+
+def test_a_claim_that_fell_as_its_probe_crashed_counts_as_failed_as_in_junit() -> None:
+    found = [Record(simple(1), None)]
+    assert "\n1 claim: 1 failed. " in StepSummary().format(found, {"TOY-01": "ERROR (expected CONFIRMED)"})
+    assert "\n1 claim: 1 error. " in StepSummary().format(found)
 
 
 def test_a_null_fault_is_a_claim_too() -> None:

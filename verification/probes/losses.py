@@ -26,7 +26,7 @@ def sequences_of_unequal_length_train(make: Make, seed: int) -> Sequence[Observa
 
 
 def _trained(sequences: str, model: DistributionalPPO, steps: int) -> Iterator[Observation]:
-    """Whether training completes, and whether every step that was made enters the value loss once an epoch.
+    """Whether training completes, and if so, whether every step that was made enters the value loss once an epoch.
 
     :param steps: a multiple of those of a rollout
     """
@@ -47,8 +47,9 @@ def _trained(sequences: str, model: DistributionalPPO, steps: int) -> Iterator[O
             raise
         outcome = f"RuntimeError: {_without_sizes(str(error))}"
     yield Observation(f"training on {sequences}", "completes", outcome, holds=outcome == "completes")
-    made = steps * model.n_epochs
-    yield Observation(f"samples in the value loss, {sequences}", f"{made}", f"{entered}", holds=entered == made)
+    if outcome == "completes":
+        made = steps * model.n_epochs
+        yield Observation(f"samples in the value loss, {sequences}", f"{made}", f"{entered}", holds=entered == made)
 
 
 def _without_sizes(message: str) -> str:
