@@ -29,7 +29,8 @@ from rlverify.records.problems import Problem
 from rlverify.reporting.record import Record
 
 FIGURES = ("FIG-GAIN", "FIG-SPIKE", "FIG-DRIFT", "FIG-BETTER")
-REPEATING = {"processes": 3, "on_progress": min}  # any two functions that differ
+REPEATING = {"processes": 3, "on_progress": min}
+PLOTTING = {"processes": 3, "on_progress": max}  # functions that differ from each other and from those of figures
 EVERYTHING = {*FIGURES, "LAB-01"}
 FULL = "run `rlverify audit --level full --update`"
 MIDDLE = "figureproject.target:middle"
@@ -71,7 +72,7 @@ class Setting:
             each.id: code.record(project.settings_digest(each), project.sources(each), seen, ()) for each in claims
         }
         evidence = {each.id: self.gives[each.id] for each in claims if each.id in self.gives}
-        return Measured(evidence, {}, {name: records[name] for name in evidence}, "raw\n")
+        return Measured(evidence, {}, {name: records[name] for name in evidence}, "raw\n", {})
 
     def replay(self, committed: Committed, figures: Sequence[tuple[Claim, Evidence]], **options: Any) -> Replayed:
         assert (committed.paths, options) == (self.paths, REPEATING)
@@ -79,17 +80,17 @@ class Setting:
         return Replayed({claim.id: 0.5 for claim, _ in figures}, self.of_runs)
 
     def check_plots(self, committed: Committed, selected: frozenset[str], **options: Any) -> list[Problem]:
-        assert (committed.paths, options) == (self.paths, REPEATING)
+        assert (committed.paths, options) == (self.paths, PLOTTING)
         self.plots.append(selected)
         return self.of_plots
 
     def replace_plots(self, _: Committed, *, all_claims: bool, **options: Any) -> dict[str, CodeRecord]:
-        assert options == REPEATING
+        assert options == PLOTTING
         self.replaced.append(all_claims)
         return {}
 
     def audit(self, **options: Any) -> Audit:
-        given = {"update": False, "processes": 3, "on_progress": print, "on_repeats": min, **options}
+        given = {"update": False, "processes": 3, "on_progress": print, "on_repeats": min, "on_plots": max, **options}
         return audit(self.project, self.paths, **given)
 
     def make_older(self, *claims: str) -> None:

@@ -151,7 +151,7 @@ def test_sarif_places_each_fallen_claim_at_what_changed_in_its_first_suspect(reg
 def test_the_summary_is_appended(regressed: Answer) -> None:
     text = regressed.text("summary.md")
     assert text.startswith("# before\n# rlverify: failed\n\n```text\n3 claims fell: ")
-    assert "\n| TOY-01 | REGRESSED, expected CONFIRMED" in text
+    assert "\n| TOY-01 | REGRESSED (expected CONFIRMED): code without the fault fails, too |" in text
     assert text.endswith("</details>\n")
 
 
