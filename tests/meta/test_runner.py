@@ -54,7 +54,9 @@ def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_pat
         assert verdict in problems[claim].sentence
         assert reason in problems[claim].sentence
     assert result.exit_code == 1  # as the claim REGRESSED fell
-    assert [done for done, _ in steps] == list(range(1, steps[0][1] + 1))
+    told = [done for done, _ in steps]
+    assert sorted(told) == told
+    assert set(range(1, steps[0][1] + 1)) <= set(told)
     measured = {"UNREACHED", "UNDECIDED", "REGRESSED", *AS_EXPECTED}
     assert {path.stem for path in (paths.working / "evidence").iterdir()} == measured
     assert {path.stem for path in paths.evidence.iterdir()} == {"CRASH", *measured}
