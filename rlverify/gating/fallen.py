@@ -29,7 +29,7 @@ from rlverify.verdicts.verdict import NOT_MEASURED, healthy_outcome
 WITHOUT_VALUES: Final = (Verdict.ERROR, Verdict.UNREACHED)
 """Verdicts of which the reason says all, as the values of the other variants do not matter."""
 IN_WORDS: Final = {
-    Verdict.REGRESSED: "code without the fault fails, too",
+    Verdict.REGRESSED: "its check fails with no fault planted",
     Verdict.NOT_REPRODUCED: "the planted fault has no effect",
 }
 SEVERITIES: Final = ("critical", "high", "medium", "low")

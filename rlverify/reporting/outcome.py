@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from rlverify.records.claims import Claim
 from rlverify.records.problems import Problem, ProblemKind, exit_code_of, is_regression
 from rlverify.reporting.record import Record
+
+RUN: Final = re.compile(r"^(\w+, )?seed \d+: ")
+"""What a reason begins with that is about one run of several."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class FallenClaim:
         """The same for claims that fell for the same reason, and for all figures of which only values differ."""
         if self.claim.figure is not None and self.kind == "values":
             return self.kind, "figure"
-        return self.kind, self.reason or self.changes
+        return self.kind, RUN.sub("", self.reason) or self.changes
 
 
 @dataclass(frozen=True)

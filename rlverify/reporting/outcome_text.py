@@ -47,7 +47,8 @@ def block(fallen: FallenClaim) -> list[str]:
     lines += [f"  {fallen.reason}"] if fallen.reason else []
     if fallen.suspects:
         suspect = fallen.suspects[0]
-        lines.append(f"  first suspect: {suspect}{' (changed)' if suspect in fallen.changed else ''}")
+        place = f"{suspect}:{fallen.suspect_line} (changed)" if suspect in fallen.changed else suspect
+        lines.append(f"  first suspect: {place}")
     return [*lines, f"  reproduce: {fallen.command}"]
 
 

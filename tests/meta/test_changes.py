@@ -102,7 +102,7 @@ def test_a_bug_that_a_change_brings_is_caught_and_only_its_claims_are_measured(c
     replace(checkout / "toyproject/target.py", old, "made.count = 0")
     code, said = gate(checkout)
     assert (code, "TOY-01" in said, "measured 1 of 6" in said) == (1, True, True)
-    assert "first suspect: toyproject/target.py (changed)" in said
+    assert "first suspect: toyproject/target.py:33 (changed)" in said
 
 
 def test_a_bug_that_was_committed_is_caught(checkout: Path) -> None:

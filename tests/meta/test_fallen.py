@@ -49,7 +49,7 @@ GONE, BACK = "NOT REPRODUCED (expected CONFIRMED)", "REGRESSED (expected CONFIRM
     ("record", "kinds", "headline"),
     [
         (measured(PLAIN, healthy=2, faulty=2), ["verdict"], f"{GONE}: the planted fault has no effect"),
-        (measured(PLAIN, healthy=0, faulty=0), ["values", "healthy"], f"{BACK}: code without the fault fails, too"),
+        (measured(PLAIN, healthy=0, faulty=0), ["values", "healthy"], f"{BACK}: its check fails with no fault planted"),
         (GOOD, ["values"], "CONFIRMED, with other values than committed"),
         (measured(PARTIAL, healthy=2, faulty=0, documented_fix=0), ["grade"], "fix NO EFFECT (expected PARTIAL)"),
         (

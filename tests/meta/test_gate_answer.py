@@ -96,14 +96,14 @@ def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> N
         "changed code that fallen claims executed: toyproject.target:clip (by 2), "
         "toyproject.target:Average.restored (by 1)",
         "",
-        "TOY-01  a restored average is empty  REGRESSED (expected CONFIRMED): code without the fault fails, too",
+        "TOY-01  a restored average is empty  REGRESSED (expected CONFIRMED): its check fails with no fault planted",
         "  count: expected 3, observed 0",
         "  mean: expected 6.333333333333333, observed 19.0",
-        "  first suspect: toyproject/target.py (changed)",
+        "  first suspect: toyproject/target.py:33 (changed)",
         "  reproduce: bin/rlverify reproduce TOY-01",
         "",
         "TOY-02  clip has no lower end  ERROR (expected CONFIRMED)",
-        "  first suspect: toyproject/target.py (changed)",
+        "  first suspect: toyproject/target.py:43 (changed)",
         "  reproduce: bin/rlverify reproduce TOY-02",
         "  for the same reason: TOY-03",
         "",
@@ -151,7 +151,7 @@ def test_sarif_places_each_fallen_claim_at_what_changed_in_its_first_suspect(reg
 def test_the_summary_is_appended(regressed: Answer) -> None:
     text = regressed.text("summary.md")
     assert text.startswith("# before\n# rlverify: failed\n\n```text\n3 claims fell: ")
-    assert "\n| TOY-01 | REGRESSED (expected CONFIRMED): code without the fault fails, too |" in text
+    assert "\n| TOY-01 | REGRESSED (expected CONFIRMED): its check fails with no fault planted |" in text
     assert text.endswith("</details>\n")
 
 

@@ -186,7 +186,7 @@ def test_figures_of_one_experiment_share_the_time_of_its_runs(checkout: Path, mo
 def test_a_change_that_moves_a_figure_is_detected_at_the_quick_level(checkout: Path) -> None:
     replace(checkout / "figureproject/target.py", "(low + high) / 2", "(low + high) / 2.2")
     code, said = full_gate(checkout)
-    assert (code, "FIG-GAIN" in said, "first suspect: figureproject/target.py (changed)" in said) == (1, True, True)
+    assert (code, "FIG-GAIN" in said, "first suspect: figureproject/target.py:6 (changed)" in said) == (1, True, True)
     assert "audit --level full --update" not in said.split("LAB-01")[0]
 
 

@@ -48,11 +48,21 @@ def test_a_block_names_symptom_suspect_and_command() -> None:
     assert block(fallen(3)) == [
         "TOY-3  claim 1  REGRESSED (expected CONFIRMED)",
         "  count: expected 320, observed 3",
-        "  first suspect: toy/count.py (changed)",
+        "  first suspect: toy/count.py:12 (changed)",
         "  reproduce: rlverify reproduce TOY-3",
     ]
     assert "  first suspect: toy/count.py" in block(fallen(3, changed=()))
     assert not any("suspect" in line for line in block(fallen(3, suspects=())))
+
+
+def test_claims_that_crash_alike_share_a_block_whatever_the_run() -> None:
+    error = "ZeroDivisionError: division by zero (toy/count.py:9)"
+    runs = [f"healthy, seed 0: {error}", f"seed 2: {error}", f"seed 13: {error}"]
+    claims = [fallen(n, changes=(), reason=reason) for n, reason in enumerate(runs)]
+    said = lines_of(outcome(*claims, fallen(4, changes=(), reason=error.replace("9", "10"))))
+    assert said[3].startswith("TOY-0  ")
+    assert "  for the same reason: TOY-1, TOY-2" in said
+    assert any(line.startswith("TOY-4  ") for line in said)
 
 
 def test_the_head_names_what_changed_and_how_many_claims_executed_it() -> None:
