@@ -18,10 +18,8 @@ from rlverify.reporting.json_report import SCHEMA_VERSION
 
 PLAIN_WIDTH = 100
 """Of tables where there is no terminal and no variable COLUMNS."""
-LINES_OF_FIGURES = 10
-"""How many lines say how far the figures are, where no bar can be drawn."""
 SECONDS_BETWEEN_LINES = 10.0
-"""Between two lines about everything else."""
+"""Between two lines of progress, where no bar can be drawn."""
 
 
 def show(*parts: Any) -> None:
@@ -80,22 +78,29 @@ class Bars:
         self._last_line = clock()
         self._probes = progress.add_task("measuring", total=None, left="")
         self._figures: TaskID | None = None
-        self._told = 0
+        self._shown = "measuring"
 
     def probes(self, done: int, total: int) -> None:
         """Runs of probes that have ended, out of all."""
-        self._progress.update(self._probes, completed=done, total=total)
+        self._show("measuring", done, total)
         self._write_line(f"measuring: {done} of {total} runs")
 
     def repeats(self, done: int, total: int) -> None:
         """Repeated runs of figures that have ended, out of all."""
-        self._progress.update(self._probes, description="repeating", completed=done, total=total)
+        self._show("repeating", done, total)
         self._write_line(f"repeating: {done} of {total} runs of figures")
 
     def plots(self, done: int, total: int) -> None:
         """Plots that are measured, out of all."""
-        self._progress.update(self._probes, description="plots", completed=done, total=total)
+        self._show("plots", done, total)
         self._write_line(f"plots: {done} of {total}")
+
+    def _show(self, what: str, done: int, total: int) -> None:
+        """Update the first bar; its time starts afresh with something else."""
+        if what != self._shown:
+            self._shown = what
+            self._progress.reset(self._probes, description=what)
+        self._progress.update(self._probes, completed=done, total=total)
 
     def _write_line(self, line: str) -> None:
         if self._progress.disable and self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
@@ -108,10 +113,7 @@ class Bars:
         if self._figures is None:
             self._figures = self._progress.add_task("figures", total=total, left=left)
         self._progress.update(self._figures, completed=done, total=total, left=left)
-        tenth = done * LINES_OF_FIGURES // total if total else 0
-        if self._progress.disable and tenth > self._told:
-            self._told = tenth
-            sys.stderr.write(f"figures: {done} of {total} runs, {left}\n")
+        self._write_line(f"figures: {done} of {total} runs, {left}")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
 from rlverify.project.planting import healthy_member
 from rlverify.records.claims import Claim, Verdict
+from rlverify.records.errors import FaultError
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import FALLEN, Problem
 from rlverify.records.runs import Run
@@ -82,15 +84,17 @@ def _violated(record: Record) -> int:
 def _targets(project: Project, claim: Claim) -> set[str]:
     """What the fault of a claim replaces and the module that defines it, named as the parts of a program that change.
 
-    Empty where it is gone.
+    A module that is not imported yet is taken by its name: it may crash.
     """
     if claim.fault is None:
         return set()
     fault = project.fault(claim.fault)
-    with suppress(AttributeError, ImportError):
-        found = healthy_member(fault.owner, fault.member)  # which another module may define
-        return {found.__module__, f"{found.__module__}:{found.__qualname__}"}
-    return set()
+    module, _, path = fault.owner.partition(":")
+    if module in sys.modules:
+        with suppress(AttributeError, FaultError):  # it is gone, or no function any more
+            found = healthy_member(fault.owner, fault.member)  # which another module may define
+            return {found.__module__, f"{found.__module__}:{found.__qualname__}"}
+    return {module, f"{module}:{path}.{fault.member}" if path else f"{module}:{fault.member}"}
 
 
 def _fallen(project: Project, record: Record, problems: Sequence[Problem], result: Audit) -> FallenClaim:

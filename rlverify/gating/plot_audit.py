@@ -32,6 +32,7 @@ def check_plots(
     Plots that are selected, or whose code has changed, are measured again and compared.
 
     :param on_progress: called with the number of plots done and of all
+    :raises HarnessError: if the code is changed meanwhile
     """
     plots, project = load_plots(committed.paths.reports), committed.project
     gone = [f"{FOLDER}/{name}.json" for name in sorted(plots.keys() - project.plots.keys())]
@@ -40,7 +41,8 @@ def check_plots(
     problems += [Problem(name, CLAIM_FELL, "is missing", remedy=REMEDY) for name in missing]
     names = {name for name in plots if name in project.plots and (name in selected or not _fits(committed, name))}
     fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=False)
-    for name, measured in fresh.items():
+    committed.code.check_unchanged()
+    for name, measured in sorted(fresh.items()):
         subject = f"{FOLDER}/{name}.json"
         if measured.plot is None:
             problems.append(Problem(subject, CLAIM_FELL, f"measured again, crashes: {measured.error}"))
@@ -59,7 +61,7 @@ def replace_plots(
     :param on_progress: called with the number of plots done and of all
     :returns: what each plot was measured of
     :raises EvidenceError: if they cannot be written
-    :raises HarnessError: if one of them crashes; nothing has been replaced then
+    :raises HarnessError: if one of them crashes or the code is changed meanwhile; nothing has been replaced then
     """
     project, reports = committed.project, committed.paths.reports
     records = {name: record for name, record in _locked(committed).items() if name in project.plots}
@@ -68,9 +70,10 @@ def replace_plots(
     kept = {name for name in project.plots if _is_readable(reports, name) and _fits(committed, name)}
     names = project.plots.keys() - kept
     fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=True)
+    committed.code.check_unchanged()
     imported = imported_functions(project) if fresh else ()
     texts = {}
-    for name, measured in fresh.items():
+    for name, measured in sorted(fresh.items()):
         if measured.plot is None:
             raise HarnessError(f"plot {name!r}: {measured.error}; nothing was replaced")
         records[name] = committed.code.record("", [project.plots[name].__module__], measured.executed, imported)

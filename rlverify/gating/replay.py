@@ -62,7 +62,9 @@ def replay(
     runs = repeat_runs(project, root, seeds, code, processes=processes, on_progress=on_progress)
     unlike = [pair for pair in figures if not _agrees(*pair, runs)]
     more: dict[str, list[int]] = defaultdict(list)
-    for claim, _ in unlike:
+    for claim, evidence in unlike:
+        if _value(claim, runs[claim.experiment, _seed(evidence)]) is None:
+            continue  # it crashes, which is the answer
         own = more[claim.experiment]
         own += [seed for seed in _more_seeds(claim) if seed not in own and (claim.experiment, seed) not in runs]
     before = len(runs)
@@ -110,7 +112,7 @@ def _problems(claim: Claim, evidence: Evidence, runs: dict[tuple[str, int], Pair
     seed, more = _seed(evidence), _more_seeds(claim)
     values: dict[int, float] = {}
     for each in (seed, *more):
-        run = runs[claim.experiment, each]
+        run = runs[claim.experiment, each]  # the others are there if the first did not crash
         value = _value(claim, run)
         if value is None:
             sentence = f"{CRASHES}: seed {each}: {run.error or 'the quantity is missing'}"

@@ -157,7 +157,10 @@ def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[
 
 
 def needed_to_import(name: str, within: tuple[str, ...]) -> tuple[str, ...] | None:
-    """What a module imports from some packages, and the package around it; None if it is no module of these."""
+    """What a module imports from some packages, and the package around it; None if it is no module of these.
+
+    :raises SyntaxError: if its file cannot be parsed
+    """
     if not is_within(name, within) or not module_exists(name):
         return None
     around = name.rpartition(".")[0]
@@ -221,7 +224,7 @@ def _digest_of_file(path: Path, modified: int, qualified_name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _tree(path: Path, _modified: int) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
 def file_digest(path: Path, qualified_name: str = "") -> str:

@@ -41,9 +41,10 @@ def lines_of(outcome: Outcome, files: str = "--junit FILE or --json FILE") -> li
 def block(fallen: FallenClaim) -> list[str]:
     """What happened to one claim, and how to go on."""
     lines = [f"{fallen.claim.id}  {fallen.claim.title}  {fallen.headline}"]
-    lines += [f"  {_in_words(change)}" for change in fallen.changes[:SHOWN_CHANGES]]
-    if hidden := len(fallen.changes[SHOWN_CHANGES:]):
-        lines.append(f"  and {hidden} more {'symptom' if hidden == 1 else 'symptoms'}")
+    shown = fallen.changes if len(fallen.changes) == SHOWN_CHANGES + 1 else fallen.changes[:SHOWN_CHANGES]
+    lines += [f"  {_in_words(change)}" for change in shown]
+    if hidden := len(fallen.changes) - len(shown):
+        lines.append(f"  and {hidden} more symptoms")
     lines += [f"  {fallen.reason}"] if fallen.reason else []
     if fallen.suspects:
         suspect = fallen.suspects[0]
@@ -62,7 +63,10 @@ def summary(outcome: Outcome) -> str:
     elif outcome.exit_code == HARNESS_FAILED:
         words = "the harness failed"
     elif outcome.exit_code == CLAIM_FELL:
-        words = "the committed evidence or reports are out of date"
+        repairable = all(problem.remedy for problem in outcome.problems if problem.exit_code == CLAIM_FELL)
+        words = (
+            "the committed evidence or reports are out of date" if repairable else "something else failed, see above"
+        )
     else:
         words = "no other has failed" if expected < len(outcome.records) else "nothing to report"
     return f"{expected} of {len(outcome.records)} claims as expected; {words}"

@@ -15,5 +15,6 @@ def summary_of_run(outcome: Outcome) -> str:
     head = f"# rlverify: {TITLES[outcome.exit_code]}\n\n```text\n{text}\n```\n\n"
     before, after = "<details><summary>All claims</summary>\n\n", "\n</details>\n"
     room = LIMIT - len((head + before + after).encode())
+    failed = {each.subject: each.sentence for each in outcome.problems if each.kind == "other" and each.exit_code == 1}
     fallen = {each.claim.id: each.headline for each in outcome.fallen}
-    return head + before + StepSummary(room).format(outcome.records, fallen) + after
+    return head + before + StepSummary(room).format(outcome.records, {**failed, **fallen}) + after

@@ -155,7 +155,7 @@ def run_figures(
         report_progress()
 
     report_progress()
-    run_each(run_paired, longest_first(tasks, known), processes=processes, note=note)
+    run_each(run_paired, longest_first(tasks, known), processes=processes, note=note, on_wait=report_progress)
     code.check_unchanged()
     return {name: tuple(ended[name, seed] for seed in seeds[name]) for name in seeds}
 

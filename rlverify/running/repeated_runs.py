@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -11,12 +12,13 @@ from pathlib import Path
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.records.code_records import Executed
+from rlverify.records.errors import ProbeError
 from rlverify.records.plot_points import Plot
 from rlverify.records.runs import PairedRun
 from rlverify.running.paired_runs import PairedTask, ended_run, run_paired
 from rlverify.running.pool import Ended, pin_threads, run_each
 from rlverify.running.run_store import RunStore
-from rlverify.running.runner import Crash, Progress, attempt, attempt_recorded
+from rlverify.running.runner import Crash, Progress, attempt, attempt_recorded, how_it_died
 
 
 def repeat_runs(
@@ -90,7 +92,7 @@ def measure_plots(
         on_progress(len(found), len(tasks))
 
     def note(task: PlotTask, outcome: Ended[MeasuredPlot]) -> None:
-        found[task.name] = outcome.result or MeasuredPlot(None, error="its process died")
+        found[task.name] = outcome.result or MeasuredPlot(None, error=how_it_died(outcome, math.inf))
         report_progress()
 
     run_each(_measure_plot, tasks, processes=processes, note=note, on_wait=report_progress)
@@ -109,5 +111,12 @@ def _measure_plot(task: PlotTask) -> MeasuredPlot:
 def _plot(task: PlotTask) -> MeasuredPlot:
     pin_threads()
     with redirect_stdout(sys.stderr):  # what it prints must not mix with what the program prints
-        outcome = attempt(lambda: task.project.plots[task.name](*task.project.make()))
+        outcome = attempt(lambda: _points(task))
     return MeasuredPlot(None, error=outcome.line) if isinstance(outcome, Crash) else MeasuredPlot(outcome)
+
+
+def _points(task: PlotTask) -> Plot:
+    found = task.project.plots[task.name](*task.project.make())
+    if not isinstance(found, Plot):
+        raise ProbeError(f"plot {task.name!r} returned {found!r}; return a Plot")
+    return found

@@ -51,7 +51,8 @@ def bench_one_function_changes(benchmark: Any, tmp_path: Path) -> None:
     project = open_project(ROOT)
     functions = functions_of_core(project)
     copy = copy_repository(tmp_path / "copy")
-    (copy / "README.md").open("a", encoding="utf-8").write("\n")
+    with (copy / "README.md").open("a", encoding="utf-8") as file:
+        file.write("\n")
     commit(copy)  # so that there is a commit before the last one, with which the full gate compares
     idle = (_gate(copy, *CHANGED), _gate(copy))
     assert idle[0].measured == 0

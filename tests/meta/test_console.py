@@ -36,6 +36,26 @@ def test_what_is_repeated_follows_in_lines_of_its_own(capsys: pytest.CaptureFixt
     assert capsys.readouterr() == ("", lines)
 
 
+def test_figures_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = bars(True, [0.0, 9.0, 10.0, 10.0, 11.0])
+    for done in (0, 1, 2):
+        shown.figures(done, 9, 60.0)
+    assert capsys.readouterr() == ("", "figures: 1 of 9 runs, about 60 s left\n")
+
+
+def test_the_time_of_a_bar_begins_with_what_it_shows() -> None:
+    now = [0.0]
+    progress = Progress(get_time=lambda: now[0], disable=False)
+    shown = Bars(progress, clock=lambda: now[0])
+    task = progress.tasks[0]
+    shown.probes(6, 6)
+    now[0] = 5.0
+    shown.repeats(0, 6)
+    now[0] = 7.0
+    shown.repeats(1, 6)
+    assert (task.description, task.finished, task.elapsed) == ("repeating", False, 2.0)
+
+
 def test_with_a_terminal_there_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
     bars(False, [0.0, 99.0]).probes(1, 2)
     assert capsys.readouterr().err == ""

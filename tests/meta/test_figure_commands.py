@@ -115,9 +115,8 @@ def test_a_criterion_of_ours_is_shown_as_ours(project: Command, reports: Path, c
 
 def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Path) -> None:
     shutil.rmtree(reports.parent / ".rlverify")
-    code, output, errors = project("gate", "--level", "full", "--jobs", "1", "--reports", reports)
+    code, output, _ = project("gate", "--level", "full", "--jobs", "1", "--reports", reports)
     assert (code, output.splitlines()) == (0, [UNDECIDED, "4 of 5 claims as expected; no other has failed"])
-    assert errors.splitlines()[-1] == "figures: 13 of 13 runs, about 0 s left"
     assert len(list((reports.parent / ".rlverify").glob("runs/*/*.json"))) == 13
 
 

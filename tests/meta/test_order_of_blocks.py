@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +106,25 @@ def test_a_fault_whose_target_is_gone_is_in_nothing_that_changed(toyproject: Pro
     project = copy(toyproject)
     project.__dict__["faults"] = {**toyproject.faults, gone.name: gone}
     assert_order(project, WORST, replace(WORST, fault=gone.name))
+
+
+@pytest.mark.parametrize(
+    ("owner", "member"),
+    [("toyproject.target", "Average"), ("toyproject.lazy:Thing", "low"), ("toyproject.lazy", "low")],
+    ids=["a class now", "not imported, a method", "not imported, a function"],
+)
+def test_a_fault_whose_target_cannot_be_looked_at_is_in_what_it_names(
+    owner: str, member: str, toyproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is imported for it: the module may crash or print."""
+    (tmp_path / "lazy.py").write_text("print('imported')\noops\n")
+    monkeypatch.setattr("toyproject.__path__", [*importlib.import_module("toyproject").__path__, str(tmp_path)])
+    odd = replace(toyproject.fault(FAULT), name="odd", owner=owner, member=member)
+    project = copy(toyproject)
+    project.__dict__["faults"] = {**toyproject.faults, odd.name: odd}
+    named = f"{owner}.{member}" if ":" in owner else f"{owner}:{member}"
+    assert_order(project, replace(WORST, fault="odd", changed=named), replace(WORST, changed=ANOTHER))
+    assert "toyproject.lazy" not in sys.modules
 
 
 def test_the_worst_problem_of_a_claim_counts(toyproject: Project) -> None:

@@ -141,6 +141,16 @@ def test_a_crash_among_repeated_runs_is_a_problem_whatever_the_others_give(check
     assert (code, "a repeated run crashes\n  seed 3: AssertionError: boom" in said) == (1, True), said
 
 
+def test_after_a_crash_no_further_run_is_made(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    not_repeating(checkout, "FIG-GAIN")
+    path = checkout / "figureproject/experiments/values.py"
+    replace(path, '    _behave("transfer", seed)\n', '    _behave("transfer", seed)\n    raise ValueError\n')
+    monkeypatch.setenv("FIGURELAB_LOG", str(tmp_path / "log"))
+    assert full_gate(checkout)[0] == 1
+    made = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("transfer ")]
+    assert 1 <= len(made) <= 3  # one for each figure of the experiment
+
+
 def test_figures_of_one_experiment_may_ask_for_different_numbers_of_runs(checkout: Path) -> None:
     """The one with fewer runs is the last that asks."""
     for claim in ("FIG-GAIN", "FIG-SPIKE"):
@@ -178,7 +188,8 @@ def test_figures_of_one_experiment_share_the_time_of_its_runs(checkout: Path, mo
         figures = [(claim, committed.evidence[claim.id]) for claim in project.claims if claim.figure is not None]
         seconds = replay(committed, figures, processes=1, on_progress=lambda *each: told.append(each)).seconds
     runs = asked["transfer"] + 1
-    assert [*dict.fromkeys(told)] == [(done, runs) for done in range(1, runs + 1)]
+    assert sorted(told) == told
+    assert {(done, runs) for done in range(1, runs + 1)} <= {*told}
     shared = float(asked["transfer"])
     assert seconds == {"FIG-GAIN": shared, "FIG-SPIKE": shared, "FIG-DRIFT": shared, "FIG-BETTER": 3.0}
 
@@ -231,13 +242,39 @@ def test_an_experiment_may_plant_a_fault_by_name(checkout: Path) -> None:
     assert (code, "digests only" in said) == (0, True), said
 
 
-def test_a_crash_of_a_plot_is_a_problem_of_the_code(checkout: Path) -> None:
-    replace(checkout / "figureproject/plots/squares.py", "x * x for", "x * x / 0 for")
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("x * x for", "x * x / 0 for", "ZeroDivisionError"),
+        ("return Plot", "_ = Plot", "ProbeError: plot 'toy-squares' returned None; return a Plot"),
+        ("return Plot(", "return Plot and (", "ProbeError: plot 'toy-squares' returned ('Squares', "),
+        (
+            "    positions =",
+            "    __import__('os').kill(__import__('os').getpid(), 9)\n    positions =",
+            "the process of this run was killed by signal 9 (Killed)",
+        ),
+    ],
+    ids=["error", "nothing", "no plot", "killed"],
+)
+def test_a_crash_of_a_plot_is_a_problem_of_the_code(checkout: Path, old: str, new: str, error: str) -> None:
+    replace(checkout / "figureproject/plots/squares.py", old, new)
     code, said = full_gate(checkout)
-    assert (code, "plots/toy-squares.json: measured again, crashes: ZeroDivisionError" in said) == (1, True), said
+    assert (code, f"plots/toy-squares.json: measured again, crashes: {error}" in said) == (1, True), said
+    assert said.splitlines()[-1].endswith("claims as expected; something else failed, see above")
     before = (checkout / "reports/plots/toy-squares.json").read_bytes()
     done = answer(checkout, "audit", "--update", "--jobs", "1")
-    assert (done.returncode, "plot 'toy-squares': ZeroDivisionError" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, f"plot 'toy-squares': {error}" in done.stderr) == (2, True), done.stderr
+    assert (checkout / "reports/plots/toy-squares.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("command", [("gate",), ("audit", "--update")])
+def test_code_that_changes_while_a_plot_is_measured_is_told(command: tuple[str, ...], checkout: Path) -> None:
+    edit = "target = __import__('pathlib').Path(__file__).parents[1] / 'target.py'\n"
+    edit += "    target.write_text(target.read_text() + 'ADDED = 1\\n')\n    positions ="
+    replace(checkout / "figureproject/plots/squares.py", "positions =", edit)
+    before = (checkout / "reports/plots/toy-squares.json").read_bytes()
+    done = answer(checkout, *command, "--jobs", "1")
+    assert (done.returncode, "figureproject.target was changed while it was measured" in done.stderr) == (2, True)
     assert (checkout / "reports/plots/toy-squares.json").read_bytes() == before
 
 

@@ -9,10 +9,13 @@ from xml.etree import ElementTree
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from rlverify.records.problems import Problem
 from rlverify.reporting.claim_status import ClaimStatus, status_of
 from rlverify.reporting.formats import FORMATS
-from rlverify.reporting.junit import JUnitReport
+from rlverify.reporting.junit import JUnitReport, junit_of_run
+from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.record import Record
+from rlverify.reporting.run_summary import summary_of_run
 from rlverify.reporting.step_summary import LIMIT, StepSummary
 from tests.report.records import MISFIT, NULL, figure, measured, records, simple
 
@@ -133,6 +136,14 @@ def test_a_claim_that_fell_as_its_probe_crashed_counts_as_failed_as_in_junit() -
     found = [Record(simple(1), None)]
     assert "\n1 claim: 1 failed. " in StepSummary().format(found, {"TOY-01": "ERROR (expected CONFIRMED)"})
     assert "\n1 claim: 1 error. " in StepSummary().format(found)
+
+
+def test_a_claim_with_a_problem_of_its_own_counts_as_failed_as_in_junit() -> None:
+    unwritten = Problem("TOY-01", 1, "names no test that detects its fault")
+    found = Outcome((measured(simple(1), healthy=2, faulty=0),), (unwritten,), seconds={"TOY-01": 1.0})
+    assert "\n1 claim: 1 failed. " in summary_of_run(found)
+    assert "| TOY-01 | names no test that detects its fault |" in summary_of_run(found)
+    assert 'failures="1"' in junit_of_run(found)
 
 
 def test_a_null_fault_is_a_claim_too() -> None:
