@@ -5,7 +5,7 @@ Committed evidence holds only what repeats on any machine: no times, hosts, path
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +18,7 @@ from rlverify.evidence.figure_evidence import (
     figure_of,
     impossible_in_figure,
 )
+from rlverify.evidence.reading import first_problem, text_of
 from rlverify.evidence.seals import check_seal, sealed
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.errors import EvidenceError
@@ -114,9 +115,7 @@ def _parse(text: str, path: Path) -> _File | FigureFile:
         kind = _Peek.model_validate_json(text)
         return (_File if kind.figure is None else FigureFile).model_validate_json(text)
     except ValidationError as error:
-        first: Mapping[str, Any] = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise EvidenceError(path, f"{field + ': ' if field else ''}{first['msg']}; measure it again") from error
+        raise EvidenceError(path, f"{first_problem(error)}; measure it again") from error
 
 
 def _evidence_of(content: _File) -> Evidence:
@@ -193,10 +192,7 @@ def load_file(path: Path) -> Evidence:
 
     :raises EvidenceError: if it is broken
     """
-    try:
-        return from_json(path.read_text(encoding="utf-8"), path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise EvidenceError(path, f"cannot be read: {error}") from error
+    return from_json(text_of(path), path)
 
 
 def listed(seeds: Sequence[int]) -> str:

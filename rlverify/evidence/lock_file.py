@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rlverify.evidence.files import canonical_json
+from rlverify.evidence.reading import first_problem, text_of
 from rlverify.project.current_code import FILE, LIBRARY, VERDICTS, CurrentCode
 from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import EvidenceError
@@ -129,12 +130,7 @@ def load_lock(path: Path, code: CurrentCode) -> Lock:
 
     :raises EvidenceError: if it is broken
     """
-    try:
-        return lock_of(path.read_text(encoding="utf-8"), path, code)
-    except FileNotFoundError:
-        return Lock()
-    except (OSError, UnicodeDecodeError) as error:
-        raise EvidenceError(path, f"cannot be read: {error}") from error
+    return lock_of(text_of(path), path, code) if path.exists() else Lock()
 
 
 def lock_of(text: str, path: Path, code: CurrentCode) -> Lock:
@@ -147,10 +143,7 @@ def lock_of(text: str, path: Path, code: CurrentCode) -> Lock:
     try:
         content = _File.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        reason = f"{place + ': ' if place else ''}{first['msg']}; run `rlverify audit --level full --update`"
-        raise EvidenceError(path, reason) from error
+        raise EvidenceError(path, f"{first_problem(error)}; run `rlverify audit --level full --update`") from error
     table = {f"{module}:{name}": value for module, found in content.code.items() for name, value in found.items()}
     table = {name.removesuffix(f":{IMPORT}"): value for name, value in table.items()}
     table |= {FILE + name: value for name, value in content.files.items()}

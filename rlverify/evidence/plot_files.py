@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rlverify.evidence.reading import first_problem, text_of
 from rlverify.evidence.seals import check_seal, sealed
 from rlverify.records.errors import EvidenceError
 from rlverify.records.plot_points import Line, Plot
@@ -57,9 +58,7 @@ def from_json(text: str, path: Path) -> Plot:
         lines = tuple(Line(**line) for line in content.pop("lines"))
         return Plot(**content, lines=lines)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise EvidenceError(path, f"{place + ': ' if place else ''}{first['msg']}; measure it again") from error
+        raise EvidenceError(path, f"{first_problem(error)}; measure it again") from error
     except ValueError as error:
         raise EvidenceError(path, f"{error}; measure it again") from error
 
@@ -70,10 +69,4 @@ def load_plots(reports: Path) -> Mapping[str, Plot]:
     :param reports: the folder of reports
     :raises EvidenceError: on the first broken file
     """
-    found = {}
-    for path in sorted((reports / FOLDER).glob("*.json")):
-        try:
-            found[path.stem] = from_json(path.read_text(encoding="utf-8"), path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise EvidenceError(path, f"cannot be read: {error}") from error
-    return found
+    return {path.stem: from_json(text_of(path), path) for path in sorted((reports / FOLDER).glob("*.json"))}

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from rlverify.evidence.files import canonical_json
+from rlverify.evidence.reading import first_problem
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultResult, Matrix
 
@@ -43,9 +44,7 @@ def from_json(text: str, path: Path) -> Matrix:
     try:
         matrix = _MATRIX.validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise MatrixError(path, f"{field + ': ' if field else ''}{first['msg']}; {AGAIN}") from error
+        raise MatrixError(path, f"{first_problem(error)}; {AGAIN}") from error
     for impossible in _impossible(matrix):
         raise MatrixError(path, f"{impossible}; {AGAIN}")
     if to_json(matrix) != text:

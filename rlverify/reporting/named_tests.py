@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rlverify.evidence.reading import first_problem, text_of
 from rlverify.records.checklists import NamedTest
 from rlverify.records.errors import EvidenceError
 
@@ -49,13 +50,9 @@ def load_named_tests(reports: Path) -> tuple[NamedTest, ...] | None:
     if not path.is_file():
         return None
     try:
-        matrix = _Matrix.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise EvidenceError(path, f"cannot be read: {error}") from error
+        matrix = _Matrix.model_validate_json(text_of(path))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise EvidenceError(path, f"{place + ': ' if place else ''}{first['msg']}; measure it again") from error
+        raise EvidenceError(path, f"{first_problem(error)}; measure it again") from error
     return tuple(_named(matrix, suite, test) for suite in matrix.suites for test in suite.tests)
 
 

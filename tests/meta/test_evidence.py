@@ -16,7 +16,7 @@ from rlverify.evidence.evidence_files import from_json, is_committable, load_fol
 from rlverify.evidence.figure_evidence import measured_figure
 from rlverify.evidence.files import check_writable, write_files
 from rlverify.evidence.seals import sealed
-from rlverify.evidence.staleness import misfits
+from rlverify.evidence.staleness import misfits, shortened
 from rlverify.evidence.summarising import raw_lines, summarise
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim
@@ -51,6 +51,12 @@ def test_runs_are_counted_by_variant_and_symptom(evidence: Evidence) -> None:
     assert (faulty.runs, faulty.held_runs, faulty.reached) == (2, 0, True)
     assert [(each.symptom, each.held_runs, each.runs) for each in faulty.symptoms] == [("count", 0, 2), ("raw", 2, 2)]
     assert evidence.seeds == (0, 1)
+
+
+def test_the_first_hint_that_a_run_has_is_kept(claim: Claim) -> None:
+    runs = [replace(_run("faulty", seed, True), hint=hint) for seed, hint in enumerate((None, "imported by name", "b"))]
+    assert summarise(claim, runs).variants[0].hint == "imported by name"
+    assert summarise(claim, runs[:1]).variants[0].hint is None
 
 
 def test_only_texts_that_repeat_are_kept(evidence: Evidence) -> None:
@@ -202,10 +208,20 @@ def test_a_symptom_that_was_not_seen_in_every_run_is_possible(claim: Claim) -> N
     assert from_json(to_json(found), PATH) == found
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]"])
-def test_truncated_or_foreign_files_are_refused(text: str) -> None:
-    with pytest.raises(EvidenceError, match="measure it again"):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "Invalid JSON: "),
+        ("{", "Invalid JSON: "),
+        ("[]", "Input should be an object"),
+        ("{}", "schema_version: Field r"),
+    ],
+)
+def test_truncated_or_foreign_files_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(EvidenceError) as caught:
         from_json(text, PATH)
+    assert str(caught.value).startswith(f"evidence {PATH}: {reason}")
+    assert str(caught.value).endswith("; measure it again")
 
 
 def test_a_folder_is_loaded_whole(evidence: Evidence, tmp_path: Path) -> None:
@@ -215,6 +231,9 @@ def test_a_folder_is_loaded_whole(evidence: Evidence, tmp_path: Path) -> None:
     (tmp_path / "TOY-02.json").write_bytes(b"\xff")
     with pytest.raises(EvidenceError, match=r"TOY-02\.json: cannot be read"):
         load_folder(tmp_path)
+    for folder in (tmp_path / "TOY-01.json", tmp_path / "TOY-01.json" / "evidence"):
+        with pytest.raises(EvidenceError, match=r"^evidence .*TOY-01\.json: is no folder, "):
+            load_folder(folder)
 
 
 def test_files_are_replaced_together_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +296,13 @@ def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, evidence: Evidenc
     assert misfits(evidence, replace(fits, shows=("count",))) == ["measured for other symptoms than `shows` names"]
 
 
+@pytest.mark.parametrize(
+    ("number", "told"), [(0, ""), (1, "0"), (3, "0, 1, 2"), (4, "0, 1, 2 and 1 more"), (9, "0, 1, 2 and 6 more")]
+)
+def test_of_many_names_three_are_told(number: int, told: str) -> None:
+    assert shortened([str(n) for n in range(number)]) == told
+
+
 def test_a_changed_grade_is_a_difference(evidence: Evidence) -> None:
     healthy, faulty = evidence.variants
     fixed = replace(healthy, variant="documented_fix", reached=True)
@@ -301,6 +327,8 @@ def test_raw_lines_hold_everything(claim: Claim) -> None:
     first, second = (json.loads(line) for line in lines.splitlines())
     assert (first["claim"], first["executions"], first["observations"][1]["after"]) == ("TOY-01", 2, "0.2")
     assert (second["error"], second["traceback"]) == ("boom", "a\nb")
+    assert first["executed"] is None  # which the lock file has, in fewer words
+    assert [*first] == sorted(first)
 
 
 @pytest.mark.parametrize("holds", [1, None, "yes"])

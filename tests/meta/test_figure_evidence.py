@@ -164,6 +164,8 @@ BROKEN: dict[str, tuple[Callable[[Content], object], str]] = {
     "more digits than are kept": (
         lambda c: c["figure"]["values"].__setitem__(0, 16.00001), "holds values with more digits than are kept"),
     "nothing claimed": (lambda c: c["figure"].update(claimed=[25, 15]), "claims the empty interval from 25 to 15"),
+    "next to nothing claimed": (
+        lambda c: c["figure"].update(claimed=[20, 20]), "claims the empty interval from 20 to 20"),
     "one run": (lambda c: c["figure"].update(values=[20.0]), "figure.values: Tuple should have at least 2 items"),
     "no number": (lambda c: c["figure"].update(mean="inf"), "figure.mean: Input should be a finite number"),
     "another word": (lambda c: c["figure"].update(claimed=[0, "much"]), "figure.claimed.1: Input should be a valid"),

@@ -100,11 +100,40 @@ def _with_other_digest(record: CodeRecord, name: str) -> CodeRecord:
 
 
 def test_a_missing_file_is_an_empty_lock_and_a_broken_one_an_error(tmp_path: Path, code: CurrentCode) -> None:
-    assert load_lock(tmp_path / NAME, code) == Lock()
+    path = tmp_path / NAME
+    assert load_lock(path, code) == Lock()
     for text in ("", "{}", '{"schema_version": 2}', "<<<<<<< HEAD"):
-        (tmp_path / NAME).write_text(text)
-        with pytest.raises(EvidenceError, match="run `rlverify audit --level full --update`"):
-            load_lock(tmp_path / NAME, code)
+        path.write_text(text)
+        with pytest.raises(EvidenceError) as caught:
+            load_lock(path, code)
+        assert str(caught.value).startswith(f"evidence {path}: ")
+        assert str(caught.value).endswith("; run `rlverify audit --level full --update`")
+    path.write_bytes(b"\xff")
+    with pytest.raises(EvidenceError, match=rf"^evidence {path}: cannot be read: 'utf-8' codec"):
+        load_lock(path, code)
+
+
+def test_the_first_broken_field_is_named(lock: Lock, code: CurrentCode) -> None:
+    content = json.loads(lock_json(lock, code))
+    content["claims"]["TOY-02"]["files"] = [7]
+    with pytest.raises(EvidenceError, match=r": claims\.TOY-02\.files\.0: Input should be a valid string; run "):
+        lock_of(json.dumps(content), Path(NAME), code)
+
+
+def test_a_claim_of_which_no_function_is_known_is_read(lock: Lock, code: CurrentCode) -> None:
+    """As in a file whose `executed` was edited or merged wrongly; its runs then count as changed."""
+    content = json.loads(lock_json(lock, code))
+    content["executed"] = {}
+    again = lock_of(json.dumps(content), Path(NAME), code)
+    assert again.claims["TOY-02"].executed.functions == again.plots["squares"].executed.functions == ()
+
+
+def test_the_file_holds_parts_by_kind(tmp_path: Path) -> None:
+    code = CurrentCode(project_in(tmp_path, libraries=["pytest"]))
+    content = json.loads(lock_json(Lock({"TOY-02": code.record("", [TARGET], Executed((), FILES), ())}), code))
+    assert set(content["code"]) == {TARGET}
+    assert [*content["files"]] == [*FILES]
+    assert [*content["libraries"]] == ["pytest", "rlverify.verdicts"]
 
 
 def test_the_versions_of_libraries_count(tmp_path: Path) -> None:

@@ -149,6 +149,8 @@ def test_an_update_of_some_claims_measures_no_plot(committed: Committed) -> None
         ('"schema_version": 2', '"schema_version": 1', "schema_version: Input should be 2"),
         ('"note": "Exact."', '"note": "Roughly."', "was edited after it was measured"),
         ('"title": ', '"headline": ', "title: Field required"),
+        ('"x^2"', "7", "lines.0.label: Input should be a valid string"),
+        ('"digest"', "digest", "Invalid JSON"),
     ],
 )
 def test_a_broken_file_is_an_error_and_an_update_replaces_it(
@@ -157,9 +159,13 @@ def test_a_broken_file_is_an_error_and_an_update_replaces_it(
     before = path_of(committed).read_text()
     assert before.count(old) == 1
     path_of(committed).write_text(before.replace(old, new))
-    with pytest.raises(EvidenceError, match=told):
-        from_json(path_of(committed).read_text(), path_of(committed))
-    with pytest.raises(EvidenceError, match=told):
-        check_plots(committed, frozenset(), processes=1)
+    for read in (
+        lambda: from_json(path_of(committed).read_text(), path_of(committed)),
+        lambda: check_plots(committed, frozenset(), processes=1),
+    ):
+        with pytest.raises(EvidenceError) as caught:
+            read()
+        assert str(caught.value).startswith(f"evidence {path_of(committed)}: ")
+        assert told in str(caught.value)
     replace_plots(committed, processes=1, all_claims=True)
     assert path_of(committed).read_text() == before
