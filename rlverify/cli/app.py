@@ -7,11 +7,11 @@ Exit codes: 0 as expected; 1 a claim fell, or something committed is out of date
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.text import Text
@@ -62,10 +62,11 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import HarnessError, UsageError
-from rlverify.records.exit_codes import HARNESS_FAILED, INTERRUPTED
-from rlverify.records.problems import exit_code_of, outcome_of
+from rlverify.records.errors import BrokenCodeError, HarnessError, UsageError
+from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
+from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.reporting.json_report import as_object
+from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import lines_of
 from rlverify.reporting.record import Record
 from rlverify.running.runner import Crash, attempt, run_claims
@@ -212,19 +213,26 @@ def gate(
     files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
-    project.check()
+    try:
+        project.check()
+    except BrokenCodeError as error:
+        _answer(Outcome((), (Problem(error.place, CLAIM_FELL, error.reason),)), files)
     paths = report_paths(project, reports)
     selection = select(project, paths, base)
     if changed and len(selection.claim_ids) == len(project.claims):
-        typer.echo(f"to measure: everything, as {selection.reason}", err=True)
+        typer.echo(f"to measure: all claims: {selection.reason}", err=True)
     result = _run_audit(
         context, paths, jobs, level, selection=selection, only_selected=changed, chosen=chosen, fail_fast=fail_fast
     )
     result = _with_catalogue_and_tests(project, paths, result, chosen)
     measured = f"measured {result.measured} of {len(result.records)}: {selection.reason}" if changed else ""
-    outcome = outcome_of_audit(project, result, measured)
+    _answer(outcome_of_audit(project, result, measured), files)
+
+
+def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
+    """Write the files, print what happened unless JSON is printed, and end with the exit code."""
     write_outputs(files, outcome)
-    if json_file != STDOUT:
+    if STDOUT not in files.values():
         show(*map(Text, lines_of(outcome, places(files))))
     raise typer.Exit(outcome.exit_code)
 
@@ -313,7 +321,7 @@ def _invoke(arguments: Sequence[str] | None) -> int:
         code = exit_.code
     except (HarnessError, OSError) as error:
         complain(str(error))
-        return HARNESS_FAILED
+        return CLAIM_FELL if isinstance(error, BrokenCodeError) else HARNESS_FAILED
     except KeyboardInterrupt:
         pass
     if code == INTERRUPTED:

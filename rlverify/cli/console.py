@@ -33,11 +33,20 @@ def show(*parts: Any) -> None:
 
 def _print(part: Any) -> None:
     """Sentences stay on one line; tables are as wide as the terminal, as COLUMNS says, or as `PLAIN_WIDTH`."""
-    known = (bool(sys.stdout) and sys.stdout.isatty()) or os.environ.get("COLUMNS", "").isdigit()
-    console = Console(width=None if known else PLAIN_WIDTH, markup=False, highlight=False, emoji=False)
+    console = Console(width=_width(), markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
         console.print(part, soft_wrap=isinstance(part, (str, Text)))
     write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+def _width() -> int:
+    """In characters; a width of 0, as some terminals have it, is none."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) > 0:
+        return int(columns)
+    if sys.stdout and sys.stdout.isatty():
+        return os.get_terminal_size(sys.stdout.fileno()).columns or PLAIN_WIDTH
+    return PLAIN_WIDTH
 
 
 def write(text: str) -> None:

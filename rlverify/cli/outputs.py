@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -40,12 +41,35 @@ def check_outputs(files: Mapping[str, Path | None]) -> dict[str, Path]:
         if path == STDOUT and name == "json":
             continue
         if path == STDOUT or path.is_dir() or path.name.startswith("--"):
-            raise typer.BadParameter(f"--{name} {path} is not a file; name one")
+            raise typer.BadParameter(f"--{name} {files[name]} is not a file; name one")
+        if _is_written_in_place(path):
+            if not os.access(path, os.W_OK):
+                raise typer.BadParameter(f"--{name} {path} cannot be written; name another file")
+            continue
         try:
             check_writable(path.parent)
         except EvidenceError as error:
             raise typer.BadParameter(f"--{name} {path}: {error.__cause__}; name another file") from error
     return chosen
+
+
+def hand_over(path: Path, text: str, *, appended: bool = False) -> None:
+    """Write a text to a file, which is replaced as a whole; into devices, pipes and what links point to.
+
+    :param appended: after what the file holds
+    :raises EvidenceError: if it cannot be written
+    :raises OSError: likewise, if it is no plain file
+    """
+    if _is_written_in_place(path):
+        with path.open("a" if appended else "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        before = path.read_text(encoding="utf-8") if appended and path.is_file() else ""
+        write_files(path.parent, {path.name: before + text})
+
+
+def _is_written_in_place(path: Path) -> bool:
+    return path.exists() and (path.is_symlink() or not path.is_file())
 
 
 def places(files: Mapping[str, Path]) -> str:
@@ -63,6 +87,5 @@ def write_outputs(files: Mapping[str, Path], outcome: Outcome) -> None:
         text = RUN_FORMATS[name](outcome)
         if path == STDOUT:
             write(text)
-            continue
-        before = path.read_text(encoding="utf-8") if name == APPENDED and path.is_file() else ""
-        write_files(path.parent, {path.name: before + text})
+        else:
+            hand_over(path, text, appended=name == APPENDED)

@@ -10,8 +10,8 @@ import typer
 
 from rlverify.cli.console import complain, show, write
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
+from rlverify.cli.outputs import hand_over
 from rlverify.evidence.evidence_files import load_folder
-from rlverify.evidence.files import write_files
 from rlverify.gating.committed_evidence import check_report, committed_records, write_report
 from rlverify.gating.problem_rules import notes_of, problems_of_all
 from rlverify.kill_matrix.committed import committed_status
@@ -85,4 +85,4 @@ def _hand_over(text: str, output: Path | None) -> None:
     if output is None:
         write(text)
     else:
-        write_files(output.absolute().parent, {output.name: text})
+        hand_over(output.absolute(), text)

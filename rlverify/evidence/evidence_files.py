@@ -104,7 +104,8 @@ def from_json(text: str, path: Path) -> Evidence:
     :raises EvidenceError: if a field is missing, unknown or mistyped, or the verdict does not follow from the counts
     """
     content = _parse(text, path)
-    check_seal(text, path)
+    level = " --level full" if isinstance(content, FigureFile) else ""
+    check_seal(text, path, f"run `rlverify audit{level} --update`")
     evidence = figure_of(content) if isinstance(content, FigureFile) else _evidence_of(content)
     _check(evidence, content, path)
     return evidence

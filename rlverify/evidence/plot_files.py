@@ -53,12 +53,12 @@ def from_json(text: str, path: Path) -> Plot:
     """
     try:
         content: dict[str, Any] = _File.model_validate_json(text).model_dump()
-        check_seal(text, path)
-        del content["schema_version"], content["digest"]
-        lines = tuple(Line(**line) for line in content.pop("lines"))
-        return Plot(**content, lines=lines)
     except ValidationError as error:
         raise EvidenceError(path, f"{first_problem(error)}; measure it again") from error
+    check_seal(text, path, "run `rlverify audit --update`")
+    del content["schema_version"], content["digest"]
+    try:
+        return Plot(**{**content, "lines": tuple(Line(**line) for line in content["lines"])})
     except ValueError as error:
         raise EvidenceError(path, f"{error}; measure it again") from error
 

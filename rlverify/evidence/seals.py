@@ -22,17 +22,16 @@ def sealed(content: Mapping[str, Any]) -> str:
     return canonical_json({**content, KEY: _digest(json.loads(canonical_json(content)))})
 
 
-def check_seal(text: str, path: Path) -> None:
+def check_seal(text: str, path: Path, remedy: str) -> None:
     """Compare the digest in a file with its content.
 
+    :param remedy: what measures it again
     :raises EvidenceError: if they differ
     """
     content = json.loads(text)
     said = content.pop(KEY)
     if said != _digest(content):
-        raise EvidenceError(
-            path, "was edited after it was measured: its digest does not fit its content; run `rlverify audit --update`"
-        )
+        raise EvidenceError(path, f"was edited after it was measured: its digest does not fit its content; {remedy}")
 
 
 def _digest(content: Mapping[str, Any]) -> str:

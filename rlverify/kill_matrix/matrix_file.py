@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlverify.evidence.files import canonical_json
 from rlverify.evidence.reading import first_problem
+from rlverify.evidence.seals import sealed
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultResult, Matrix
 
@@ -18,8 +18,8 @@ AGAIN = "measure it again with `rlverify matrix --update`"
 
 
 def to_json(matrix: Matrix) -> str:
-    """The same bytes for the same matrix."""
-    return canonical_json(asdict(matrix))
+    """The same bytes for the same matrix, with a digest of its content."""
+    return sealed(asdict(matrix))
 
 
 def load(path: Path) -> Matrix | None:
@@ -48,7 +48,7 @@ def from_json(text: str, path: Path) -> Matrix:
     for impossible in _impossible(matrix):
         raise MatrixError(path, f"{impossible}; {AGAIN}")
     if to_json(matrix) != text:
-        raise MatrixError(path, f"holds what no measurement writes, or not as it is written; {AGAIN}")
+        raise MatrixError(path, f"holds what no measurement writes, or was edited; {AGAIN}")
     return matrix
 
 

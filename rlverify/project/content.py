@@ -18,13 +18,15 @@ from rlverify.project.citations import Documents
 from rlverify.project.experiments import EXPERIMENTS, Experiment
 from rlverify.project.faults import FAULTS, Fault
 from rlverify.project.fingerprint import digest, is_within, module_digests, module_path
+from rlverify.project.importing import names_what_is_gone, place_of
 from rlverify.project.pages import PAGES, Page
 from rlverify.project.plots import PLOTS, PlotMeasurement
 from rlverify.project.probes import PROBES, Probe
+from rlverify.project.registry import Registry
 from rlverify.project.settings import FILE, ReportPaths, Settings, find_root, load_settings
 from rlverify.project.suggesting import suggestion
 from rlverify.records.claims import Claim
-from rlverify.records.errors import CatalogueError, SettingsError, UnknownNameError
+from rlverify.records.errors import BrokenCodeError, CatalogueError, SettingsError, UnknownNameError
 
 Entry = TypeVar("Entry")
 
@@ -113,6 +115,25 @@ class Project:
         """The TOML file of a claim."""
         return (self.settings.catalogue or self.folder / "catalogue") / f"{claim.document}.toml"
 
+    def _load(self, registry: Registry[Entry]) -> Mapping[str, Entry]:
+        """What the modules of one subpackage of the content register.
+
+        :raises BrokenCodeError: if code under test cannot be imported
+        """
+        try:
+            return registry.load(f"{self._checked_package}.{registry.kind}s")
+        except (Exception, SystemExit) as error:
+            place, line = place_of(error)
+            if not self._is_code_under_test(place) and not names_what_is_gone(error, self.is_under_test):
+                raise
+            shown = place.relative_to(self.root) if place.is_relative_to(self.root) else place
+            raise BrokenCodeError(f"{shown.as_posix()}:{line}", error) from error
+
+    def _is_code_under_test(self, file: Path) -> bool:
+        measuring = [self.folder / kind for kind in MEASURING]
+        under_test = [self.code_places[package] for package in self.settings.under_test]
+        return any(map(file.is_relative_to, under_test)) and not any(map(file.is_relative_to, measuring))
+
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every claim, in the order of the catalogue files."""
@@ -121,25 +142,25 @@ class Project:
     @cached_property
     def faults(self) -> Mapping[str, Fault]:
         """Every fault by name; imports what is under test."""
-        return FAULTS.load(f"{self._checked_package}.faults")
+        return self._load(FAULTS)
 
     @cached_property
     def probes(self) -> Mapping[str, Probe]:
         """Every probe by name; imports what is under test, and the faults, which a probe may plant by name."""
         _ = self.faults
-        return PROBES.load(f"{self._checked_package}.probes")
+        return self._load(PROBES)
 
     @cached_property
     def experiments(self) -> Mapping[str, Experiment]:
         """Every experiment by name; imports what is under test, and the faults, which an experiment may plant."""
         _ = self.faults
-        return EXPERIMENTS.load(f"{self._checked_package}.experiments")
+        return self._load(EXPERIMENTS)
 
     @cached_property
     def plots(self) -> Mapping[str, PlotMeasurement]:
         """What measures each plot, by name; imports what is under test, and the faults, which a plot may plant."""
         _ = self.faults
-        return PLOTS.load(f"{self._checked_package}.plots")
+        return self._load(PLOTS)
 
     @cached_property
     def pages(self) -> tuple[Page, ...]:

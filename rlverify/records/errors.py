@@ -9,6 +9,20 @@ class HarnessError(Exception):
     """Root of the errors below: the harness could not do its work, which says nothing about a claim."""
 
 
+class BrokenCodeError(HarnessError):
+    """Code under test cannot be imported, so that no claim can be measured: whoever changed it broke it.
+
+    :param place: file and line
+    :param error: what the import of it raised
+    """
+
+    def __init__(self, place: str, error: BaseException) -> None:
+        message = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
+        self.place = place
+        self.reason = f"code under test cannot be imported: {type(error).__name__}: {message}"
+        super().__init__(f"{place}: {self.reason}")
+
+
 class UsageError(HarnessError, ValueError):
     """An option or argument of a command cannot be used as it was given."""
 

@@ -8,7 +8,7 @@ fault that no run executes, undecided runs) while its committed evidence is as e
 - Without a fallen claim, 2 if the harness could not tell: no good evidence is committed for a claim that cannot be
   measured, the catalogue is broken, a folder cannot be written.
 - Otherwise 1 if something committed is out of date: evidence, reports, plots, the kill matrix, or the pin of a fault;
-  or if a plot crashes that is measured again.
+  or if code under test cannot be imported, or a plot crashes that is measured again.
 """
 
 from __future__ import annotations

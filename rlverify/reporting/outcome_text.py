@@ -69,6 +69,8 @@ def summary(outcome: Outcome) -> str:
         )
     else:
         words = "no other has failed" if expected < len(outcome.records) else "nothing to report"
+    if not outcome.records:
+        return f"no claim was measured; {words}"
     return f"{expected} of {len(outcome.records)} claims as expected; {words}"
 
 
@@ -133,7 +135,7 @@ def _pin_line(outcome: Outcome) -> list[str]:
     reasons = [*dict.fromkeys(problem.sentence for problem in pins)]
     more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     claims = f"{len(pins)} claims have stale faults ({_few([each.subject for each in pins])})"
-    advice = next((f"; {each.remedy}" for each in pins if each.remedy), "")
+    advice = next((f"; {each.remedy}" for each in pins if each.remedy and each.sentence == reasons[0]), "")
     return [f"{claims}: {reasons[0]}{more}{advice}"]
 
 

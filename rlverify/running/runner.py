@@ -9,10 +9,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TypeVar
 
 from rlverify.project.content import Project
+from rlverify.project.importing import place_of
 from rlverify.project.planting import plant
 from rlverify.project.probes import Probe
 from rlverify.project.reaching import unreached_hint
@@ -73,10 +73,9 @@ def attempt(action: Callable[[], Result]) -> Result | Crash:
     try:
         return action()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a probe throws is a finding about it
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        file, number = place_of(error)
         message = " ".join(str(error).split())
-        place = "/".join(Path(last.filename).parts[-2:])
-        line = f"{type(error).__name__}: {message} ({place}:{last.lineno})"
+        line = f"{type(error).__name__}: {message} ({'/'.join(file.parts[-2:])}:{number})"
         return Crash(line, "".join(traceback.format_exception(error)), error)
 
 

@@ -244,7 +244,7 @@ def test_what_names_no_single_commit_measures_everything(checkout: Path, revisio
 def test_without_git_everything_is_measured_and_the_gate_says_why(checkout: Path) -> None:
     shutil.rmtree(checkout / ".git")
     code, said = gate(checkout)
-    assert (code, "to measure: everything, as Git does not tell what changed" in said) == (0, True)
+    assert (code, "to measure: all claims: Git does not tell what changed" in said) == (0, True)
 
 
 def test_a_first_commit_has_no_base_and_everything_is_measured(checkout: Path) -> None:

@@ -194,7 +194,7 @@ def test_numbers_that_cannot_be_are_refused(case: str, claim: Claim) -> None:
 
 def test_a_value_that_was_edited_is_refused(claim: Claim) -> None:
     text = to_json(_evidence(claim))
-    with pytest.raises(EvidenceError, match=r"FIG-GAIN\.json: was edited after it was measured"):
+    with pytest.raises(EvidenceError, match=r"was edited after .*; run `rlverify audit --level full --update`"):
         from_json(text.replace("16.0", "17.0"), PATH)
 
 

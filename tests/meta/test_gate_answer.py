@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rlverify.cli.outputs import check_outputs, hand_over
 from tests.meta.in_process import rlverify_here
 from tests.meta.project_folders import PROJECTS, once_in_a_process, write_settings, write_toy_tests
 
@@ -111,6 +113,65 @@ def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> N
         "3 of 6 claims as expected; 3 claims fell",
     ]
     assert crash[0].startswith("  healthy, seed 0: NameError: name 'lower' is not defined (toyproject/target.py:")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("target.py", "\n\ndef x(:\n", "SyntaxError: "),
+        ("target.py", "\n\n\noops\n", "NameError: name 'oops' is not defined"),
+        ("faults/new.py", "\n\nfrom toyproject.target import gone\n", "ImportError: cannot import name 'gone' from "),
+    ],
+    ids=["syntax", "name", "gone"],
+)
+def test_code_that_cannot_be_imported_is_broken_and_not_the_harness(
+    file: str, text: str, told: str, committed: Path, tmp_path: Path
+) -> None:
+    folder = changed(committed, tmp_path / "toy")
+    path = folder / "toyproject" / file
+    path.write_text((path.read_text() if path.exists() else "") + text)
+    line = len(path.read_text().splitlines())
+    told = f"toyproject/{file}:{line}: code under test cannot be imported: {told}"
+    found = answer(folder)
+    assert (found.code, found.lines[1:]) == (1, ["no claim was measured; something else failed, see above"])
+    assert found.lines[0].startswith(told)
+    assert found.json("run.json")["exit_code"] == 1
+    assert ElementTree.fromstring(found.text("junit.xml")).attrib["failures"] == "1"
+    done = rlverify_here("audit", "--jobs", "1", cwd=folder)
+    assert (done.returncode, told in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("text", ["def x(:\n", "oops\n", "import no_such_module\n"])
+def test_a_mistake_in_what_measures_is_trouble_of_the_harness(text: str, committed: Path, tmp_path: Path) -> None:
+    folder = changed(committed, tmp_path / "toy")
+    (folder / "toyproject/probes/new.py").write_text(text)
+    done = rlverify_here("gate", "--jobs", "1", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "new.py" in done.stderr
+
+
+def test_what_is_no_plain_file_is_written_and_not_replaced(tmp_path: Path) -> None:
+    """A device, a pipe, or what a link points to."""
+    pipe, link, target, gone = (tmp_path / name for name in ("pipe", "link", "target", "gone"))
+    os.mkfifo(pipe)
+    read = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    hand_over(pipe, "through a pipe\n")
+    assert (os.read(read, 99), pipe.is_fifo()) == (b"through a pipe\n", True)
+    os.close(read)
+    target.write_text("before\n")
+    link.symlink_to(target)
+    hand_over(link, "after\n", appended=True)
+    assert (target.read_text(), link.is_symlink()) == ("before\nafter\n", True)
+    hand_over(link, "instead\n")
+    assert target.read_text() == "instead\n"
+    hand_over(gone, "new\n", appended=True)
+    assert gone.read_text() == "new\n"
+
+
+def test_a_pipe_can_be_an_output(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert check_outputs({"junit": tmp_path / "pipe", "json": None}) == {"junit": tmp_path / "pipe"}
+    assert [*tmp_path.iterdir()] == [tmp_path / "pipe"]
 
 
 def test_junit_has_the_failures_of_this_run_with_their_times(regressed: Answer) -> None:

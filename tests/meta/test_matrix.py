@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rlverify.evidence.files import canonical_json
 from rlverify.kill_matrix.committed import compare, few, problems_of, undetected
 from rlverify.kill_matrix.digests import digest_of_test
 from rlverify.kill_matrix.matrix_file import from_json, load, to_json
@@ -153,7 +154,7 @@ def test_what_no_measurement_gives_is_not_believed(changed: Matrix, words: str) 
     [
         ('"fate": "killed"', '"fate": "died"', "fate"),
         ('"schema_version": 2', '"schema_version": 1', "schema_version"),
-        ('"reached": true', '"reached": 1', "not as it is written"),
+        ('"reached": true', '"reached": 1', "or was edited"),
         ('"under_test": "core"', '"under_test": "core", "host": "here"', "holds what no measurement writes"),
         ("{", "", "Invalid JSON"),
     ],
@@ -251,7 +252,17 @@ def test_long_lists_are_cut() -> None:
 
 
 def test_json_keeps_no_times_and_no_paths() -> None:
-    assert set(json.loads(to_json(MATRIX))) == {"history", "rows", "schema_version", "suites", "tests", "under_test"}
+    fields = {"digest", "history", "rows", "schema_version", "suites", "tests", "under_test"}
+    assert set(json.loads(to_json(MATRIX))) == fields
+
+
+def test_a_fate_that_was_edited_by_hand_is_refused() -> None:
+    """One that fits all other fields, as whoever wants a fault to count as detected would write it."""
+    content = json.loads(to_json(MATRIX))
+    survivor = next(row for row in content["rows"] if row["fate"] == "survived")
+    survivor.update(fate="killed", killers=[min(content["tests"])])
+    with pytest.raises(MatrixError, match="or was edited; measure it again"):
+        from_json(canonical_json(content), Path("matrix.json"))
 
 
 @pytest.mark.parametrize(

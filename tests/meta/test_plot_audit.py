@@ -167,5 +167,6 @@ def test_a_broken_file_is_an_error_and_an_update_replaces_it(
             read()
         assert str(caught.value).startswith(f"evidence {path_of(committed)}: ")
         assert told in str(caught.value)
+        assert str(caught.value).count("evidence ") == 1
     replace_plots(committed, processes=1, all_claims=True)
     assert path_of(committed).read_text() == before

@@ -152,6 +152,13 @@ def test_the_advice_to_pin_a_fault_again_is_never_given_after_a_regression() -> 
         assert not any("set pins" in line for line in lines_of(outcome(fallen(1), problems=found)))
 
 
+def test_the_advice_is_about_the_fault_that_is_told() -> None:
+    gone = Problem("OLD-1", 1, "STALE, its target is gone", "pin")
+    other = Problem("OLD-2", 1, "STALE, its target has changed", "pin", "then set pins=1")
+    assert lines_of(outcome(problems=(gone, other)))[0].endswith("STALE, its target is gone; and 1 more")
+    assert lines_of(outcome(problems=(other, gone)))[0].endswith("and 1 more; then set pins=1")
+
+
 def test_no_line_is_empty_after_the_blocks() -> None:
     """A fallen claim of which only values differ brings advice, which a regression takes away."""
     values = (Problem("TOY-1", 1, "differs", "values", "run it"),)
