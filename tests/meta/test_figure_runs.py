@@ -349,7 +349,7 @@ def test_progress_counts_kept_runs_as_done(figureproject: Project, tmp_path: Pat
             {"same-arms": seeds},
             on_progress=lambda done, total, left: told.append((done, total, left is None)),
         )
-        return told
+        return [*dict.fromkeys(told)]  # a long run is told every second
 
     assert steps(range(2)) == [(0, 2, True), (1, 2, False), (2, 2, False)]
     assert steps(range(3)) == [(2, 3, False), (3, 3, False)]
