@@ -37,6 +37,8 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "untestable": UntestableEntry,
     "contradiction": ContradictionEntry,
 }
+NUMBERS: Final = ("seeds", "figure.claimed")
+"""The fields that are lists of numbers."""
 INNER_TABLES: Mapping[str, type[BaseModel]] = {
     "problem": DocumentedProblemEntry,
     "figure": ClaimedFigureEntry,
@@ -157,9 +159,10 @@ def _load_entry(path: Path, kind: str, number: int, table: Mapping[str, Any], do
         return TABLES[kind].model_validate(table, context={"documents": documents})
     except ValidationError as error:
         name = str(table.get("id", f"entry {number}" if kind == "claim" else f"{kind} {number}"))
-        first: Any = error.errors()[0]
-        field, reason = _explain(first, TABLES[kind])
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        problems: list[Any] = error.errors()  # a misspelt field comes before the one that is missing because of it
+        problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+        (field, reason), *others = (_explain(problem, TABLES[kind]) for problem in problems)
+        more = f" (wrong as well: {', '.join(each for each, _ in others)})" if others else ""
         raise CatalogueError(path.name, name, field, reason + more) from error
 
 
@@ -173,7 +176,10 @@ def _explain(problem: Mapping[str, Any], kind: type[BaseModel]) -> tuple[str, st
         table = INNER_TABLES[outer[0]] if outer else kind
         return field, f"no such field{suggestion(name, table.model_fields)}"
     if problem["type"] == "tuple_type":
-        return field, f'must be a list, as in ["..."], got {problem["input"]!r}'
+        example = "[0, 1]" if field in NUMBERS else '["..."]'
+        return field, f"must be a list, as in {example}, got {problem['input']!r}"
+    if problem["type"] == "too_short":
+        return field, f"needs {problem['ctx']['min_length']} or more entries"
     if problem["type"] == "string_pattern_mismatch":
         example = "BUG-1" if problem["ctx"]["pattern"] == IDENTIFIER else "a-name"
         return field, f"must be written as {example} is, got {problem['input']!r}"

@@ -127,7 +127,10 @@ BROKEN = {
     "unknown field": (CLAIM + "statment = 1", "TOY-01", "statment", "did you mean 'statement'"),
     "wrong type": (CLAIM.replace("[0, 1]", '["0"]'), "TOY-01", "seeds.0", "valid integer, got '0'"),
     "bool as seed": (CLAIM.replace("[0, 1]", "[true]"), "TOY-01", "seeds.0", "valid integer"),
-    "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "at least 1"),
+    "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "needs 1 or more entries"),
+    "one seed and no list": (CLAIM.replace("[0, 1]", "3"), "TOY-01", "seeds", "must be a list, as in [0, 1], got 3"),
+    "a misspelt field": (
+        CLAIM.replace("title =", "titel ="), "TOY-01", "titel", "did you mean 'title'? (wrong as well: title)"),
     "a seed twice": (CLAIM.replace("[0, 1]", "[1, 1]"), "TOY-01", "seeds", "names one of them twice"),
     "a symptom twice": (CLAIM + 'shows = ["a", "a"]', "TOY-01", "shows", "names one of them twice"),
     "a quiet fault that shows something": (
