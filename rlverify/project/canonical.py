@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, TypeAlias
 
 Names: TypeAlias = Mapping[str, str]
@@ -60,51 +61,67 @@ def canonical(node: object, *, bodies: bool = True) -> str:
         if isinstance(part, str):
             texts.append(part)
         else:
-            waiting.extend(reversed(list(_parts(*part, bodies=bodies))))
+            waiting.extend(reversed([*_parts(*part, bodies=bodies)]))
     return "".join(texts)
 
 
-def _parts(value: object, scope: _Scope, *, bodies: bool) -> Iterator[_Part]:
+def _parts(value: object, scope: _Scope, *, bodies: bool) -> Iterable[_Part]:
     if isinstance(value, list):
-        yield from _listed((each, scope) for each in value)
-    elif not isinstance(value, ast.AST):
-        yield f"{type(value).__name__}:{value!a}"
-    elif isinstance(value, _COMPREHENSIONS):
-        yield from _comprehension(value, scope)
-    else:
-        fields = _fields(value)
-        if not bodies and isinstance(value, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            fields.pop("body", None)
-        own = _body_scope(value, scope)
-        yield from _node(
-            value, {name: [(_field(value, name, fields[name], scope), own.get(name, scope))] for name in fields}
-        )
+        return ["[", *_listed(value, scope), "]"]
+    if not isinstance(value, ast.AST):
+        return [_plain(value)]
+    if isinstance(value, _COMPREHENSIONS):
+        return _comprehension(value, scope)
+    fields = _fields(value)
+    if not bodies and isinstance(value, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        fields.pop("body", None)
+    inner = _body_scope(value, scope) if "body" in fields else scope
+    return _node(
+        value,
+        (
+            (name, _short(_renamed(value, name, each, scope), inner if name == "body" else scope))
+            for name, each in fields.items()
+        ),
+    )
 
 
-def _field(node: ast.AST, name: str, value: object, scope: _Scope) -> object:
+def _renamed(node: ast.AST, name: str, value: object, scope: _Scope) -> object:
     """The value of a field, with numbers in place of names of local variables."""
-    if (isinstance(node, ast.Name) and name == "id") or (isinstance(node, ast.ExceptHandler) and name == "name"):
+    if isinstance(node, ast.ExceptHandler) and name == "name":
         return scope.here.get(str(value), value)
     if isinstance(node, (ast.Nonlocal, ast.Global)):
         return [scope.here.get(each, each) for each in node.names]
     return value
 
 
-def _node(node: ast.AST, fields: Mapping[str, Iterable[_Part]]) -> Iterator[_Part]:
+def _node(node: ast.AST, fields: Iterable[tuple[str, Iterable[_Part]]]) -> Iterator[_Part]:
     yield f"{type(node).__name__}("
-    for place, name in enumerate(sorted(fields)):
-        yield f"{',' if place else ''}{name}="
-        yield from fields[name]
+    comma = ""
+    for name, parts in fields:
+        yield f"{comma}{name}="
+        yield from parts
+        comma = ","
     yield ")"
 
 
-def _listed(items: Iterable[_Part]) -> Iterator[_Part]:
-    yield "["
+def _listed(items: Iterable[object], scope: _Scope) -> Iterator[_Part]:
     for place, item in enumerate(items):
         if place:
             yield ","
-        yield item
-    yield "]"
+        yield from _short(item, scope)
+
+
+def _short(value: object, scope: _Scope) -> Iterable[_Part]:
+    """The text of a value that is short, or else the value, whose text is made later."""
+    if isinstance(value, ast.Name):
+        return (f"Name(id={_plain(scope.here.get(value.id, value.id))})",)
+    if isinstance(value, (ast.AST, list)):
+        return ((value, scope),)
+    return (_plain(value),)
+
+
+def _plain(value: object) -> str:
+    return f"{type(value).__name__}:{value!a}"
 
 
 def _comprehension(node: Comprehension, scope: _Scope) -> Iterator[_Part]:
@@ -115,19 +132,25 @@ def _comprehension(node: Comprehension, scope: _Scope) -> Iterator[_Part]:
         own |= _numbered(targets, scope.inside)
     inner = _Scope(own, own)
     first, *others = node.generators
-    texts = {name: [(value, scope if name == "iter" else inner)] for name, value in _fields(first).items()}
-    fields: dict[str, list[_Part]] = {
-        name: [(value, inner)] for name, value in _fields(node).items() if name != "generators"
-    }
+    texts = ((name, _short(each, scope if name == "iter" else inner)) for name, each in _fields(first).items())
     generators = ["[", *_node(first, texts), *(part for each in others for part in (",", (each, inner))), "]"]
-    yield from _node(node, {**fields, "generators": generators})
+    fields = _fields(node).items()
+    yield from _node(
+        node, ((name, generators if name == "generators" else _short(each, inner)) for name, each in fields)
+    )
 
 
 def _fields(node: ast.AST) -> dict[str, object]:
-    fields = dict(ast.iter_fields(node))
+    """The fields that are part of the text, sorted by name."""
+    found = {name: getattr(node, name, None) for name in _of_text(node._fields)}
     if isinstance(node, (*_DEFINITIONS, ast.Module)):
-        fields["body"] = _without_docstring(node.body)
-    return {name: value for name, value in fields.items() if name not in _LAYOUT_FIELDS and value not in (None, [])}
+        found["body"] = _without_docstring(node.body)
+    return {name: value for name, value in found.items() if value is not None and value != []}
+
+
+@cache
+def _of_text(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in names if name not in _LAYOUT_FIELDS))
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -138,14 +161,14 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     return body[1:] if is_text else body
 
 
-def _body_scope(node: ast.AST, scope: _Scope) -> dict[str, _Scope]:
+def _body_scope(node: ast.AST, scope: _Scope) -> _Scope:
     """What the body of a definition sees; its decorators, default values, annotations and bases see what is around."""
     if isinstance(node, _FUNCTIONS):
         seen = _inside(node, scope.inside)
-        return {"body": _Scope(seen, seen)}
+        return _Scope(seen, seen)
     if isinstance(node, ast.ClassDef):
-        return {"body": _Scope(_in_class(node, scope.inside), scope.inside)}
-    return {}
+        return _Scope(_in_class(node, scope.inside), scope.inside)
+    return scope
 
 
 def _inside(node: Function, names: Names) -> Names:
