@@ -34,6 +34,7 @@ class CurrentCode:
         self.packages = (*project.settings.under_test, project.package)
         self.sources = dict(_sources(project.code_places))
         self._needed: dict[str, tuple[str, ...] | None] = {}
+        self._reached: dict[str, frozenset[str]] = {}
         self._digests: dict[str, str] = {}
 
     def digest(self, part: str) -> str:
@@ -78,17 +79,23 @@ class CurrentCode:
 
     def closure(self, names: Iterable[str]) -> frozenset[str]:
         """The modules, with all that they import from the packages under test and the content package."""
-        found: set[str] = set()
-        waiting = [*names]
-        while waiting:
-            name = waiting.pop()
-            if name not in self._needed:
-                self._needed[name] = needed_to_import(name, self.packages)
-            needed = self._needed[name]
-            if name not in found and needed is not None:
-                found.add(name)
-                waiting.extend(needed)
-        return frozenset(found)
+        return frozenset().union(*map(self._reached_from, names))
+
+    def _reached_from(self, module: str) -> frozenset[str]:
+        """A module with all that it imports from these packages; nothing if it is no module of them."""
+        if module not in self._reached:
+            found: set[str] = set()
+            waiting = [module]
+            while waiting:
+                name = waiting.pop()
+                if name not in self._needed:
+                    self._needed[name] = needed_to_import(name, self.packages)
+                needed = self._needed[name]
+                if name not in found and needed is not None:
+                    found.add(name)
+                    waiting.extend(needed)
+            self._reached[module] = frozenset(found)
+        return self._reached[module]
 
     def changed(self, record: CodeRecord) -> list[str]:
         """Names of the parts that are now other than in a record."""

@@ -137,11 +137,12 @@ def module_name(package: str, place: Path, path: Path) -> str:
 
 
 def module_digest(name: str) -> str:
-    """Digest of a whole module, by its dotted name.
+    """Digest of a whole module, by its dotted name: of all its `code_parts`.
 
     :raises LookupError: if there is no such module
+    :raises SyntaxError: if it is not Python
     """
-    return file_digest(module_path(name))
+    return digest(text for part in code_parts(module_path(name).read_bytes()).items() for text in part)
 
 
 def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
-from rlcore.ppo.losses import Predictions
+from rlcore.ppo.losses import MinibatchLosses, Predictions
 from rlverify import fault, healthy, unclaimed
 
 
@@ -25,3 +27,11 @@ def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
     centred = advantages - advantages.mean()
     deviation = (centred.square().sum() / (advantages.numel() - 1)).sqrt()
     return centred / (deviation + 1e-8)
+
+
+@fault("fnd-71-entropy-is-a-penalty", target="rlcore.ppo.losses:minibatch_losses", pins="85a87382c1a47439")
+def entropy_is_a_penalty(*args: Any, **kwargs: Any) -> MinibatchLosses:
+    """The term of the entropy has the wrong sign."""
+    turned = {**kwargs, "ent_coef": -kwargs["ent_coef"]}
+    losses: MinibatchLosses = healthy("fnd-71-entropy-is-a-penalty")(*args, **turned)
+    return losses

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+import torch
+
 from rlcore import ResumeWarning
 from rlcore.checkpoint import FORMAT_V1, Checkpoint
 from rlcore.checkpoint.refusal import PathOrFile
@@ -165,3 +167,13 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
 @fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.state_checks:check_weights", pins="52dc05578cf8eede")
 def any_weight_is_taken(policy: object) -> None:
     """Names, shapes and kinds of numbers are looked at, and no number."""
+
+
+@fault(
+    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.components:apply_generators", pins="1885bf8b1e528fc0"
+)
+def generator_of_torch_starts_over(state: StateDict) -> None:
+    """The generators of Python and NumPy are restored, and torch's is left as it is."""
+    before = torch.get_rng_state()
+    healthy("fnd-72-generator-of-torch-starts-over")(state)
+    torch.set_rng_state(before)
