@@ -63,7 +63,7 @@ from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import BrokenCodeError, HarnessError, UsageError
-from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
+from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.reporting.json_report import as_object
 from rlverify.reporting.outcome import Outcome
@@ -219,7 +219,7 @@ def gate(
         _answer(Outcome((), (Problem(error.place, CLAIM_FELL, error.reason),)), files)
     paths = report_paths(project, reports)
     selection = select(project, paths, base)
-    if changed and len(selection.claim_ids) == len(project.claims):
+    if (changed or base is not None) and len(selection.claim_ids) == len(project.claims):
         typer.echo(f"to measure: all claims: {selection.reason}", err=True)
     result = _run_audit(
         context, paths, jobs, level, selection=selection, only_selected=changed, chosen=chosen, fail_fast=fail_fast
@@ -318,7 +318,7 @@ def _invoke(arguments: Sequence[str] | None) -> int:
     try:
         app(arguments, prog_name="rlverify")
     except SystemExit as exit_:
-        code = exit_.code
+        code = AS_EXPECTED if isinstance(exit_.__context__, BrokenPipeError) else exit_.code  # a reader of --help
     except (HarnessError, OSError) as error:
         complain(str(error))
         return CLAIM_FELL if isinstance(error, BrokenCodeError) else HARNESS_FAILED

@@ -17,6 +17,7 @@ from rlverify.evidence.figure_evidence import summarise_figure
 from rlverify.evidence.locking import alone_in
 from rlverify.gating.committed_evidence import committed_records
 from rlverify.gating.problem_rules import problems_of
+from rlverify.gating.replay import problems_of_run
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
@@ -38,12 +39,12 @@ def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int,
     """Make one paired run, show its quantities next to what is claimed and committed, and return the exit code."""
     run = run_figure_once(project, claim.experiment, seed)
     record = _committed(project, claim, paths)
-    problems = [_crash(record, run)] if run.error else []
+    problems = _problems_of_run(record, run)
     code = exit_code_of(problems)
     if as_json:
         show({**as_object(record), "run": _as_object(run), **outcome_of(problems)})
     else:
-        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), quantities_table(run, claim), Text(""))
+        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), quantities_table(run, record), Text(""))
         show(verdict_lines(record, "committed"), *(Text(str(problem)) for problem in problems))
     return code
 
@@ -63,12 +64,19 @@ def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int 
     return exit_code_of(problems)
 
 
-def _crash(committed: Record, run: PairedRun) -> Problem:
-    """As `gate` reports it: the claim fell if its committed evidence has this run."""
-    sentence = f"ERROR, seed {run.seed}: {run.error}"
-    if committed.evidence is not None and not committed.misfits:
-        return Problem(committed.claim.id, CLAIM_FELL, sentence, "verdict")
-    return Problem(committed.claim.id, HARNESS_FAILED, sentence)
+def _problems_of_run(committed: Record, run: PairedRun) -> list[Problem]:
+    """As `gate` reports them: the claim fell if a run of its evidence crashes, or does not give its committed value.
+
+    Where runs differ between machines, the value of one of them says nothing.
+    """
+    claim, evidence = committed.claim, committed.evidence
+    assert claim.figure is not None
+    if evidence is None or evidence.figure is None or committed.misfits:
+        return [Problem(claim.id, HARNESS_FAILED, f"ERROR, seed {run.seed}: {run.error}")] if run.error else []
+    if run.error:
+        return [Problem(claim.id, CLAIM_FELL, f"ERROR, seed {run.seed}: {run.error}", "verdict")]
+    is_comparable = claim.figure.repeats and run.seed in claim.seeds and not evidence.figure.errors
+    return problems_of_run(claim, evidence, run) if is_comparable else []
 
 
 def pilot(

@@ -30,12 +30,17 @@ def figures_table(records: Sequence[Record]) -> Table:
     return table
 
 
-def quantities_table(run: PairedRun, claim: Claim) -> Table:
-    """Each quantity of one paired run, that of the claim with what is claimed of it."""
-    table = plain_table("quantity", "this run", "claimed", wrapped=["quantity"])
+def quantities_table(run: PairedRun, record: Record) -> Table:
+    """Each quantity of one paired run, that of the claim with its committed value and what is claimed of it."""
+    figure, found = record.claim.figure, record.evidence.figure if record.evidence is not None else None
+    table = plain_table("quantity", "this run", "committed", "claimed", wrapped=["quantity"])
     for name, value in run.quantities:
-        claimed = claim.figure is not None and name == claim.figure.quantity
-        table.add_row(name, f"{value:.6g}", origin_and_claimed(claim.figure) if claim.figure and claimed else "")
+        if figure is None or name != figure.quantity:
+            table.add_row(name, f"{value:.6g}", "", "")
+            continue
+        has_value = found is not None and not found.errors and run.seed < len(found.values)
+        committed = f"{found.values[run.seed]:.6g}" if found is not None and has_value else "-"
+        table.add_row(name, f"{value:.6g}", committed, origin_and_claimed(figure))
     return table
 
 

@@ -6,6 +6,7 @@ import inspect
 import json
 import keyword
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,11 +34,17 @@ def pytest_table(has_src: bool) -> str:
     return _render("pytest.toml.j2", has_src=has_src)
 
 
-def example_files(content: str, tests: str) -> Mapping[str, str]:
+def packaging_table(packages: Sequence[str]) -> str:
+    """Settings with which setuptools installs these packages and not the content package beside them."""
+    return _render("packaging.toml.j2", packages=packages)
+
+
+def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping[str, str]:
     """The worked example and the workflow, by path relative to the project.
 
     :param content: name of the content package
     :param tests: folder of the tests
+    :param is_distribution: whether pip can install the project
     """
     code = _render("example_code.py.j2")
     context = {"content": content, "tests": tests, "pin": source_digest(code, "discounted_returns")}
@@ -50,7 +57,11 @@ def example_files(content: str, tests: str) -> Mapping[str, str]:
         f"{content}/probes/__init__.py": '"""What looks for the symptoms of the bugs."""\n',
         f"{content}/probes/example.py": _render("example_probe.py.j2", **context),
         f"{tests}/test_{content}_example.py": _render("example_test.py.j2", **context),
-        ".github/workflows/rlverify.yml": _render("workflow.yml.j2"),
+        ".github/workflows/rlverify.yml": _render(
+            "workflow.yml.j2",
+            python=f"{sys.version_info.major}.{sys.version_info.minor}",
+            is_distribution=is_distribution,
+        ),
     }
 
 

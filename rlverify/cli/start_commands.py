@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import keyword
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ import typer
 
 from rlverify.cli.console import show
 from rlverify.cli.options import project_of
-from rlverify.cli.scaffold import example_files, function_name, pytest_table, settings_table, skeleton
+from rlverify.cli.scaffold import example_files, function_name, packaging_table, pytest_table, settings_table, skeleton
 from rlverify.evidence.files import write_files
 from rlverify.project.catalogue_entries import IDENTIFIER, UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
 from rlverify.project.fingerprint import is_within, member_digest
@@ -45,17 +46,21 @@ def init(
     pyproject = root / FILE
     if pyproject.is_file() and has_settings(pyproject):
         raise SettingsError(pyproject, "", "has settings already; nothing was changed")
-    files = example_files(content, "tests")
     before = pyproject.read_text(encoding="utf-8").rstrip() + "\n\n" if pyproject.is_file() else ""
+    is_distribution = "project" in tomllib.loads(before) or (root / "setup.py").is_file()
+    files = example_files(content, "tests", is_distribution=is_distribution)
     packages = under_test or _packages(root, content) or [content]
     configured = _configures_pytest(root, before)
     added = settings_table(content, packages) + ("" if configured else pytest_table((root / "src").is_dir()))
-    _write_new(root, files, {FILE: before + added})
+    beside = [package for package in packages if package != content and (root / package).is_dir()]
+    must_name = bool(beside) and _finds_packages_itself(root, before)
+    _write_new(root, files, {FILE: before + added + (packaging_table(beside) if must_name else "")})
     show(
         f"created {FILE} [tool.rlverify] and {len(files)} files:",
         *(f"  {name}" for name in files),
         "",
         f"under test: {', '.join(packages)}",
+        *([f"setuptools installs {', '.join(beside)} as before, because {FILE} now names it"] * must_name),
         *([f'pytest must find the package {content}: add "." to the pythonpath of its settings'] * configured),
         "next:",
         "  rlverify reproduce EXAMPLE-1     measure the example: it is CONFIRMED",
@@ -138,6 +143,15 @@ def _configures_pytest(root: Path, pyproject: str) -> bool:
     tables = {"tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
     found = [(root / name).is_file() and table in (root / name).read_text("utf-8") for name, table in tables.items()]
     return "[tool.pytest" in pyproject or any(found) or any(file.is_file() for file in files)
+
+
+def _finds_packages_itself(root: Path, pyproject: str) -> bool:
+    """Whether setuptools looks for the packages of a repository, and so refuses two of them at its top."""
+    content = tomllib.loads(pyproject)
+    backend = content.get("build-system", {}).get("build-backend", "setuptools.build_meta")
+    named = {"packages", "py-modules"} & content.get("tool", {}).get("setuptools", {}).keys()
+    elsewhere = any((root / name).is_file() for name in ("setup.py", "setup.cfg"))
+    return "project" in content and backend.startswith("setuptools") and not named and not elsewhere
 
 
 def _healthy(target: str) -> Callable[..., Any]:

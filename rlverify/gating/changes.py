@@ -90,7 +90,7 @@ def find_base(project: Project, asked: str | None) -> Base:
     """
     try:
         top = Path(_git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()
-        return Base(top, _commit(top, asked) if asked is not None else _default_base(top))
+        return Base(top, _asked_commit(top, asked) if asked is not None else _default_base(top))
     except (OSError, subprocess.CalledProcessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[0]
         raise UnknownChangesError(
@@ -110,6 +110,13 @@ def _default_base(top: Path) -> str:
             return found
         break
     return _commit(top, "HEAD~1")
+
+
+def _asked_commit(top: Path, revision: str) -> str:
+    try:
+        return _commit(top, revision)
+    except subprocess.CalledProcessError as error:
+        raise UnknownChangesError(f"Git knows no commit {revision!r}; correct --base, or fetch the history") from error
 
 
 def _commit(top: Path, revision: str) -> str:

@@ -52,7 +52,7 @@ def notes_of(records: Sequence[Record], *, advise: bool = True) -> list[str]:
         remedy = f"; {REMEDY_OF_FIGURES}" if advise else ""
         notes.append(f"{', '.join(stale)}: STALE, measured for other settings of the claim{remedy}")
     if 0 < len(undecided) <= UNDECIDED_FIGURES:
-        notes.append(f"{', '.join(undecided)}: UNDECIDED, as at most {UNDECIDED_FIGURES} figures may be")
+        notes.append(f"{', '.join(undecided)}: UNDECIDED, which is allowed for at most {UNDECIDED_FIGURES} figures")
     return notes
 
 

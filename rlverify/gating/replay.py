@@ -29,6 +29,10 @@ RUNS_IF_NOT: Final = 8
 """How many runs are repeated of a figure whose runs differ between machines; at most all."""
 
 
+Runs = Mapping[tuple[str, int], PairedRun]
+"""By experiment and seed."""
+
+
 @dataclass(frozen=True)
 class Replayed:
     """Figures of which runs were repeated.
@@ -60,13 +64,19 @@ def replay(
             seeds[claim.experiment].append(seed)
     code, project, root = committed.code, committed.project, committed.paths.runs
     runs = repeat_runs(project, root, seeds, code, processes=processes, on_progress=on_progress)
-    unlike = [pair for pair in figures if not _agrees(*pair, runs)]
+    unlike = [
+        (claim, evidence) for claim, evidence in figures if not _agrees(claim, evidence, _own(claim, evidence, runs))
+    ]
     more: dict[str, list[int]] = defaultdict(list)
     for claim, evidence in unlike:
-        if _value(claim, runs[claim.experiment, _seed(evidence)]) is None:
+        if _value(claim, _own(claim, evidence, runs)) is None:
             continue  # it crashes, which is the answer
-        own = more[claim.experiment]
-        own += [seed for seed in _more_seeds(claim) if seed not in own and (claim.experiment, seed) not in runs]
+        seeds_of_experiment = more[claim.experiment]
+        seeds_of_experiment += [
+            seed
+            for seed in _more_seeds(claim)
+            if seed not in seeds_of_experiment and (claim.experiment, seed) not in runs
+        ]
     before = len(runs)
     runs |= repeat_runs(
         project,
@@ -81,9 +91,30 @@ def replay(
     return Replayed(seconds_of_claims([claim for claim, _ in figures], runs.values()), tuple(problems))
 
 
+def problems_of_run(claim: Claim, evidence: Evidence, run: PairedRun) -> list[Problem]:
+    """Where one run of a figure, made again, does not give the committed value of its seed.
+
+    :param evidence: has a value for this seed
+    """
+    assert claim.figure is not None
+    assert evidence.figure is not None
+    value = _value(claim, run)
+    if value is None:
+        return [_crash(claim, run)]
+    if _agrees(claim, evidence, run):
+        return []
+    unit, committed = claim.figure.unit, evidence.figure.values[run.seed]
+    return [_difference(claim, f"seed {run.seed} gives {value:.5g} {unit}, committed {committed:.5g}")]
+
+
 def _seed(evidence: Evidence) -> int:
     """Which run is repeated follows from the evidence, so that a forger cannot choose it."""
     return int(digest([to_json(evidence)]), 16) % len(evidence.seeds)
+
+
+def _own(claim: Claim, evidence: Evidence, runs: Runs) -> PairedRun:
+    """The run that is repeated first."""
+    return runs[claim.experiment, _seed(evidence)]
 
 
 def _more_seeds(claim: Claim) -> Sequence[int]:
@@ -97,35 +128,36 @@ def _value(claim: Claim, run: PairedRun) -> float | None:
     return dict(run.quantities).get(claim.figure.quantity)
 
 
-def _agrees(claim: Claim, evidence: Evidence, runs: dict[tuple[str, int], PairedRun]) -> bool:
+def _agrees(claim: Claim, evidence: Evidence, run: PairedRun) -> bool:
     assert claim.figure is not None
     assert evidence.figure is not None
-    seed = _seed(evidence)
-    value = _value(claim, runs[claim.experiment, seed])
+    value = _value(claim, run)
     margin = max(claim.figure.tolerance, 10.0**-DECIMALS, AGREEMENT * max(map(abs, evidence.figure.values)))
-    return value is not None and abs(value - evidence.figure.values[seed]) <= margin
+    return value is not None and abs(value - evidence.figure.values[run.seed]) <= margin
 
 
-def _problems(claim: Claim, evidence: Evidence, runs: dict[tuple[str, int], PairedRun]) -> list[Problem]:
+def _problems(claim: Claim, evidence: Evidence, runs: Runs) -> list[Problem]:
+    """Of a figure whose first repeated run is not as it is committed."""
     assert claim.figure is not None
     assert evidence.figure is not None
-    seed, more = _seed(evidence), _more_seeds(claim)
-    values: dict[int, float] = {}
-    for each in (seed, *more):
-        run = runs[claim.experiment, each]  # the others are there if the first did not crash
+    own = _own(claim, evidence, runs)
+    if claim.figure.repeats or _value(claim, own) is None:
+        return problems_of_run(claim, evidence, own)
+    values = []
+    for run in (runs[claim.experiment, seed] for seed in _more_seeds(claim)):
         value = _value(claim, run)
         if value is None:
-            sentence = f"{CRASHES}: seed {each}: {run.error or 'the quantity is missing'}"
-            return [Problem(claim.id, CLAIM_FELL, sentence, "verdict")]
-        values[each] = value
-    if claim.figure.repeats:
-        unit, committed = claim.figure.unit, evidence.figure.values[seed]
-        found = [f"seed {seed} gives {values[seed]:.5g} {unit}, committed {committed:.5g}"]
-    else:
-        fresh = measured_figure([values[each] for each in more], evidence.figure.claimed)
-        found = compare_figures(evidence.figure, fresh, claim.figure.tolerance)
-        found = [each for each in found if "runs instead of" not in each]
-    return [
-        Problem(claim.id, CLAIM_FELL, f"{DIFFERS}: {each}", "values", f"if that is right, {REMEDY_OF_FIGURES}")
-        for each in found
-    ]
+            return [_crash(claim, run)]
+        values.append(value)
+    found = compare_figures(evidence.figure, measured_figure(values, evidence.figure.claimed), claim.figure.tolerance)
+    return [_difference(claim, each) for each in found if "runs instead of" not in each]
+
+
+def _crash(claim: Claim, run: PairedRun) -> Problem:
+    sentence = f"{CRASHES}: seed {run.seed}: {run.error or 'the quantity is missing'}"
+    return Problem(claim.id, CLAIM_FELL, sentence, "verdict")
+
+
+def _difference(claim: Claim, sentence: str) -> Problem:
+    remedy = f"if that is right, {REMEDY_OF_FIGURES}"
+    return Problem(claim.id, CLAIM_FELL, f"{DIFFERS}: {sentence}", "values", remedy)

@@ -238,7 +238,14 @@ def test_a_base_without_a_lock_file_measures_everything(checkout: Path) -> None:
 @pytest.mark.parametrize("revision", ["HEAD..HEAD", "HEAD...HEAD", "HEAD^!", "HEAD:toyproject", "no-such-branch"])
 def test_what_names_no_single_commit_measures_everything(checkout: Path, revision: str) -> None:
     found, reason = selected(checkout, revision)
-    assert (found, f"what changed since {revision}" in reason) == (EVERYTHING, True)
+    assert (found, reason) == (EVERYTHING, f"Git knows no commit {revision!r}; correct --base, or fetch the history")
+
+
+def test_a_base_that_does_not_exist_is_told_by_the_full_gate_too(checkout: Path) -> None:
+    told = "to measure: all claims: Git knows no commit 'no-such-branch'"
+    for base, is_told in (("no-such-branch", True), ("HEAD", False)):
+        done = answer(checkout, "gate", "--jobs", "1", "--base", base)
+        assert (done.returncode, told in done.stderr) == (0, is_told)
 
 
 def test_without_git_everything_is_measured_and_the_gate_says_why(checkout: Path) -> None:
@@ -320,7 +327,9 @@ def test_the_base_is_the_merge_base_or_the_commit_before_head(checkout: Path) ->
     commit_of_words(checkout)
     assert find_base(project, None).commit == second
     assert find_base(project, "HEAD").commit == git(checkout, "rev-parse", "HEAD")
-    with pytest.raises(UnknownChangesError, match="what changed since nothing: "):
+    with pytest.raises(
+        UnknownChangesError, match="Git knows no commit 'nothing'; correct --base, or fetch the history"
+    ):
         find_base(project, "nothing")
 
 

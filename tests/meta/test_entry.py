@@ -33,7 +33,7 @@ def test_an_interrupt_during_the_imports_is_one_line(number: int) -> None:
     assert done.stderr == "rlverify: interrupted before the end; run it again\n"
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["show", "BUG-10"]])
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["show", "BUG-10"], ["--help"]])
 def test_a_reader_that_stops_reading_does_not_change_the_answer(arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -220,7 +220,7 @@ def test_two_undecided_figures_are_a_note_and_more_a_problem() -> None:
     claim = with_variant("healthy", held_runs=1)  # which is no figure, and undecided
     for number, names in ((0, None), (1, "FIG-0"), (2, "FIG-0, FIG-1")):
         few = [claim, *map(undecided, range(number))]
-        assert notes_of(few) == [f"{names}: UNDECIDED, as at most 2 figures may be"] * (names is not None)
+        assert notes_of(few) == [f"{names}: UNDECIDED, which is allowed for at most 2 figures"] * (names is not None)
         assert problems_of_all(few) == problems_of(claim)
     many = [*map(undecided, range(3))]
     sentence = "3 figures are UNDECIDED, of which at most 2 may be; give them runs"

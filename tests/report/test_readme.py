@@ -63,10 +63,25 @@ def test_every_python_example_runs_by_itself(tmp_path: Path) -> None:
 
 
 def test_the_claim_shown_is_complete() -> None:
-    (shown,) = blocks("toml")
+    shown = blocks("toml")[0]
     (entry,) = tomllib.loads(shown)["claim"]
     assert ClaimEntry.model_validate(entry).id == "BUG-1"
     assert all(field in entry for field, each in ClaimEntry.model_fields.items() if each.is_required())
+
+
+def test_the_figure_shown_is_measured_in_a_new_project(tmp_path: Path) -> None:
+    rlverify("init", folder=tmp_path)
+    for language in ("python", "toml"):
+        ((name, text),) = re.findall(rf"<!-- (audit/\S+) -->\n```{language}\n(.*?)```", README, re.DOTALL)
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    planned = re.sub(" +", " ", rlverify("pilot", "FIG-1", folder=tmp_path))
+    shown = tomllib.loads(blocks("toml")[1])["claim"][0]["figure"]
+    assert f"power {shown['power']:.2f} in the {shown['runs']} runs" in planned
+    assert "pilot 8 seeds (1000..1007)" in planned
+    rlverify("audit", "--level", "full", "--update", folder=tmp_path)
+    rlverify("matrix", "--update", folder=tmp_path)
+    rlverify("gate", folder=tmp_path)
 
 
 def test_the_fault_shown_is_five_lines_and_can_be_planted() -> None:
