@@ -137,10 +137,29 @@ def _package(folder: Path, files: dict[str, str]) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+CHANGES = (
+    "X = 1\ndef f():\n    return X\n",
+    "X = 2\ndef f():\n    return X\n",
+    "X = 1\ndef f():\n    return -X\n",
+    "X = 1\ndef g():\n    return X\n",
+    "def f():\n    return X\nX = 1\n",
+)
+"""Modules of which each pair differs: in a constant, a body, a name, the order."""
+
+
+def written(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return module_digest("unimported.inner.part")
+
+
 def test_a_module_is_digested_without_being_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _package(tmp_path, {"unimported/__init__.py": "raise SystemExit", "unimported/inner/part.py": "X = 1"})
     monkeypatch.syspath_prepend(tmp_path)
-    assert module_digest("unimported.inner.part") == source_digest("X = 1")
+    digests = {text: written(tmp_path / "unimported/inner/part.py", text) for text in CHANGES}
+    assert len(set(digests.values())) == len(CHANGES)
+    assert (
+        written(tmp_path / "unimported/inner/part.py", f'"""Words."""\n{CHANGES[0]}  # words\n') == digests[CHANGES[0]]
+    )
     assert "unimported" not in sys.modules
     with pytest.raises(LookupError, match=r"no module unimported\.other"):
         module_path("unimported.other")
