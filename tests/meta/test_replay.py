@@ -141,6 +141,24 @@ def test_a_crash_among_repeated_runs_is_a_problem_whatever_the_others_give(check
     assert (code, "a repeated run crashes\n  seed 3: AssertionError: boom" in said) == (1, True), said
 
 
+def test_a_crash_of_one_figure_leaves_the_others_to_be_compared(checkout: Path) -> None:
+    not_repeating(checkout, "FIG-GAIN")
+    forge(checkout, "FIG-GAIN", 1.7)
+    replace(
+        checkout / "figureproject/experiments/values.py", '    _behave("same-arms", seed)\n', "    raise ValueError\n"
+    )
+    told: list[tuple[int, int]] = []
+    with fresh_projects():
+        project = open_project(checkout)
+        committed = Committed(project, project.paths, CurrentCode(project))
+        figures = [(project.claim(name), committed.evidence[name]) for name in ("FIG-BETTER", "FIG-GAIN")]
+        found = replay(committed, figures, processes=1, on_progress=lambda *each: told.append(each))
+    crashed, differs = found.problems
+    assert (crashed.subject, crashed.sentence.partition(": seed")[0]) == ("FIG-BETTER", "a repeated run crashes")
+    assert (differs.subject, differs.sentence.startswith("repeated runs differ: a mean of 20")) == ("FIG-GAIN", True)
+    assert {(runs, 9) for runs in range(3, 10)} <= {*told}  # the two first runs, and the seven others of FIG-GAIN
+
+
 def test_after_a_crash_no_further_run_is_made(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     not_repeating(checkout, "FIG-GAIN")
     path = checkout / "figureproject/experiments/values.py"
