@@ -17,7 +17,7 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import figure_tables, tables
-from rlverify.cli.console import complain, progress_bars, show
+from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.options import (
@@ -220,7 +220,7 @@ def gate(
     paths = report_paths(project, reports)
     selection = select(project, paths, base)
     if (changed or base is not None) and len(selection.claim_ids) == len(project.claims):
-        typer.echo(f"to measure: all claims: {selection.reason}", err=True)
+        mention(f"to measure: all claims: {selection.reason}")
     result = _run_audit(
         context, paths, jobs, level, selection=selection, only_selected=changed, chosen=chosen, fail_fast=fail_fast
     )
@@ -318,7 +318,9 @@ def _invoke(arguments: Sequence[str] | None) -> int:
     try:
         app(arguments, prog_name="rlverify")
     except SystemExit as exit_:
-        code = AS_EXPECTED if isinstance(exit_.__context__, BrokenPipeError) else exit_.code  # a reader of --help
+        code = exit_.code
+        if isinstance(exit_.__context__, BrokenPipeError):  # of which typer makes 1, as if a claim had fallen
+            code = AS_EXPECTED if "--help" in (arguments or sys.argv) else HARNESS_FAILED
     except (HarnessError, OSError) as error:
         complain(str(error))
         return CLAIM_FELL if isinstance(error, BrokenCodeError) else HARNESS_FAILED

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -42,7 +42,7 @@ def _print(part: Any) -> None:
 def _width() -> int:
     """In characters; a width of 0, as some terminals have it, is none."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns) > 0:
+    if columns.isdecimal() and int(columns) > 0:
         return int(columns)
     if sys.stdout and sys.stdout.isatty():
         return os.get_terminal_size(sys.stdout.fileno()).columns or PLAIN_WIDTH
@@ -56,16 +56,25 @@ def write(text: str) -> None:
     """
     if not sys.stdout:  # as Python has it where the descriptor was closed before the start
         raise OSError("standard output is closed, so nothing can be printed; leave it open, or send it to a file")
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has what it wanted; the verdict stands
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _write(sys.stdout, text)
 
 
 def complain(line: str) -> None:
     """Print one line on stderr."""
-    sys.stderr.write(f"rlverify: {line}\n")
+    mention(f"rlverify: {line}")
+
+
+def mention(line: str) -> None:
+    """Print one line on stderr that is about no problem."""
+    _write(sys.stderr, f"{line}\n")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:  # the reader has what it wanted; the verdict stands
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def left_in_words(seconds: float | None) -> str:
@@ -114,7 +123,7 @@ class Bars:
     def _write_line(self, line: str) -> None:
         if self._progress.disable and self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = self._clock()
-            sys.stderr.write(f"{line}\n")
+            mention(line)
 
     def figures(self, done: int, total: int, seconds_left: float | None) -> None:
         """Paired runs that have ended, out of all, and how long the others will take."""

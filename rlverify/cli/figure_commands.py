@@ -65,17 +65,23 @@ def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int 
 
 
 def _problems_of_run(committed: Record, run: PairedRun) -> list[Problem]:
-    """As `gate` reports them: the claim fell if a run of its evidence crashes, or does not give its committed value.
+    """The claim fell if a run that its evidence has crashes, or does not give its committed value.
 
     Where runs differ between machines, the value of one of them says nothing.
     """
     claim, evidence = committed.claim, committed.evidence
     assert claim.figure is not None
-    if evidence is None or evidence.figure is None or committed.misfits:
-        return [Problem(claim.id, HARNESS_FAILED, f"ERROR, seed {run.seed}: {run.error}")] if run.error else []
-    if run.error:
-        return [Problem(claim.id, CLAIM_FELL, f"ERROR, seed {run.seed}: {run.error}", "verdict")]
-    is_comparable = claim.figure.repeats and run.seed in claim.seeds and not evidence.figure.errors
+    measured = evidence is not None and not committed.misfits and run.seed in claim.seeds
+    error = run.error
+    if claim.figure.quantity not in dict(run.quantities):
+        error = error or f"experiment {run.experiment!r} gives no quantity {claim.figure.quantity!r}"
+    if error:
+        sentence = f"ERROR, seed {run.seed}: {error}"
+        fell = Problem(claim.id, CLAIM_FELL, sentence, "verdict")
+        return [fell if measured else Problem(claim.id, HARNESS_FAILED, sentence)]
+    if evidence is None or evidence.figure is None or not measured:
+        return []
+    is_comparable = claim.figure.repeats and not evidence.figure.errors
     return problems_of_run(claim, evidence, run) if is_comparable else []
 
 

@@ -38,7 +38,7 @@ def quantities_table(run: PairedRun, record: Record) -> Table:
         if figure is None or name != figure.quantity:
             table.add_row(name, f"{value:.6g}", "", "")
             continue
-        has_value = found is not None and not found.errors and run.seed < len(found.values)
+        has_value = found is not None and not (found.errors or record.misfits) and run.seed < len(found.values)
         committed = f"{found.values[run.seed]:.6g}" if found is not None and has_value else "-"
         table.add_row(name, f"{value:.6g}", committed, origin_and_claimed(figure))
     return table

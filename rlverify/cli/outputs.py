@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -43,7 +45,7 @@ def check_outputs(files: Mapping[str, Path | None]) -> dict[str, Path]:
         if path == STDOUT or path.is_dir() or path.name.startswith("--"):
             raise typer.BadParameter(f"--{name} {files[name]} is not a file; name one")
         if _is_written_in_place(path):
-            if not os.access(path, os.W_OK):
+            if not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
                 raise typer.BadParameter(f"--{name} {path} cannot be written; name another file")
             continue
         try:
@@ -60,8 +62,10 @@ def hand_over(path: Path, text: str, *, appended: bool = False) -> None:
     :raises EvidenceError: if it cannot be written
     :raises OSError: likewise, if it is no plain file
     """
-    if _is_written_in_place(path):
-        with path.open("a" if appended else "w", encoding="utf-8") as file:
+    if _is_stdout(path):
+        write(text)
+    elif _is_written_in_place(path):
+        with suppress(BrokenPipeError), path.open("a" if appended else "w", encoding="utf-8") as file:
             file.write(text)
     else:
         before = path.read_text(encoding="utf-8") if appended and path.is_file() else ""
@@ -69,7 +73,19 @@ def hand_over(path: Path, text: str, *, appended: bool = False) -> None:
 
 
 def _is_written_in_place(path: Path) -> bool:
-    return path.exists() and (path.is_symlink() or not path.is_file())
+    return path.is_symlink() or (path.exists() and not path.is_file())
+
+
+def _is_stdout(path: Path) -> bool:
+    """Whether this is what is printed to, by another name, as ``/dev/stdout`` is."""
+    return path.is_symlink() and path.exists() and bool(sys.stdout) and _is_open_as(path, sys.stdout)
+
+
+def _is_open_as(path: Path, stream: TextIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(stream.fileno()))
+    except (OSError, ValueError):  # a stream without a descriptor
+        return False
 
 
 def places(files: Mapping[str, Path]) -> str:

@@ -6,7 +6,7 @@ import importlib.util
 import keyword
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,20 +47,25 @@ def init(
     if pyproject.is_file() and has_settings(pyproject):
         raise SettingsError(pyproject, "", "has settings already; nothing was changed")
     before = pyproject.read_text(encoding="utf-8").rstrip() + "\n\n" if pyproject.is_file() else ""
-    is_distribution = "project" in tomllib.loads(before) or (root / "setup.py").is_file()
+    is_distribution = bool({"project", "build-system"} & tomllib.loads(before).keys() or _setup_files(root))
     files = example_files(content, "tests", is_distribution=is_distribution)
     packages = under_test or _packages(root, content) or [content]
     configured = _configures_pytest(root, before)
     added = settings_table(content, packages) + ("" if configured else pytest_table((root / "src").is_dir()))
     beside = [package for package in packages if package != content and (root / package).is_dir()]
-    must_name = bool(beside) and _finds_packages_itself(root, before)
-    _write_new(root, files, {FILE: before + added + (packaging_table(beside) if must_name else "")})
+    finds = _finds_packages_itself(root, before)
+    text = before + added + (packaging_table(beside) if finds and beside else "")
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(pyproject, "", f"takes no more tables ({error}); nothing was changed") from error
+    _write_new(root, files, {FILE: text})
     show(
         f"created {FILE} [tool.rlverify] and {len(files)} files:",
         *(f"  {name}" for name in files),
         "",
         f"under test: {', '.join(packages)}",
-        *([f"setuptools installs {', '.join(beside)} as before, because {FILE} now names it"] * must_name),
+        *_about_setuptools(root, beside, content) * finds,
         *([f'pytest must find the package {content}: add "." to the pythonpath of its settings'] * configured),
         "next:",
         "  rlverify reproduce EXAMPLE-1     measure the example: it is CONFIRMED",
@@ -146,12 +151,29 @@ def _configures_pytest(root: Path, pyproject: str) -> bool:
 
 
 def _finds_packages_itself(root: Path, pyproject: str) -> bool:
-    """Whether setuptools looks for the packages of a repository, and so refuses two of them at its top."""
+    """Whether setuptools looks for the packages of a repository, and so stops at two of them at its top."""
     content = tomllib.loads(pyproject)
     backend = content.get("build-system", {}).get("build-backend", "setuptools.build_meta")
     named = {"packages", "py-modules"} & content.get("tool", {}).get("setuptools", {}).keys()
-    elsewhere = any((root / name).is_file() for name in ("setup.py", "setup.cfg"))
-    return "project" in content and backend.startswith("setuptools") and not named and not elsewhere
+    setup = _setup_files(root)
+    elsewhere = any(re.search(r"\b(packages|py_modules)\b", path.read_text(encoding="utf-8")) for path in setup)
+    return bool("project" in content or setup) and backend.startswith("setuptools") and not named and not elsewhere
+
+
+def _setup_files(root: Path) -> list[Path]:
+    return [root / name for name in ("setup.py", "setup.cfg") if (root / name).is_file()]
+
+
+def _about_setuptools(root: Path, named: Sequence[str], content: str) -> list[str]:
+    """What `init` did so that the repository can still be installed, or what is left to do; a line or none.
+
+    :param named: packages that the settings now name
+    """
+    if named:
+        return [f"setuptools installs {', '.join(named)} as before, because {FILE} now names it"]
+    if (root / "src").is_dir():
+        return []
+    return [f"setuptools finds {content} now as well: name the packages or modules to install in [tool.setuptools]"]
 
 
 def _healthy(target: str) -> Callable[..., Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -18,7 +18,7 @@ from rlverify.project.citations import Documents
 from rlverify.project.experiments import EXPERIMENTS, Experiment
 from rlverify.project.faults import FAULTS, Fault
 from rlverify.project.fingerprint import digest, is_within, module_digests, module_path
-from rlverify.project.importing import names_what_is_gone, place_of
+from rlverify.project.importing import names_what_is_gone, places_of
 from rlverify.project.pages import PAGES, Page
 from rlverify.project.plots import PLOTS, PlotMeasurement
 from rlverify.project.probes import PROBES, Probe
@@ -26,10 +26,12 @@ from rlverify.project.registry import Registry
 from rlverify.project.settings import FILE, ReportPaths, Settings, find_root, load_settings
 from rlverify.project.suggesting import suggestion
 from rlverify.records.claims import Claim
-from rlverify.records.errors import BrokenCodeError, CatalogueError, SettingsError, UnknownNameError
+from rlverify.records.errors import BrokenCodeError, CatalogueError, HarnessError, SettingsError, UnknownNameError
 
 Entry = TypeVar("Entry")
 
+SHOWING: Final = ("plots", "pages")
+"""The subpackages of a content package that show what was measured."""
 MEASURING: Final = ("probes", "faults", "experiments")
 """The subpackages of a content package that measure; imports among them are part of the digest of an experiment."""
 
@@ -116,21 +118,32 @@ class Project:
         return (self.settings.catalogue or self.folder / "catalogue") / f"{claim.document}.toml"
 
     def _load(self, registry: Registry[Entry]) -> Mapping[str, Entry]:
-        """What the modules of one subpackage of the content register.
+        """What the modules of one subpackage of the content register."""
+        with self._importing():
+            return registry.load(f"{self._checked_package}.{registry.kind}s")
+
+    @contextmanager
+    def _importing(self) -> Iterator[None]:
+        """Tells broken code under test from broken code that measures, while either is imported.
 
         :raises BrokenCodeError: if code under test cannot be imported
+        :raises HarnessError: if an import of other code ends the process, which must not become the exit code
         """
         try:
-            return registry.load(f"{self._checked_package}.{registry.kind}s")
+            yield
         except (Exception, SystemExit) as error:
-            place, line = place_of(error)
-            if not self._is_code_under_test(place) and not names_what_is_gone(error, self.is_under_test):
-                raise
-            shown = place.relative_to(self.root) if place.is_relative_to(self.root) else place
-            raise BrokenCodeError(f"{shown.as_posix()}:{line}", error) from error
+            places = places_of(error)
+            own = tuple(self.code_places.values())
+            file, line = next((each for each in places if any(map(each[0].is_relative_to, own))), places[0])
+            shown = f"{(file.relative_to(self.root) if file.is_relative_to(self.root) else file).as_posix()}:{line}"
+            if self._is_code_under_test(file) or names_what_is_gone(error, self.is_under_test):
+                raise BrokenCodeError(shown, error) from error
+            if isinstance(error, SystemExit):
+                raise HarnessError(f"{shown}: an import ends the process with exit code {error.code}") from error
+            raise
 
     def _is_code_under_test(self, file: Path) -> bool:
-        measuring = [self.folder / kind for kind in MEASURING]
+        measuring = [self.folder / kind for kind in (*MEASURING, *SHOWING)]
         under_test = [self.code_places[package] for package in self.settings.under_test]
         return any(map(file.is_relative_to, under_test)) and not any(map(file.is_relative_to, measuring))
 
@@ -165,8 +178,7 @@ class Project:
     @cached_property
     def pages(self) -> tuple[Page, ...]:
         """The registered report pages, in the order of the documents that they are about."""
-        found = PAGES.load(f"{self._checked_package}.pages").values()
-        return tuple(sorted(found, key=lambda page: page.documents))
+        return tuple(sorted(self._load(PAGES).values(), key=lambda page: page.documents))
 
     @property
     def _checked_package(self) -> str:
@@ -196,7 +208,9 @@ class Project:
         if importlib.util.find_spec(f"{self.package}.probes") is None or importlib.util.find_spec(module) is None:
             return ()
         with redirect_stdout(sys.stderr):
-            return (importlib.import_module(module).Make(),)
+            with self._importing():
+                loaded = importlib.import_module(module)
+            return (loaded.Make(),)
 
     def modules(self, claim: Claim) -> tuple[str, ...]:
         """Dotted names of the modules that a claim is about, sorted.
@@ -260,6 +274,7 @@ class Project:
             self._check_library(library)
         for claim in self.claims:
             self._check_claim(claim)
+        _ = self.plots, self.pages  # so that what cannot be imported is known before anything is measured
         claimed = {name for name, fault in self.faults.items() if fault.claimed}
         warnings = (
             _unused("fault", claimed, {name for claim in self.claims for name in (claim.fault, claim.documented_fix)}),

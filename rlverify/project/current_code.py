@@ -11,7 +11,7 @@ from typing import Final
 
 import rlverify
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import code_parts, digest, module_name, needed_to_import
+from rlverify.project.fingerprint import code_parts, digest, module_name, needed_to_import, parts_or_whole
 from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import HarnessError
 
@@ -125,12 +125,7 @@ class CurrentCode:
 
     def _parts(self, module: str) -> Mapping[str, str]:
         source = self.sources.get(module)
-        if source is None:
-            return {}
-        try:
-            return code_parts(source)
-        except SyntaxError:  # which the import of it reports
-            return {"": digest([source.decode(errors="replace")])}
+        return {} if source is None else parts_or_whole(source)
 
 
 def _digest_of_file(path: Path) -> str:

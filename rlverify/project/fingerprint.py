@@ -72,6 +72,14 @@ def code_parts(source: bytes) -> Mapping[str, str]:
     return {name: digest(found) for name, found in texts.items()}
 
 
+def parts_or_whole(source: bytes) -> Mapping[str, str]:
+    """`code_parts`, or one digest of all of a source that is not Python, which the import of it reports."""
+    try:
+        return code_parts(source)
+    except (SyntaxError, ValueError):  # of a null character
+        return {"": digest([source.decode(errors="replace")])}
+
+
 def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Every function that is not inside another one, with its qualified name."""
     for child in _definitions(node):
@@ -137,12 +145,11 @@ def module_name(package: str, place: Path, path: Path) -> str:
 
 
 def module_digest(name: str) -> str:
-    """Digest of a whole module, by its dotted name: of all its `code_parts`.
+    """Digest of a whole module, by its dotted name: of all its parts.
 
     :raises LookupError: if there is no such module
-    :raises SyntaxError: if it is not Python
     """
-    return digest(text for part in code_parts(module_path(name).read_bytes()).items() for text in part)
+    return digest(text for part in parts_or_whole(module_path(name).read_bytes()).items() for text in part)
 
 
 def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
@@ -158,10 +165,7 @@ def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[
 
 
 def needed_to_import(name: str, within: tuple[str, ...]) -> tuple[str, ...] | None:
-    """What a module imports from some packages, and the package around it; None if it is no module of these.
-
-    :raises SyntaxError: if its file cannot be parsed
-    """
+    """What a module imports from some packages, and the package around it; None if it is no module of these."""
     if not is_within(name, within) or not module_exists(name):
         return None
     around = name.rpartition(".")[0]
@@ -176,12 +180,16 @@ def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _imports_of_file(path: Path, modified: int, package: str, within: tuple[str, ...]) -> tuple[str, ...]:
-    """The modules that a file imports from some packages.
+    """The modules that a file imports from some packages; of one that is not Python none, which its import reports.
 
     :param package: the package that relative imports in it start from
     """
     found: list[str] = []
-    for node in ast.walk(_tree(path, modified)):
+    try:
+        tree = _tree(path, modified)
+    except SyntaxError:
+        return ()
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

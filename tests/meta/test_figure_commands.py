@@ -250,6 +250,17 @@ def test_one_run_that_does_not_give_its_committed_value_makes_the_claim_fall(
     assert project("--project", variation_of(catalogue), *one_run)[0] == 0
 
 
+def test_a_quantity_that_a_run_does_not_give_is_an_error(project: Command, reports: Path, catalogue: Path) -> None:
+    catalogue.write_text(
+        catalogue.read_text().replace('"gain"', '"gained"').replace("claimed =", "repeats = false\nclaimed =", 1)
+    )
+    changed = ("--project", variation_of(catalogue), "reproduce", "FIG-GAIN", "--reports")
+    code, output, _ = project(*changed, reports)
+    told = "FIG-GAIN: ERROR, seed 0: experiment 'transfer' gives no quantity 'gained'"
+    assert (code, output.splitlines()[-1]) == (1, told)
+    assert project(*changed, reports, "--seed", "99")[0] == 2  # which is none of its runs
+
+
 def test_one_run_prints_json_only(project: Command, audited: Path) -> None:
     content = json.loads(
         project("reproduce", "FIG-BETTER", "--json", "--reports", audited)[1], parse_constant=pytest.fail

@@ -6,16 +6,19 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import pytest
+import typer
 
 from rlverify.cli.outputs import check_outputs, hand_over
 from tests.meta.in_process import rlverify_here
 from tests.meta.project_folders import PROJECTS, once_in_a_process, write_settings, write_toy_tests
+from tests.support.repository_copy import ROOT
 
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -121,14 +124,19 @@ def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> N
         ("target.py", "\n\ndef x(:\n", "SyntaxError: "),
         ("target.py", "\n\n\noops\n", "NameError: name 'oops' is not defined"),
         ("faults/new.py", "\n\nfrom toyproject.target import gone\n", "ImportError: cannot import name 'gone' from "),
+        ("plots/new.py", "\n\nfrom toyproject.target import gone\n", "ImportError: cannot import name 'gone' from "),
+        ("pages/new.py", "\n\nfrom toyproject.target import gone\n", "ImportError: cannot import name 'gone' from "),
+        ("target.py", "\n\n__import__('json').loads('{')\n", "JSONDecodeError: "),
+        ("target.py", "\n\n__import__('unittest').main(argv=['', 'no.such'])\n", "SystemExit: "),
     ],
-    ids=["syntax", "name", "gone"],
+    ids=["syntax", "name", "gone", "gone for a plot", "gone for a page", "in a library", "ends the process"],
 )
 def test_code_that_cannot_be_imported_is_broken_and_not_the_harness(
     file: str, text: str, told: str, committed: Path, tmp_path: Path
 ) -> None:
     folder = changed(committed, tmp_path / "toy")
     path = folder / "toyproject" / file
+    path.parent.mkdir(exist_ok=True)
     path.write_text((path.read_text() if path.exists() else "") + text)
     line = len(path.read_text().splitlines())
     told = f"toyproject/{file}:{line}: code under test cannot be imported: {told}"
@@ -150,6 +158,54 @@ def test_a_mistake_in_what_measures_is_trouble_of_the_harness(text: str, committ
     assert "new.py" in done.stderr
 
 
+@pytest.mark.parametrize("folder", ["faults", "probes", "plots", "pages"])
+def test_an_import_that_ends_the_process_does_not_choose_the_exit_code(
+    folder: str, committed: Path, tmp_path: Path
+) -> None:
+    checkout = changed(committed, tmp_path / "toy")
+    (checkout / "toyproject" / folder).mkdir(exist_ok=True)
+    (checkout / "toyproject" / folder / "new.py").write_text("raise SystemExit(0)\n")
+    done = rlverify_here("gate", "--jobs", "1", cwd=checkout)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"toyproject/{folder}/new.py:1: an import ends the process with exit code 0" in done.stderr
+
+
+def test_code_that_a_run_cannot_import_makes_its_claim_fall(committed: Path, tmp_path: Path) -> None:
+    imports = "return min(max(value, low), high)", "from toyproject import late\n    return late.clip(value, low, high)"
+    folder = changed(committed, tmp_path / "toy", imports)
+    (folder / "toyproject/late.py").write_text("def clip(:\n")
+    found = answer(folder)
+    assert (found.code, found.lines[-1]) == (1, "4 of 6 claims as expected; 2 claims fell")
+    assert "SyntaxError: " in "".join(found.lines)
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+@pytest.mark.parametrize("arguments", [("--json", "/dev/stdout"), ("--base", "nothing"), ("--junit", "/dev/stdout")])
+def test_a_reader_that_stops_reading_does_not_change_a_failure(
+    arguments: tuple[str, str], closed: str, regressed: Answer
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "rlverify.cli.entry", "gate", "toy-01", "--jobs", "1", *arguments]
+    other = {"stdout": "stderr", "stderr": "stdout"}[closed]
+    streams: dict[str, Any] = {closed: writing, other: subprocess.DEVNULL}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=regressed.folder, env=environment, check=False, **streams)
+    os.close(writing)
+    assert done.returncode == 1
+
+
+def test_the_standard_output_by_another_name_has_the_file_first(regressed: Answer, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rlverify.cli.entry", "gate", "toy-01", "--jobs", "1", "--junit", "/dev/stdout"]
+    with (tmp_path / "out").open("w") as file:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, cwd=regressed.folder, env=environment, stdout=file, check=False)
+    text = (tmp_path / "out").read_text()
+    assert text.startswith("<?xml")
+    assert text.splitlines()[-1] == "0 of 1 claims as expected; 1 claim fell"
+    assert ElementTree.fromstring(text.partition("</testsuites>")[0] + "</testsuites>").attrib["failures"] == "1"
+
+
 def test_what_is_no_plain_file_is_written_and_not_replaced(tmp_path: Path) -> None:
     """A device, a pipe, or what a link points to."""
     pipe, link, target, gone = (tmp_path / name for name in ("pipe", "link", "target", "gone"))
@@ -166,6 +222,16 @@ def test_what_is_no_plain_file_is_written_and_not_replaced(tmp_path: Path) -> No
     assert target.read_text() == "instead\n"
     hand_over(gone, "new\n", appended=True)
     assert gone.read_text() == "new\n"
+    gone.unlink()
+    leading = tmp_path / "leading"
+    leading.symlink_to(gone)
+    assert check_outputs({"junit": leading}) == {"junit": leading}
+    hand_over(leading, "through a link\n")
+    assert (gone.read_text(), leading.is_symlink()) == ("through a link\n", True)
+    leading.unlink()
+    leading.symlink_to(tmp_path / "no" / "such")
+    with pytest.raises(typer.BadParameter, match="cannot be written; name another file"):
+        check_outputs({"junit": leading})
 
 
 def test_a_pipe_can_be_an_output(tmp_path: Path) -> None:

@@ -95,20 +95,22 @@ INCLUDE = '[tool.setuptools.packages.find]\ninclude = ["mine", "mine.*"]'
         (PROJECT + "[tool.setuptools]\nzip-safe = false\n", None, True),
         (PROJECT + NAMES, None, False),
         (HATCH + PROJECT, None, False),
-        (PROJECT, "setup.cfg", False),
-        (PROJECT, "setup.py", False),
+        (PROJECT, ("setup.cfg", "[flake8]\nmax-line-length = 99\n"), True),
+        (PROJECT, ("setup.cfg", "[options]\npackages = find:\n"), False),
+        (PROJECT, ("setup.py", "from setuptools import setup\nsetup()\n"), True),
+        ("", ("setup.py", "from setuptools import setup\nsetup(packages=['mine'])\n"), False),
         ("", None, False),
     ],
 )
 def test_a_package_at_the_top_can_be_installed_as_before(
-    pyproject: str, beside: str | None, is_named: bool, tmp_path: Path, rlverify: Invoke
+    pyproject: str, beside: tuple[str, str] | None, is_named: bool, tmp_path: Path, rlverify: Invoke
 ) -> None:
     """Setuptools refuses two packages at the top, unless it is told which of them to install."""
     (tmp_path / "mine" / "part").mkdir(parents=True)
     (tmp_path / "mine" / "__init__.py").touch()
     (tmp_path / "pyproject.toml").write_text(pyproject, encoding="utf-8")
     if beside:
-        (tmp_path / beside).touch()
+        (tmp_path / beside[0]).write_text(beside[1])
     done = rlverify("init", cwd=str(tmp_path))
     text = (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
     assert (done.returncode, text.count(INCLUDE), "setuptools installs mine as before" in done.stdout) == (
@@ -118,9 +120,32 @@ def test_a_package_at_the_top_can_be_installed_as_before(
     )
     tomllib.loads(text)
     workflow = (tmp_path / ".github/workflows/rlverify.yml").read_text(encoding="utf-8")
-    is_distribution = bool(pyproject) or beside == "setup.py"
+    is_distribution = bool(pyproject) or beside is not None
     assert f"pip install {'-e . ' if is_distribution else ''}pytest" in workflow
     assert f'python-version: "{sys.version_info.major}.{sys.version_info.minor}"' in workflow
+
+
+def test_a_single_module_is_left_to_its_author(tmp_path: Path, rlverify: Invoke) -> None:
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
+    done = rlverify("init", cwd=str(tmp_path))
+    assert "setuptools finds audit now as well: name the packages or modules to install" in done.stdout
+    assert "setuptools" not in (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_a_package_in_src_needs_nothing(repository: Path, rlverify: Invoke) -> None:
+    (repository / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
+    done = rlverify("init", cwd=str(repository))
+    assert (done.returncode, "setuptools" in done.stdout) == (0, False)
+
+
+def test_settings_that_take_no_table_are_left_as_they_are(tmp_path: Path, rlverify: Invoke) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(f"{PROJECT}[tool]\nsetuptools = {{zip-safe = false}}\n")
+    before = tree(tmp_path)
+    done = rlverify("init", cwd=str(tmp_path))
+    assert (done.returncode, "takes no more tables" in done.stderr, tree(tmp_path)) == (2, True, before)
 
 
 def test_setuptools_finds_the_package_that_it_found_before(tmp_path: Path, rlverify: Invoke) -> None:
