@@ -51,8 +51,8 @@ def measure(
     processes: int,
     on_progress: Progress,
     on_figures: FigureProgress,
-    recorded: bool = False,
-    ignore_cache: bool = False,
+    recorded: bool,
+    ignore_cache: bool,
     enough: Callable[[Record], bool] | None = None,
 ) -> Measured:
     """Measure claims, those with a probe first.

@@ -59,7 +59,7 @@ def replay(
     """
     seeds: dict[str, list[int]] = defaultdict(list)
     for claim, evidence in figures:
-        seed = _seed(evidence)
+        seed = repeated_seed(evidence)
         if seed not in seeds[claim.experiment]:
             seeds[claim.experiment].append(seed)
     code, project, root = committed.code, committed.project, committed.paths.runs
@@ -107,14 +107,14 @@ def problems_of_run(claim: Claim, evidence: Evidence, run: PairedRun) -> list[Pr
     return [_difference(claim, f"seed {run.seed} gives {value:.5g} {unit}, committed {committed:.5g}")]
 
 
-def _seed(evidence: Evidence) -> int:
-    """Which run is repeated follows from the evidence, so that a forger cannot choose it."""
+def repeated_seed(evidence: Evidence) -> int:
+    """Which run is repeated first follows from the evidence, so that a forger cannot choose it."""
     return int(digest([to_json(evidence)]), 16) % len(evidence.seeds)
 
 
 def _own(claim: Claim, evidence: Evidence, runs: Runs) -> PairedRun:
     """The run that is repeated first."""
-    return runs[claim.experiment, _seed(evidence)]
+    return runs[claim.experiment, repeated_seed(evidence)]
 
 
 def _more_seeds(claim: Claim) -> Sequence[int]:

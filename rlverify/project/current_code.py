@@ -65,8 +65,8 @@ class CurrentCode:
         functions = {name for name in executed.functions if self.digest(name) != GONE}
         functions |= {name for name in imported if name.partition(":")[0] in modules and self.digest(name) != GONE}
         if executed.unseen:
-            functions |= {f"{module}:{name}" for module in modules for name in self._parts(module) if name}
-        seen = Executed(tuple(sorted(functions)), executed.files, executed.unseen)
+            functions = {f"{module}:{name}" for module in modules for name in self._parts(module) if name}
+        seen = Executed(tuple(sorted(functions)), executed.files)
         names = self.names_of(seen, modules)
         parts = tuple((name, self.digest(name)) for name in names)
         starts |= {name.partition(":")[0] for name in seen.functions}

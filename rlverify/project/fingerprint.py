@@ -123,9 +123,11 @@ def module_path(name: str) -> Path:
     """
     top, *rest = name.split(".")
     spec = importlib.util.find_spec(top)
-    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec is not None else []
-    if not rest and spec is not None and spec.origin is not None:
+    if spec is None:
+        raise LookupError(f"no module {name}")
+    if not rest and spec.origin is not None:
         return Path(spec.origin)
+    roots = [Path(root) for root in spec.submodule_search_locations or ()]
     for root in roots:
         path = root.joinpath(*rest)
         for candidate in (path.with_name(path.name + ".py"), path / "__init__.py"):
@@ -236,7 +238,7 @@ def _tree(path: Path, _modified: int) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-def file_digest(path: Path, qualified_name: str = "") -> str:
+def file_digest(path: Path, qualified_name: str) -> str:
     """`source_digest` of a file, which is read once as long as it does not change.
 
     :raises LookupError: if the file defines no such name

@@ -17,7 +17,7 @@ from rlverify.cli.app import run
 from rlverify.cli.console import left_in_words
 from rlverify.evidence.figure_evidence import measured_figure
 from rlverify.evidence.seals import sealed
-from tests.meta.project_folders import write_settings
+from tests.meta.project_folders import once_in_a_process, write_settings
 
 CONTENT = Path(__file__).parent / "projects" / "figureproject"
 Command = Callable[..., tuple[int, str, str]]
@@ -41,6 +41,7 @@ def project(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.fixture(scope="module")
+@once_in_a_process
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of reports, freshly updated at the full level, with its kept runs beside it; treat as read-only."""
     reports = tmp_path_factory.mktemp("audited") / "reports"
