@@ -86,6 +86,19 @@ def test_the_digest_of_a_file_is_the_start_of_its_sha_256(folder: Path) -> None:
     assert code_of(folder).digest("file missing.txt") == ""
 
 
+def test_a_library_that_the_settings_do_not_name_has_no_digest(folder: Path) -> None:
+    assert code_of(folder).digest("library numpy") == ""
+
+
+def test_a_function_of_a_module_that_no_import_names_brings_its_module(folder: Path) -> None:
+    """As where a run imports by a name that it works out."""
+    (folder / "figureproject/late.py").write_text("X = 1\n\n\ndef late():\n    return X\n")
+    record = code_of(folder).record("", [MODULE], Executed(("figureproject.late:late",)), ())
+    names = dict(record.parts)
+    assert {"figureproject.late", "figureproject.late:late", MODULE} <= names.keys()
+    assert record.roots == ("figureproject.late", MODULE)
+
+
 def test_a_run_that_starts_processes_depends_on_all_functions_of_its_modules(folder: Path) -> None:
     code = code_of(folder)
     seen = code.record("", [MODULE], Executed(unseen=False), ())

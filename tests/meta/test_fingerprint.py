@@ -14,12 +14,16 @@ from toyproject import target
 from rlverify.project.fingerprint import (
     canonical,
     digest,
+    file_digest,
     first_lines,
     has_bases,
     member_digest,
     module_digest,
     module_digests,
+    module_name,
     module_path,
+    needed_to_import,
+    parts_or_whole,
     source_digest,
 )
 from rlverify.records.errors import StaleFaultError
@@ -206,6 +210,61 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_imports_are_followed_relative_or_not(line: str, found: set[str], package: Path) -> None:
     (package / "user.py").write_text(f"{line}\n", encoding="utf-8")
     assert {name for name, _ in module_digests(["relpkg.user"], within=("relpkg",))} == {"relpkg.user", *found}
+
+
+def test_a_module_needs_the_package_around_it_and_what_that_needs(package: Path) -> None:
+    """Importing `relpkg.inner.deep` runs the files of `relpkg.inner` and of `relpkg` first."""
+    (package / "inner" / "deep.py").write_text("import relpkg.helper\n", encoding="utf-8")
+    assert needed_to_import("relpkg.inner.deep", ("relpkg",)) == ("relpkg.inner", "relpkg.helper")
+    assert needed_to_import("relpkg.inner", ("relpkg",)) == ("relpkg",)
+    assert needed_to_import("relpkg", ("relpkg",)) == ()
+    assert needed_to_import("relpkg.no_such", ("relpkg",)) is None
+    assert needed_to_import("json", ("relpkg",)) is None
+
+
+def test_what_is_read_of_a_file_follows_it(package: Path) -> None:
+    path, digests = package / "user.py", set()
+    for time, needed in enumerate(("relpkg.helper", "relpkg.inner")):
+        path.write_text(f"import {needed}\ndef top():\n    return {time}\n", encoding="utf-8")
+        os.utime(path, (time, time))
+        assert needed_to_import("relpkg.user", ("relpkg",)) == ("relpkg", needed)
+        digests.add(file_digest(path, "top"))
+    assert len(digests) == 2
+
+
+def test_a_file_that_is_not_python_imports_nothing_and_has_one_digest(package: Path) -> None:
+    digests = set()
+    for time, source in enumerate(
+        (b"import relpkg.helper\ndef (", b"import relpkg.helper\ndef [", b"\xff(", b"X = 1\0")
+    ):
+        (package / "user.py").write_bytes(source)
+        os.utime(package / "user.py", (time, time))
+        if b"\xff" not in source:
+            assert needed_to_import("relpkg.user", ("relpkg",)) == ("relpkg",)
+        assert [*parts_or_whole(source)] == [""]
+        digests.add(module_digest("relpkg.user"))
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("relpkg/__init__.py", "relpkg"),
+        ("relpkg/user.py", "relpkg.user"),
+        ("relpkg/inner/__init__.py", "relpkg.inner"),
+        ("relpkg/inner/deep.py", "relpkg.inner.deep"),
+        ("relpkg/inner/__main__.py", "relpkg.inner.__main__"),
+    ],
+)
+def test_the_name_of_a_module_follows_from_its_file(file: str, name: str) -> None:
+    assert module_name("relpkg", Path("relpkg"), Path(file)) == name
+    assert module_name("single", Path("single.py"), Path("single.py")) == "single"
+
+
+def test_a_package_that_does_not_exist_has_no_modules() -> None:
+    for name in ("no_such_package", "no_such_package.part"):
+        with pytest.raises(LookupError, match=f"no module {name}"):
+            module_path(name)
 
 
 def test_a_relative_import_starts_from_the_package_that_the_file_is(package: Path) -> None:
