@@ -86,6 +86,14 @@ def test_the_digest_of_a_file_is_the_start_of_its_sha_256(folder: Path) -> None:
     assert code_of(folder).digest("file missing.txt") == ""
 
 
+def test_a_package_may_be_a_single_file(folder: Path) -> None:
+    (folder / "alone.py").write_text("def one():\n    return 1\n")
+    write_settings(folder, "figureproject", pythonpath=["."], under_test=["alone"])
+    code = code_of(folder)
+    assert code.sources["alone"] == b"def one():\n    return 1\n"
+    assert len(code.digest("alone:one")) == 16
+
+
 def test_a_library_that_the_settings_do_not_name_has_no_digest(folder: Path) -> None:
     assert code_of(folder).digest("library numpy") == ""
 

@@ -12,7 +12,7 @@ import pytest
 from toyproject import target
 
 from rlverify.project.content import Project
-from rlverify.project.faults import Fault, add_fault, fault, get_fault
+from rlverify.project.faults import FAULTS, Fault, add_fault, fault, get_fault
 from rlverify.project.fingerprint import member_digest
 from rlverify.project.planting import healthy, null_fault_of, plant
 from rlverify.project.probes import probe
@@ -231,7 +231,9 @@ def test_a_target_must_be_a_text() -> None:
 def test_an_unknown_name_is_told(toyproject: Project) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'add-twice'"):
         toyproject.fault("add-twise")
-    with pytest.raises(UnknownNameError, match="no fault named 'nowhere' is registered"):
+    known = ", ".join(sorted(FAULTS.entries))
+    assert known.count(", ") > 1
+    with pytest.raises(UnknownNameError, match=f"^no fault named 'nowhere' is registered; known: {known}$"):
         get_fault("nowhere")
 
 

@@ -79,6 +79,14 @@ def test_a_part_that_is_gone_is_kept_as_outdated(lock: Lock, code: CurrentCode) 
     assert code.changed(again.claims["TOY-02"]) == [f"{TARGET}:gone"]
 
 
+def test_a_file_that_was_missing_when_it_was_asked_for_is_not_outdated(code: CurrentCode) -> None:
+    record = code.record("abc", [TARGET], Executed((), ("missing.txt",)), ())
+    assert dict(record.parts)["file missing.txt"] == ""
+    text = lock_json(Lock({"TOY-02": record}), code)
+    assert "outdated" not in json.loads(text)["claims"]["TOY-02"]
+    assert lock_of(text, Path(NAME), code).claims["TOY-02"] == record
+
+
 def test_a_module_that_the_file_does_not_know_is_a_change(lock: Lock, code: CurrentCode) -> None:
     """As after an import that was added, even if the digest of the importing module were forged."""
     content = json.loads(lock_json(lock, code))
