@@ -77,7 +77,7 @@ def measure(
         code=code,
         ignore_cache=ignore_cache,
     )
-    imported = imported_functions(project) if recorded and probed else ()
+    imported = imported_functions(project) if recorded else ()
     executed = {each.id: _executed(runs[each.id]) for each in probed}
     executed |= {each.id: _executed(paired[each.experiment]) for each in figures}
     records = {

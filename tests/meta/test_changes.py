@@ -177,6 +177,18 @@ def test_a_file_that_a_run_read_selects_its_claims(checkout: Path) -> None:
     assert selected(checkout)[0] == {"NULL-TOY", "TOY-05"}
 
 
+def test_a_function_that_an_import_executes_selects_all_that_import_it(checkout: Path) -> None:
+    """No run executes it, as its module is imported before."""
+    with (checkout / "toyproject/target.py").open("a") as file:
+        file.write("\n\ndef _limit():\n    return 3\n\n\nLIMIT = _limit()\n")
+    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    commit(checkout, "a function that an import executes")
+    commit_of_words(checkout)
+    assert selected(checkout)[0] == set()
+    replace(checkout / "toyproject/target.py", "return 3", "return 4")
+    assert selected(checkout)[0] == EVERYTHING
+
+
 def commit_of_words(checkout: Path) -> None:
     with (checkout / "README.md").open("a") as file:
         file.write("more\n")

@@ -212,6 +212,15 @@ def test_of_a_figure_that_repeats_one_run_is_enough(
     assert len(made) == 1
 
 
+def test_a_function_that_an_import_executes_counts_for_a_figure_that_is_measured_alone(checkout: Path) -> None:
+    with (checkout / "figureproject/target.py").open("a") as file:
+        file.write("\n\ndef _limit():\n    return 3\n\n\nLIMIT = _limit()\n")
+    alone = ("audit", "FIG-GAIN", "--level", "full", "--update", "--jobs", "1")
+    assert answer(checkout, *alone).returncode == 0
+    executed = json.loads((checkout / "reports/digests.json").read_text())["executed"]["figureproject.target"]
+    assert [each["claims"] for each in executed if "_limit" in each["functions"].split()] == ["FIG-GAIN"]
+
+
 def test_a_crash_of_one_figure_leaves_the_others_to_be_compared(checkout: Path) -> None:
     not_repeating(checkout, "FIG-GAIN")
     forge(checkout, "FIG-GAIN", 1.7)
