@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -142,7 +143,9 @@ def test_evidence_that_cannot_be_is_refused(evidence: Evidence, change: dict[str
 def test_a_value_that_was_edited_is_refused(evidence: Evidence, old: str, new: str) -> None:
     text = to_json(evidence)
     assert text.count(old) >= 1
-    with pytest.raises(EvidenceError, match=r"was edited after .*; run `rlverify audit --update`"):
+    with pytest.raises(
+        EvidenceError, match=rf"^evidence {re.escape(str(PATH))}: was edited after .*; run `rlverify audit --update`"
+    ):
         from_json(text.replace(old, new, 1), PATH)
 
 

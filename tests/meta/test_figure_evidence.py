@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -194,7 +195,10 @@ def test_numbers_that_cannot_be_are_refused(case: str, claim: Claim) -> None:
 
 def test_a_value_that_was_edited_is_refused(claim: Claim) -> None:
     text = to_json(_evidence(claim))
-    with pytest.raises(EvidenceError, match=r"was edited after .*; run `rlverify audit --level full --update`"):
+    with pytest.raises(
+        EvidenceError,
+        match=rf"^evidence {re.escape(str(PATH))}: was edited after .*; run `rlverify audit --level full --update`",
+    ):
         from_json(text.replace("16.0", "17.0"), PATH)
 
 

@@ -48,7 +48,13 @@ def path_of(found: Committed) -> Path:
 
 
 def problems(found: Committed, *selected: str) -> list[tuple[str, str]]:
-    return [(each.subject, each.sentence) for each in check_plots(found, frozenset(selected), processes=1)]
+    found_wrong = check_plots(found, frozenset(selected), processes=1)
+    for each in found_wrong:
+        remedy = "run `rlverify audit --update`"
+        if each.sentence.startswith("measured again"):
+            remedy = "" if "crashes" in each.sentence else f"if that is right, {remedy}"
+        assert (each.exit_code, each.remedy) == (1, remedy)
+    return [(each.subject, each.sentence) for each in found_wrong]
 
 
 def test_points_are_read_as_they_were_written(toyproject: Project, committed: Committed) -> None:
