@@ -176,3 +176,9 @@ def test_a_broken_file_is_an_error_and_an_update_replaces_it(
         assert str(caught.value).count("evidence ") == 1
     replace_plots(committed, processes=1, all_claims=True)
     assert path_of(committed).read_text() == before
+
+
+def test_an_update_records_what_a_plot_executed(committed: Committed) -> None:
+    path_of(committed).unlink()
+    record = replace_plots(committed, processes=1, all_claims=True)[NAME]
+    assert "toyproject.plots.squares:squares" in record.executed.functions
