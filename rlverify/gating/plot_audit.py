@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -110,13 +109,17 @@ def _differences(committed: Plot, fresh: Plot) -> Iterator[str]:
     """Where two plots differ by more than another machine explains."""
     was, now = ({line.label: line.values for line in plot.lines} for plot in (committed, fresh))
     texts = [(each.title, each.x_label, each.y_label, each.note, each.log_x, each.log_y) for each in (committed, fresh)]
-    if texts[0] != texts[1] or was.keys() != now.keys() or len(committed.positions) != len(fresh.positions):
+    if texts[0] != texts[1] or was.keys() != now.keys() or not _are_close(committed.positions, fresh.positions):
         yield "its texts, lines or positions differ"
         return
     for label, values in now.items():
-        margin = AGREEMENT * max((abs(each) for each in was[label] if each is not None), default=0.0)
+        margin = AGREEMENT * max(abs(each or 0.0) for each in was[label])
         for position, value, old in zip(fresh.positions, values, was[label], strict=True):
-            if (value is None) != (old is None) or not math.isclose(
-                value or 0.0, old or 0.0, rel_tol=0, abs_tol=margin
-            ):
+            if (value is None) != (old is None) or abs((value or 0.0) - (old or 0.0)) > margin:
                 yield f"line {label!r} is {value} at {position:g}, committed {old}"
+
+
+def _are_close(was: Sequence[float], now: Sequence[float]) -> bool:
+    """Whether positions agree as values do: to a part of the largest."""
+    margin = AGREEMENT * max(map(abs, was), default=0.0)
+    return len(was) == len(now) and all(abs(a - b) <= margin for a, b in zip(was, now, strict=True))

@@ -38,7 +38,7 @@ class _Scope:
     inside: Names = field(default_factory=dict)
 
 
-_Part: TypeAlias = str | tuple[object, _Scope]
+_Part: TypeAlias = str | tuple[ast.AST | list[object], _Scope]
 """A text, or something that has one."""
 
 
@@ -55,7 +55,7 @@ def canonical(node: object, *, bodies: bool = True) -> str:
         imported
     """
     texts: list[str] = []
-    waiting: list[_Part] = [(node, _Scope())]
+    waiting: list[_Part] = [*_short(node, _Scope())]
     while waiting:  # not a recursion, because a long chain of `elif` is deeper than Python lets functions recurse
         part = waiting.pop()
         if isinstance(part, str):
@@ -65,11 +65,9 @@ def canonical(node: object, *, bodies: bool = True) -> str:
     return "".join(texts)
 
 
-def _parts(value: object, scope: _Scope, *, bodies: bool) -> Iterable[_Part]:
+def _parts(value: ast.AST | list[object], scope: _Scope, *, bodies: bool) -> Iterable[_Part]:
     if isinstance(value, list):
         return ["[", *_listed(value, scope), "]"]
-    if not isinstance(value, ast.AST):
-        return [_plain(value)]
     if isinstance(value, _COMPREHENSIONS):
         return _comprehension(value, scope)
     fields = _fields(value)
