@@ -121,5 +121,5 @@ def _differences(committed: Plot, fresh: Plot) -> Iterator[str]:
 
 def _are_close(was: Sequence[float], now: Sequence[float]) -> bool:
     """Whether positions agree as values do: to a part of the largest."""
-    margin = AGREEMENT * max(map(abs, was), default=0.0)
+    margin = AGREEMENT * max(map(abs, was))
     return len(was) == len(now) and all(abs(a - b) <= margin for a, b in zip(was, now, strict=True))

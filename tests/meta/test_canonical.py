@@ -100,6 +100,8 @@ def test_a_variable_of_a_function_inside_is_its_own() -> None:
     ("one", "other"),
     [
         ("x = 1", "y = 1"),
+        ("try: a()\nexcept E as x: pass", "try: a()\nexcept E as y: pass"),
+        ("def f():\n from a import x as z\n x = 1", "def f():\n from a import y as z\n y = 1"),
         ("def f(x): return x", "def f(y): return y"),
         ("def f(*x): return x", "def f(*y): return y"),
         ("def f(*, x=1): return x", "def f(*, y=1): return y"),

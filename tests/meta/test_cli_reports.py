@@ -118,7 +118,7 @@ def test_an_orphan_is_noticed(toy: Command, reports: Path) -> None:
     _forge_evidence(reports, "TOY-02", "TOY-02", "GONE-1", to="GONE-1")
     code, _, errors = toy("report", "--check", "--reports", reports)
     assert code == 1
-    assert is_one_line(errors, "GONE-1: has evidence but is in no catalogue")
+    assert is_one_line(errors, "GONE-1: has evidence but is in no catalogue; run `rlverify audit --update`")
 
 
 @pytest.mark.parametrize("options", [[], ["--check"]])

@@ -12,7 +12,7 @@ from rlverify.evidence.lock_file import NAME as LOCK_FILE
 from rlverify.evidence.lock_file import Lock, lock_json
 from rlverify.evidence.plot_files import from_json, load_plots, to_json
 from rlverify.gating.committed_evidence import Committed
-from rlverify.gating.plot_audit import check_plots, replace_plots
+from rlverify.gating.plot_audit import AGREEMENT, check_plots, replace_plots
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
@@ -119,6 +119,7 @@ def test_a_plot_of_other_code_is_measured_again(toyproject: Project, committed: 
             "its texts, lines or positions differ",
         ),
         (lambda plot: replace(plot, positions=(0.0, 1.0, 2.0, 3.02)), ""),  # as another machine may give
+        (lambda plot: replace(plot, positions=(AGREEMENT * 3.0, 1.0, 2.0, 3.0)), ""),
         (
             lambda plot: replace(plot, lines=(Line("x^2", (0.0, 1.0, None, 9.0)),)),
             "line 'x^2' is 4.0 at 2, committed None",
