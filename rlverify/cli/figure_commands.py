@@ -23,7 +23,7 @@ from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim, Figure
 from rlverify.records.errors import HarnessError, UsageError
-from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
+from rlverify.records.exit_codes import HARNESS_FAILED
 from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.records.runs import PairedRun
 from rlverify.reporting.json_report import as_object
@@ -65,24 +65,14 @@ def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int 
 
 
 def _problems_of_run(committed: Record, run: PairedRun) -> list[Problem]:
-    """The claim fell if a run that its evidence has crashes, or does not give its committed value.
-
-    Where runs differ between machines, the value of one of them says nothing.
-    """
+    """As `gate` reports them where the evidence has this run; elsewhere a crash is a failure of the harness."""
     claim, evidence = committed.claim, committed.evidence
     assert claim.figure is not None
-    measured = evidence is not None and not committed.misfits and run.seed in claim.seeds
-    error = run.error
-    if claim.figure.quantity not in dict(run.quantities):
-        error = error or f"experiment {run.experiment!r} gives no quantity {claim.figure.quantity!r}"
-    if error:
-        sentence = f"ERROR, seed {run.seed}: {error}"
-        fell = Problem(claim.id, CLAIM_FELL, sentence, "verdict")
-        return [fell if measured else Problem(claim.id, HARNESS_FAILED, sentence)]
-    if evidence is None or evidence.figure is None or not measured:
+    if evidence is not None and not committed.misfits and run.seed in claim.seeds:
+        return problems_of_run(claim, evidence, run)
+    if run.value_of(claim.figure.quantity) is not None:
         return []
-    is_comparable = claim.figure.repeats and not evidence.figure.errors
-    return problems_of_run(claim, evidence, run) if is_comparable else []
+    return [Problem(claim.id, HARNESS_FAILED, f"seed {run.seed}: {run.why_without(claim.figure.quantity)}")]
 
 
 def pilot(
@@ -128,9 +118,8 @@ def _values(runs: Sequence[PairedRun], figure: Figure) -> list[float]:
     for run in runs:
         if run.error is not None:
             raise HarnessError(f"seed {run.seed} of the pilot: {run.error}")
-        if figure.quantity not in dict(run.quantities):
-            known = ", ".join(repr(name) for name, _ in run.quantities)
-            raise HarnessError(f"experiment {run.experiment!r} gives no quantity {figure.quantity!r}, but {known}")
+        if run.value_of(figure.quantity) is None:
+            raise HarnessError(f"experiment {run.experiment!r} {run.why_without(figure.quantity)}")
     return [dict(run.quantities)[figure.quantity] for run in runs]
 
 

@@ -38,8 +38,8 @@ def quantities_table(run: PairedRun, record: Record) -> Table:
         if figure is None or name != figure.quantity:
             table.add_row(name, f"{value:.6g}", "", "")
             continue
-        has_value = found is not None and not (found.errors or record.misfits) and run.seed < len(found.values)
-        committed = f"{found.values[run.seed]:.6g}" if found is not None and has_value else "-"
+        is_committed = found is not None and not record.misfits and run.seed < len(found.values)
+        committed = f"{found.values[run.seed]:.6g}" if found is not None and is_committed else "-"
         table.add_row(name, f"{value:.6g}", committed, origin_and_claimed(figure))
     return table
 

@@ -71,12 +71,11 @@ def summarise_figure(claim: Claim, runs: Sequence[PairedRun]) -> Evidence:
     assert claim.figure is not None
     values, errors = [], []
     for run in sorted((run for run in runs if run.seed in claim.seeds), key=lambda run: run.seed):
-        quantities = dict(run.quantities)
-        if run.error is None and claim.figure.quantity in quantities:
-            values.append(quantities[claim.figure.quantity])
+        value = run.value_of(claim.figure.quantity)
+        if value is not None:
+            values.append(value)
         else:
-            missing = f"gives no quantity {claim.figure.quantity!r}, but {', '.join(map(repr, quantities))}"
-            errors.append(f"seed {run.seed}: {run.error or missing}")
+            errors.append(f"seed {run.seed}: {run.why_without(claim.figure.quantity)}")
     return Evidence(claim.id, claim.seeds, (), figure=measured_figure(values, claim.figure.claimed, tuple(errors)))
 
 

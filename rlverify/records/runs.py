@@ -85,3 +85,12 @@ class PairedRun:
     error: str | None = None
     traceback: str | None = None
     executed: Executed | None = None
+
+    def value_of(self, quantity: str) -> float | None:
+        """The value of one quantity, or None if the run crashed or does not give it."""
+        return dict(self.quantities).get(quantity) if self.error is None else None
+
+    def why_without(self, quantity: str) -> str:
+        """Why there is no value of a quantity."""
+        given = ", ".join(repr(name) for name, _ in self.quantities)
+        return self.error or f"gives no quantity {quantity!r}, but {given}"

@@ -257,7 +257,7 @@ def test_a_quantity_that_a_run_does_not_give_is_an_error(project: Command, repor
     )
     changed = ("--project", variation_of(catalogue), "reproduce", "FIG-GAIN", "--reports")
     code, output, _ = project(*changed, reports)
-    told = "FIG-GAIN: ERROR, seed 0: experiment 'transfer' gives no quantity 'gained'"
+    told = "FIG-GAIN: a repeated run crashes: seed 0: gives no quantity 'gained', but 'gain', 'spike', 'drift'"
     assert (code, output.splitlines()[-1]) == (1, told)
     assert project(*changed, reports, "--seed", "99")[0] == 2  # which is none of its runs
 
@@ -280,7 +280,7 @@ def test_a_crashed_run_answers_with_its_exit_code(
     monkeypatch.setenv("FIGURELAB_CRASH", "0")
     code, output, _ = project("reproduce", "FIG-GAIN", "--reports", audited)
     assert code == 1
-    assert output.splitlines()[-1].startswith("FIG-GAIN: ERROR, seed 0: ZeroDivisionError: on purpose")
+    assert output.splitlines()[-1].startswith("FIG-GAIN: a repeated run crashes: seed 0: ZeroDivisionError: on purpose")
     assert project("reproduce", "FIG-GAIN", "--reports", tmp_path / "no-reports")[0] == 2
     # The evidence is STALE for another claimed interval; `gate` repeats no run of it.
     assert project("--project", changed, "reproduce", "FIG-GAIN", "--reports", audited)[0] == 2
@@ -307,7 +307,8 @@ def test_a_run_whose_process_dies_answers_with_its_exit_code(
     monkeypatch.setenv("FIGURELAB_DIE", "0")
     code, output, _ = project("reproduce", "FIG-GAIN", "--reports", audited)
     assert code == 1
-    assert output.splitlines()[-1] == "FIG-GAIN: ERROR, seed 0: the process of this run was killed by signal 9 (Killed)"
+    killed = "the process of this run was killed by signal 9 (Killed)"
+    assert output.splitlines()[-1] == f"FIG-GAIN: a repeated run crashes: seed 0: {killed}"
 
 
 def test_all_runs_resume_from_those_that_are_kept(

@@ -183,7 +183,7 @@ def test_one_run_agrees_within_the_larger_of_three_margins(
     ("run", "why"),
     [
         (PairedRun("transfer", 2, error="ValueError: boom"), "ValueError: boom"),
-        (PairedRun("transfer", 2, (("spike", 20.0),)), "the quantity is missing"),
+        (PairedRun("transfer", 2, (("spike", 20.0),)), "gives no quantity 'gain', but 'spike'"),
     ],
 )
 def test_one_run_without_a_value_is_a_crash(run: PairedRun, why: str) -> None:
