@@ -65,7 +65,7 @@ def complain(line: str) -> None:
 
 
 def mention(line: str) -> None:
-    """Print one line on stderr that is about no problem."""
+    """Print one line on stderr."""
     _write(sys.stderr, f"{line}\n")
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
@@ -78,13 +78,11 @@ def _is_written_in_place(path: Path) -> bool:
 
 def _is_stdout(path: Path) -> bool:
     """Whether this is what is printed to, by another name, as ``/dev/stdout`` is."""
-    return path.is_symlink() and path.exists() and bool(sys.stdout) and _is_open_as(path, sys.stdout)
-
-
-def _is_open_as(path: Path, stream: TextIO) -> bool:
+    if not path.is_symlink() or not sys.stdout:
+        return False
     try:
-        return os.path.samestat(path.stat(), os.fstat(stream.fileno()))
-    except (OSError, ValueError):  # a stream without a descriptor
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # a link to nothing, or a stream without a descriptor
         return False
 
 

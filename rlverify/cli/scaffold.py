@@ -35,7 +35,7 @@ def pytest_table(has_src: bool) -> str:
 
 
 def packaging_table(packages: Sequence[str]) -> str:
-    """Settings with which setuptools installs these packages and not the content package beside them."""
+    """Settings with which setuptools installs these packages and not the content package next to them."""
     return _render("packaging.toml.j2", packages=packages)
 
 

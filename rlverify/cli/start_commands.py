@@ -52,9 +52,9 @@ def init(
     packages = under_test or _packages(root, content) or [content]
     configured = _configures_pytest(root, before)
     added = settings_table(content, packages) + ("" if configured else pytest_table((root / "src").is_dir()))
-    beside = [package for package in packages if package != content and (root / package).is_dir()]
-    finds = _finds_packages_itself(root, before)
-    text = before + added + (packaging_table(beside) if finds and beside else "")
+    at_top = [package for package in packages if package != content and (root / package).is_dir()]
+    is_found = _setuptools_finds_packages(root, before)
+    text = before + added + (packaging_table(at_top) if is_found and at_top else "")
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -65,8 +65,8 @@ def init(
         *(f"  {name}" for name in files),
         "",
         f"under test: {', '.join(packages)}",
-        *_about_setuptools(root, beside, content) * finds,
-        *([f'pytest must find the package {content}: add "." to the pythonpath of its settings'] * configured),
+        *(_about_setuptools(root, at_top, content) if is_found else []),
+        *([f'pytest must find the package {content}: add "." to the pythonpath of its settings'] if configured else []),
         "next:",
         "  rlverify reproduce EXAMPLE-1     measure the example: it is CONFIRMED",
         "  rlverify audit --update          measure every claim and write reports/",
@@ -150,7 +150,7 @@ def _configures_pytest(root: Path, pyproject: str) -> bool:
     return "[tool.pytest" in pyproject or any(found) or any(file.is_file() for file in files)
 
 
-def _finds_packages_itself(root: Path, pyproject: str) -> bool:
+def _setuptools_finds_packages(root: Path, pyproject: str) -> bool:
     """Whether setuptools looks for the packages of a repository, and so stops at two of them at its top."""
     content = tomllib.loads(pyproject)
     backend = content.get("build-system", {}).get("build-backend", "setuptools.build_meta")
@@ -165,9 +165,9 @@ def _setup_files(root: Path) -> list[Path]:
 
 
 def _about_setuptools(root: Path, named: Sequence[str], content: str) -> list[str]:
-    """What `init` did so that the repository can still be installed, or what is left to do; a line or none.
+    """One line on how the repository can still be installed, or none if nothing is to be done.
 
-    :param named: packages that the settings now name
+    :param named: packages that the settings of setuptools now name
     """
     if named:
         return [f"setuptools installs {', '.join(named)} as before, because {FILE} now names it"]

@@ -259,7 +259,7 @@ def test_a_quantity_that_a_run_does_not_give_is_an_error(project: Command, repor
     code, output, _ = project(*changed, reports)
     told = "FIG-GAIN: a repeated run crashes: seed 0: gives no quantity 'gained', but 'gain', 'spike', 'drift'"
     assert (code, output.splitlines()[-1]) == (1, told)
-    assert project(*changed, reports, "--seed", "99")[0] == 2  # which is none of its runs
+    assert project(*changed, reports, "--seed", "99")[0] == 2  # a seed of no run
 
 
 def test_one_run_prints_json_only(project: Command, audited: Path) -> None:

@@ -33,7 +33,7 @@ class _Begun(BaseCallback):
 
 @probe("each-generator-goes-on-where-it-stood")
 def each_generator_goes_on_where_it_stood(make: Make, seed: int) -> Sequence[Observation]:
-    """Save a model, draw from every generator, seed them all anew, and draw again where the loaded model goes on."""
+    """Save a model, draw from every generator, seed them all again, and draw where the loaded model goes on."""
     model, file = make.model(seed), io.BytesIO()
     model.learn(STEPS)
     model.save(file)
