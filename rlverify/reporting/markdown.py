@@ -106,7 +106,7 @@ def symptom_rows(evidence: Evidence) -> list[list[str]]:
 
 def _outcome(told: tuple[str, str]) -> str:
     values, outcome = told
-    return f"{cell(values)}, {outcome}" if values else outcome
+    return f"{cell(values)}; {outcome}" if values else outcome
 
 
 def prose(text: str) -> str:

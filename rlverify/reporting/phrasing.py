@@ -12,6 +12,7 @@ from rlverify.reporting.figure_phrasing import origin_and_claimed
 from rlverify.reporting.record import Record
 
 SHOWN_SYMPTOMS: Final = 3
+EMPTY: Final = "(empty)"
 
 FIX_WORDS: Final = {
     FixGrade.PARTIAL: "fixes only a part",
@@ -108,14 +109,14 @@ def _told(symptom: SymptomEvidence) -> str:
             f"{symptom.symptom}: {'as it should be' if held else 'violated, with values that differ between machines'}"
         )
     if held:
-        return f"{symptom.symptom}: {symptom.after or '(empty)'}"
-    return f"{symptom.symptom}: {symptom.after or '(empty)'} instead of {symptom.before or '(empty)'}"
+        return f"{symptom.symptom}: {symptom.after or EMPTY}"
+    return f"{symptom.symptom}: {symptom.after or EMPTY} instead of {symptom.before or EMPTY}"
 
 
 def _beside_expected(symptom: SymptomEvidence) -> str:
     if symptom.before is None or symptom.after is None:
         return f"{symptom.symptom}: not what the statement expects, by values that differ between machines"
-    return f"{symptom.symptom}: {symptom.after or '(empty)'} (the statement expects: {symptom.before or '(empty)'})"
+    return f"{symptom.symptom}: {symptom.after or EMPTY} (the statement expects: {symptom.before or EMPTY})"
 
 
 def symptom_outcome(name: str, variant: VariantEvidence) -> tuple[str, str]:
@@ -125,5 +126,6 @@ def symptom_outcome(name: str, variant: VariantEvidence) -> tuple[str, str]:
         return "", "not observed"
     word = "violated" if found.held_runs == 0 else "holds"
     count = found.runs if found.held_runs == 0 else found.held_runs
-    values = "" if found.before is None or found.after is None else f"{found.before} → {found.after}"
+    has_values = found.before is not None and found.after is not None
+    values = f"expected {found.before or EMPTY}; observed {found.after or EMPTY}" if has_values else ""
     return values, f"{word} in {count}/{found.runs}"
