@@ -8,14 +8,14 @@ from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.verdicts.verdict import grade_fix, judge
 
 
-def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0) -> list[str]:
+def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0, *, repeats: bool = False) -> list[str]:
     """Where fresh evidence differs from what is committed, as sentences; empty where they agree.
 
-    :param tolerance: of a figure, as in `rlverify.records.claims.Figure`
+    :param tolerance: of a figure, as in `rlverify.records.claims.Figure`, and so is `repeats`
     """
     differences = _compare_outcomes(committed, fresh)
     if committed.figure is not None and fresh.figure is not None:
-        return differences + compare_figures(committed.figure, fresh.figure, tolerance)
+        return differences + compare_figures(committed.figure, fresh.figure, tolerance, repeats=repeats)
     if committed.seeds != fresh.seeds:
         differences.append(f"seeds {listed(fresh.seeds)} instead of {listed(committed.seeds)}")
     for variant in fresh.variants:

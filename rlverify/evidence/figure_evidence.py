@@ -26,6 +26,8 @@ VALUE_DIGITS: Final = 5
 DECIMALS: Final = 6
 """At most; what two equal arms leave behind by rounding comes to 0. Choose the unit of a quantity accordingly."""
 EFFECT_DIGITS: Final = 2
+AGREEMENT: Final = 0.01
+"""Part of the largest value by which a run may differ, on other machines, if its figure repeats."""
 SLACK: Final = 1e-6
 """Part of the last digit by which an end may lie outside it and not be moved to the next."""
 
@@ -140,10 +142,13 @@ def impossible_in_figure(figure: FigureEvidence) -> Iterator[str]:
             yield f"says {name} {told}, but its {figure.runs} values give {follows}"
 
 
-def compare_figures(committed: FigureEvidence, fresh: FigureEvidence, tolerance: float) -> list[str]:
+def compare_figures(
+    committed: FigureEvidence, fresh: FigureEvidence, tolerance: float, *, repeats: bool = False
+) -> list[str]:
     """Where a fresh measurement differs from what is committed by more than another machine explains, as sentences.
 
     :param tolerance: as in `rlverify.records.claims.Figure`
+    :param repeats: whether the runs are compared one by one as well
     """
     differences = []
     if fresh.runs != committed.runs:
@@ -154,7 +159,27 @@ def compare_figures(committed: FigureEvidence, fresh: FigureEvidence, tolerance:
     if not meet and abs(fresh.mean - committed.mean) > tolerance:
         now, then = (f"{each.mean:g} ({span_in_words(each.low, each.high)})" for each in (fresh, committed))
         differences.append(f"a mean of {now} instead of {then}")
+    if repeats and fresh.runs == committed.runs:
+        differences += [
+            run_difference(committed, seed, value)
+            for seed, value in enumerate(fresh.values)
+            if not run_agrees(committed, seed, value, tolerance)
+        ]
     return differences
+
+
+def run_agrees(committed: FigureEvidence, seed: int, value: float, tolerance: float) -> bool:
+    """Whether a run gives the committed value of its seed, up to what another machine explains.
+
+    :param tolerance: as in `rlverify.records.claims.Figure`
+    """
+    margin = max(tolerance, 10.0**-DECIMALS, AGREEMENT * max(map(abs, committed.values)))
+    return abs(value - committed.values[seed]) <= margin
+
+
+def run_difference(committed: FigureEvidence, seed: int, value: float, unit: str = "") -> str:
+    """A run that gives another value than the committed one of its seed, as a sentence."""
+    return f"seed {seed} gives {value:.5g}{unit and ' '}{unit}, committed {committed.values[seed]:.5g}"
 
 
 def span_in_words(low: float, high: float) -> str:

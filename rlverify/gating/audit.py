@@ -18,6 +18,7 @@ from rlverify.gating.committed_evidence import (
     replace_committed,
     write_all,
 )
+from rlverify.gating.lock_check import lacking, without_entry
 from rlverify.gating.measuring import Measured, measure
 from rlverify.gating.plot_audit import check_plots, replace_plots
 from rlverify.gating.problem_rules import REMEDY, REMEDY_OF_FIGURES, compared, notes_of, problems_of, problems_of_all
@@ -103,13 +104,14 @@ def audit(
     claims = [claim for claim in project.claims if chosen is None or claim.id in chosen]
     ids = {claim.id for claim in claims}
     others = [committed.record(claim) for claim in project.claims if claim.id not in ids]
+    relocked = selection.relocked if selection is not None else frozenset()
     kept = _kept(committed, claims, level, selection.claim_ids if selection is not None and only_selected else None)
     fresh = measure(
         project,
         [claim for claim in claims if claim.id not in kept],
         paths.runs,
         code=committed.code,
-        recorded=update,
+        recorded=frozenset(ids) if update else relocked,
         processes=processes,
         on_progress=on_progress,
         on_figures=on_figures,
@@ -123,9 +125,13 @@ def audit(
         return _replaced(committed, records, others, fresh, notes, processes, on_plots)
     write_all(committed, paths.working, records, others, {RAW: fresh.raw})
     figures = _to_replay(committed, kept, selection)
-    again = replay(committed, figures, processes=processes, on_progress=on_repeats)
+    before = selection.before if selection is not None else {}
+    again = replay(committed, figures, before=before, recorded=relocked, processes=processes, on_progress=on_repeats)
     records = _with_changes(committed, records, selection)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
+    problems += lacking(committed.code, committed.lock.claims, {**fresh.code, **again.code}) + without_entry(
+        committed, records
+    )
     problems += _compare_all(committed, records, selection, processes, on_plots, complete=not others)
     notes += [*notes_of(records, advise=not is_regression(problems)), *_digests_only(committed, records, problems)]
     measured = len(fresh.evidence) + len(again.seconds)
@@ -215,8 +221,8 @@ def _compare_all(
             problems += compared(record, committed.evidence.get(record.claim.id))
     if not complete or len(records) < len(committed.project.claims):
         return problems
-    plots = selection.plots if selection is not None else frozenset()
-    problems += check_plots(committed, plots, processes=processes, on_progress=on_plots)
+    plots, relocked = (selection.plots, selection.relocked) if selection is not None else (frozenset(), frozenset())
+    problems += check_plots(committed, plots, processes=processes, on_progress=on_plots, recorded=relocked)
     if problems:
         return problems
     expected = committed_records(committed.project, committed.evidence)

@@ -10,23 +10,28 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import rlverify
+from rlverify.evidence.evidence_files import from_json
 from rlverify.evidence.lock_file import NAME as LOCK_FILE
-from rlverify.evidence.lock_file import Lock, lock_of
+from rlverify.evidence.lock_file import Lock, load_lock, lock_of
 from rlverify.evidence.plot_files import FOLDER
 from rlverify.evidence.staleness import changed_since
 from rlverify.project.content import Project
-from rlverify.project.current_code import CurrentCode
+from rlverify.project.current_code import FILE, LIBRARY, VERDICTS, CurrentCode
+from rlverify.project.fingerprint import module_name, parts_or_whole
 from rlverify.project.settings import FILE as SETTINGS_FILE
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
+from rlverify.records.code_records import CodeRecord
 from rlverify.records.errors import EvidenceError, HarnessError
+from rlverify.records.measured import Evidence
 
 MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 """With the first that exists, the merge base is looked for."""
@@ -41,6 +46,8 @@ class Selection:
     :param plots: names of the plots of which something does
     :param reason: why these, as the end of a sentence
     :param changed: what has changed of that which each claim executed, by its id, as in `CodeRecord.parts`
+    :param relocked: ids of claims, and names of plots, whose entry in the lock file was made since the base
+    :param before: the evidence of figures at the base, by claim id, where it differs
     """
 
     claim_ids: frozenset[str]
@@ -48,6 +55,8 @@ class Selection:
     plots: frozenset[str]
     reason: str
     changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    relocked: frozenset[str] = frozenset()
+    before: Mapping[str, Evidence] = field(default_factory=dict)
 
 
 class UnknownChangesError(HarnessError):
@@ -76,7 +85,7 @@ class Base:
         if not path.resolve().is_relative_to(self.top):
             return None
         name = path.resolve().relative_to(self.top).as_posix()
-        if not _git(self.top, "ls-tree", "-z", "--name-only", self.commit, "--", name):
+        if not _git(self.top, "ls-tree", self.commit, "--", name):
             return None
         return "\0".join(_git(self.top, "show", f"{self.commit}:{name}"))
 
@@ -84,13 +93,13 @@ class Base:
 def find_base(project: Project, asked: str | None) -> Base:
     """The commit to compare with.
 
-    :param asked: a Git revision; by default the merge base of HEAD and the main branch, or, on the main branch, the
-        commit before HEAD
+    :param asked: a Git revision; by default, and where it is empty, the merge base of HEAD and the main branch, or, on
+        the main branch, the commit before HEAD
     :raises UnknownChangesError: if there is none
     """
     try:
         top = Path(_git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()
-        return Base(top, _asked_commit(top, asked) if asked is not None else _default_base(top))
+        return Base(top, _asked_commit(top, asked) if asked else _default_base(top))
     except (OSError, subprocess.CalledProcessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[0]
         raise UnknownChangesError(
@@ -135,19 +144,33 @@ def select(project: Project, paths: ReportPaths, asked: str | None) -> Selection
         lock = _lock_of(base, paths, code)
     except UnknownChangesError as error:
         return Selection(everything, everything, frozenset(project.plots), str(error))
+    edited = frozenset(_edited_parts(base, code))
     changed = {
-        claim.id: changed_since(lock.claims.get(claim.id), project.settings_digest(claim), code)
+        claim.id: tuple(
+            dict.fromkeys(
+                (
+                    *changed_since(lock.claims.get(claim.id), project.settings_digest(claim), code),
+                    *_among(edited, lock.claims.get(claim.id)),
+                )
+            )
+        )
         for claim in project.claims
     }
+    relocked = _relocked(base, paths, lock, code)
     found = (claim.id for claim in project.claims if changed[claim.id] or _is_in_diff(project, paths, base, claim))
-    in_diff = frozenset(found)
-    plots = frozenset(name for name in project.plots if _is_plot_affected(paths, base, lock, code, name))
+    in_diff = frozenset(found) | {claim.id for claim in project.claims if claim.id in relocked}
+    plots = frozenset(
+        name
+        for name in project.plots
+        if name in relocked or _among(edited, lock.plots.get(name)) or _is_plot_affected(paths, base, lock, code, name)
+    )
+    before = _evidence_before(project, paths, base)
     for path in sorted(base.changed):
-        if _is_everywhere(project, path):
+        if _is_everywhere(project, base, path):
             reason = f"{_shown(path.relative_to(base.top))} changed since {base.commit[:10]}"
-            return Selection(everything, in_diff, plots, reason, changed)
+            return Selection(everything, in_diff, plots, reason, changed, relocked, before)
     reason = f"those of which a run executed what changed since {base.commit[:10]}"
-    return Selection(in_diff, in_diff, plots, reason, changed)
+    return Selection(in_diff, in_diff, plots, reason, changed, relocked, before)
 
 
 def _lock_of(base: Base, paths: ReportPaths, code: CurrentCode) -> Lock:
@@ -161,10 +184,77 @@ def _lock_of(base: Base, paths: ReportPaths, code: CurrentCode) -> Lock:
         raise UnknownChangesError(f"the {LOCK_FILE} of {base.commit[:10]} is broken") from error
 
 
-def _is_everywhere(project: Project, path: Path) -> bool:
+def _edited_parts(base: Base, code: CurrentCode) -> Iterator[str]:
+    """Names of the parts, as in `CodeRecord.parts`, of which the source differs from the base.
+
+    The lock file has no say in it, because that may have been edited.
+    """
+    project = code.project
+    places = {package: place.resolve() for package, place in project.code_places.items()}
+    for path in base.changed:
+        if path.is_relative_to(project.root.resolve()):
+            yield FILE + path.relative_to(project.root.resolve()).as_posix()
+        for package, place in places.items():
+            if path.suffix == ".py" and path.is_relative_to(place):
+                module = module_name(package, place, path)
+                was, now = parts_or_whole(_encoded(base.text(path))), code.parts(module)
+                differ = (name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+                yield from (f"{module}:{name}" if name else module for name in differ)
+
+
+def _encoded(text: str | None) -> bytes:
+    return (text or "").encode(errors="surrogateescape")
+
+
+def _among(names: frozenset[str], record: CodeRecord | None) -> list[str]:
+    """The parts of a record that are among some names."""
+    return [name for name, _ in record.parts if name in names] if record is not None else []
+
+
+def _relocked(base: Base, paths: ReportPaths, was: Lock, code: CurrentCode) -> frozenset[str]:
+    """Claims and plots whose entry in the lock file is of the code of today and was made since the base."""
+    path = paths.reports / LOCK_FILE
+    if path.resolve() not in base.changed:
+        return frozenset()
+    now = load_lock(path, code)
+    pairs = [(was.claims, now.claims), (was.plots, now.plots)]
+    return frozenset(
+        name
+        for old, new in pairs
+        for name, record in new.items()
+        if not code.changed(record) and _is_made_since(old.get(name), record, code)
+    )
+
+
+def _is_made_since(was: CodeRecord | None, record: CodeRecord, code: CurrentCode) -> bool:
+    """Whether an entry lists something else than an older one, or code of that has changed."""
+    if was is None or (was.roots, was.executed) != (record.roots, record.executed):
+        return True
+    return any(not name.startswith(LIBRARY) and name != VERDICTS for name in code.changed(was))
+
+
+def _evidence_before(project: Project, paths: ReportPaths, base: Base) -> dict[str, Evidence]:
+    """The evidence of figures at the base, where it differs and can be read."""
+    found = {}
+    for claim in project.claims:
+        path = paths.evidence / f"{claim.id}.json"
+        if claim.figure is not None and path.resolve() in base.changed:
+            with suppress(EvidenceError):
+                found[claim.id] = from_json(base.text(path) or "", path)
+    return found
+
+
+def _is_everywhere(project: Project, base: Base, path: Path) -> bool:
     """Whether a changed file can affect every claim, whatever it executed."""
+    if path == (project.root / SETTINGS_FILE).resolve():
+        return True
+    if path.suffix != ".py":
+        return False
     engine = Path(rlverify.__file__).parent.resolve()
-    return path == (project.root / SETTINGS_FILE).resolve() or (path.is_relative_to(engine) and path.suffix == ".py")
+    module = path.parent if path.name == "__init__.py" else path
+    at_top = module.parent in [place.resolve() for place in project.settings.pythonpath]
+    is_new = at_top and base.text(path) is None  # it may be imported in place of another one of its name
+    return path.is_relative_to(engine) or is_new
 
 
 def _is_in_diff(project: Project, paths: ReportPaths, base: Base, claim: Claim) -> bool:

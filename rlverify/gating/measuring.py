@@ -16,7 +16,7 @@ from rlverify.records.measured import Evidence
 from rlverify.records.runs import PairedRun, Run
 from rlverify.reporting.record import Record
 from rlverify.running.paired_runs import FigureProgress, run_figures, seconds_of_claims, seeds_of
-from rlverify.running.recording import imported_functions
+from rlverify.running.recording import executed_by_imports
 from rlverify.running.runner import Progress, run_claims
 
 
@@ -51,7 +51,7 @@ def measure(
     processes: int,
     on_progress: Progress,
     on_figures: FigureProgress,
-    recorded: bool,
+    recorded: frozenset[str],
     ignore_cache: bool,
     enough: Callable[[Record], bool] | None = None,
 ) -> Measured:
@@ -59,7 +59,7 @@ def measure(
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
     :param code: the code that is measured
-    :param recorded: whether what runs of probes execute is recorded; of paired runs it always is
+    :param recorded: ids of claims with a probe of which it is recorded what they execute; of paired runs it always is
     :param ignore_cache: make those again
     :param enough: whether to stop after a claim with a probe; those that have not ended then are left out
     """
@@ -77,9 +77,9 @@ def measure(
         code=code,
         ignore_cache=ignore_cache,
     )
-    imported = imported_functions(project) if recorded else ()
     executed = {each.id: _executed(runs[each.id]) for each in probed}
     executed |= {each.id: _executed(paired[each.experiment]) for each in figures}
+    imported = executed_by_imports(project) if any(executed.values()) else Executed()
     records = {
         each.id: code.record(
             project.settings_digest(each), project.sources(each), together(executed[each.id]), imported

@@ -9,13 +9,14 @@ from typing import Final
 from rlverify.evidence.files import write_files
 from rlverify.evidence.plot_files import FOLDER, load_plots, to_json
 from rlverify.gating.committed_evidence import Committed
+from rlverify.gating.lock_check import lacking
 from rlverify.gating.problem_rules import REMEDY
-from rlverify.records.code_records import CodeRecord
+from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import EvidenceError, HarnessError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.plot_points import Plot
 from rlverify.records.problems import Problem
-from rlverify.running.recording import imported_functions
+from rlverify.running.recording import executed_by_imports
 from rlverify.running.repeated_runs import measure_plots
 from rlverify.running.runner import Progress, no_progress
 
@@ -24,13 +25,19 @@ AGREEMENT: Final = 0.02
 
 
 def check_plots(
-    committed: Committed, selected: frozenset[str], *, processes: int, on_progress: Progress = no_progress
+    committed: Committed,
+    selected: frozenset[str],
+    *,
+    processes: int,
+    on_progress: Progress = no_progress,
+    recorded: frozenset[str] = frozenset(),
 ) -> list[Problem]:
     """What is wrong with the committed points of plots.
 
     Plots that are selected, or whose code has changed, are measured again and compared.
 
     :param on_progress: called with the number of plots done and of all
+    :param recorded: names of plots of which it is compared with the lock file what they execute
     :raises HarnessError: if the code is changed meanwhile
     """
     plots, project = load_plots(committed.paths.reports), committed.project
@@ -39,7 +46,7 @@ def check_plots(
     problems = [Problem(name, CLAIM_FELL, "nothing measures this plot any more", remedy=REMEDY) for name in gone]
     problems += [Problem(name, CLAIM_FELL, "is missing", remedy=REMEDY) for name in missing]
     names = {name for name in plots if name in project.plots and (name in selected or not _fits(committed, name))}
-    fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=False)
+    fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=recorded)
     committed.code.check_unchanged()
     for name, measured in sorted(fresh.items()):
         subject = f"{FOLDER}/{name}.json"
@@ -48,7 +55,12 @@ def check_plots(
         elif differences := list(_differences(plots[name], measured.plot)):
             sentence = f"measured again, {differences[0]}"
             problems.append(Problem(subject, CLAIM_FELL, sentence, remedy=f"if that is right, {REMEDY}"))
-    return problems
+    found = {name: _record(committed, name, fresh[name].executed, Executed()) for name in names & recorded}
+    return problems + lacking(committed.code, _locked(committed), found)
+
+
+def _record(committed: Committed, name: str, executed: Executed, imported: Executed) -> CodeRecord:
+    return committed.code.record("", [committed.project.plots[name].__module__], executed, imported)
 
 
 def replace_plots(
@@ -68,14 +80,14 @@ def replace_plots(
         return records
     kept = {name for name in project.plots if _is_readable(reports, name) and _fits(committed, name)}
     names = project.plots.keys() - kept
-    fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=True)
+    fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=frozenset(names))
     committed.code.check_unchanged()
-    imported = imported_functions(project) if fresh else ()
+    imported = executed_by_imports(project) if fresh else Executed()
     texts = {}
     for name, measured in sorted(fresh.items()):
         if measured.plot is None:
             raise HarnessError(f"plot {name!r}: {measured.error}; nothing was replaced")
-        records[name] = committed.code.record("", [project.plots[name].__module__], measured.executed, imported)
+        records[name] = _record(committed, name, measured.executed, imported)
         texts[f"{name}.json"] = to_json(measured.plot)
     if fresh:
         write_files(reports / FOLDER, texts)

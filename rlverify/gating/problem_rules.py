@@ -15,7 +15,6 @@ from rlverify.verdicts.verdict import NOT_MEASURED, decide_variant, healthy_outc
 
 SHOWN_DIFFERENCES = 3
 REMEDY = "run `rlverify audit --update`"
-REMEDY_OF_VALUES = f"if that is right, {REMEDY}"
 REMEDY_OF_FIGURES = "run `rlverify audit --level full --update`"
 
 UNDECIDED_FIGURES = 2
@@ -70,8 +69,7 @@ def problems_of(record: Record, committed: Evidence | None = None) -> list[Probl
     """
     claim, verdict = record.claim, record.verdict
     if record.evidence is None or verdict is None:
-        remedy = REMEDY if claim.figure is None else REMEDY_OF_FIGURES
-        return [Problem(claim.id, CLAIM_FELL, "has no evidence", "stale", remedy)]
+        return [Problem(claim.id, CLAIM_FELL, "has no evidence", "stale", remedy_of(claim))]
     if claim.figure is not None and verdict in (Verdict.STALE, Verdict.UNDECIDED):
         return []
     if record.misfits:
@@ -87,6 +85,11 @@ def problems_of(record: Record, committed: Evidence | None = None) -> list[Probl
         told, expected = (each.value if each else "no grade" for each in (record.fix_grade, claim.expected_fix_grade))
         problems.append(Problem(claim.id, CLAIM_FELL, f"fix {told}, expected {expected}", "grade"))
     return problems
+
+
+def remedy_of(claim: Claim) -> str:
+    """The command that measures a claim again and replaces its evidence."""
+    return REMEDY if claim.figure is None else REMEDY_OF_FIGURES
 
 
 def _not_measured(claim: Claim, evidence: Evidence, verdict: Verdict, committed: Evidence | None) -> Problem:
@@ -116,12 +119,15 @@ def compared(record: Record, committed: Evidence | None) -> list[Problem]:
     if fresh is None or any(problem.fell for problem in problems_of(record, committed)):
         return []
     if committed is None:
-        return [Problem(claim.id, CLAIM_FELL, "has no committed evidence", "stale", REMEDY)]
-    values = compare(committed, fresh, claim.figure.tolerance if claim.figure else 0.0)
+        return [Problem(claim.id, CLAIM_FELL, "has no committed evidence", "stale", remedy_of(claim))]
+    figure = claim.figure
+    values = (
+        compare(committed, fresh, figure.tolerance, repeats=figure.repeats) if figure else compare(committed, fresh)
+    )
     if not values:
         return []
     sentence = f"differs from the committed evidence: {few_of(values)}"
-    return [Problem(claim.id, CLAIM_FELL, sentence, "values", REMEDY_OF_VALUES)]
+    return [Problem(claim.id, CLAIM_FELL, sentence, "values", f"if that is right, {remedy_of(claim)}")]
 
 
 def reason(evidence: Evidence, verdict: Verdict) -> str:

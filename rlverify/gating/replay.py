@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from rlverify.evidence.evidence_files import to_json
-from rlverify.evidence.figure_evidence import DECIMALS, compare_figures, measured_figure
+from rlverify.evidence.figure_evidence import compare_figures, measured_figure, run_agrees, run_difference
 from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.problem_rules import REMEDY_OF_FIGURES
 from rlverify.project.fingerprint import digest
 from rlverify.records.claims import Claim
+from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem
@@ -21,13 +22,13 @@ from rlverify.running.paired_runs import seconds_of_claims
 from rlverify.running.repeated_runs import repeat_runs
 from rlverify.running.runner import Progress, no_progress
 
-AGREEMENT: Final = 0.01
-"""Part of the largest value by which a repeated run may differ, on other machines, if its figure repeats."""
 DIFFERS: Final = "repeated runs differ"
 CRASHES: Final = "a repeated run crashes"
 RUNS_IF_NOT: Final = 8
 """How many runs are repeated of a figure whose runs differ between machines; at most all."""
 
+
+NOTHING_BEFORE: Final[Mapping[str, Evidence]] = {}
 
 Runs = Mapping[tuple[str, int], PairedRun]
 """By experiment and seed."""
@@ -38,16 +39,20 @@ class Replayed:
     """Figures of which runs were repeated.
 
     :param seconds: as `seconds_of_claims` gives them, by claim id
+    :param code: what those that were recorded executed, by claim id
     """
 
     seconds: Mapping[str, float]
     problems: tuple[Problem, ...]
+    code: Mapping[str, CodeRecord]
 
 
 def replay(
     committed: Committed,
     figures: Sequence[tuple[Claim, Evidence]],
     *,
+    before: Mapping[str, Evidence] = NOTHING_BEFORE,
+    recorded: frozenset[str] = frozenset(),
     processes: int,
     on_progress: Progress = no_progress,
 ) -> Replayed:
@@ -55,21 +60,23 @@ def replay(
 
     Where runs do not repeat between machines and this one differs, more are repeated and their mean is compared.
 
+    :param before: what was committed before the evidence that a change replaces, by claim id
+    :param recorded: ids of the claims of which it is recorded what a run executes
     :param on_progress: called with the number of runs done and of all
     """
     seeds: dict[str, list[int]] = defaultdict(list)
-    for claim, evidence in figures:
-        seed = repeated_seed(evidence)
-        if seed not in seeds[claim.experiment]:
-            seeds[claim.experiment].append(seed)
+    first = {claim.id: repeated_seed(evidence, before.get(claim.id)) for claim, evidence in figures}
+    for claim, _ in figures:
+        if first[claim.id] not in seeds[claim.experiment]:
+            seeds[claim.experiment].append(first[claim.id])
     code, project, root = committed.code, committed.project, committed.paths.runs
-    runs = repeat_runs(project, root, seeds, code, processes=processes, on_progress=on_progress)
-    unlike = [
-        (claim, evidence) for claim, evidence in figures if not _agrees(claim, evidence, _own(claim, evidence, runs))
-    ]
+    traced = frozenset(claim.experiment for claim, _ in figures if claim.id in recorded)
+    runs = repeat_runs(project, root, seeds, code, processes=processes, on_progress=on_progress, recorded=traced)
+    own = {claim.id: runs[claim.experiment, first[claim.id]] for claim, _ in figures}
+    unlike = [(claim, evidence) for claim, evidence in figures if not _agrees(claim, evidence, own[claim.id])]
     more: dict[str, list[int]] = defaultdict(list)
-    for claim, evidence in unlike:
-        if _value(claim, _own(claim, evidence, runs)) is None:
+    for claim, _ in unlike:
+        if _value(claim, own[claim.id]) is None:
             continue  # it crashes, which is the answer
         seeds_of_experiment = more[claim.experiment]
         seeds_of_experiment += [
@@ -77,18 +84,30 @@ def replay(
             for seed in _more_seeds(claim)
             if seed not in seeds_of_experiment and (claim.experiment, seed) not in runs
         ]
-    before = len(runs)
+    ended = len(runs)
     runs |= repeat_runs(
         project,
         root,
         more,
         code,
         processes=processes,
-        on_progress=lambda done, total: on_progress(before + done, before + total),
+        on_progress=lambda done, total: on_progress(ended + done, ended + total),
     )
     code.check_unchanged()
-    problems = [problem for pair in unlike for problem in _problems(*pair, runs)]
-    return Replayed(seconds_of_claims([claim for claim, _ in figures], runs.values()), tuple(problems))
+    problems = [each for claim, evidence in unlike for each in _problems(claim, evidence, own[claim.id], runs)]
+    seconds = seconds_of_claims([claim for claim, _ in figures], runs.values())
+    found = {claim.id: (claim, own[claim.id].executed) for claim, _ in figures if claim.id in recorded}
+    return Replayed(seconds, tuple(problems), _records(committed, found))
+
+
+def _records(committed: Committed, found: Mapping[str, tuple[Claim, Executed | None]]) -> dict[str, CodeRecord]:
+    """What claims were measured of, where a run was recorded."""
+    project = committed.project
+    return {
+        name: committed.code.record(project.settings_digest(claim), project.sources(claim), executed, Executed())
+        for name, (claim, executed) in found.items()
+        if executed is not None
+    }
 
 
 def problems_of_run(claim: Claim, evidence: Evidence, run: PairedRun) -> list[Problem]:
@@ -105,18 +124,20 @@ def problems_of_run(claim: Claim, evidence: Evidence, run: PairedRun) -> list[Pr
         return [_crash(claim, run)]
     if not claim.figure.repeats or _agrees(claim, evidence, run):
         return []
-    unit, committed = claim.figure.unit, evidence.figure.values[run.seed]
-    return [_difference(claim, f"seed {run.seed} gives {value:.5g} {unit}, committed {committed:.5g}")]
+    return [_difference(claim, run_difference(evidence.figure, run.seed, value, claim.figure.unit))]
 
 
-def repeated_seed(evidence: Evidence) -> int:
-    """Which run is repeated first follows from the evidence, so that a forger cannot choose it."""
+def repeated_seed(evidence: Evidence, before: Evidence | None = None) -> int:
+    """Which run is repeated first: that whose value a change moves most, so that no part of the runs can be forged.
+
+    Where it moves none, the seed follows from the evidence.
+    """
+    assert evidence.figure is not None
+    old = before.figure.values if before is not None and before.figure is not None else ()
+    moved = [abs(now - was) for now, was in zip(evidence.figure.values, old, strict=False)]
+    if any(moved):
+        return moved.index(max(moved))
     return int(digest([to_json(evidence)]), 16) % len(evidence.seeds)
-
-
-def _own(claim: Claim, evidence: Evidence, runs: Runs) -> PairedRun:
-    """The run that is repeated first."""
-    return runs[claim.experiment, repeated_seed(evidence)]
 
 
 def _more_seeds(claim: Claim) -> Sequence[int]:
@@ -134,15 +155,13 @@ def _agrees(claim: Claim, evidence: Evidence, run: PairedRun) -> bool:
     assert claim.figure is not None
     assert evidence.figure is not None
     value = _value(claim, run)
-    margin = max(claim.figure.tolerance, 10.0**-DECIMALS, AGREEMENT * max(map(abs, evidence.figure.values)))
-    return value is not None and abs(value - evidence.figure.values[run.seed]) <= margin
+    return value is not None and run_agrees(evidence.figure, run.seed, value, claim.figure.tolerance)
 
 
-def _problems(claim: Claim, evidence: Evidence, runs: Runs) -> list[Problem]:
+def _problems(claim: Claim, evidence: Evidence, own: PairedRun, runs: Runs) -> list[Problem]:
     """Of a figure whose first repeated run is not as it is committed."""
     assert claim.figure is not None
     assert evidence.figure is not None
-    own = _own(claim, evidence, runs)
     if claim.figure.repeats or _value(claim, own) is None:
         return problems_of_run(claim, evidence, own)
     values = []

@@ -11,7 +11,14 @@ from typing import Final
 
 import rlverify
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import code_parts, digest, module_name, needed_to_import, parts_or_whole
+from rlverify.project.fingerprint import (
+    code_parts,
+    digest,
+    is_within,
+    module_name,
+    needed_to_import,
+    parts_or_whole,
+)
 from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import HarnessError
 
@@ -51,22 +58,26 @@ class CurrentCode:
         if part == VERDICTS:
             return self.verdicts
         module, _, name = part.partition(":")
-        return self._parts(module).get(name, GONE)
+        return self.parts(module).get(name, GONE)
 
-    def record(self, settings: str, roots: Iterable[str], executed: Executed, imported: Iterable[str]) -> CodeRecord:
+    def record(self, settings: str, roots: Iterable[str], executed: Executed, imported: Executed) -> CodeRecord:
         """The record of a measurement that was made with this code.
 
         :param settings: digest of the claim's own settings
         :param roots: dotted names of the modules that define what measures it
-        :param imported: names of the functions that are executed when modules are imported
+        :param imported: what is executed and read when modules are imported
         """
         starts = {*roots, *(name.partition(":")[0] for name in executed.functions)}
+        if executed.unseen:
+            starts |= {name for name in self.sources if is_within(name, self.project.settings.under_test)}
         modules = self.closure(starts)
         functions = {name for name in executed.functions if self.digest(name) != GONE}
-        functions |= {name for name in imported if name.partition(":")[0] in modules and self.digest(name) != GONE}
+        functions |= {
+            name for name in imported.functions if name.partition(":")[0] in modules and self.digest(name) != GONE
+        }
         if executed.unseen:
-            functions = {f"{module}:{name}" for module in modules for name in self._parts(module) if name}
-        seen = Executed(tuple(sorted(functions)), executed.files)
+            functions = {f"{module}:{name}" for module in modules for name in self.parts(module) if name}
+        seen = Executed(tuple(sorted(functions)), tuple(sorted({*executed.files, *imported.files})))
         names = self.names_of(seen, modules)
         parts = tuple((name, self.digest(name)) for name in names)
         starts |= {name.partition(":")[0] for name in seen.functions}
@@ -123,7 +134,8 @@ class CurrentCode:
         folder = Path(rlverify.__file__).parent / "verdicts"
         return digest(part for path in sorted(folder.glob("*.py")) for part in code_parts(path.read_bytes()).values())
 
-    def _parts(self, module: str) -> Mapping[str, str]:
+    def parts(self, module: str) -> Mapping[str, str]:
+        """The digests of a module's parts, as `parts_or_whole` has them; none where there is no such module."""
         source = self.sources.get(module)
         return {} if source is None else parts_or_whole(source)
 
@@ -138,7 +150,8 @@ def _digest_of_file(path: Path) -> str:
 def _sources(places: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
     """(dotted name, source) of every module of some packages."""
     for package, place in places.items():
-        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+        found = [place] if place.is_file() else sorted(place.rglob("*.py"))
+        for path in sorted(found, key=lambda path: path.name == "__init__.py"):  # imported before a module of that name
             yield module_name(package, place, path), path.read_bytes()
 
 

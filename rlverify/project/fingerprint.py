@@ -130,7 +130,7 @@ def module_path(name: str) -> Path:
     roots = [Path(root) for root in spec.submodule_search_locations or ()]
     for root in roots:
         path = root.joinpath(*rest)
-        for candidate in (path.with_name(path.name + ".py"), path / "__init__.py"):
+        for candidate in (path / "__init__.py", path.with_name(path.name + ".py")):
             if candidate.is_file():
                 return candidate
     raise LookupError(f"no module {name}")

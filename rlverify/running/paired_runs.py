@@ -20,7 +20,7 @@ from rlverify.records.code_records import Executed
 from rlverify.records.errors import ProbeError
 from rlverify.records.runs import PairedRun
 from rlverify.running.pool import Ended, pin_threads, run_each
-from rlverify.running.recording import imported_functions
+from rlverify.running.recording import executed_by_imports
 from rlverify.running.run_store import RunStore
 from rlverify.running.runner import Crash, attempt, attempt_recorded, how_it_died
 from rlverify.running.time_limit import run_within
@@ -140,7 +140,7 @@ def run_figures(
         if (name, seed) not in ended
     ]
     total = len(ended) + len(tasks)
-    imported = imported_functions(project) if tasks else ()
+    imported = executed_by_imports(project) if tasks else Executed()
 
     def report_progress() -> None:
         waiting = [task.experiment for task in tasks if (task.experiment, task.seed) not in ended]
@@ -174,10 +174,10 @@ def _kept_runs(
     return {(run.experiment, run.seed): run for run in kept}
 
 
-def _keep(run: PairedRun, executed: Executed, store: RunStore, code: CurrentCode, imported: Sequence[str]) -> PairedRun:
+def _keep(run: PairedRun, executed: Executed, store: RunStore, code: CurrentCode, imported: Executed) -> PairedRun:
     """Keep a run that has just ended, and return it with all that it followed from.
 
-    :param imported: names of the functions that are executed when modules are imported
+    :param imported: what is executed and read when modules are imported
     :raises HarnessError: if the code was changed meanwhile
     """
     code.check_unchanged()

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Generic, TypeVar
 
+import rlverify
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import is_within, module_name
 from rlverify.records.code_records import Executed
@@ -31,7 +32,7 @@ from rlverify.running.pool import pin_threads, run_each
 Result = TypeVar("Result")
 
 STARTS_A_PROCESS: Final = (multiprocessing.process.BaseProcess.start.__code__, subprocess.Popen.__init__.__code__)
-NOT_DATA: Final = (".git", ".venv", ".rlverify", "__pycache__", ".pytest_cache", ".hypothesis")
+NOT_DATA: Final = (".git", ".venv", "site-packages", ".rlverify", "__pycache__", ".pytest_cache", ".hypothesis")
 """Folders of a project of which no measurement depends."""
 
 READS_SOURCE: Final = frozenset({"linecache", "importlib._bootstrap_external", "rlverify.project.fingerprint"})
@@ -55,7 +56,17 @@ class Recorder:
         """What has been recorded so far."""
         names = {_name(code, self._places) for code in self._codes.values()}
         unseen = any(code in STARTS_A_PROCESS for code in self._codes.values())
-        return Executed(tuple(sorted(names - {""})), tuple(sorted(self._files)), unseen)
+        return Executed(tuple(sorted(names - {""})), tuple(sorted({*self._files, *self._imported()})), unseen)
+
+    def _imported(self) -> Iterator[str]:
+        """The modules of the project, relative to its folder, that are in none of these packages."""
+        places = [*map(Path, self._places.values()), Path(rlverify.__file__).parent]
+        for module in list(sys.modules.values()):
+            file = vars(module).get("__file__")
+            if isinstance(file, str) and file.endswith(".py") and file.startswith(f"{self._root}{os.sep}"):
+                inside = Path(file).relative_to(self._root)
+                if not set(inside.parts) & set(NOT_DATA) and not any(map(Path(file).is_relative_to, places)):
+                    yield inside.as_posix()
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -183,25 +194,25 @@ def _die_as(code: int) -> None:
     os._exit(code or 1)
 
 
-def imported_functions(project: Project) -> tuple[str, ...]:
-    """Names of the functions that are executed when the modules of a project are imported, sorted.
+def executed_by_imports(project: Project) -> Executed:
+    """What is executed and read when the modules of a project are imported.
 
     :raises HarnessError: if they cannot be imported
     """
-    found: list[tuple[str, ...]] = []
-    run_each(_functions_of_imports, [project], processes=1, note=lambda _, ended: found.append(ended.result or ()))
-    if not found[0]:
+    found: list[Executed | None] = []
+    run_each(_executed_by_imports, [project], processes=1, note=lambda _, ended: found.append(ended.result))
+    if found[0] is None:
         raise HarnessError("the process that imports the project died")
     return found[0]
 
 
-def _functions_of_imports(project: Project) -> tuple[str, ...]:
+def _executed_by_imports(project: Project) -> Executed:
     """To be called in a process that has imported none of the modules."""
     pin_threads()
     recorder = Recorder(project)
     with recorder.recording(), redirect_stdout(sys.stderr):
         _import_all(project)
-    return recorder.executed().functions
+    return recorder.executed()
 
 
 def _import_all(project: Project) -> None:

@@ -29,17 +29,23 @@ def repeat_runs(
     *,
     processes: int,
     on_progress: Progress,
+    recorded: frozenset[str] = frozenset(),
 ) -> dict[tuple[str, int], PairedRun]:
     """Paired runs of this code, by experiment and seed; those that are kept are not made again.
 
     :param root: folder of the kept runs
     :param seeds: the seeds of each experiment
     :param on_progress: called with the number of runs done and of all, at least every second
+    :param recorded: the experiments of which it is recorded what a run executes
     """
     stores = {name: RunStore(root, name) for name in seeds}
     found = {(run.experiment, run.seed): run for name in seeds for run in stores[name].load(seeds[name], code.digest)}
-    tasks = [PairedTask(project, name, seed) for name in seeds for seed in seeds[name] if (name, seed) not in found]
-
+    tasks = [
+        PairedTask(project, name, seed, recorded=name in recorded)
+        for name in seeds
+        for seed in seeds[name]
+        if (name, seed) not in found
+    ]
     total = len(found) + len(tasks)
 
     def report_progress() -> None:
@@ -78,15 +84,15 @@ class MeasuredPlot:
 
 
 def measure_plots(
-    project: Project, names: Iterable[str], *, processes: int, on_progress: Progress, recorded: bool
+    project: Project, names: Iterable[str], *, processes: int, on_progress: Progress, recorded: frozenset[str]
 ) -> dict[str, MeasuredPlot]:
     """Plots of this code, by name.
 
     :param on_progress: called with the number of plots done and of all, at least every second
-    :param recorded: whether what they execute is recorded; it is empty otherwise
+    :param recorded: names of those of which it is recorded what they execute; it is empty otherwise
     """
     found: dict[str, MeasuredPlot] = {}
-    tasks = [PlotTask(project, name, recorded) for name in sorted(names)]
+    tasks = [PlotTask(project, name, name in recorded) for name in sorted(names)]
 
     def report_progress() -> None:
         on_progress(len(found), len(tasks))

@@ -141,7 +141,7 @@ def run_claims(
     processes: int,
     on_progress: Progress,
     limit: float = TIME_LIMIT,
-    recorded: bool = False,
+    recorded: frozenset[str] = frozenset(),
     stop: Callable[[str, tuple[Run, ...]], bool] | None = None,
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
@@ -151,13 +151,13 @@ def run_claims(
     Where a process dies, only the run that killed it is an ERROR.
 
     :param limit: seconds that one run of a probe may take
-    :param recorded: whether what each run executes is recorded
+    :param recorded: ids of the claims of which it is recorded what each run executes
     :param on_progress: called with the number of runs done and the number of all that differ, at least every second
     :param stop: called with a claim's id and runs when they have ended; whether to make no other runs. Claims of which
         a run has not ended then are left out of the result
     :raises KeyboardInterrupt: after the workers have been stopped
     """
-    tasks_of = {claim.id: _tasks(project, claim, claim.seeds, limit, recorded) for claim in claims}
+    tasks_of = {claim.id: _tasks(project, claim, claim.seeds, limit, claim.id in recorded) for claim in claims}
     tasks = list(dict.fromkeys(task for own in tasks_of.values() for task in own))
     ended: dict[ProbeTask, Run] = {}
 

@@ -63,23 +63,31 @@ class Setting:
         self.options: dict[str, Any] = {}
         self.of_runs: tuple[Problem, ...] = ()
         self.of_plots: list[Problem] = []
+        self.of_code: dict[str, CodeRecord] = {}
+        self.executed = Executed((MIDDLE,))
+        self.before: dict[str, Evidence] = {}
+        self.recorded: frozenset[str] = frozenset()
 
     def measure(self, project: Project, claims: Sequence[Claim], kept_runs: Path, **options: Any) -> Measured:
         assert (kept_runs, options["on_progress"]) == (self.paths.runs, print)
         self.measured, self.options = {claim.id for claim in claims}, options
-        seen, code = Executed((MIDDLE,)), options["code"]
+        code = options["code"]
         records = {
-            each.id: code.record(project.settings_digest(each), project.sources(each), seen, ()) for each in claims
+            each.id: code.record(project.settings_digest(each), project.sources(each), self.executed, Executed())
+            for each in claims
+            if each.figure is not None or each.id in options["recorded"]
         }
         evidence = {each.id: self.gives[each.id] for each in claims if each.id in self.gives}
-        return Measured(evidence, {}, {name: records[name] for name in evidence}, "raw\n", {})
+        return Measured(evidence, {}, {name: records[name] for name in evidence if name in records}, "raw\n", {})
 
     def replay(self, committed: Committed, figures: Sequence[tuple[Claim, Evidence]], **options: Any) -> Replayed:
+        self.before, self.recorded = options.pop("before"), options.pop("recorded")
         assert (committed.paths, options) == (self.paths, REPEATING)
         self.repeated = [(claim.id, evidence) for claim, evidence in figures]
-        return Replayed({claim.id: 0.5 for claim, _ in figures}, self.of_runs)
+        return Replayed({claim.id: 0.5 for claim, _ in figures}, self.of_runs, self.of_code)
 
     def check_plots(self, committed: Committed, selected: frozenset[str], **options: Any) -> list[Problem]:
+        assert options.pop("recorded") == self.recorded
         assert (committed.paths, options) == (self.paths, PLOTTING)
         self.plots.append(selected)
         return self.of_plots
@@ -132,7 +140,7 @@ def test_the_quick_level_measures_what_is_no_figure_and_takes_figures_as_they_ar
     assert {each.changed for each in found.records} == {()}
     options = setting.options
     assert (options["recorded"], options["processes"], options["ignore_cache"], options["enough"]) == (
-        False,
+        frozenset(),
         3,
         True,
         None,
@@ -276,7 +284,7 @@ def test_an_update_at_the_quick_level_keeps_figures_and_names_those_of_other_cod
     setting.gives["LAB-01"] = lab(after="2")
     found = setting.audit(update=True)
     assert notes(found) == [f"FIG-GAIN: kept, though code that they executed has changed; {FULL}"]
-    assert (found.measured, setting.measured, setting.options["recorded"]) == (1, {"LAB-01"}, True)
+    assert (found.measured, setting.measured, setting.options["recorded"]) == (1, {"LAB-01"}, EVERYTHING)
     again = setting.audit()
     assert again.committed["LAB-01"] == lab(after="2")
     changed = {each.claim.id: each.changed for each in again.records if each.changed}
@@ -310,3 +318,49 @@ def test_an_update_tells_problems_and_keeps_evidence_of_claims_that_crash(settin
     assert [(each.subject, each.sentence) for each in found.problems] == [("LAB-01", "ERROR, healthy, seed 0: boom")]
     setting.gives["LAB-01"] = lab()
     assert notes(setting.audit()) == []
+
+
+def test_claims_that_the_lock_file_lists_anew_are_recorded(setting: Setting) -> None:
+    """So that whoever drops a function from the lock file is found out while that is in the diff."""
+    listed = replace(selection(in_diff=["LAB-01"]), relocked=frozenset({"LAB-01", "FIG-GAIN"}))
+    found = setting.audit(selection=listed)
+    assert (found.problems, setting.options["recorded"], setting.recorded) == ((), listed.relocked, listed.relocked)
+    setting.executed = Executed((MIDDLE, "figureproject.experiments.values:transfer"))
+    (problem,) = setting.audit(selection=listed).problems
+    assert (problem.subject, problem.exit_code) == ("digests.json", 1)
+    assert problem.sentence == (
+        "does not list figureproject.experiments.values, figureproject.experiments.values:transfer, which runs of "
+        "LAB-01 executed or read"
+    )
+    assert problem.remedy == FULL
+
+
+def test_a_figure_of_which_a_run_is_repeated_is_compared_with_the_lock_file_too(setting: Setting) -> None:
+    code = CurrentCode(setting.project)
+    setting.of_code = {"FIG-GAIN": code.record("", [], Executed(("figureproject.probes.values:middle",)), Executed())}
+    (problem,) = setting.audit().problems
+    assert problem.sentence.endswith("which runs of FIG-GAIN executed or read")
+
+
+def test_an_entry_of_older_code_may_lack_something(setting: Setting) -> None:
+    """Its claim is measured whatever the change until it is replaced."""
+    setting.make_older("LAB-01")
+    setting.executed = Executed((MIDDLE, "figureproject.experiments.values:transfer"))
+    found = setting.audit(selection=replace(selection(), relocked=frozenset({"LAB-01"})))
+    assert (found.problems, len(found.notes)) == ((), 1)
+
+
+def test_evidence_without_an_entry_in_the_lock_file_is_a_problem(setting: Setting) -> None:
+    path = setting.paths.reports / LOCK_FILE
+    lock = load_lock(path, CurrentCode(setting.project))
+    fewer = {name: each for name, each in lock.claims.items() if name not in ("LAB-01", "FIG-GAIN")}
+    path.write_text(lock_json(Lock(fewer, lock.plots), CurrentCode(setting.project)))
+    (problem,) = setting.audit().problems
+    assert (problem.subject, problem.exit_code, problem.remedy) == ("digests.json", 1, FULL)
+    assert problem.sentence == "does not say what FIG-GAIN, LAB-01 executed"
+
+
+def test_what_was_committed_before_is_at_hand_where_runs_are_repeated(setting: Setting) -> None:
+    before = {"FIG-GAIN": setting.gives["FIG-GAIN"]}
+    setting.audit(selection=replace(selection(in_diff=["FIG-GAIN"]), before=before))
+    assert setting.before == before

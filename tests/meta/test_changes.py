@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from rlverify.evidence.evidence_files import load_file, to_json
 from rlverify.evidence.seals import sealed
 from rlverify.gating.changes import Selection, UnknownChangesError, find_base, select
 from rlverify.project.content import Project, open_project
+from rlverify.project.current_code import CurrentCode
 from tests.meta.in_process import fresh_projects, rlverify_here
 from tests.meta.project_folders import PROJECTS, once_in_a_process, write_settings, write_toy_tests
 
@@ -247,6 +249,137 @@ def test_a_base_without_a_lock_file_measures_everything(checkout: Path) -> None:
     assert (found, "has no digests.json" in reason) == (EVERYTHING, True)
 
 
+def without(parts: list[str]) -> Callable[[dict[str, Any]], None]:
+    """Removes an entry of the lock file, by the keys that lead to it."""
+
+    def edit(content: dict[str, Any]) -> None:
+        for key in parts[:-1]:
+            content = content[key]
+        del content[parts[-1]]
+
+    return edit
+
+
+def edit_lock(checkout: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    path = checkout / "reports/digests.json"
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
+def read_a_file(checkout: Path) -> None:
+    """Have TOY-05 read a file."""
+    (checkout / "toyproject/limits.txt").write_text("0")
+    replace(
+        checkout / "toyproject/probes/arithmetic.py",
+        "average.add(seed)",
+        "average.add(int((__import__('pathlib').Path(__file__).parents[1] / 'limits.txt').read_text()))",
+    )
+    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    commit(checkout, "a file that is read")
+
+
+@pytest.mark.parametrize(
+    ("entry", "lost"),
+    [
+        (["executed", "toyproject.target"], "toyproject.target:Average.add"),
+        (["claims", "TOY-05", "files"], "file toyproject/limits.txt"),
+    ],
+    ids=["functions", "files"],
+)
+def test_what_is_dropped_from_the_lock_file_is_missed_while_that_is_in_the_diff(
+    checkout: Path, entry: list[str], lost: str
+) -> None:
+    """Afterwards a change of it would select nothing."""
+    read_a_file(checkout)
+    edit_lock(checkout, without(entry))
+    for command in (gate, full_gate):
+        code, said = command(checkout)
+        assert (code, "digests.json: does not list " in said, lost in said) == (1, True, True), said
+
+
+def full_gate(checkout: Path) -> tuple[int, str]:
+    done = answer(checkout, "gate", "--jobs", "1")
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_plot_that_is_dropped_from_the_lock_file_is_missed_too(checkout: Path) -> None:
+    def drop(content: dict[str, Any]) -> None:
+        for groups in content["executed"].values():
+            for group in groups:
+                group.pop("plots", None)
+
+    edit_lock(checkout, drop)
+    code, said = gate(checkout)
+    assert (code, "which runs of toy-squares executed or read" in said) == (1, True), said
+
+
+def test_the_digests_of_a_bug_that_is_still_to_come_do_not_hide_it(checkout: Path) -> None:
+    """Sources are compared as well, so the lock file can have any digest."""
+    target = checkout / "toyproject/target.py"
+    healthy = target.read_text()
+    replace(target, CLIP, "return min(value, high)")
+    with fresh_projects():
+        code = CurrentCode(open_project(checkout))
+        found = {part: code.digest(f"toyproject.target:{part}") for part in ("clip", "Average.add")}
+    target.write_text(healthy)
+    edit_lock(checkout, lambda content: content["code"]["toyproject.target"].update(found))
+    commit(checkout, "digests to come")
+    replace(target, CLIP, "return min(value, high)")
+    commit(checkout, "bug")
+    assert selected(checkout)[0] == {"TOY-02", "TOY-03"}
+
+
+def test_a_lock_file_that_is_deleted_fails_the_gate(checkout: Path) -> None:
+    (checkout / "reports/digests.json").unlink()
+    code, said = full_gate(checkout)
+    assert (code, "digests.json: does not say what NULL-TOY, TOY-01, TOY-02 and 3 more executed" in said) == (1, True)
+
+
+def test_a_file_that_an_import_reads_selects_all(checkout: Path) -> None:
+    (checkout / "toyproject/limits.txt").write_text("3")
+    with (checkout / "toyproject/target.py").open("a") as file:
+        file.write("\n\nLIMIT = int((__import__('pathlib').Path(__file__).parent / 'limits.txt').read_text())\n")
+    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    commit(checkout, "a file that an import reads")
+    commit_of_words(checkout)
+    assert selected(checkout)[0] == set()
+    (checkout / "toyproject/limits.txt").write_text("4")
+    assert selected(checkout)[0] == EVERYTHING
+
+
+def test_a_module_of_the_project_outside_its_packages_selects_all_that_import_it(checkout: Path) -> None:
+    (checkout / "tools").mkdir()
+    (checkout / "tools/limits.py").write_text("LIMIT = 3\n")
+    with (checkout / "toyproject/target.py").open("a") as file:
+        file.write("\n\nfrom tools.limits import LIMIT\n")
+    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    commit(checkout, "a module elsewhere")
+    commit_of_words(checkout)
+    assert selected(checkout)[0] == set()
+    (checkout / "tools/limits.py").write_text("LIMIT = 4\n")
+    assert selected(checkout)[0] == EVERYTHING
+
+
+@pytest.mark.parametrize("name", ["json.py", "json/__init__.py", "toyproject/target/__init__.py"])
+def test_a_new_module_that_may_stand_in_place_of_another_selects_all(checkout: Path, name: str) -> None:
+    path = checkout / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text((checkout / "toyproject/target.py").read_text().replace(CLIP, "return min(value, high)"))
+    assert selected(checkout)[0] - {"toy-squares"} == EVERYTHING - {"toy-squares"}
+
+
+def test_a_process_that_a_run_starts_may_execute_any_module_under_test(checkout: Path) -> None:
+    (checkout / "toyproject/child.py").write_text("def double():\n    return 2\n")
+    child = "__import__('subprocess').run([__import__('sys').executable, '-c', 'import toyproject.child'])"
+    replace(checkout / "toyproject/probes/arithmetic.py", "average.add(seed)", f"average.add(seed) or {child}")
+    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    commit(checkout, "a child")
+    commit_of_words(checkout)
+    replace(checkout / "toyproject/child.py", "return 2", "return 3")
+    assert selected(checkout)[0] == {"NULL-TOY", "TOY-05"}
+
+
 @pytest.mark.parametrize("revision", ["HEAD..HEAD", "HEAD...HEAD", "HEAD^!", "HEAD:toyproject", "no-such-branch"])
 def test_what_names_no_single_commit_measures_everything(checkout: Path, revision: str) -> None:
     found, reason = selected(checkout, revision)
@@ -333,7 +466,7 @@ def test_a_new_library_version_selects_everything(checkout: Path) -> None:
 def test_the_base_is_the_merge_base_or_the_commit_before_head(checkout: Path) -> None:
     project = open_project(checkout)
     first, second = git(checkout, "rev-parse", "HEAD~1"), git(checkout, "rev-parse", "HEAD")
-    assert find_base(project, None).commit == first
+    assert find_base(project, None).commit == find_base(project, "").commit == first
     git(checkout, "checkout", "--quiet", "-b", "topic")
     commit_of_words(checkout)
     commit_of_words(checkout)
@@ -357,7 +490,7 @@ def test_the_target_of_a_pull_request_is_the_branch_to_compare_with(
 
 
 def test_a_name_that_is_no_text_is_told_with_its_bytes(checkout: Path) -> None:
-    (Path(os.fsdecode(os.fsencode(checkout) + b"/\xff.py"))).write_text("")
+    (Path(os.fsdecode(os.fsencode(checkout) + b"/\xff.txt"))).write_text("")
     assert selected(checkout)[0] == set()
     nested = Path(os.fsdecode(os.fsencode(checkout) + b"/\xff"))
     nested.mkdir()

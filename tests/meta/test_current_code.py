@@ -101,7 +101,7 @@ def test_a_library_that_the_settings_do_not_name_has_no_digest(folder: Path) -> 
 def test_a_function_of_a_module_that_no_import_names_brings_its_module(folder: Path) -> None:
     """As where a run imports by a name that it works out."""
     (folder / "figureproject/late.py").write_text("X = 1\n\n\ndef late():\n    return X\n")
-    record = code_of(folder).record("", [MODULE], Executed(("figureproject.late:late",)), ())
+    record = code_of(folder).record("", [MODULE], Executed(("figureproject.late:late",)), Executed())
     names = dict(record.parts)
     assert {"figureproject.late", "figureproject.late:late", MODULE} <= names.keys()
     assert record.roots == ("figureproject.late", MODULE)
@@ -109,15 +109,15 @@ def test_a_function_of_a_module_that_no_import_names_brings_its_module(folder: P
 
 def test_a_run_that_starts_processes_depends_on_all_functions_of_its_modules(folder: Path) -> None:
     code = code_of(folder)
-    seen = code.record("", [MODULE], Executed(unseen=False), ())
-    unseen = code.record("", [MODULE], Executed(unseen=True), ())
+    seen = code.record("", [MODULE], Executed(unseen=False), Executed())
+    unseen = code.record("", [MODULE], Executed(unseen=True), Executed())
     assert f"{MODULE}:middle" not in dict(seen.parts)
     assert f"{MODULE}:middle" in dict(unseen.parts)
 
 
 def test_what_imports_execute_counts_for_the_modules_that_are_imported(folder: Path) -> None:
     code = code_of(folder)
-    imported = [f"{MODULE}:middle", "figureproject.probes.values:middle", f"{MODULE}:<module>"]
+    imported = Executed((f"{MODULE}:middle", "figureproject.probes.values:middle", f"{MODULE}:<module>"))
     record = code.record("", [MODULE], Executed(), imported)
     assert [name for name, _ in record.parts if ":" in name] == [f"{MODULE}:middle"]
 

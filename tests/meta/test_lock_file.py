@@ -28,10 +28,10 @@ def code(toyproject: Project) -> CurrentCode:
 @pytest.fixture
 def lock(code: CurrentCode) -> Lock:
     executed = Executed((f"{PROBES}:clip", f"{TARGET}:clip"), FILES)
-    record = code.record("abc", [PROBES], executed, ())
+    record = code.record("abc", [PROBES], executed, Executed())
     return Lock(
         {"TOY-02": record, "TOY-03": replace(record, settings="def")},
-        {"squares": code.record("", [TARGET], Executed(), ())},
+        {"squares": code.record("", [TARGET], Executed(), Executed())},
     )
 
 
@@ -41,7 +41,7 @@ def test_a_lock_reads_back_as_it_was_written(lock: Lock, code: CurrentCode) -> N
 
 def test_functions_that_an_import_executed_are_read_back_too(code: CurrentCode) -> None:
     """The import is reached from the probe's module, and no run executed anything in it."""
-    record = code.record("abc", [PROBES], Executed((f"{PROBES}:clip",)), [f"{TARGET}:unused"])
+    record = code.record("abc", [PROBES], Executed((f"{PROBES}:clip",)), Executed((f"{TARGET}:unused",)))
     assert f"{TARGET}:unused" in dict(record.parts)
     assert lock_of(lock_json(Lock({"TOY-02": record}), code), Path(NAME), code).claims["TOY-02"] == record
 
@@ -80,7 +80,7 @@ def test_a_part_that_is_gone_is_kept_as_outdated(lock: Lock, code: CurrentCode) 
 
 
 def test_a_file_that_was_missing_when_it_was_asked_for_is_not_outdated(code: CurrentCode) -> None:
-    record = code.record("abc", [TARGET], Executed((), ("missing.txt",)), ())
+    record = code.record("abc", [TARGET], Executed((), ("missing.txt",)), Executed())
     assert dict(record.parts)["file missing.txt"] == ""
     text = lock_json(Lock({"TOY-02": record}), code)
     assert "outdated" not in json.loads(text)["claims"]["TOY-02"]
@@ -138,7 +138,7 @@ def test_a_claim_of_which_no_function_is_known_is_read(lock: Lock, code: Current
 
 def test_the_file_holds_parts_by_kind(tmp_path: Path) -> None:
     code = CurrentCode(project_in(tmp_path, libraries=["pytest"]))
-    content = json.loads(lock_json(Lock({"TOY-02": code.record("", [TARGET], Executed((), FILES), ())}), code))
+    content = json.loads(lock_json(Lock({"TOY-02": code.record("", [TARGET], Executed((), FILES), Executed())}), code))
     assert set(content["code"]) == {TARGET}
     assert [*content["files"]] == [*FILES]
     assert [*content["libraries"]] == ["pytest", "rlverify.verdicts"]
@@ -146,6 +146,6 @@ def test_the_file_holds_parts_by_kind(tmp_path: Path) -> None:
 
 def test_the_versions_of_libraries_count(tmp_path: Path) -> None:
     code = CurrentCode(project_in(tmp_path, libraries=["pytest"]))
-    record = code.record("", [TARGET], Executed(), ())
+    record = code.record("", [TARGET], Executed(), Executed())
     assert dict(record.parts)["library pytest"] == pytest.__version__
     assert code.changed(_with_other_digest(record, "library pytest")) == ["library pytest"]

@@ -153,14 +153,20 @@ def test_a_run_that_kills_its_process_kills_the_worker_in_the_same_way(folder: P
     assert run_in(folder, "dies").returncode == -signal.SIGKILL
 
 
-def test_functions_that_imports_execute_are_known(folder: Path) -> None:
+def test_what_imports_execute_and_read_is_known(folder: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from rlverify.project.content import open_project; "
-        "from rlverify.running.recording import imported_functions as f; "
-        "print(*f(open_project(Path(sys.argv[1]))))"
+        "from rlverify.running.recording import executed_by_imports as f; "
+        "found = f(open_project(Path(sys.argv[1]))); print(*found.functions); print(*found.files)"
     )
-    (folder / "recordedproject" / "__init__.py").write_text("from recordedproject import code\n")
+    (folder / "rate.txt").write_text("2")
+    (folder / "recordedproject" / "__init__.py").write_text(
+        "import pathlib\nimport tools\nfrom recordedproject import code\n"
+        "RATE = pathlib.Path(__file__).parents[1].joinpath('rate.txt').read_text()\n"
+    )
+    (folder / "tools.py").write_text("ONE = 1\n")
     done = subprocess.run([sys.executable, "-c", f"if __name__ == '__main__': exec({code!r})", str(folder)],
                           capture_output=True, text=True, check=True)  # fmt: skip
-    names = {name for name in done.stdout.split() if not name.endswith((">", "Box"))}
-    assert names == {"recordedproject.code:at_import"}
+    functions, files = done.stdout.splitlines()
+    names = {name for name in functions.split() if not name.endswith((">", "Box"))}
+    assert (names, files) == ({"recordedproject.code:at_import"}, "rate.txt tools.py")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,11 @@ def checkout(committed: Path, tmp_path: Path) -> Path:
     return shutil.copytree(committed, tmp_path / "checkout")
 
 
-def forge(checkout: Path, claim: str, shift: float) -> None:
+def forge(checkout: Path, claim: str, shift: float, seeds: Iterable[int] = range(8)) -> None:
     """Other values with the mean, interval, verdict and digest that follow from them, and reports that fit."""
     path = checkout / f"reports/evidence/{claim}.json"
     content = json.loads(path.read_text())
-    values = [value + shift for value in content["figure"]["values"]]
+    values = [value + shift * (seed in [*seeds]) for seed, value in enumerate(content["figure"]["values"])]
     found = measured_figure(values, (content["figure"]["claimed"][0], content["figure"]["claimed"][1]))
     content["figure"] |= {name: getattr(found, name) for name in ("values", "mean", "low", "high", "effect_size")}
     content["verdict"] = "CONFIRMED" if found.low >= found.claimed[0] and found.high <= found.claimed[1] else "REFUTED"
@@ -95,6 +96,23 @@ def test_forged_figures_are_detected(checkout: Path, is_committed: bool) -> None
     for code, said in (gate(checkout), full_gate(checkout)):
         assert (code, "FIG-GAIN" in said, "repeated runs differ\n  seed" in said) == (1, True, True), said
     assert "measured 1 of 5" in gate(checkout)[1]
+
+
+@pytest.mark.parametrize("seeds", [(0,), (5,), (1, 3, 5, 7)])
+def test_a_figure_of_which_some_runs_are_forged_is_detected(checkout: Path, seeds: tuple[int, ...]) -> None:
+    forge(checkout, "FIG-GAIN", 2.0, seeds)
+    for arguments in ((), ("--changed",), ("--level", "full"), ("FIG-GAIN", "--level", "full")):
+        code, said = full_gate(checkout, *arguments)
+        assert (code, "FIG-GAIN" in said, "seed" in said) == (1, True, True), said
+        assert "if that is right, run `rlverify audit --level full --update`" in said
+
+
+def test_the_full_level_compares_runs_one_by_one_only_where_they_repeat(checkout: Path) -> None:
+    not_repeating(checkout, "FIG-GAIN")
+    commit(checkout, "does not repeat")
+    forge(checkout, "FIG-GAIN", 1.5, (3,))
+    code, said = full_gate(checkout, "--level", "full")
+    assert code == 0, said
 
 
 def test_a_number_edited_by_hand_is_refused_whatever_else_fits(checkout: Path) -> None:
