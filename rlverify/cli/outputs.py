@@ -40,6 +40,8 @@ def check_outputs(files: Mapping[str, Path | None]) -> dict[str, Path]:
     """
     chosen = {name: path if path == STDOUT else path.absolute() for name, path in files.items() if path is not None}
     for name, path in chosen.items():
+        if twice := [each for each, other in chosen.items() if other == path != STDOUT and each != name]:
+            raise typer.BadParameter(f"--{name} and --{twice[0]} name the same file {path}; name another one")
         if path == STDOUT and name == "json":
             continue
         if path == STDOUT or path.is_dir() or path.name.startswith("--"):

@@ -238,8 +238,8 @@ def _digests_only(committed: Committed, records: Sequence[Record], problems: Seq
     names = sorted({name for found in changed.values() for name in found})
     figures = any(claim.figure is not None for claim in changed)
     return [
-        f"digests only: {shortened(names)} changed since {_claims(len(changed))} measured, and no measured value "
-        f"differs; {REMEDY_OF_FIGURES if figures else REMEDY}"
+        f"digests only: {shortened(names)} changed since {_claims(len(changed))} measured, and what was measured "
+        f"again agrees; {REMEDY_OF_FIGURES if figures else REMEDY}"
     ]
 
 

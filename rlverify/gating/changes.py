@@ -169,7 +169,8 @@ def select(project: Project, paths: ReportPaths, asked: str | None) -> Selection
         if _is_everywhere(project, base, path):
             reason = f"{_shown(path.relative_to(base.top))} changed since {base.commit[:10]}"
             return Selection(everything, in_diff, plots, reason, changed, relocked, before)
-    reason = f"those of which a run executed what changed since {base.commit[:10]}"
+    words = "all of them executed something that" if in_diff == everything else "those of which a run executed what"
+    reason = f"{words} changed since {base.commit[:10]}"
     return Selection(in_diff, in_diff, plots, reason, changed, relocked, before)
 
 

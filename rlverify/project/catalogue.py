@@ -181,6 +181,7 @@ def _explain(problem: Mapping[str, Any], kind: type[BaseModel]) -> tuple[str, st
     if problem["type"] == "too_short":
         return field, f"needs {problem['ctx']['min_length']} or more entries"
     if problem["type"] == "string_pattern_mismatch":
-        example = "BUG-1" if problem["ctx"]["pattern"] == IDENTIFIER else "a-name"
-        return field, f"must be written as {example} is, got {problem['input']!r}"
+        letters, example = ("capital", "BUG-1") if problem["ctx"]["pattern"] == IDENTIFIER else ("small", "a-name")
+        wanted = f"{letters} letters and digits, joined by hyphens as in {example}"
+        return field, f"must be of {wanted}, got {problem['input']!r}"
     return field, f"{problem['msg']}, got {problem['input']!r}" if problem["type"] != "missing" else "is missing"

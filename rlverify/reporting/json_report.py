@@ -31,6 +31,7 @@ def json_of_run(outcome: Outcome) -> str:
 
 def run_as_object(outcome: Outcome) -> dict[str, Any]:
     """The outcome of one run as JSON objects and lists."""
+    fell = {each.claim.id for each in outcome.fallen}
     return {
         **outcome_of(outcome.problems),
         "summary": summary(outcome),
@@ -44,7 +45,7 @@ def run_as_object(outcome: Outcome) -> dict[str, Any]:
                 "expected_verdict": record.claim.expected_verdict,
                 "fix_grade": record.fix_grade,
                 "expected_fix_grade": record.claim.expected_fix_grade,
-                "as_expected": record.as_expected,
+                "as_expected": record.as_expected and record.claim.id not in fell,
                 "seconds": round(outcome.seconds[record.claim.id], 3),
             }
             for record in outcome.records

@@ -9,7 +9,7 @@ from typing import Final
 
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.problems import with_advice
-from rlverify.reporting.outcome import FallenClaim, Outcome, SymptomChange
+from rlverify.reporting.outcome import FallenClaim, Outcome
 
 MOST_LINES: Final = 60
 MOST_OTHERS: Final = 12
@@ -42,7 +42,11 @@ def block(fallen: FallenClaim) -> list[str]:
     """What happened to one claim, and how to go on."""
     lines = [f"{fallen.claim.id}  {fallen.claim.title}  {fallen.headline}"]
     shown = fallen.changes if len(fallen.changes) == SHOWN_CHANGES + 1 else fallen.changes[:SHOWN_CHANGES]
-    lines += [f"  {_in_words(change)}" for change in shown]
+    before = "committed" if fallen.kind == "values" else "expected"
+    lines += [
+        f"  {each.symptom}: {before} {_shortened(each.expected)}, observed {_shortened(each.observed)}"
+        for each in shown
+    ]
     if hidden := len(fallen.changes) - len(shown):
         lines.append(f"  and {hidden} more symptoms")
     lines += [f"  {fallen.reason}"] if fallen.reason else []
@@ -150,10 +154,6 @@ def _stale_line(outcome: Outcome) -> list[str]:
     line = f"{len(stale)} committed results are out of date ({_few([problem.subject for problem in stale])}): "
     line += "; ".join([*why[:SHOWN_REASONS], *([f"and {len(why) - SHOWN_REASONS} more"] * (len(why) > SHOWN_REASONS))])
     return [f"{line}; {remedies or 'repair the fallen claims first'}"]
-
-
-def _in_words(change: SymptomChange) -> str:
-    return f"{change.symptom}: expected {_shortened(change.expected)}, observed {_shortened(change.observed)}"
 
 
 def _shortened(text: str) -> str:

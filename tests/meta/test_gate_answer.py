@@ -334,9 +334,17 @@ def test_code_that_changed_and_moved_no_value_is_one_line_and_passes(committed: 
     assert (root.attrib["failures"], root.attrib["errors"]) == ("0", "0")
     assert found.json("sarif.json")["runs"][0]["results"] == []
     assert (
-        "digests only: toyproject.target:Average.mean changed since 2 claims were measured, and no measured value "
-        "differs; run `rlverify audit --update`\n" in found.text("summary.md")
+        "digests only: toyproject.target:Average.mean changed since 2 claims were measured, and what was measured "
+        "again agrees; run `rlverify audit --update`\n" in found.text("summary.md")
     )
+
+
+def test_two_formats_in_one_file_are_refused(committed: Path, rlverify: Invoke, tmp_path: Path) -> None:
+    done = rlverify("gate", "--junit", "one", "--sarif", str(Path("x/../one")), cwd=str(tmp_path))
+    assert done.returncode == 2
+    done = rlverify("--project", str(committed), "gate", "--junit", "one", "--sarif", "one", cwd=str(tmp_path))
+    assert (done.returncode, "--junit and --sarif name the same file" in " ".join(done.stderr.split())) == (2, True)
+    assert not (tmp_path / "one").exists()
 
 
 @pytest.mark.parametrize("option", ["--junit", "--sarif", "--summary", "--json"])

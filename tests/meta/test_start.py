@@ -318,7 +318,7 @@ def test_a_change_in_what_the_probe_calls_is_noticed_of_a_minimal_claim(started:
     assert (content["exit_code"], content["notes"]) == (
         0,
         [
-            "digests only: mylib.step:half changed since 1 claim was measured, and no measured value differs; "
+            "digests only: mylib.step:half changed since 1 claim was measured, and what was measured again agrees; "
             "run `rlverify audit --update`"
         ],
     )

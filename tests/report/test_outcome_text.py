@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rlverify.records.problems import Problem
+from rlverify.reporting.json_report import run_as_object
 from rlverify.reporting.junit import junit_of_run
 from rlverify.reporting.outcome import FallenClaim, Outcome, SymptomChange
 from rlverify.reporting.outcome_text import LONGEST_VALUE, MOST_LINES, block, lines_of, summary
@@ -176,6 +177,7 @@ def test_other_values_alone_may_be_right() -> None:
     lines = lines_of(replace(found, problems=problems))
     assert lines[0] == "1 claim fell: the verdicts are as expected, but values differ from the committed evidence"
     assert remedy in lines
+    assert "  count: committed 320, observed 1" in lines
 
 
 def test_the_last_line_says_what_the_exit_code_means() -> None:
@@ -194,7 +196,9 @@ def test_a_claim_that_fell_is_not_as_expected_even_if_its_verdict_is() -> None:
     found = outcome(fallen(2, claim=simple(1, id="TOY-2"), kind="values"))
     holds = measured(simple(1, id="TOY-2"), healthy=2, faulty=0)
     assert holds.as_expected
-    assert summary(replace(found, records=(holds, found.records[1]))) == "1 of 2 claims as expected; 1 claim fell"
+    found = replace(found, records=(holds, found.records[1]))
+    assert summary(found) == "1 of 2 claims as expected; 1 claim fell"
+    assert [each["as_expected"] for each in run_as_object(found)["claims"]] == [False, True]
 
 
 def test_a_claim_with_a_stale_fault_is_no_failure_in_junit() -> None:
