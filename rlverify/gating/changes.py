@@ -8,14 +8,10 @@ does not cover selects everything: the engine itself, the settings, and a base w
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 import rlverify
 from rlverify.evidence.evidence_files import from_json
@@ -23,6 +19,7 @@ from rlverify.evidence.lock_file import NAME as LOCK_FILE
 from rlverify.evidence.lock_file import Lock, load_lock, lock_of
 from rlverify.evidence.plot_files import FOLDER
 from rlverify.evidence.staleness import changed_since
+from rlverify.gating.git_base import Base, UnknownChangesError, find_base
 from rlverify.project.content import Project
 from rlverify.project.current_code import FILE, LIBRARY, VERDICTS, CurrentCode
 from rlverify.project.fingerprint import module_name, parts_or_whole
@@ -30,11 +27,8 @@ from rlverify.project.settings import FILE as SETTINGS_FILE
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.code_records import CodeRecord
-from rlverify.records.errors import EvidenceError, HarnessError
+from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence
-
-MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
-"""With the first that exists, the merge base is looked for."""
 
 
 @dataclass(frozen=True)
@@ -59,79 +53,6 @@ class Selection:
     before: Mapping[str, Evidence] = field(default_factory=dict)
 
 
-class UnknownChangesError(HarnessError):
-    """Git cannot tell what has changed."""
-
-
-@dataclass(frozen=True)
-class Base:
-    """The commit that the working tree is compared with.
-
-    :param top: the folder of the checkout
-    """
-
-    top: Path
-    commit: str
-
-    @cached_property
-    def changed(self) -> frozenset[Path]:
-        """The files that differ from it, deleted and untracked ones included."""
-        difference = _git(self.top, "diff", "--name-only", "--no-renames", "-z", self.commit, "--")
-        untracked = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z")
-        return frozenset((self.top / path).resolve() for path in {*difference, *untracked})
-
-    def text(self, path: Path) -> str | None:
-        """A file as it is in that commit; None where it is not there."""
-        if not path.resolve().is_relative_to(self.top):
-            return None
-        name = path.resolve().relative_to(self.top).as_posix()
-        if not _git(self.top, "ls-tree", self.commit, "--", name):
-            return None
-        return "\0".join(_git(self.top, "show", f"{self.commit}:{name}"))
-
-
-def find_base(project: Project, asked: str | None) -> Base:
-    """The commit to compare with.
-
-    :param asked: a Git revision; by default, and where it is empty, the merge base of HEAD and the main branch, or, on
-        the main branch, the commit before HEAD
-    :raises UnknownChangesError: if there is none
-    """
-    try:
-        top = Path(_git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()
-        return Base(top, _asked_commit(top, asked) if asked else _default_base(top))
-    except (OSError, subprocess.CalledProcessError) as error:
-        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[0]
-        raise UnknownChangesError(
-            f"Git does not tell what changed since {asked or 'the main branch'}: {said}"
-        ) from error
-
-
-def _default_base(top: Path) -> str:
-    head = _commit(top, "HEAD")
-    target = os.environ.get("GITHUB_BASE_REF")
-    for branch in (*[f"origin/{target}"] * bool(target), *MAIN_BRANCHES):
-        try:
-            found = _git(top, "merge-base", head, _commit(top, branch))[0].strip()
-        except subprocess.CalledProcessError:
-            continue
-        if found != head:
-            return found
-        break
-    return _commit(top, "HEAD~1")
-
-
-def _asked_commit(top: Path, revision: str) -> str:
-    try:
-        return _commit(top, revision)
-    except subprocess.CalledProcessError as error:
-        raise UnknownChangesError(f"Git knows no commit {revision!r}; correct --base, or fetch the history") from error
-
-
-def _commit(top: Path, revision: str) -> str:
-    return _git(top, "rev-parse", "--verify", f"{revision}^{{commit}}")[0].strip()
-
-
 def select(project: Project, paths: ReportPaths, asked: str | None) -> Selection:
     """What the difference between a commit and the working tree can affect.
 
@@ -144,34 +65,35 @@ def select(project: Project, paths: ReportPaths, asked: str | None) -> Selection
         lock = _lock_of(base, paths, code)
     except UnknownChangesError as error:
         return Selection(everything, everything, frozenset(project.plots), str(error))
-    edited = frozenset(_edited_parts(base, code))
+    edited, relocked = frozenset(_edited_parts(base, code)), _relocked(base, paths, lock, code)
     changed = {
-        claim.id: tuple(
-            dict.fromkeys(
-                (
-                    *changed_since(lock.claims.get(claim.id), project.settings_digest(claim), code),
-                    *_among(edited, lock.claims.get(claim.id)),
-                )
-            )
-        )
+        claim.id: _changed(lock.claims.get(claim.id), project.settings_digest(claim), code, edited)
         for claim in project.claims
     }
-    relocked = _relocked(base, paths, lock, code)
-    found = (claim.id for claim in project.claims if changed[claim.id] or _is_in_diff(project, paths, base, claim))
-    in_diff = frozenset(found) | {claim.id for claim in project.claims if claim.id in relocked}
+    in_diff = frozenset(
+        claim.id
+        for claim in project.claims
+        if changed[claim.id] or claim.id in relocked or _is_in_diff(project, paths, base, claim)
+    )
     plots = frozenset(
         name
         for name in project.plots
-        if name in relocked or _among(edited, lock.plots.get(name)) or _is_plot_affected(paths, base, lock, code, name)
+        if name in relocked or _changed(lock.plots.get(name), "", code, edited) or _is_plot_in_diff(paths, base, name)
     )
+    reason, claim_ids = "those of which a run executed what changed", in_diff
+    if everywhere := [path for path in sorted(base.changed) if _is_everywhere(project, base, path)]:
+        reason, claim_ids = f"{_shown(everywhere[0].relative_to(base.top))} changed", everything
+    elif in_diff == everything:
+        reason = "all of them executed something that changed"
     before = _evidence_before(project, paths, base)
-    for path in sorted(base.changed):
-        if _is_everywhere(project, base, path):
-            reason = f"{_shown(path.relative_to(base.top))} changed since {base.commit[:10]}"
-            return Selection(everything, in_diff, plots, reason, changed, relocked, before)
-    words = "all of them executed something that" if in_diff == everything else "those of which a run executed what"
-    reason = f"{words} changed since {base.commit[:10]}"
-    return Selection(in_diff, in_diff, plots, reason, changed, relocked, before)
+    return Selection(claim_ids, in_diff, plots, f"{reason} since {base.commit[:10]}", changed, relocked, before)
+
+
+def _changed(record: CodeRecord | None, settings: str, code: CurrentCode, edited: frozenset[str]) -> tuple[str, ...]:
+    """As `changed_since`, with those parts that the base's lock file may hide."""
+    found = list(changed_since(record, settings, code))
+    found += [name for name, _ in record.parts if name in edited] if record is not None else []
+    return tuple(dict.fromkeys(found))
 
 
 def _lock_of(base: Base, paths: ReportPaths, code: CurrentCode) -> Lock:
@@ -205,11 +127,6 @@ def _edited_parts(base: Base, code: CurrentCode) -> Iterator[str]:
 
 def _encoded(text: str | None) -> bytes:
     return (text or "").encode(errors="surrogateescape")
-
-
-def _among(names: frozenset[str], record: CodeRecord | None) -> list[str]:
-    """The parts of a record that are among some names."""
-    return [name for name, _ in record.parts if name in names] if record is not None else []
 
 
 def _relocked(base: Base, paths: ReportPaths, was: Lock, code: CurrentCode) -> frozenset[str]:
@@ -264,24 +181,10 @@ def _is_in_diff(project: Project, paths: ReportPaths, base: Base, claim: Claim) 
     return bool(base.changed & {path.resolve() for path in files})
 
 
-def _is_plot_affected(paths: ReportPaths, base: Base, lock: Lock, code: CurrentCode, name: str) -> bool:
-    record = lock.plots.get(name)
-    files: Iterable[Path] = ((paths.reports / FOLDER / f"{name}{suffix}").resolve() for suffix in (".json", ".svg"))
-    return record is None or bool(code.changed(record)) or bool(base.changed & set(files))
-
-
-def _git(folder: Path, *arguments: str) -> list[str]:
-    """What a command says, in parts; without the variables by which another repository is named."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        check=True,
-        capture_output=True,
-        env=environment,
-        encoding="utf-8",
-        errors="surrogateescape",
-    )
-    return [part for part in done.stdout.split("\0") if part]
+def _is_plot_in_diff(paths: ReportPaths, base: Base, name: str) -> bool:
+    """Whether the points or the drawing of a plot differ from the base."""
+    files = {(paths.reports / FOLDER / f"{name}{suffix}").resolve() for suffix in (".json", ".svg")}
+    return bool(base.changed & files)
 
 
 def _shown(path: Path) -> str:

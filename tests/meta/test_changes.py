@@ -14,7 +14,8 @@ import pytest
 
 from rlverify.evidence.evidence_files import load_file, to_json
 from rlverify.evidence.seals import sealed
-from rlverify.gating.changes import Selection, UnknownChangesError, find_base, select
+from rlverify.gating.changes import Selection, select
+from rlverify.gating.git_base import UnknownChangesError, find_base
 from rlverify.project.content import Project, open_project
 from rlverify.project.current_code import CurrentCode
 from tests.meta.in_process import fresh_projects, rlverify_here

@@ -1,0 +1,103 @@
+"""Asks Git what has changed since a commit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from rlverify.project.content import Project
+from rlverify.records.errors import HarnessError
+
+MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
+"""With the first that exists, the merge base is looked for."""
+
+
+class UnknownChangesError(HarnessError):
+    """Git cannot tell what has changed."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """The commit that the working tree is compared with.
+
+    :param top: the folder of the checkout
+    """
+
+    top: Path
+    commit: str
+
+    @cached_property
+    def changed(self) -> frozenset[Path]:
+        """The files that differ from it, deleted and untracked ones included."""
+        difference = _git(self.top, "diff", "--name-only", "--no-renames", "-z", self.commit, "--")
+        untracked = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z")
+        return frozenset((self.top / path).resolve() for path in {*difference, *untracked})
+
+    def text(self, path: Path) -> str | None:
+        """A file as it is in that commit; None where it is not there."""
+        if not path.resolve().is_relative_to(self.top):
+            return None
+        name = path.resolve().relative_to(self.top).as_posix()
+        if not _git(self.top, "ls-tree", self.commit, "--", name):
+            return None
+        return "\0".join(_git(self.top, "show", f"{self.commit}:{name}"))
+
+
+def find_base(project: Project, asked: str | None) -> Base:
+    """The commit to compare with.
+
+    :param asked: a Git revision; by default, and where it is empty, the merge base of HEAD and the main branch, or, on
+        the main branch, the commit before HEAD
+    :raises UnknownChangesError: if there is none
+    """
+    try:
+        top = Path(_git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()
+        return Base(top, _asked_commit(top, asked) if asked else _default_base(top))
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[0]
+        raise UnknownChangesError(
+            f"Git does not tell what changed since {asked or 'the main branch'}: {said}"
+        ) from error
+
+
+def _default_base(top: Path) -> str:
+    head = _commit(top, "HEAD")
+    target = os.environ.get("GITHUB_BASE_REF")
+    for branch in (*[f"origin/{target}"] * bool(target), *MAIN_BRANCHES):
+        try:
+            found = _git(top, "merge-base", head, _commit(top, branch))[0].strip()
+        except subprocess.CalledProcessError:
+            continue
+        if found != head:
+            return found
+        break
+    return _commit(top, "HEAD~1")
+
+
+def _asked_commit(top: Path, revision: str) -> str:
+    try:
+        return _commit(top, revision)
+    except subprocess.CalledProcessError as error:
+        raise UnknownChangesError(f"Git knows no commit {revision!r}; correct --base, or fetch the history") from error
+
+
+def _commit(top: Path, revision: str) -> str:
+    return _git(top, "rev-parse", "--verify", f"{revision}^{{commit}}")[0].strip()
+
+
+def _git(folder: Path, *arguments: str) -> list[str]:
+    """What a command says, in parts; without the variables by which another repository is named."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        check=True,
+        capture_output=True,
+        env=environment,
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
+    return [part for part in done.stdout.split("\0") if part]
