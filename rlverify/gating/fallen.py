@@ -77,8 +77,10 @@ def _urgency(project: Project, record: Record, problems: Sequence[Problem]) -> t
 
 def _violated(record: Record) -> int:
     """How many symptoms of healthy code are violated."""
-    healthy = record.evidence.variant("healthy") if record.evidence is not None else None
-    return sum(each.held_runs < each.runs for each in healthy.symptoms) if healthy is not None else 0
+    variants = record.evidence.variants if record.evidence is not None else ()
+    return sum(
+        each.held_runs < each.runs for variant in variants if variant.variant == "healthy" for each in variant.symptoms
+    )
 
 
 def _targets(project: Project, claim: Claim) -> set[str]:

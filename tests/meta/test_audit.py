@@ -78,7 +78,8 @@ class Setting:
             if each.figure is not None or each.id in options["recorded"]
         }
         evidence = {each.id: self.gives[each.id] for each in claims if each.id in self.gives}
-        return Measured(evidence, {}, {name: records[name] for name in evidence if name in records}, "raw\n", {})
+        kept = {name: records[name] for name in evidence if name in records}
+        return Measured(evidence, {}, kept, "raw\n", {each.id: 2.5 for each in claims if each.figure is not None})
 
     def replay(self, committed: Committed, figures: Sequence[tuple[Claim, Evidence]], **options: Any) -> Replayed:
         self.before, self.recorded = options.pop("before"), options.pop("recorded")
@@ -120,6 +121,7 @@ def setting(figureproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(audit_module, name, getattr(made, name))
     first = made.audit(update=True, level="full")
     assert (first.problems, first.measured, made.measured, made.repeated) == ((), 5, EVERYTHING, [])
+    assert first.seconds == dict.fromkeys(FIGURES, 2.5)
     return made
 
 
