@@ -133,7 +133,8 @@ def replace_committed(
     project, paths = committed.project, committed.paths
     kept = [_committable(paths, record) for record in records]
     known = {record.claim.id for record in (*kept, *others) if record.evidence is not None}
-    fell_back = {after.claim.id for before, after in zip(records, kept, strict=True) if before is not after}
+    fresh = set(map(id, records))
+    fell_back = {record.claim.id for record in kept if id(record) not in fresh}
     locked = {**_old_lock(committed).claims, **{id_: each for id_, each in measured.items() if id_ not in fell_back}}
     lock = Lock({name: locked[name] for name in sorted(known & locked.keys())}, plots)
     write_all(committed, paths.reports, kept, others, {LOCK_FILE: lock_json(lock, committed.code)})
