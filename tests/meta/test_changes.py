@@ -165,7 +165,8 @@ def test_a_file_that_no_run_read_selects_nothing(checkout: Path, name: str) -> N
     assert selected(checkout)[0] == set()
 
 
-def test_a_file_that_a_run_read_selects_its_claims(checkout: Path) -> None:
+def read_a_file(checkout: Path) -> None:
+    """Have TOY-05 read a file."""
     (checkout / "toyproject/limits.txt").write_text("0")
     replace(
         checkout / "toyproject/probes/arithmetic.py",
@@ -174,6 +175,10 @@ def test_a_file_that_a_run_read_selects_its_claims(checkout: Path) -> None:
     )
     assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
     commit(checkout, "a file that is read")
+
+
+def test_a_file_that_a_run_read_selects_its_claims(checkout: Path) -> None:
+    read_a_file(checkout)
     commit_of_words(checkout)
     assert selected(checkout)[0] == set()
     (checkout / "toyproject/limits.txt").write_text("1")
@@ -266,18 +271,6 @@ def edit_lock(checkout: Path, edit: Callable[[dict[str, Any]], None]) -> None:
     content = json.loads(path.read_text())
     edit(content)
     path.write_text(json.dumps(content))
-
-
-def read_a_file(checkout: Path) -> None:
-    """Have TOY-05 read a file."""
-    (checkout / "toyproject/limits.txt").write_text("0")
-    replace(
-        checkout / "toyproject/probes/arithmetic.py",
-        "average.add(seed)",
-        "average.add(int((__import__('pathlib').Path(__file__).parents[1] / 'limits.txt').read_text()))",
-    )
-    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
-    commit(checkout, "a file that is read")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,11 @@ def checkout(committed: Path, tmp_path: Path) -> Path:
     return shutil.copytree(committed, tmp_path / "checkout")
 
 
-def forge(checkout: Path, claim: str, shift: float, seeds: Iterable[int] = range(8)) -> None:
+def forge(checkout: Path, claim: str, shift: float, seeds: Container[int] = range(8)) -> None:
     """Other values with the mean, interval, verdict and digest that follow from them, and reports that fit."""
     path = checkout / f"reports/evidence/{claim}.json"
     content = json.loads(path.read_text())
-    values = [value + shift * (seed in [*seeds]) for seed, value in enumerate(content["figure"]["values"])]
+    values = [value + shift * (seed in seeds) for seed, value in enumerate(content["figure"]["values"])]
     found = measured_figure(values, (content["figure"]["claimed"][0], content["figure"]["claimed"][1]))
     content["figure"] |= {name: getattr(found, name) for name in ("values", "mean", "low", "high", "effect_size")}
     content["verdict"] = "CONFIRMED" if found.low >= found.claimed[0] and found.high <= found.claimed[1] else "REFUTED"
