@@ -53,7 +53,7 @@ from rlverify.cli.start_commands import init, new
 from rlverify.evidence.locking import alone_in
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
-from rlverify.gating.changes import Selection, select
+from rlverify.gating.changes import NOTHING_SELECTED, Selection, select
 from rlverify.gating.committed_evidence import readable_evidence
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.problem_rules import problems_of
@@ -266,7 +266,7 @@ def _run_audit(
     level: Level,
     *,
     update: bool = False,
-    selection: Selection | None = None,
+    selection: Selection = NOTHING_SELECTED,
     only_selected: bool = False,
     ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,

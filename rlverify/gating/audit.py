@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 from rlverify.evidence.evidence_files import is_committable
 from rlverify.evidence.files import check_writable, prepare_working_folder
 from rlverify.evidence.staleness import shortened
-from rlverify.gating.changes import Selection
+from rlverify.gating.changes import NOTHING_SELECTED, Selection
 from rlverify.gating.committed_evidence import (
     Committed,
     check_ours,
@@ -68,7 +68,7 @@ def audit(
     update: bool,
     processes: int,
     on_progress: Progress,
-    selection: Selection | None = None,
+    selection: Selection = NOTHING_SELECTED,
     only_selected: bool = False,
     level: Level = "quick",
     on_figures: FigureProgress = lambda _done, _total, _left: None,
@@ -104,14 +104,13 @@ def audit(
     claims = [claim for claim in project.claims if chosen is None or claim.id in chosen]
     ids = {claim.id for claim in claims}
     others = [committed.record(claim) for claim in project.claims if claim.id not in ids]
-    relocked = selection.relocked if selection is not None else frozenset()
-    kept = _kept(committed, claims, level, selection.claim_ids if selection is not None and only_selected else None)
+    kept = _kept(committed, claims, level, selection.claim_ids if only_selected else None)
     fresh = measure(
         project,
         [claim for claim in claims if claim.id not in kept],
         paths.runs,
         code=committed.code,
-        recorded=frozenset(ids) if update else relocked,
+        recorded=frozenset(ids) if update else selection.relocked,
         processes=processes,
         on_progress=on_progress,
         on_figures=on_figures,
@@ -124,14 +123,18 @@ def audit(
     if update:
         return _replaced(committed, records, others, fresh, notes, processes, on_plots)
     write_all(committed, paths.working, records, others, {RAW: fresh.raw})
-    figures = _to_replay(committed, kept, selection)
-    before = selection.before if selection is not None else {}
-    again = replay(committed, figures, before=before, recorded=relocked, processes=processes, on_progress=on_repeats)
+    again = replay(
+        committed,
+        _to_replay(committed, kept, selection.in_diff),
+        before=selection.before,
+        recorded=selection.relocked,
+        processes=processes,
+        on_progress=on_repeats,
+    )
     records = _with_changes(committed, records, selection)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
-    problems += lacking(committed.code, committed.lock.claims, {**fresh.code, **again.code}) + without_entry(
-        committed, records
-    )
+    problems += lacking(committed.code, committed.lock.claims, {**fresh.code, **again.code})
+    problems += without_entry(committed, records)
     problems += _compare_all(committed, records, selection, processes, on_plots, complete=not others)
     notes += [*notes_of(records, advise=not is_regression(problems)), *_digests_only(committed, records, problems)]
     measured = len(fresh.evidence) + len(again.seconds)
@@ -159,11 +162,11 @@ def _replaced(
     return Audit(records, problems, len(fresh.evidence), notes, seconds=fresh.seconds)
 
 
-def _with_changes(committed: Committed, records: Sequence[Record], selection: Selection | None) -> tuple[Record, ...]:
+def _with_changes(committed: Committed, records: Sequence[Record], selection: Selection) -> tuple[Record, ...]:
     """The records with what has changed since they were committed, or else since the base."""
-    affected = selection.changed if selection is not None else {}
     return tuple(
-        replace(each, changed=committed.changed(each.claim) or affected.get(each.claim.id, ())) for each in records
+        replace(each, changed=committed.changed(each.claim) or selection.changed.get(each.claim.id, ()))
+        for each in records
     )
 
 
@@ -182,17 +185,16 @@ def _kept(
 
 
 def _to_replay(
-    committed: Committed, kept: Mapping[str, Record], selection: Selection | None
+    committed: Committed, kept: Mapping[str, Record], in_diff: frozenset[str]
 ) -> list[tuple[Claim, Evidence]]:
     """The figures, with their committed evidence, of which runs must be repeated."""
-    selected = selection.in_diff if selection is not None else frozenset()
     return [
         (each.claim, each.evidence)
         for each in kept.values()
         if each.claim.figure is not None
         and each.evidence is not None
         and not each.misfits
-        and (each.claim.id in selected or committed.changed(each.claim))
+        and (each.claim.id in in_diff or committed.changed(each.claim))
     ]
 
 
@@ -208,7 +210,7 @@ def _left_out(claims: int, records: int) -> list[str]:
 def _compare_all(
     committed: Committed,
     records: Sequence[Record],
-    selection: Selection | None,
+    selection: Selection,
     processes: int,
     on_plots: Progress,
     *,
@@ -221,8 +223,9 @@ def _compare_all(
             problems += compared(record, committed.evidence.get(record.claim.id))
     if not complete or len(records) < len(committed.project.claims):
         return problems
-    plots, relocked = (selection.plots, selection.relocked) if selection is not None else (frozenset(), frozenset())
-    problems += check_plots(committed, plots, processes=processes, on_progress=on_plots, recorded=relocked)
+    problems += check_plots(
+        committed, selection.plots, processes=processes, on_progress=on_plots, recorded=selection.relocked
+    )
     if problems:
         return problems
     expected = committed_records(committed.project, committed.evidence)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import rlverify
 from rlverify.evidence.evidence_files import from_json
@@ -51,6 +52,9 @@ class Selection:
     changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     relocked: frozenset[str] = frozenset()
     before: Mapping[str, Evidence] = field(default_factory=dict)
+
+
+NOTHING_SELECTED: Final = Selection(frozenset(), frozenset(), frozenset(), "")
 
 
 def select(project: Project, paths: ReportPaths, asked: str | None) -> Selection:
