@@ -1,5 +1,8 @@
 """A small distributional-PPO core on Stable-Baselines3, built to be verified."""
 
+from importlib import metadata
+
+from rlcore import starting as starting  # isort: skip  # first: see there
 from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rlcore.configuration import TrainingConfig, build_model, load_config
 from rlcore.environments import register_environments
@@ -8,6 +11,7 @@ from rlcore.errors import (
     CallOrderError,
     CheckpointError,
     ConfigFileError,
+    NonFiniteError,
     NonFiniteGradientError,
     NonFiniteObservationError,
     NonFiniteReturnError,
@@ -19,25 +23,34 @@ from rlcore.errors import (
     UnknownSettingError,
 )
 from rlcore.inference import InferencePolicy, infer_signals, load_policy
-from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.optim import UPGD, AdaptiveUPGD, VarianceGradientScaler
 from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
 from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
 from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
 from rlcore.pbt.lineage import Ancestor, LineageEvent, ancestors, read_lineage
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
-from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.config import PPOSettings
-from rlcore.ppo.live_settings import set_hyperparameters
-from rlcore.ppo.policy import (
+from rlcore.ppo import (
+    CategoricalValues,
+    DistributionalPPO,
     DistributionalRecurrentCnnPolicy,
     DistributionalRecurrentMultiInputPolicy,
     DistributionalRecurrentPolicy,
+    PPOSettings,
+    QuantileValues,
+    ReturnScale,
+    ValueDistribution,
+    set_hyperparameters,
 )
-from rlcore.ppo.returns import ReturnScale
-from rlcore.ppo.values import CategoricalValues, QuantileValues, ValueDistribution
 
 register_environments()
+
+
+def __getattr__(name: str) -> str:
+    """``__version__``, asked of the installed distribution when it is needed."""
+    if name == "__version__":
+        return metadata.version("rlverify")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "UPGD",
@@ -56,6 +69,7 @@ __all__ = [
     "InferencePolicy",
     "LineageEvent",
     "MemberStatus",
+    "NonFiniteError",
     "NonFiniteGradientError",
     "NonFiniteObservationError",
     "NonFiniteReturnError",

@@ -6,8 +6,10 @@ SubprocVecEnv. The statistics of VecNormalize are kept apart from the rest, beca
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from stable_baselines3.common.running_mean_std import RunningMeanStd
@@ -23,7 +25,7 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
-from rlcore.envs import MONITOR_FIELDS, ResumableEnv, SupportsState
+from rlcore.envs import KNOWN_LAYERS, MONITOR_FIELDS, ResumableEnv, SupportsState
 from rlcore.errors import StateError
 from rlcore.state_fields import (
     Change,
@@ -108,6 +110,32 @@ def number_of_envs(state: StateDict) -> int:
     if not isinstance(environments, list):
         raise mistyped("env_state['environments']", "a list", environments)
     return len(environments)
+
+
+def require_running(state: StateDict) -> None:
+    """Refuse environments that wait for a reset: those of a VecEnv never do between two steps.
+
+    :param state: of :func:`capture_env_state`
+    :raises StateError: if it is no such state, or one of them waits
+    """
+    number_of_envs(state)
+    monitors: Any = state.get("monitors") or []
+    environments: Any = state["environments"]
+    layers = [layer for each in environments if isinstance(each, dict) for layer in each.get("layers") or []]
+    known = [each for each in layers if isinstance(each, dict) and _kind_of_layer(each) in KNOWN_LAYERS]
+    for fields in [*monitors, *(each.get("state") for each in known)]:
+        waits = isinstance(fields, dict) and (
+            fields.get("needs_reset", False) is not False
+            or fields.get("_has_reset", True) is not True
+            or any(fields.get(name, 0) is None for name in ("_elapsed_steps", "state"))
+        )
+        if waits:
+            raise StateError("env_state has an environment that was not reset, so it has no next step; it is damaged")
+
+
+def _kind_of_layer(record: StateDict) -> str:
+    """The class of a layer in the state of a ResumableEnv: ``TimeLimit(500)`` is a TimeLimit."""
+    return str(record.get("layer")).partition("(")[0]
 
 
 def capture_normalizer(env: VecEnv) -> StateDict | None:
@@ -250,8 +278,8 @@ def _checked_outline(env: VecEnv, state: StateDict) -> StateDict:
 def _require_seeds(value: StateValue, n_envs: int) -> list[int | None]:
     seeds = []
     for seed in require_list(value, n_envs, "state['seeds']"):
-        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
-            raise mistyped("state['seeds']", "a list of integers or None", seed)
+        if seed is not None and (type(seed) is not int or not 0 <= seed < 2**64):
+            raise mistyped("state['seeds']", "a list of None or integers from 0 to 2**64 - 1", seed)
         seeds.append(seed)
     return seeds
 
@@ -352,8 +380,12 @@ def _plan_moments(key: str | None, statistics: RunningMeanStd, state: StateValue
     if record.pop("key", None) != key:
         raise StateError(f"{where}: the state has no statistics for this key; use the same observation space")
     count = record.pop("count", None)
-    if not isinstance(count, float) or not count > 0:
+    if not isinstance(count, float) or not 0 < count < math.inf:
         raise mistyped(f"{where}.count", "a positive float", count)
+    for name, least in (("mean", -math.inf), ("var", 0.0)):
+        moment = record.get(name)
+        if isinstance(moment, torch.Tensor) and not bool((moment.isfinite() & (moment >= least)).all()):
+            raise StateError(f"{where}.{name} holds NaN, infinity or a variance below 0; the state is damaged")
     shape = tuple(statistics.mean.shape)
     fields = [tensor_field(name, shape, (torch.float64,)) for name in ("mean", "var")]
     return [*plan_changes(statistics, fields, record, where), (statistics, "count", count)]

@@ -94,6 +94,7 @@ _LAYERS: Mapping[type, tuple[Field, ...]] = {
     RescaleAction: (),
     RescaleObservation: (),
 }
+KNOWN_LAYERS = frozenset(layer.__name__ for layer in _LAYERS)
 MONITOR_FIELDS = _LAYERS[Monitor]
 CARTPOLE_FIELDS = _LAYERS[CartPoleEnv]
 PENDULUM_FIELDS = _LAYERS[PendulumEnv]

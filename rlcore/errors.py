@@ -5,6 +5,14 @@ from __future__ import annotations
 from os import PathLike
 
 
+def shortened(text: str, limit: int) -> str:
+    """Return a text of at most ``limit`` characters, without its middle if it is longer."""
+    if len(text) <= limit:
+        return text
+    start = 2 * limit // 3
+    return f"{text[:start]} ... {text[start + 5 - limit :]}"
+
+
 class RLCoreError(Exception):
     """Root of the errors below, so that a caller can catch them together."""
 
@@ -28,7 +36,11 @@ class TooLargeError(SettingError, MemoryError):
     """A setting asks for more memory than there is."""
 
 
-class NonFiniteGradientError(RLCoreError, ArithmeticError):
+class NonFiniteError(RLCoreError, ArithmeticError):
+    """Training met NaN or infinity; nothing that was learnt has changed."""
+
+
+class NonFiniteGradientError(NonFiniteError):
     """A gradient holds NaN or infinity; nothing was changed.
 
     :param parameter: name of the parameter, or its position and shape where it has no name
@@ -39,11 +51,11 @@ class NonFiniteGradientError(RLCoreError, ArithmeticError):
         self.parameter = parameter
 
 
-class NonFiniteReturnError(RLCoreError, ArithmeticError):
+class NonFiniteReturnError(NonFiniteError):
     """A rollout has returns that are NaN or infinite; nothing was changed."""
 
 
-class NonFiniteObservationError(RLCoreError, ArithmeticError):
+class NonFiniteObservationError(NonFiniteError):
     """An environment returned an observation that is NaN or infinite; nothing that was learnt has changed.
 
     :param environments: which, counted from 0
@@ -65,12 +77,15 @@ class StateError(RLCoreError, ValueError):
 class CheckpointError(RLCoreError, ValueError):
     """A file cannot be read as a checkpoint (truncated, foreign, unknown, mistyped, tampered with) or not be written.
 
+    The message has at most 500 characters: the middle of a longer text is left out.
+
     :param path: the file, or None for a file object
     :param reason: what is wrong with it
     """
 
     def __init__(self, path: str | PathLike[str] | None, reason: str) -> None:
-        super().__init__(f"{path if path is not None else 'file object'}: {reason}")
+        name = shortened(str(path), 200) if path is not None else "file object"
+        super().__init__(f"{name}: {shortened(reason, 498 - len(name))}")
         self.path = path
         self.reason = reason
 

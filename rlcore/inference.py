@@ -16,11 +16,11 @@ from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from rlcore import acting_inputs, env_state
 from rlcore.checkpoint import container, loading, storage, v1
-from rlcore.checkpoint.refusal import path_of, refusals_name
+from rlcore.checkpoint.refusal import path_of, refusals_name, require_place
 from rlcore.checkpoint.schema import FORMAT_MODEL
-from rlcore.errors import CheckpointError, SettingError, StateError, UnknownSettingError
+from rlcore.errors import SettingError, UnknownSettingError
 from rlcore.observation_scaling import Observation, Scaling, read_scalings
-from rlcore.ppo import config, model_file, space_support, state_checks
+from rlcore.ppo import config, model_content, model_file, state_checks
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.types import StateDict
@@ -157,12 +157,12 @@ def load_policy(
     :raises SettingError: for spaces, settings or a device that cannot be used
     """
     config.check_device(map_location, "map_location")
-    model_file.require_place(path, "read")
+    require_place(path, "read")
     if env is not None and spaces is not None:
         raise SettingError("spaces", "env and spaces are both given, and env has spaces of its own; give one of them")
     given = _spaces_of(env) if spaces is None else spaces
     found = None if given is None else (_as_trained_on(given[0]), given[1])
-    source = model_file.existing(path)
+    source = model_content.existing(path)
     payload, has_digest = container.read_container(
         source, map_location="cpu", require_digest=require_digest, max_bytes=storage.DEFAULT_MAX_BYTES
     )
@@ -174,11 +174,12 @@ def load_policy(
                 raise SettingError(
                     name, f"a model file has its own {name}, so {name}={value!r:.80} would do nothing; leave it out"
                 )
-        content = model_file.decoded(model_file.read_model_content(payload, path), custom_objects or {}, path)
+        content = model_content.decoded(model_content.read_model_content(payload, path), custom_objects or {}, path)
         _require_same(found, (content["observation_space"], content["action_space"]))
     else:
         content = _content_of_checkpoint(payload, found, settings, policy or "MlpLstmPolicy", path)
-    return _build(content, map_location, path)
+    with model_content.refusals_of(path, "the policy", () if settings is None else ("settings", "policy", "spaces")):
+        return _build(content, map_location)
 
 
 def infer_signals(
@@ -231,37 +232,22 @@ def _content_of_checkpoint(
     }
 
 
-def _build(content: Mapping[str, Any], device: str | torch.device, path: PathOrFile) -> InferencePolicy:
+def _build(content: Mapping[str, Any], device: str | torch.device) -> InferencePolicy:
     """The network with its parameters; a model is constructed for its settings, but not set up for training."""
     state = content["state"]
-    try:
-        with model_file.generators_untouched():
-            model = DistributionalPPO(
-                content["policy_class"],
-                None,
-                device=device,
-                _init_setup_model=False,
-                _asked=(),
-                **content["settings"],
-            )
-            model.observation_space, model.action_space = content["observation_space"], content["action_space"]
-            space_support.require_model(model)
-            model._setup_network()
-        network = model.policy
-        if not isinstance(state.get("policy"), dict):
-            raise StateError("holds no policy")
-        state_checks.check_policy(state["policy"], network.state_dict())
-        network.load_state_dict(state["policy"])
-        normalizer = state.get("normalizer_state")
-        return InferencePolicy(
-            network, [] if normalizer is None else read_scalings(normalizer, network.observation_space)
+    with model_file.generators_untouched():
+        model = DistributionalPPO(
+            content["policy_class"], None, device=device, _init_setup_model=False, _asked=(), **content["settings"]
         )
-    except StateError as error:
-        raise CheckpointError(path_of(path), str(error)) from error
-    except MemoryError as error:
-        raise CheckpointError(
-            path_of(path), f"asks for a network larger than this machine's memory: {error}"
-        ) from error
+        model.observation_space, model.action_space = content["observation_space"], content["action_space"]
+        model._require_network_of(state)
+        model._setup_network()
+    network = model.policy
+    state_checks.check_policy(state["policy"], network.state_dict())
+    state_checks.warn_of_casts(state["policy"], None, network.state_dict())
+    network.load_state_dict(state["policy"])
+    normalizer = state.get("normalizer_state")
+    return InferencePolicy(network, [] if normalizer is None else read_scalings(normalizer, network.observation_space))
 
 
 def _spaces_of(env: gym.Env[Any, Any] | VecEnv | None) -> Spaces | None:

@@ -12,6 +12,9 @@ import torch
 from rlcore.errors import StateError
 from rlcore.types import StateDict, StateValue
 
+LARGEST_COUNT = 2**53
+"""Largest counter of a saved state: a float holds every count up to it exactly."""
+
 Change = tuple[object, str, object]
 """(object, attribute, new value): one assignment that has been checked and not yet made."""
 
@@ -243,7 +246,9 @@ def generator_from_state(value: StateValue, where: str) -> np.random.Generator:
     if not isinstance(name, str) or name not in _BIT_GENERATORS:
         raise mistyped(f"{where}.bit_generator", f"one of {', '.join(_BIT_GENERATORS)}", name)
     bit_generator = _BIT_GENERATORS[name](0)
-    state = _like(bit_generator.state, record, where)
+    state: Any = _like(bit_generator.state, record, where)
+    if name == "MT19937" and state["state"]["pos"] > len(state["state"]["key"]):  # NumPy would read beyond the key
+        raise mistyped(f"{where}.state.pos", "a position in the key", state["state"]["pos"])
     try:
         bit_generator.state = cast("Mapping[str, Any]", state)
     except (ValueError, OverflowError, TypeError) as error:

@@ -28,7 +28,8 @@ from rlcore.pbt.member_files import make_folder
 from rlcore.pbt.population import Population
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.continuing import continued
-from rlcore.ppo.model_file import with_ending
+from rlcore.ppo.model_content import with_ending
+from rlcore.starting import let_interrupts_raise
 
 FAILED = 2
 INTERRUPTED = 130
@@ -168,4 +169,5 @@ class ProgressBar(BaseCallback):
 
 
 if __name__ == "__main__":
+    let_interrupts_raise()
     app()

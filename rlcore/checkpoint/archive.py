@@ -16,10 +16,11 @@ _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 _END_RECORD_64 = struct.Struct("<4sQ4s2L4Q")
 _LOCATOR_64 = struct.Struct("<4sLQL")
 _LOCAL_SIGNATURE = b"PK\x03\x04"
-_MAX_DIRECTORY_BYTES = 2**24
+_MAX_DIRECTORY_BYTES = 2**22  # some 60,000 records, of which each costs half a kilobyte to list
 _DATA_DESCRIPTOR_OR_UTF8 = 0x808
 _SMALL_RECORD_BYTES = 64
 _STORAGE_NAME = re.compile(r"data/(0|[1-9][0-9]{0,8})")
+_SB3_RECORDS = frozenset({"data", "policy.pth", "pytorch_variables.pth", "_stable_baselines3_version"})
 _SMALL_RECORDS = {
     "version": re.compile(rb"3\n"),
     "byteorder": re.compile(rb"little"),
@@ -39,6 +40,12 @@ def read_records(content: bytes, *, is_intact: bool = False) -> dict[str, memory
         damaged records, or with weights in another byte order
     """
     entries = _directory(content)
+    if not _SB3_RECORDS.isdisjoint(entry.filename for entry in entries):
+        raise RefusedError(
+            "is a file of Stable-Baselines3's save(), which holds pickles that could run code and no distributional "
+            "critics; if you trust it, load it with the class that wrote it (RecurrentPPO.load) and train a "
+            "DistributionalPPO on the same environment"
+        )
     folder, separator, _ = entries[0].filename.partition("/")
     if not separator:
         raise RefusedError(f"holds the foreign record {quoted(entries[0].filename)}; torch.save writes no such file")

@@ -18,7 +18,21 @@ from rlcore.checkpoint.refusal import RefusedError, quoted
 from rlcore.checkpoint.values import DTYPES, tensors_in
 
 MAX_PICKLE_BYTES = 2**23
-"""Largest pickle that is read (8 MiB, seconds of work): the tensors' contents lie outside it."""
+"""Largest pickle that is read (8 MiB): the tensors' contents lie outside it."""
+
+OPERATIONS, OPERATIONS_OF_A_TENSOR, MAX_OPERATIONS = 2**19, 2**6, 2**20
+"""Instructions that a pickle may have: so many, more for each record of tensor data, and never more than the last.
+
+A model file has about 60 for each record and 10 for each finished episode that it remembers. A million cost some
+170 MiB and 10 s."""
+
+LARGE_KEYS = 1000
+"""How many keys may be integers of more than 60 bits: their hashes can all be equal, which takes quadratic time."""
+
+MAX_SHARING = 4
+"""How many times the bytes of its records a file's tensors may be: tied weights stand in a state dict under each name.
+
+Whoever copies the tensors one by one takes memory for all of them."""
 
 _PROTOCOL_HEADER = b"\x80\x02"
 _MAX_DIMENSIONS = 64
@@ -29,6 +43,7 @@ class StorageOutline:
     """A tensor's storage whose record has the size that the pickle claims, in elements."""
 
     numel: int
+    itemsize: int
 
 
 class TensorOutline:
@@ -68,6 +83,10 @@ class _PickleReader:
     def __init__(self, records: Mapping[str, memoryview]) -> None:
         self.used: set[str] = set()
         self._records = records
+        data = [len(record) for name, record in records.items() if name.startswith("data/")]
+        self._operations = min(OPERATIONS + OPERATIONS_OF_A_TENSOR * len(data), MAX_OPERATIONS)
+        self._large_keys = LARGE_KEYS
+        self._claimable = MAX_SHARING * sum(data)
         self._dtypes: dict[str, torch.dtype] = {}
         self._stack: list[object] = []
         self._outer_stacks: list[list[object]] = []
@@ -78,7 +97,9 @@ class _PickleReader:
         try:
             _require(pickled.startswith(_PROTOCOL_HEADER))
             end = 0
-            for opcode, argument, position in pickletools.genops(pickled):
+            for count, (opcode, argument, position) in enumerate(pickletools.genops(pickled), 1):
+                if count > self._operations:
+                    raise RefusedError(f"its pickle has more than {self._operations} instructions")
                 self._execute(opcode.name, argument)
                 end = position or 0
             _require(end == len(pickled) - 1 and len(self._stack) == 1 and not self._outer_stacks)
@@ -136,7 +157,11 @@ class _PickleReader:
             raise TypeError
         for key, value in zip(items[::2], items[1::2], strict=True):
             # Before hashing: the hash of a deeply nested tuple overflows the C stack.
-            _require(type(key) in (str, int) and key not in target)
+            _require(type(key) in (str, int))
+            if isinstance(key, int) and key.bit_length() > 60:
+                self._large_keys -= 1
+                _require(self._large_keys >= 0)
+            _require(key not in target)
             target[key] = value
 
     def look_up(self, name: object) -> None:
@@ -163,7 +188,7 @@ class _PickleReader:
                 f"its tensor data {quoted(key)} is not the {numel} elements of {dtype} that its pickle claims"
             )
         self.used.add(f"data/{key}")
-        self._stack.append(StorageOutline(numel))
+        self._stack.append(StorageOutline(numel, dtype.itemsize))
 
     def call(self) -> None:
         """Make an empty OrderedDict or a tensor's outline; nothing else can be called."""
@@ -173,10 +198,15 @@ class _PickleReader:
         elif function is _REBUILD_TENSOR and type(arguments) is tuple:
             storage, offset, size, stride, requires_grad, hooks = arguments
             _require(requires_grad is False and type(hooks) is OrderedDict and not hooks)
-            _check_tensor(storage, offset, size, stride)
+            self._claim(_check_tensor(storage, offset, size, stride))
             self._stack.append(TensorOutline())
         else:
             raise TypeError
+
+    def _claim(self, nbytes: int) -> None:
+        self._claimable -= nbytes
+        if self._claimable < 0:
+            raise RefusedError(f"its tensors share their data, and would need more than {MAX_SHARING} times its memory")
 
     def attach(self) -> None:
         """Attach ``_metadata`` to an OrderedDict, as nn.Module.state_dict does; nothing else can be attached."""
@@ -188,7 +218,8 @@ class _PickleReader:
         target.__dict__.update(attributes)
 
 
-def _check_tensor(storage: object, offset: object, size: object, stride: object) -> None:
+def _check_tensor(storage: object, offset: object, size: object, stride: object) -> int:
+    """The bytes of the tensor."""
     if type(storage) is not StorageOutline or type(offset) is not int or offset < 0:
         raise TypeError
     sizes, strides = _dimensions(size), _dimensions(stride)
@@ -203,6 +234,7 @@ def _check_tensor(storage: object, offset: object, size: object, stride: object)
         if numel and length != 1 and stride_of != step:
             raise RefusedError(f"a tensor of shape {quoted(sizes)} is not contiguous; save a contiguous copy of it")
         step *= length
+    return numel * storage.itemsize
 
 
 def _dimensions(value: object) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""How this folder says that something is wrong: a refusal, to which the file's name is added."""
+"""How reading and writing report what is wrong: errors that name the file, whatever was raised below."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from os import PathLike, fspath
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, Literal, TypeAlias
 
-from rlcore.errors import CheckpointError
+import torch
+
+from rlcore.errors import CheckpointError, RLCoreError, SettingError, StateError
 
 PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"
 
@@ -21,14 +23,47 @@ class RefusedError(ValueError):
 
 @contextmanager
 def refusals_name(target: PathOrFile) -> Iterator[None]:
-    """Turn a RefusedError into a CheckpointError that names ``target``.
+    """Turn a refusal of content or state into a CheckpointError that names ``target``.
 
     The cause is kept only where the refusal states one, because the texts of the parsers carry whatever the file holds.
     """
     try:
         yield
-    except RefusedError as refusal:
+    except (RefusedError, StateError) as refusal:
         raise CheckpointError(path_of(target), str(refusal)) from refusal.__cause__
+    except CheckpointError as error:
+        if error.path is not None:
+            raise
+        raise CheckpointError(path_of(target), error.reason) from error.__cause__
+
+
+@contextmanager
+def unusable(field: str) -> Iterator[None]:
+    """Turn every unforeseen error into a StateError that names ``field``; errors and warnings of rlcore pass.
+
+    :param field: the part of the file that is decoded or restored
+    """
+    try:
+        yield
+    except (RLCoreError, RefusedError, Warning, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # the libraries below raise anything for values of a hostile file
+        reason = f"{type(error).__name__}: {quoted(str(error), 200)}"
+        raise StateError(
+            f"{field} cannot be used ({reason}); the file is damaged or of another version of the code that it is "
+            "loaded into"
+        ) from error
+
+
+def require_place(path: object, method: Literal["read", "write"]) -> None:
+    """
+    :param method: what a file object must have
+    :raises SettingError: for anything but the path of a file or such a file object
+    """
+    if not isinstance(path, str | PathLike) and not hasattr(path, method):
+        raise SettingError("path", f"path={path!r:.80} is neither a path nor a binary file object; give one")
+    if path == "":
+        raise SettingError("path", "path='' names no file; give a name")
 
 
 def path_of(target: PathOrFile) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rlcore.checkpoint import sibling
-from rlcore.checkpoint.refusal import PathOrFile, RefusedError, refusals_name
+from rlcore.checkpoint.refusal import PathOrFile, RefusedError, refusals_name, require_place
 
 DEFAULT_MAX_BYTES = 2**31
 """Largest file that is read, in bytes (2 GiB): it is held in memory as a whole."""
@@ -84,7 +84,9 @@ def _take_name(new: Path, target: Path) -> None:
 def _os_errors_refused(consequence: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, RuntimeError) as error:  # resolve() reports a loop of links as RuntimeError
+    except RefusedError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links; ValueError: a NUL in the path
         raise RefusedError(f"cannot be written ({_os_text(error)}); {consequence}") from error
 
 
@@ -101,6 +103,7 @@ def sync_folder(folder: Path) -> None:
 
 def write_content(target: PathOrFile, content: bytes) -> None:
     """Write atomically to a path, or with one complete ``write`` call to a binary file object."""
+    require_place(target, "write")
     if isinstance(target, str | os.PathLike):
         write_atomic(target, content)
         return
@@ -118,12 +121,15 @@ def read_content(source: PathOrFile, max_bytes: int = DEFAULT_MAX_BYTES) -> byte
 
     :raises RefusedError: missing, unreadable, not a regular file, larger than ``max_bytes``, or not binary
     """
+    require_place(source, "read")
     try:
         if isinstance(source, str | os.PathLike):
             content = _read_regular_file(source, max_bytes)
         else:
             content = source.read(max_bytes + 1)
-    except (OSError, UnicodeDecodeError) as error:
+    except RefusedError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path, a closed file, a text file
         raise RefusedError(f"cannot be read ({_os_text(error)})") from error
     if not isinstance(content, bytes):
         raise RefusedError(f"reading gave {type(content).__name__}, not bytes; open the file in binary mode")
@@ -195,4 +201,4 @@ def end_record_position(content: bytes) -> int:
 
 
 def _os_text(error: Exception) -> str:
-    return getattr(error, "strerror", None) or type(error).__name__
+    return getattr(error, "strerror", None) or (str(error) if type(error) is ValueError else type(error).__name__)

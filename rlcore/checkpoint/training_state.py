@@ -9,6 +9,7 @@ from enum import Enum
 
 import torch
 
+from rlcore.checkpoint.refusal import unusable
 from rlcore.errors import ResumeWarning, StateError
 from rlcore.types import StateDict, StateValue
 from rlcore.warn import warn_caller
@@ -123,29 +124,41 @@ class TrainingState:
             if reason is not None or part.needs in left_out:
                 left_out.add(part.key)
             elif state is not None:
-                part.restore(snapshot(state))  # type: ignore[arg-type]
+                with unusable(part.key):
+                    part.restore(snapshot(state))  # type: ignore[arg-type]
         return reasons
 
-    def restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool = True) -> None:
+    def restore(
+        self,
+        states: Mapping[str, StateDict | None],
+        *,
+        exact_match: bool = True,
+        expected: Collection[Scope] = LEARNT,
+    ) -> None:
         """Restore every given state, or none of them.
 
         With ``exact_match`` a required part must be given, and a part that is left out starts fresh, which one warning
         says; where a filter makes that warning an error, nothing is changed. Without it, what is left out stays as it
         is, and what finds no home is passed over.
 
+        :param expected: the scopes whose parts count as left out where they are not given
         :raises StateError: for an unknown key, a required part left out, a state that does not fit
         """
         states = {key: state for key, state in states.items() if state is not None or key in self.parts}
         self._reject_unknown(states)
-        learner = [part for part in self.parts.values() if part.scope in LEARNT]
         if exact_match:
-            missing = [part.key for part in learner if part.required and states.get(part.key) is None]
+            missing = [part.key for part in self.parts.values() if part.required and states.get(part.key) is None]
             if missing:
                 raise StateError(
                     f"{', '.join(missing)} missing from {sorted(states)}; give all of it, or exact_match=False to "
                     "restore what is there"
                 )
-        absent = [part for part in learner if exact_match and states.get(part.key) is None]
+        absent = [
+            part
+            for part in self.parts.values()
+            if exact_match and part.scope in expected and states.get(part.key) is None
+            if part.scope is not Scope.RUN or part.key not in states or part.capture() is not None
+        ]
         changed = {key: self.parts[key] for key in (*states, *(part.key for part in absent))}
         before = {key: self._capture(part) for key, part in changed.items() if part.scope is not Scope.RUN}
         waited = dict(self.waiting)
@@ -165,11 +178,12 @@ class TrainingState:
     def _restore_part(self, part: StatePart, state: StateDict, exact_match: bool) -> None:
         if not isinstance(state, Mapping):
             raise StateError(f"{part.key} must be a dict of state, got {type(state).__name__}")
-        if part.scope is Scope.RUN:
-            part.check(state)
-            self.waiting[part.key] = snapshot(state)  # type: ignore[assignment]
-        elif exact_match or part.scope not in LEARNT or part.capture() is not None:
-            part.restore(snapshot(state))  # type: ignore[arg-type]
+        with unusable(part.key):
+            if part.scope is Scope.RUN:
+                part.check(state)
+                self.waiting[part.key] = snapshot(state)  # type: ignore[assignment]
+            elif exact_match or part.scope not in LEARNT or part.capture() is not None:
+                part.restore(snapshot(state))  # type: ignore[arg-type]
 
     def _put_back(self, states: Mapping[str, StateDict | None]) -> None:
         for key, state in states.items():
@@ -177,7 +191,7 @@ class TrainingState:
                 self.parts[key].restore(state)
 
     def _start_fresh(self, parts: Iterable[StatePart]) -> None:
-        fresh = [part for part in parts if part.capture() is not None]
+        fresh = [part for part in parts if part.scope is Scope.RUN or part.capture() is not None]
         for part in fresh:
             part.reset()
         if fresh:

@@ -95,24 +95,26 @@ def _owns(tensor: torch.Tensor, storages: set[int]) -> bool:
 def tensors_in(payload: object, tensor_type: type[_TensorT]) -> Iterator[tuple[str, _TensorT]]:
     """Yield every tensor with the path of keys to it, refusing everything that a checkpoint may not hold.
 
-    The walk keeps its own stack, and refuses a list or dict that stands in two places, so its cost is bounded by the
-    size of the file.
+    The walk keeps its own stack, of the lists and dicts that it is inside of, and refuses one that stands in two
+    places: its cost is bounded by the size of the file.
 
     :param tensor_type: the class that stands for tensors, which need not be torch's
     :raises RefusedError: a foreign type, a bad key, a shared or too deeply nested list or dict
     """
     seen: set[int] = set()
-    pending: list[tuple[str, object, int]] = [("payload", payload, 1)]
-    while pending:
-        place, value, depth = pending.pop()
-        if isinstance(value, tensor_type):
+    inside: list[Iterator[tuple[str, object]]] = [iter([("payload", payload)])]
+    while inside:
+        place, value = next(inside[-1], (None, None))
+        if place is None:
+            inside.pop()
+        elif isinstance(value, tensor_type):
             yield place, value
         elif type(value) in (list, dict, OrderedDict):
-            _check_depth(place, depth)
+            _check_depth(place, len(inside))
             if id(value) in seen:
                 raise RefusedError(f"{place} is a {type(value).__name__} that stands in two places")
             seen.add(id(value))
-            pending.extend((inner, item, depth + 1) for inner, item in _items(value, place))
+            inside.append(_items(value, place))
         else:
             _check_plain(value, place)
 

@@ -25,6 +25,9 @@ def quantile_huber_loss(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) 
     rho_tau(u) = |tau - 1{u < 0}| * L_kappa(u) / kappa with u = target - quantile; kappa = 0 is the plain quantile loss.
     The mean over the quantiles is taken, so that the size of the loss does not depend on their number.
 
+    Deviation: the paper regresses on all quantiles of the distributional Bellman target. Here the target is one sampled
+    lambda-return, so the spread of the predicted distribution is that of lambda-returns.
+
     :param quantiles: shape (..., n_quantiles)
     :param targets: shape (...), the returns
     :param kappa: where the quadratic part ends, in units of the return, >= 0

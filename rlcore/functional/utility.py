@@ -1,8 +1,7 @@
 """Utility of a weight, and the protection from change that it earns.
 
 Source: Elsayed and Mahmood, "Addressing Loss of Plasticity and Catastrophic Forgetting in Continual Learning",
-ICLR 2024, with the first-order utility. All functions leave the host unsynchronised; those with an underscore at the
-end, or with ``out``, write into what they are given, all others are pure.
+ICLR 2024, with the first-order utility. All functions are pure and leave the host unsynchronised.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,17 +18,12 @@ from torch import Tensor
 class UtilityExtremes:
     """What the gate has to know of all utilities of one step together.
 
-    :param maximum: max u, 0-dimensional
-    :param maximum_magnitude: max |u|, 0-dimensional, at least 0
+    :param maximum: max u, 0-dimensional or a number
+    :param maximum_magnitude: max |u|, at least 0, likewise
     """
 
-    maximum: Tensor
-    maximum_magnitude: Tensor
-
-    @cached_property
-    def scale(self) -> Tensor:
-        """See :func:`utility_scale`; the same for every tensor of the step."""
-        return utility_scale(self)
+    maximum: Tensor | float
+    maximum_magnitude: Tensor | float
 
 
 def bounded(values: Tensor) -> Tensor:
@@ -42,21 +35,14 @@ def bounded(values: Tensor) -> Tensor:
     return values.clamp(-limit, limit)
 
 
-def bounded_(values: Tensor) -> Tensor:
-    """As :func:`bounded`, in place."""
-    limit = torch.finfo(values.dtype).max / 4
-    return values.clamp_(-limit, limit)
-
-
-def weight_utility(gradient: Tensor, parameter: Tensor, out: Tensor | None = None) -> Tensor:
+def weight_utility(gradient: Tensor, parameter: Tensor) -> Tensor:
     """First-order utility -g * p: the estimated rise of the loss if the weight were set to zero.
 
     :param gradient: any shape, finite
     :param parameter: the same shape, finite
-    :param out: memory for the result, if given
     :return: the same shape, finite
     """
-    return bounded_(torch.addcmul(gradient.new_zeros(()), gradient, parameter, value=-1, out=out))
+    return bounded(-gradient * parameter)
 
 
 def utility_extremes(utilities: Sequence[Tensor]) -> UtilityExtremes:
@@ -69,33 +55,41 @@ def utility_extremes(utilities: Sequence[Tensor]) -> UtilityExtremes:
     return UtilityExtremes(maximum=high, maximum_magnitude=torch.maximum(high, -low))
 
 
+def joint_extremes(extremes: Sequence[UtilityExtremes]) -> UtilityExtremes:
+    """Of all tensors of which ``extremes`` has some each; at least one."""
+    if len(extremes) == 1:
+        return extremes[0]
+    maxima = gather([torch.as_tensor(each.maximum) for each in extremes])
+    magnitudes = gather([torch.as_tensor(each.maximum_magnitude) for each in extremes])
+    return UtilityExtremes(maximum=maxima.amax(), maximum_magnitude=magnitudes.amax())
+
+
 def gather(scalars: Sequence[Tensor]) -> Tensor:
     """Stack 0-dimensional tensors of any device on the device of the first; shape (len(scalars),)."""
     device = scalars[0].device
     return torch.stack([scalar if scalar.device == device else scalar.to(device) for scalar in scalars])
 
 
-def utility_scale(extremes: UtilityExtremes) -> Tensor:
+def utility_scale(extremes: UtilityExtremes) -> Tensor | float:
     """Positive divisor that keeps the order of the utilities: max u, or max |u| where max u <= 0, or 1 if all are 0.
 
     The published rule divides by max u always: 0/0 where it is 0, and the reverse order where it is negative.
     """
-    fallback = torch.where(extremes.maximum_magnitude > 0, extremes.maximum_magnitude, 1.0)
-    return torch.where(extremes.maximum > 0, extremes.maximum, fallback)
+    maximum, magnitude = extremes.maximum, extremes.maximum_magnitude
+    if isinstance(maximum, Tensor) and isinstance(magnitude, Tensor):
+        return torch.where(maximum > 0, maximum, torch.where(magnitude > 0, magnitude, 1.0))
+    return maximum if maximum > 0 else magnitude if magnitude > 0 else 1.0
 
 
-def gate(utility: Tensor, scale: Tensor, out: Tensor | None = None) -> Tensor:
+def gate(utility: Tensor, scale: Tensor | float) -> Tensor:
     """Protection s = sigmoid(u / scale); a weight is changed by the share 1 - s of its step.
 
     :param utility: any shape, finite
-    :param scale: positive, 0-dimensional, on any device
-    :param out: memory that the result may take, such as ``utility`` itself
+    :param scale: positive; a number, or 0-dimensional on any device
     :return: the shape and dtype of ``utility``, values in [0, 1], never falling where the utility rises
     """
-    divisor = scale.to(utility.device)
-    if divisor.dtype != utility.dtype:
-        return torch.sigmoid(utility.to(divisor.dtype) / divisor).to(utility.dtype)
-    return torch.div(utility, divisor, out=out).sigmoid_()
+    divisor = torch.as_tensor(scale, device=utility.device)
+    return torch.sigmoid(utility.to(torch.promote_types(utility.dtype, divisor.dtype)) / divisor).to(utility.dtype)
 
 
 def root_mean_square(values: Tensor) -> Tensor:

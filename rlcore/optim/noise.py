@@ -44,7 +44,7 @@ def _direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any], a
     if not adaptive:
         return functional.bounded(gradient).double()
     first_beta, second_beta = group["betas"]
-    steps = state["moment_step"]
+    steps = int(state["moment_step"])
     mean = state["first_moment"].double() / bias_correction(first_beta, steps)
     root = (state["second_moment"].double() / bias_correction(second_beta, steps)).sqrt()
     direction: Tensor = mean / (root + group["eps"])
@@ -56,5 +56,5 @@ def _noise_std(state: dict[str, Any], group: dict[str, Any]) -> float:
     sigma = float(group["sigma"])
     if sigma == 0.0 or not group["adaptive_noise"]:
         return sigma
-    rms = float(state["direction_rms"]) / bias_correction(group["noise_beta"], state["noise_step"])
+    rms = float(state["direction_rms"]) / bias_correction(group["noise_beta"], int(state["noise_step"]))
     return max(sigma * rms, float(group["min_noise_std"]))

@@ -2,6 +2,11 @@
 
 Per tensor the variance of the gradient over time is divided by its power; the 90th percentile over tensors, ``nv``,
 gives the factor ``max(min_scaling_factor, 1 / (1 + alpha * nv))``.
+
+What that does depends on the optimizer. SGD and UPGD take steps in proportion to the gradient, so the factor scales the
+learning rate. Adam and AdaptiveUPGD divide by the gradient's own size: a constant factor cancels but for eps, and
+only changes of the factor act, for as long as the averages remember. In every case the factor decides how often
+the norm is clipped. UPGD's fixed noise is not scaled with the gradient.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rlcore.errors import StateError
+from rlcore.state_fields import LARGEST_COUNT
 from rlcore.types import StateValue
 
 
@@ -56,9 +57,8 @@ def show(value: object) -> str:
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
 
-def read_count(value: StateValue, what: str, maximum: int | None = None) -> int:
+def read_count(value: StateValue, what: str, maximum: int = LARGEST_COUNT) -> int:
     """Return ``value`` if it is an int from 0 to ``maximum``, else raise :class:`StateError`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0 or (maximum is not None and value > maximum):
-        limit = "" if maximum is None else f" and <= {maximum}"
-        raise StateError(f"{what}: expected an int >= 0{limit}, got {show(value)}; nothing was changed.")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+        raise StateError(f"{what}: expected an int >= 0 and <= {maximum}, got {show(value)}; nothing was changed.")
     return value

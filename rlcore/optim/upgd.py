@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
-from rlcore.errors import SettingError
+from rlcore.errors import NonFiniteGradientError, ResumeWarning, SettingError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim import gradient_check, upgd_state
+from rlcore.optim import upgd_paths, upgd_state
 from rlcore.optim import upgd_settings as settings
-from rlcore.optim.gradient_check import LARGEST_UNBOUNDED, DeferredCheck, largest_gradient
+from rlcore.optim.upgd_paths import Coefficients, Group, Part, Scalar, Update
 from rlcore.optim.upgd_state import bias_correction
-from rlcore.optim.upgd_updates import Group, Update, Workspace
+from rlcore.warn import warn_caller
 
 
 class UtilityGatedOptimizer(Optimizer):
@@ -32,32 +32,41 @@ class UtilityGatedOptimizer(Optimizer):
         s_t = sigmoid(u_t / max u_t), the maximum over all parameters with a gradient in this step
         p_t = p_{t-1} * (1 - lr * weight_decay) - lr * (d_t + noise) * (1 - s_t)
 
-    Where max u <= 0 the divisor is max |u|, and s = 0.5 where every u is 0. The noise is normal with the standard
-    deviation sigma, or with ``adaptive_noise`` max(sigma * r, min_noise_std), r being the bias-corrected EMA
-    (noise_beta) of the root mean square of d over the parameter tensor. sigma = 0 means no noise in either case.
+    Where max u <= 0 the divisor is max |u|, and s = 0.5 where every u is 0.
 
-    Noise comes from torch's global generators: one ``torch.randn`` for each device and state dtype, in the order in
-    which these first occur, over all parameters with a gradient and sigma > 0, groups first, then parameters, each
-    row-major.
+    Deviations: the authors' code divides by the maximum of the averages before their bias correction, and by the
+    maximum whatever its sign. Our rule has a jump: where the largest utility falls to 0, the share 1 - s of the least
+    useful weight falls from 1 to 0.731.
+
+    The noise is normal with the standard deviation sigma, or with ``adaptive_noise`` max(sigma * r, min_noise_std), r
+    being the bias-corrected EMA (noise_beta) of the root mean square of d over the parameter tensor. sigma = 0 means no
+    noise in either case.
+
+    Noise is a function of the seed, the parameter's index among all parameters, its own step count and the element
+    alone; see :mod:`rlcore.optim.counter_noise`.
 
     State is float32, or float64 for float64 parameters. It is finite for every finite input (magnitudes above a
     quarter of the dtype's range are taken as that); a parameter overflows only where its new value leaves its dtype.
     Parameters without a gradient, or without elements, are left alone.
 
-    Where all gradients lie on one CUDA device, a step does not wait for it unless 65 are under way. The device then
-    skips a step with a non-finite gradient and all after it, and the error comes with a later call: a step that finds
-    it known, or ``state_dict``, ``load_state_dict``, a copy or a pickle, which wait. Parameters and state are as they
-    were before the skipped steps, though their noise stays drawn; training may go on.
+    Contiguous float32 parameters on the CPU are computed by compiled loops, all others by torch. The first step
+    compiles the loops, or loads them from the cache on disk.
+
+    Where no gradient lies on the CPU, a step does not wait for the device: the device skips a step with a non-finite
+    gradient, and ``skipped_steps`` counts it. The device needs float64.
     """
 
     _settings: ClassVar[tuple[str, ...]] = settings.SHARED
     _averages: ClassVar[upgd_state.Averages] = {"step": ("utility",)}
 
     def __init__(self, params: ParamsT, **values: object) -> None:
+        if values["seed"] is None:
+            values["seed"] = _draw_seed()
         for name, value in values.items():
             settings.check(name, name, value)
-        super().__init__(params, {name: settings.plain(value) for name, value in values.items()})
+        self._skipped: Tensor | int = 0
         self._forget_steps()
+        super().__init__(params, {name: settings.plain(name, value) for name, value in values.items()})
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; settings that it leaves out take the constructor's values, keys of other kinds are kept.
@@ -73,46 +82,50 @@ class UtilityGatedOptimizer(Optimizer):
         super().add_param_group(group)
 
     def _forget_steps(self) -> None:
-        """Begin anew with what is kept from step to step beside the state."""
-        self._workspace = Workspace()
-        self._deferred = DeferredCheck(self.state)
+        """Drop what the previous step left to save work in the next one."""
+        self._paths = upgd_paths.Paths()
+        self._checked: dict[int, list[Any]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a pickle takes; waits for the device.
-
-        :raises NonFiniteGradientError: as :meth:`state_dict`
-        """
-        self._deferred.read(0)
-        return super().__getstate__()
+    @property
+    def skipped_steps(self) -> int:
+        """Steps since construction that a device skipped because a gradient was not finite; waits for the device."""
+        return int(self._skipped)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore; settings that the saved groups or defaults do not know yet take their defaults."""
         super().__setstate__(state)
+        self.__dict__.setdefault("_skipped", 0)
         self._forget_steps()
         for name in self._settings:
-            self.defaults.setdefault(name, settings.RULES[name].default)
+            if name not in self.defaults:
+                self.defaults[name] = _draw_seed() if name == "seed" else settings.RULES[name].default
             for group in self.param_groups:
                 group.setdefault(name, self.defaults[name])
 
     def state_dict(self) -> dict[str, Any]:
-        """The state after the last step; waits for the device.
+        """The state after the last step. Counters are plain integers; where a device has them, this waits for it."""
+        state, counters = super().state_dict(), self._all_averages()
+        entries = {
+            key: {name: int(value) if name in counters else value for name, value in own.items()}
+            for key, own in state["state"].items()
+        }
+        return {**state, "state": entries}
 
-        :raises NonFiniteGradientError: an earlier gradient held NaN or infinity; the next call returns the state from
-            before its step
-        """
-        self._deferred.read(0)
-        return super().state_dict()
+    def reseed(self) -> None:
+        """Give the noise another seed, which is drawn from torch's global generator."""
+        seed = _draw_seed()
+        for group in self.param_groups:
+            group["seed"] = seed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore a copy of a saved state, in the precision of the state instead of the parameter's.
 
         Averages that the saved state lacks start fresh, settings that its groups lack take the constructor's values.
+        Warns with :class:`ResumeWarning` where a state with noise has no seed, as it had before noise had one.
 
         :raises StateError: the state does not fit the parameters; nothing was changed
         :raises SettingError: a group holds an unusable setting; nothing was changed
-        :raises NonFiniteGradientError: an earlier gradient held NaN or infinity; nothing was loaded
         """
-        self._deferred.read(0)
         saved: dict[str, Any] = {}
 
         def examine(_: Optimizer, final: dict[str, Any]) -> dict[str, Any]:
@@ -121,6 +134,15 @@ class UtilityGatedOptimizer(Optimizer):
                 settings.plain_group(group, self._settings, f"param_groups[{index}]")
                 for index, group in enumerate(final["param_groups"])
             ]
+            if upgd_state.has_averages(final) and any(
+                "seed" not in group and group.get("sigma", self.defaults["sigma"]) > 0 for group in groups
+            ):
+                warn_caller(
+                    "The saved optimizer state has no noise seed: an older version wrote it. Training goes on with "
+                    "another noise sequence; to choose it, pass seed=... to the optimizer, or "
+                    'optimizer_kwargs={"seed": ...} to DistributionalPPO.',
+                    ResumeWarning,
+                )
             saved.update(final, param_groups=groups)
             return saved
 
@@ -147,11 +169,10 @@ class UtilityGatedOptimizer(Optimizer):
 
         :param closure: evaluates the model again and returns the loss
         :return: the closure's loss, or None
-        :raises NonFiniteGradientError: a gradient holds NaN or infinity; nothing was changed and nothing drawn. Or one
-            held it in an earlier step: all steps from that one on were skipped, and this one was not begun
+        :raises NonFiniteGradientError: a gradient holds NaN or infinity, and some gradient lies on the CPU; nothing was
+            changed
         :raises SettingError: a gradient is sparse or a group holds an unusable setting; nothing was changed
         """
-        self._deferred.read()
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -165,12 +186,10 @@ class UtilityGatedOptimizer(Optimizer):
         """Multiply the utilities of parameters that something else has just multiplied: a utility averages -g * p.
 
         A shift that was added as well, as to a bias, is not corrected; the average forgets it. Parameters without state
-        are passed over. Waits for the device.
+        are passed over.
 
         :param factor: what the parameters were multiplied by; > 0, finite
-        :raises NonFiniteGradientError: an earlier gradient held NaN or infinity; nothing was multiplied
         """
-        self._deferred.read(0)
         for parameter in parameters:
             if "utility" in self.state.get(parameter, {}):
                 utility = self.state[parameter]["utility"]
@@ -180,37 +199,56 @@ class UtilityGatedOptimizer(Optimizer):
         """Check all of them before any is prepared or changed."""
         if updates:
             self._check(updates)
-            blocks = self._blocks(updates)
+            self._require_finite(updates)
+            needed = {id(group): self._names_of(group) for group in self.param_groups}
             for update in updates:
-                self._complete(update)
-            for block in blocks:
-                block.fill(self._averages)
-            self._change(blocks)
-
-    def _blocks(self, updates: Sequence[Update]) -> list[Update]:
-        """What the step works on: its gradients are finite, or the device leaves it out."""
-        if gradient_check.is_deferred(updates):
-            return self._workspace.blocks(updates, self._averages, self._deferred.admit(updates))
-        self._deferred.read(0)
-        blocks = self._workspace.blocks(updates, self._averages)
-        return list(updates) if largest_gradient(blocks) > LARGEST_UNBOUNDED else blocks
+                if not update.state.keys() >= needed[id(update.group)]:
+                    self._complete(update)
+                update.advance(self._averages)
+            names = [name for names in self._averages.values() for name in names]
+            self._change(self._paths.parts(updates, self._coefficients, names))
 
     def _collect(self) -> list[Update]:
+        parameters = [(group, parameter) for group in self.param_groups for parameter in group["params"]]
         return [
-            Update(parameter, parameter.grad, group, (group_index, index), self.state.get(parameter, {}))
-            for group_index, group in enumerate(self.param_groups)
-            for index, parameter in enumerate(group["params"])
-            if parameter.grad is not None and parameter.numel() > 0
+            Update(parameter, gradient, group, self.state.get(parameter, {}), index, upgd_paths.address(gradient))
+            for index, (group, parameter) in enumerate(parameters)
+            if (gradient := parameter.grad) is not None and parameter.numel() > 0
         ]
+
+    def _require_finite(self, updates: Sequence[Update]) -> None:
+        finite = upgd_paths.is_finite(updates)
+        if isinstance(finite, Tensor):
+            self._skipped = self._skipped + ~finite
+            for update in updates:
+                update.taken = finite.to(update.parameter.device)
+        elif not finite:
+            label = next(self._label(update) for update in updates if not update.gradient.isfinite().all())
+            raise NonFiniteGradientError(
+                label,
+                f"the gradient of {label} holds NaN or infinity: through the global maximum of the utility it would "
+                "reach every parameter. Nothing was changed; look at the loss and the inputs of this batch.",
+            )
+
+    def _label(self, update: Update) -> str:
+        """The name of a parameter, or its group, its index there and its shape."""
+        number = next(number for number, group in enumerate(self.param_groups) if group is update.group)
+        index = update.index - sum(len(group["params"]) for group in self.param_groups[:number])
+        if names := update.group.get("param_names"):
+            return str(names[index])
+        return f"parameter {index} of group {number}, shape {tuple(update.parameter.shape)}"
 
     def _check(self, updates: Sequence[Update]) -> None:
         for index, group in enumerate(self.param_groups):
-            settings.check_group(group, self._settings, f"param_groups[{index}]")
+            values = [group[name] for name in self._settings]
+            if values != self._checked.get(index):
+                settings.check_group(group, self._settings, f"param_groups[{index}]")
+                self._checked[index] = values
         for update in updates:
-            if update.gradient.layout != torch.strided:
+            if not update.address and update.gradient.layout != torch.strided:
                 raise SettingError(
                     "sparse",
-                    f"the gradient of {update.label} is sparse: the utility needs every element. "
+                    f"the gradient of {self._label(update)} is sparse: the utility needs every element. "
                     "Build the layer with sparse=False.",
                 )
 
@@ -227,72 +265,70 @@ class UtilityGatedOptimizer(Optimizer):
         return torch.zeros(shape, dtype=upgd_state.state_dtype(parameter), device=parameter.device)
 
     def _averages_of(self, group: Group) -> upgd_state.Averages:
-        return self._all_averages() if group["adaptive_noise"] and group["sigma"] > 0 else self._averages
+        return self._all_averages() if self._adapts(group) else self._averages
+
+    def _names_of(self, group: Group) -> set[str]:
+        """What the state of a parameter holds."""
+        return {name for counter, names in self._averages_of(group).items() for name in (counter, *names)}
 
     def _all_averages(self) -> upgd_state.Averages:
         return {**self._averages, **upgd_state.NOISE_AVERAGES}
 
-    def _change(self, updates: Sequence[Update]) -> None:
-        for update in updates:
-            self._track_utility(update)
-        extremes = self._extremes(updates)
-        for update, noise in zip(updates, self._workspace.noise(updates), strict=True):
-            direction = self._direction(update)
-            if noise is not None:
-                direction = self._perturbed(direction, noise, self._noise_std(update, direction))
-            self._apply(update, direction, self._protection(self._utility(update), extremes))
+    def _change(self, parts: Sequence[Part]) -> None:
+        scale = self._gate_scale(self._extremes(parts, [part.average() for part in parts]))
+        for part in parts:
+            part.change(self._noise_stds(part), scale)
 
-    def _track_utility(self, update: Update) -> None:
-        parameter = update.parameter.to(update.gradient.dtype)
-        update.advance("step")
-        utility = functional.weight_utility(update.gradient, parameter, out=update.workspace("gate"))
-        update.average("utility", utility, update.group["beta_utility"])
+    def _noise_stds(self, part: Part) -> list[Scalar]:
+        """Standard deviations of the noise of each tensor."""
+        adapts = [self._adapts(update.group) for update in part.updates]
+        if not any(adapts):
+            return [update.group["sigma"] for update in part.updates]
+        return [
+            self._noise_std(update, rms) if is_adaptive else update.group["sigma"]
+            for update, rms, is_adaptive in zip(part.updates, part.direction_rms(), adapts, strict=True)
+        ]
 
-    def _utility(self, update: Update) -> Tensor:
-        """Bias-corrected utility, in the update's workspace."""
-        return torch.div(update.state["utility"], self._correction(update), out=update.workspace("gate"))
+    def _adapts(self, group: Group) -> bool:
+        """Whether noise follows the direction."""
+        return bool(group["adaptive_noise"] and group["sigma"] > 0)
 
-    def _extremes(self, updates: Sequence[Update]) -> UtilityExtremes:
-        """Of all utilities; the correction keeps their order, so only the ends of each average are corrected."""
-        ends = [torch.stack(torch.aminmax(update.state["utility"])) / self._correction(update) for update in updates]
-        return functional.utility_extremes(ends)
+    def _extremes(self, parts: Sequence[Part], found: Sequence[UtilityExtremes]) -> UtilityExtremes:  # noqa: ARG002
+        """Of all corrected utilities.
 
-    def _correction(self, update: Update) -> float:
-        return bias_correction(update.group["beta_utility"], update.state["step"])
+        :param parts: whose averages have been moved
+        :param found: the extremes of each part
+        """
+        return functional.joint_extremes(found)
 
-    def _protection(self, utility: Tensor, extremes: UtilityExtremes) -> Tensor:
-        """The share by which every weight is protected; takes the memory of ``utility``."""
-        return functional.gate(utility, extremes.scale, out=utility)
+    def _gate_scale(self, extremes: UtilityExtremes) -> Scalar:
+        """What utilities are divided by before the sigmoid."""
+        return functional.utility_scale(extremes)
 
-    def _direction(self, update: Update) -> Tensor:
-        """The direction d of the step; the parameter's shape, state dtype, finite."""
-        raise NotImplementedError
-
-    def _noise_std(self, update: Update, direction: Tensor) -> Tensor | float:
+    def _coefficients(self, update: Update) -> Coefficients:
+        """The scalars of the step that depend on its settings and counters alone."""
         group = update.group
-        if not group["adaptive_noise"]:
-            return float(group["sigma"])
-        state = update.state
-        update.advance("noise_step")
-        update.average("direction_rms", self._noise_reference(update, direction), group["noise_beta"])
-        rms: Tensor = state["direction_rms"] / bias_correction(group["noise_beta"], state["noise_step"])
-        return functional.bounded((rms * group["sigma"]).clamp(min=group["min_noise_std"]))
+        return Coefficients(
+            kept=1 - group["lr"] * group["weight_decay"],
+            lr=group["lr"],
+            correction=bias_correction(group["beta_utility"], update.state["step"]),
+            utility_weight=1 - group["beta_utility"],
+        )
 
-    def _noise_reference(self, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG002
+    def _noise_std(self, update: Update, rms: Tensor) -> Scalar:
+        """Standard deviation of adaptive noise.
+
+        :param rms: root mean square of the direction, 0-dimensional
+        """
+        group, state = update.group, update.state
+        update.advance(upgd_state.NOISE_AVERAGES)
+        update.average("direction_rms", self._noise_reference(update, rms), 1 - group["noise_beta"])
+        level: Tensor = state["direction_rms"] / bias_correction(group["noise_beta"], state["noise_step"])
+        return functional.bounded((level * group["sigma"]).clamp(min=group["min_noise_std"]))
+
+    def _noise_reference(self, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG002
         """What adaptive noise is proportional to; 0-dimensional."""
-        return functional.root_mean_square(direction)
-
-    def _perturbed(self, direction: Tensor, noise: Tensor, std: Tensor | float) -> Tensor:
-        """The direction with its noise, which it takes the memory of."""
-        if isinstance(std, float):
-            return functional.bounded_(torch.add(direction, noise, alpha=std, out=noise))
-        return functional.bounded_(noise.mul_(std).add_(direction))
-
-    def _apply(self, update: Update, direction: Tensor, protection: Tensor) -> None:
-        lr, weight_decay = update.group["lr"], update.group["weight_decay"]
-        working = update.working(direction.dtype)
-        working.mul_(1 - lr * weight_decay).addcmul_(direction, protection.sub_(1), value=lr)
-        update.write(working)
+        return rms
 
 
 class UPGD(UtilityGatedOptimizer):
@@ -307,6 +343,7 @@ class UPGD(UtilityGatedOptimizer):
     :param noise_beta: decay of the average of the RMS of d, in [0, 1)
     :param min_noise_std: least standard deviation of adaptive noise, at least 0. Noise of that size does not adapt, so
         lower it where sigma times the RMS of d lies below it
+    :param seed: of the noise, in [0, 2^64); None draws one from torch's global generator
     :raises SettingError: a setting is unusable or a parameter is not real
     """
 
@@ -321,20 +358,9 @@ class UPGD(UtilityGatedOptimizer):
         adaptive_noise: bool = False,
         noise_beta: float = 0.999,
         min_noise_std: float = 1e-6,
+        seed: int | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            lr=lr,
-            weight_decay=weight_decay,
-            beta_utility=beta_utility,
-            sigma=sigma,
-            adaptive_noise=adaptive_noise,
-            noise_beta=noise_beta,
-            min_noise_std=min_noise_std,
-        )
-
-    def _direction(self, update: Update) -> Tensor:
-        return update.gradient
+        super().__init__(params, **{name: value for name, value in locals().items() if name in self._settings})
 
 
 class AdaptiveUPGD(UtilityGatedOptimizer):
@@ -369,28 +395,21 @@ class AdaptiveUPGD(UtilityGatedOptimizer):
         min_noise_std: float = 1e-6,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        seed: int | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            lr=lr,
-            weight_decay=weight_decay,
-            beta_utility=beta_utility,
-            sigma=sigma,
-            adaptive_noise=adaptive_noise,
-            noise_beta=noise_beta,
-            min_noise_std=min_noise_std,
-            betas=betas,
-            eps=eps,
+        super().__init__(params, **{name: value for name, value in locals().items() if name in self._settings})
+
+    def _coefficients(self, update: Update) -> Coefficients:
+        (first_beta, second_beta), steps = update.group["betas"], update.state["moment_step"]
+        shared = super()._coefficients(update)
+        return shared._replace(
+            first_weight=1 - first_beta,
+            second_weight=1 - second_beta,
+            mean_factor=1.0 / bias_correction(first_beta, steps),
+            root_factor=bias_correction(second_beta, steps) ** -0.5,
+            eps=update.group["eps"],
         )
 
-    def _direction(self, update: Update) -> Tensor:
-        state, gradient = update.state, update.gradient
-        first_beta, second_beta = update.group["betas"]
-        update.advance("moment_step")
-        update.average("first_moment", gradient, first_beta)
-        room = update.workspace("direction")
-        update.average("second_moment", functional.bounded_(torch.mul(gradient, gradient, out=room)), second_beta)
-        root = torch.sqrt(state["second_moment"], out=room)
-        root.mul_(bias_correction(second_beta, state["moment_step"]) ** -0.5).add_(update.group["eps"])
-        direction = torch.div(state["first_moment"], root, out=room)
-        return functional.bounded_(direction.mul_(1.0 / bias_correction(first_beta, state["moment_step"])))
+
+def _draw_seed() -> int:
+    return int(torch.randint(2**63 - 1, (), device="cpu"))

@@ -49,6 +49,10 @@ def _is_divisor(value: object) -> bool:
     return _is_number(value, low=_FLOAT32.tiny)
 
 
+def _is_seed(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, numbers.Integral) and 0 <= int(value) < 2**64
+
+
 def _is_switch(value: object) -> bool:
     return isinstance(value, bool)
 
@@ -65,13 +69,14 @@ RULES: dict[str, Rule] = {
     "adaptive_noise": Rule(_is_switch, False, "any text or number that is not 0 would switch it on", "True or False"),
     "noise_beta": Rule(_is_decay, 0.999, _NO_AVERAGE, _DECAY),
     "min_noise_std": Rule(_is_number, 1e-6, "the noise would have no standard deviation", _NUMBER),
+    "seed": Rule(_is_seed, None, "the noise generator takes 64 bits", "a whole number in [0, 2**64)"),
     "betas": Rule(_is_pair_of_decays, (0.9, 0.999), _NO_AVERAGE, "two numbers in [0, 1)"),
     "eps": Rule(
         _is_divisor, 1e-8, "a gradient of 0 would be divided by 0", f"a number of at least {_FLOAT32.tiny:.2g}"
     ),
 }
 
-SHARED = ("lr", "weight_decay", "beta_utility", "sigma", "adaptive_noise", "noise_beta", "min_noise_std")
+SHARED = ("lr", "weight_decay", "beta_utility", "sigma", "adaptive_noise", "noise_beta", "min_noise_std", "seed")
 
 
 def check(name: str, where: str, value: object) -> None:
@@ -102,13 +107,15 @@ def plain_group(group: dict[str, Any], names: tuple[str, ...], where: str) -> di
     :raises SettingError: for the first setting that is unusable
     """
     check_group(group, names, where)
-    return {key: plain(value) if key in names else value for key, value in group.items()}
+    return {key: plain(key, value) if key in names else value for key, value in group.items()}
 
 
-def plain(value: object) -> object:
-    """A checked value as plain Python, so that a saved state holds no foreign number types."""
+def plain(name: str, value: object) -> object:
+    """A checked value of the setting ``name`` as plain Python, so that a saved state holds no foreign number types."""
     if isinstance(value, (tuple, list)):
-        return tuple(plain(item) for item in value)
+        return tuple(plain(name, item) for item in value)
+    if name == "seed":
+        return int(value)  # type: ignore[call-overload]
     return float(value) if _is_real(value) else value
 
 

@@ -6,7 +6,7 @@ An average comes with its own step counter, so that one which was missing can st
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import torch
 from torch import Tensor
@@ -25,9 +25,22 @@ def state_dtype(parameter: Tensor) -> torch.dtype:
     return torch.float64 if parameter.dtype == torch.float64 else torch.float32
 
 
-def bias_correction(decay: float, steps: int) -> float:
+@overload
+def bias_correction(decay: float, steps: int) -> float: ...
+
+
+@overload
+def bias_correction(decay: float, steps: int | Tensor) -> float | Tensor: ...
+
+
+def bias_correction(decay: float, steps: int | Tensor) -> float | Tensor:
     """Sum of the weights that an average started at zero has given out after ``steps`` steps."""
-    return 1.0 - float(decay) ** steps
+    return 1.0 - float(decay) ** (steps.double() if isinstance(steps, Tensor) else steps)
+
+
+def has_averages(saved: dict[str, Any]) -> bool:
+    """Whether a saved state is one of a UPGD optimizer that has made steps."""
+    return any("utility" in entries for entries in saved["state"].values())
 
 
 def check(saved: dict[str, Any], groups: list[dict[str, Any]], averages: Averages) -> None:

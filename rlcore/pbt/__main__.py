@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 from rlcore.pbt.command import run
+from rlcore.starting import let_interrupts_raise
 
 if __name__ == "__main__":
+    let_interrupts_raise()
     sys.exit(run())

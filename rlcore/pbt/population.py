@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlcore.checkpoint import save_container
-from rlcore.errors import CheckpointError, NonFiniteGradientError, NonFiniteReturnError, SettingError
+from rlcore.errors import CheckpointError, NonFiniteError, SettingError
 from rlcore.pbt import explorable, member_files, population_state
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
@@ -103,8 +103,9 @@ class Population:
     own parameters, and one ResumeWarning names the file.
 
     A member's score counts the episodes that ended since it last copied another, among the last
-    ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose gradients or
-    returns are no longer finite: it makes no more updates in that turn, and goes on if it is let copy another.
+    ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose observations,
+    returns or gradients are no longer finite: it makes no more updates in that turn, and goes on if it is let copy
+    another.
 
     :param make_model: called once a member
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
@@ -229,7 +230,7 @@ class Population:
         """Train, and say what came of it: NaN where the member has diverged."""
         try:
             trainee.training.advance(updates, figures)
-        except (NonFiniteGradientError, NonFiniteReturnError) as error:
+        except NonFiniteError as error:
             _logger.warning("member %d has diverged and scores NaN: %s", trainee.member.member_id, error)
             return math.nan
         return float(self._performance(trainee.model))

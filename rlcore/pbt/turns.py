@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
 from stable_baselines3.common.utils import set_random_seed
 
-from rlcore.errors import NonFiniteGradientError, NonFiniteReturnError
+from rlcore.errors import NonFiniteError
 from rlcore.ppo.components import apply_generators, capture_generators
 
 if TYPE_CHECKING:
@@ -62,20 +63,33 @@ class TurnwiseTraining:
         """Collect a rollout and update, several times.
 
         :param figures: what is logged with every rollout beside the model's own
-        :raises NonFiniteGradientError: if an update cannot be made; it leaves no trace, its rollout is lost, and the
-            next turn goes on from where the environments stand
-        :raises NonFiniteReturnError: the same
+        :raises NonFiniteError: if a rollout or an update cannot be made; it leaves no trace, the rollout is lost, and
+            the next turn goes on from where the environments are, or from a reset if they returned NaN
         """
+        for _ in range(updates):
+            try:
+                self._advance_once(figures)
+            except NonFiniteError:
+                self.model._boundary = None
+                with suppress(NonFiniteError):  # an environment that returns NaN again is reset in the next turn
+                    self._reset_if_lost()
+                raise
+
+    def _reset_if_lost(self) -> None:
+        """Reset the environments if what they returned last could not be used."""
         model = self.model
         assert model.env is not None, "learn() cannot be entered without an environment"
-        for _ in range(updates):
-            model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
-            model._update_current_progress_remaining(model.num_timesteps, self.total_timesteps)
-            for key, value in figures.items():
-                model.logger.record(key, value)
-            model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
-            try:
-                model.train()
-            except (NonFiniteGradientError, NonFiniteReturnError):
-                model._boundary = None
-                raise
+        if model._last_obs is None:
+            model._last_obs = model.env.reset()
+            model._last_episode_starts = np.ones(model.n_envs, dtype=bool)
+
+    def _advance_once(self, figures: Mapping[str, float]) -> None:
+        model = self.model
+        self._reset_if_lost()
+        assert model.env is not None
+        model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+        model._update_current_progress_remaining(model.num_timesteps, self.total_timesteps)
+        for key, value in figures.items():
+            model.logger.record(key, value)
+        model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
+        model.train()

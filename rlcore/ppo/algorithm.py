@@ -17,6 +17,7 @@ from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spac
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore import env_state
+from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
@@ -30,6 +31,7 @@ from rlcore.ppo.last_observations import CheckedObservations
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
+from rlcore.ppo.saved_files import STATISTICS_APART, writes_statistics_apart
 from rlcore.ppo.settings_help import with_settings
 from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
@@ -105,6 +107,13 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.variance_gradient_scaler = construction.make_scaler(self)
         self.entropy_schedule = EntropySchedule(self)
         self.kl_penalty = KLPenalty(self)
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """As in Stable-Baselines3. Noise of an optimizer without a seed in its settings is reseeded as well."""
+        super().set_random_seed(seed)
+        optimizer = self.policy.optimizer if hasattr(self, "policy") else None
+        if seed is not None and isinstance(optimizer, UtilityGatedOptimizer) and "seed" not in self.optimizer_kwargs:
+            optimizer.reseed()
 
     def _setup_network(self) -> None:
         """The policy and what its values are scaled by: as much of a model as acting needs."""
@@ -306,6 +315,8 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         with self._normalizer_unspoilt(self._training_state()):
             prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         self.pending_state.clear()
+        if self._vec_normalize_env is not None and writes_statistics_apart(prepared[1]):
+            warn_caller(STATISTICS_APART, UserWarning)
         return prepared
 
     def _resume_run(self) -> None:
@@ -352,25 +363,20 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         :param device: ignored, as the model stays on its own device
         :raises StateError: if a state does not fit, or is no parameter; the model is unchanged
         :raises ResumeWarning: where a filter makes an error of what is said to start fresh; the model is unchanged
-        :raises CheckpointError: if the file cannot be read
+        :raises CheckpointError: if the file cannot be read or does not fit; the model is unchanged
         """
         if not isinstance(load_path_or_dict, Mapping):
-            load_path_or_dict = self.read_parameters(load_path_or_dict)
+            with refusals_name(load_path_or_dict):
+                self.set_parameters(self.read_parameters(load_path_or_dict), exact_match)
+            return
         self._training_state().require_scopes(load_path_or_dict, LEARNT)
         ruling = components.SCALER_SETTINGS | components.OPTIMIZER_SETTINGS
         given = load_path_or_dict if exact_match else components.in_kept_units(self, load_path_or_dict)
-        fitted = components.under_settings(self, given, ruling, self.optimizer_class)
+        with unusable("the parameters"):
+            fitted = components.under_settings(self, given, ruling, self.optimizer_class)
         if not exact_match:
             components.warn_of_refused_statistics(load_path_or_dict, fitted)
         self._restore(fitted, exact_match=exact_match)
-
-    def _restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool) -> None:
-        training_state = self._training_state()
-        training_state.restore(states, exact_match=exact_match)
-        self._relink_scaler()
-        if self._boundary is not None:
-            collected = training_state.capture(Scope.COLLECTED)
-            self._boundary.update({key: state for key, state in collected.items() if exact_match or key in states})
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         """As in Stable-Baselines3; until learn(), what a loaded normaliser had learnt is restored into it."""

@@ -38,7 +38,7 @@ class TwinCriticStorage(_Base):
     def reset(self) -> None:
         super().reset()  # type: ignore[no-untyped-call]
         self.critic_values = np.zeros((self.buffer_size, self.n_envs, self.n_critics), dtype=np.float32)
-        self.actions = self.actions.astype(_stored_dtype(self.action_space))
+        self.actions = np.zeros(self.actions.shape, _stored_dtype(self.action_space))  # takes memory as it is filled
 
     def add(  # type: ignore[override]  # upstream's own signature departs from its base's
         self,

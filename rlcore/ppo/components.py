@@ -18,7 +18,7 @@ from rlcore.errors import ResumeWarning, StateError
 from rlcore.optim import upgd_state
 from rlcore.optim.estimators import ESTIMATORS
 from rlcore.optim.upgd import UtilityGatedOptimizer
-from rlcore.ppo import observations, state_checks
+from rlcore.ppo import observations, optimizer_state, state_checks
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.returns import Moments, read_state, rescaled
@@ -81,8 +81,9 @@ class OptimizerState(_Component):
         return state
 
     def restore(self, state: StateDict) -> None:
-        state_checks.check_optimizer(state, self.model.policy.optimizer)
-        self.model.policy.optimizer.load_state_dict(state)  # type: ignore[arg-type]
+        optimizer = self.model.policy.optimizer
+        optimizer_state.check_optimizer(state, optimizer)
+        optimizer.load_state_dict(optimizer_state.with_own_options(state, optimizer))  # type: ignore[arg-type]
 
 
 class ScalerState(_Component):
@@ -177,8 +178,8 @@ class EnvState(_Component):
         env_state.restore_env_state(model.env, state, were_reset=model._last_obs is not None)
 
     def check(self, state: StateDict) -> None:
-        """Refuse what is no state of environments at all; the rest is checked against the environments themselves."""
-        env_state.number_of_envs(state)
+        """Refuse what no environments could go on from; the rest is checked against the environments themselves."""
+        env_state.require_running(state)
 
     def obstacle(self, state: StateDict | None) -> str | None:
         """Why the environments have to start from a reset, or None; None too where they were to be reset anyway."""
@@ -223,6 +224,9 @@ class LstmState(_Component):
         """Refuse what no rollout of this model could start from."""
         lstm = self.model.policy.lstm_actor
         state_checks.check_lstm(state, self.model.observation_space, (lstm.num_layers, lstm.hidden_size))
+        environments, starts = self.model.pending_state.get("env_state"), state["episode_starts"]
+        if environments is not None and env_state.number_of_envs(environments) != len(starts):  # type: ignore[arg-type]
+            raise StateError("lstm_state and env_state are of different numbers of environments; the state is damaged")
 
 
 def forget_lstm_states(states: MutableMapping[str, Any]) -> None:
@@ -234,7 +238,7 @@ def forget_lstm_states(states: MutableMapping[str, Any]) -> None:
 
 
 class GeneratorState(_Component):
-    """The global generators of Python, NumPy and torch, which actions, minibatches and noise are drawn from."""
+    """The global generators of Python, NumPy and torch, which actions and minibatches are drawn from."""
 
     def capture(self) -> StateDict | None:
         return capture_generators()
@@ -303,7 +307,7 @@ def _with_rescaled_critics(
     saved, optimizer = state.get("policy.optimizer"), model.policy.optimizer
     if not isinstance(optimizer, UtilityGatedOptimizer) or not isinstance(saved, dict):
         return {**state, "policy": policy}
-    state_checks.check_optimizer(saved, optimizer)
+    optimizer_state.check_optimizer(saved, optimizer)
     outputs = [each for layer in model.policy.value_net.output_layers() for each in layer.parameters()]
     factor = before.std / after.std
     fitted = upgd_state.with_rescaled_utilities(saved, optimizer.param_groups, outputs, factor)
@@ -346,19 +350,21 @@ def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_o
             ResumeWarning,
         )
         return {**own, "state": {}}
-    state_checks.check_optimizer(saved, model.policy.optimizer)
+    optimizer_state.check_optimizer(saved, model.policy.optimizer)
     pairs = zip(saved["param_groups"], own["param_groups"], strict=True)
-    return {**saved, "param_groups": [{**mine, "params": theirs["params"]} for theirs, mine in pairs]}
+    ruling = {"lr", "seed"} & {"lr", *model.optimizer_kwargs}
+    groups = [{**theirs, **{name: mine[name] for name in ruling}} for theirs, mine in pairs]
+    return {**saved, "param_groups": groups}
 
 
 def _lacks_moments(saved: dict[Any, Any], optimizer: torch.optim.Optimizer) -> bool:
     """Whether an option is on now without which the saved moments were complete."""
     entries = saved.get("state")
-    if not state_checks.is_dict_of_dicts(entries):
+    if not optimizer_state.is_dict_of_dicts(entries):
         return False
     common = [set(entry) for entry in entries.values() if entry]
     whole = all(names == common[0] for names in common)
-    return whole and bool(state_checks.missing_moments(entries, optimizer))
+    return whole and bool(optimizer_state.missing_moments(entries, optimizer))
 
 
 def capture_generators() -> StateDict:

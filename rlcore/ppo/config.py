@@ -85,12 +85,12 @@ class PolicySettings(_Table):
 class PPOSettings(_Table):
     """Every setting of DistributionalPPO beside ``policy`` and ``env``."""
 
-    learning_rate: Positive | Schedule | None = Field(
+    learning_rate: Annotated[Positive, Field(le=1e6)] | Schedule | None = Field(
         None, description="number or schedule of the remaining progress; default 2e-3 with adaptive_upgd, else 3e-4"
     )
     n_steps: Count = Field(128, description="steps of each environment per rollout")
     batch_size: Count = Field(128, description="samples of a minibatch")
-    n_epochs: Count = Field(10, description="passes over each rollout")
+    n_epochs: Count = Field(10, le=10**6, description="passes over each rollout")
     gamma: Fraction = Field(0.99, description="discount factor")
     gae_lambda: Fraction = Field(0.95, description="lambda of generalised advantage estimation")
     clip_range: Positive | Schedule = Field(0.2, description="clipping of the probability ratio")

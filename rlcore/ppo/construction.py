@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 
-from rlcore.errors import TooLargeError
+from rlcore.checkpoint.refusal import unusable
+from rlcore.errors import StateError, TooLargeError
 from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.ppo import state_checks
 from rlcore.ppo.buffer import TwinCriticBuffer, buffer_class
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.values import VALUE_DISTRIBUTIONS, ValueDistribution
 
 if TYPE_CHECKING:
@@ -41,6 +44,39 @@ def _memory_for(wanted: str, setting: str) -> Iterator[None]:
         raise TooLargeError(setting, f"{wanted} needs more memory than there is; ask for less") from error
 
 
+OUR_PACKAGES = ("rlcore.", "sb3_contrib.", "stable_baselines3.", "torch.")
+"""Packages whose modules can be built on the meta device."""
+
+
+def require_network_of(model: DistributionalPPO, weights: object) -> None:
+    """Compare the network that the model's settings ask for with saved weights, before it takes memory.
+
+    :param weights: the saved part ``policy``
+    :raises StateError: if names, shapes or numbers do not fit
+    """
+    if not isinstance(weights, dict):
+        raise StateError("holds no policy")
+    state_checks.check_weights(weights)
+    network = model.policy_kwargs
+    widths = network.get("net_arch") or ()
+    depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
+    layers = max([network.get("n_lstm_layers", 1), *depths])
+    if layers > len(weights):
+        raise StateError(
+            f"policy_kwargs ask for {layers} layers, and the file has {len(weights)} tensors of weights; load it with "
+            "the settings that it was saved with"
+        )
+    try:
+        with torch.device("meta"), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
+            expected = _policy(model, VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, ReturnScale()))
+    except StateError:
+        classes = [model.policy_class, network.get("features_extractor_class"), network.get("activation_fn")]
+        if all(each is None or each.__module__.startswith(OUR_PACKAGES) for each in classes):
+            raise
+        return  # a class of the user's own that needs real tensors: the weights are compared once it is built
+    state_checks.check_policy(weights, expected.state_dict())
+
+
 def make_values(model: DistributionalPPO) -> ValueDistribution:
     """How each critic describes returns."""
     return VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, model.value_scale)
@@ -51,22 +87,31 @@ def make_policy(model: DistributionalPPO) -> DistributionalRecurrentPolicy:
 
     :raises TooLargeError: if there is no memory for it
     """
-    policy_class: Any = model.policy_class
     values = make_values(model)
     wanted = f"a network of policy_kwargs={model.policy_kwargs!r} with {values.n_outputs} outputs for each critic"
     with _memory_for(wanted, "policy_kwargs"):
-        policy: DistributionalRecurrentPolicy = policy_class(
-            model.observation_space,
-            model.action_space,
-            model.lr_schedule,
-            n_critics=model.n_critics,
-            values=values,
+        policy = _policy(
+            model,
+            values,
             critic_lr_multiplier=model.critic_lr_multiplier,
             optimizer_class=find_optimizer(model.optimizer_class),
             optimizer_kwargs=dict(model.optimizer_kwargs),
-            **model.policy_kwargs,
         )
         return policy.to(model.device)
+
+
+def _policy(model: DistributionalPPO, values: ValueDistribution, **options: Any) -> DistributionalRecurrentPolicy:
+    policy_class: Any = model.policy_class
+    policy: DistributionalRecurrentPolicy = policy_class(
+        model.observation_space,
+        model.action_space,
+        model.lr_schedule,
+        n_critics=model.n_critics,
+        values=values,
+        **options,
+        **model.policy_kwargs,
+    )
+    return policy
 
 
 def make_buffer(model: DistributionalPPO) -> TwinCriticBuffer:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlcore import env_state
 from rlcore.checkpoint import codec
+from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.ppo import model_file
+from rlcore.ppo import model_content
 from rlcore.ppo.config import PPOSettings
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ def continued(path: str | Path, expected: DistributionalPPO) -> DistributionalPP
     :raises SettingError: another number of environments, another normalisation or another setting, with both values
     :raises CheckpointError: if the file cannot be read as a model or does not fit the environments
     """
-    content = model_file.read_model_file(path)
-    _require_same_envs(content, expected)
-    require_same_settings(content["settings"], expected)
+    content = model_content.read_model_file(path)
+    with refusals_name(path):
+        _require_same_envs(content, expected)
+        require_same_settings(content["settings"], expected)
     own = {name: getattr(expected, name) for name in PPOSettings.model_fields}
     model = type(expected).load(path, env=expected.get_env(), device=expected.device, custom_objects=own)
     if expected._custom_logger:
@@ -65,7 +67,9 @@ def _require_same_envs(content: Mapping[str, Any], expected: DistributionalPPO) 
         )
     assert expected.env is not None, "a model that is to train has environments"
     for name in ("observation_space", "action_space"):
-        trained_in, asked_space = codec.decode(content[name], name, {}), getattr(expected, name)
+        with unusable(name):
+            trained_in = codec.decode(content[name], name, {})
+        asked_space = getattr(expected, name)
         if trained_in != asked_space:
             raise SettingError(
                 "environment.id",

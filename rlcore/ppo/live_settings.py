@@ -11,7 +11,7 @@ from stable_baselines3.common.utils import FloatSchedule
 from torch import nn
 
 from rlcore.errors import ResumeWarning, SettingError
-from rlcore.ppo import components, config, construction, state_checks
+from rlcore.ppo import components, config, construction, optimizer_state
 from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import (
     default_learning_rate,
@@ -75,7 +75,9 @@ class SettingsChange:
         """
         moments, statistics = state.get("policy.optimizer"), state.get("vgs_state")
         if "optimizer_kwargs" in self.names and isinstance(moments, Mapping):
-            missing = state_checks.missing_moments(moments.get("state"), model.policy.optimizer, self.optimizer_options)
+            missing = optimizer_state.missing_moments(
+                moments.get("state"), model.policy.optimizer, self.optimizer_options
+            )
             if missing:
                 kwargs = self.settings.optimizer_kwargs
                 words = f"the optimizer has no {', '.join(missing)}, which optimizer_kwargs={kwargs!r} needs"
@@ -142,13 +144,17 @@ def plan_settings(
     :param remaining: progress remaining, at which schedules are asked for their value
     """
     optimizer_class = find_optimizer(present.optimizer_class)
-    changes = _placed(hyperparams, list(optimizer_options(optimizer_class)), present.optimizer_kwargs)
+    known = optimizer_options(optimizer_class)
+    known.pop("seed", None)  # of the noise, which a run keeps
+    changes = _placed(hyperparams, list(known), present.optimizer_kwargs)
     merged = {name: getattr(present, name) for name in PPOSettings.model_fields} | changes
     settings = config.resolve_settings(merged, extractor, asked=())
     _check_schedules(settings, remaining)
     stand_in = {"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)}
-    trial = make_optimizer(optimizer_class, [stand_in], settings.optimizer_kwargs)
-    options = {name: value for name, value in trial.param_groups[0].items() if name not in ("params", "lr")}
+    # With a seed, as none is drawn then.
+    seed = {"seed": 0} if "seed" in optimizer_options(optimizer_class) else {}
+    trial = make_optimizer(optimizer_class, [stand_in], {**seed, **settings.optimizer_kwargs})
+    options = {name: value for name, value in trial.param_groups[0].items() if name not in ("params", "lr", "seed")}
     return SettingsChange(settings, frozenset(changes), options)
 
 
@@ -198,7 +204,7 @@ def _apply_optimizer_options(model: DistributionalPPO, options: Mapping[str, Any
     optimizer = model.policy.optimizer
     for group in optimizer.param_groups:
         group.update(options)
-    if state_checks.missing_moments(optimizer.state_dict()["state"], optimizer):
+    if optimizer_state.missing_moments(optimizer.state_dict()["state"], optimizer):
         model.rebuild_optimizer()
 
 

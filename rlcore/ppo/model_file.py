@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import io
-from collections import UserDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.base_class import BaseAlgorithm, maybe_make_env
 from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info
 
 from rlcore.checkpoint import codec, loading
 from rlcore.checkpoint.container import load_container, save_container
-from rlcore.checkpoint.refusal import refusals_name
+from rlcore.checkpoint.refusal import refusals_name, require_place
 from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
 from rlcore.checkpoint.training_state import LEARNT, Scope, TrainingState
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
-from rlcore.ppo import components, config, finished_episodes, space_support
+from rlcore.ppo import components, config, construction, finished_episodes, space_support, state_checks
+from rlcore.ppo.model_content import (
+    ENCODED,
+    decoded,
+    existing,
+    read_model_content,
+    read_model_file,
+    refusals_of,
+    with_ending,
+)
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.ppo.suggestions import reject_unknown
 from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:
@@ -32,8 +37,8 @@ if TYPE_CHECKING:
 
     from rlcore.types import StateDict
 
-FIELDS = ("format_version", "policy_class", "settings", "observation_space", "action_space", "n_envs", "state")
-"""What a model file holds, and nothing else."""
+LARGEST_LSTM_STATES = 2**27
+"""Bytes that a file may ask for without holding them (128 MiB)."""
 
 
 class ModelFile(BaseAlgorithm):
@@ -46,8 +51,18 @@ class ModelFile(BaseAlgorithm):
     def _training_state(self) -> TrainingState:
         raise NotImplementedError
 
-    def _restore(self, states: Mapping[str, StateDict | None], *, exact_match: bool) -> None:
+    def _relink_scaler(self) -> None:
         raise NotImplementedError
+
+    def _restore(self, states: Mapping[str, Any], *, exact_match: bool, expected: Collection[Scope] = LEARNT) -> None:
+        """Restore parts of the training state, as :meth:`TrainingState.restore` does."""
+        training_state = self._training_state()
+        state_checks.warn_of_casts(states.get("policy"), states.get("policy.optimizer"), self.policy.state_dict())
+        training_state.restore(states, exact_match=exact_match, expected=expected)
+        self._relink_scaler()
+        if self._boundary is not None:
+            collected = training_state.capture(Scope.COLLECTED)
+            self._boundary.update({key: state for key, state in collected.items() if exact_match or key in states})
 
     def save(
         self,
@@ -102,27 +117,23 @@ class ModelFile(BaseAlgorithm):
         :param env: environment to go on in; None for a model that only predicts, until ``set_env``
         :param device: where the model is put
         :param custom_objects: by name, what stands for a setting that no file holds (a lambda, an unregistered class);
-            a name that the file does not have is refused
+            a name that the file does not have is refused. ``lr_schedule`` stands for ``learning_rate``
         :param force_reset: drop where the run stood, so that training starts from a reset of the environments; a new
             ``seed`` does so as well, and seeds the generators
-        :param settings: settings to change, named and checked as in the constructor; they rule over the file, and
-            what they make useless (moments of another optimizer) starts fresh, which a warning says
+        :param settings: settings to change, named and checked as in the constructor; they rule over the file, also
+            where it holds what cannot be read, and what they make useless (moments of another optimizer) starts fresh,
+            which a warning says
         :raises CheckpointError: if the file cannot be read as a model, names something unknown, or does not fit ``env``
         :raises SettingError: if one of ``settings`` cannot be used
         """
         if print_system_info:
             get_system_info()
-        content = read_model_file(path)
-        content = decoded(content, custom_objects or {}, path)
+        config.check_device(device)
+        env = None if env is None else cls._wrap_env(maybe_make_env(env, 0))
+        content = decoded(read_model_file(path), custom_objects or {}, path, settings)
         model = cls.__new__(cls)
-        try:
+        with refusals_of(path, "the model", settings):
             model._build(content, env, device, settings)
-        except StateError as error:
-            raise CheckpointError(_shown(path), str(error)) from error
-        except MemoryError as error:
-            raise CheckpointError(
-                _shown(path), f"asks for a model larger than this machine's memory: {error}"
-            ) from error
         if force_reset or "seed" in settings:
             model._forget_run()
         if "seed" in settings:
@@ -134,7 +145,7 @@ class ModelFile(BaseAlgorithm):
         content = load_container(existing(path))
         parts = self._training_state().parts
         if content.get("format_version") == FORMAT_MODEL:
-            state = read_model_content(content, path)["state"]
+            state: dict[str, Any] = read_model_content(content, path)["state"]
             return {key: value for key, value in state.items() if key in parts and parts[key].scope in LEARNT}
         with refusals_name(path):
             checkpoint = loading.from_payload(content)
@@ -175,13 +186,18 @@ class ModelFile(BaseAlgorithm):
                 self.observation_space = content["observation_space"]
                 self.action_space = content["action_space"]
                 self.n_envs = content["n_envs"]
+                self._require_lstm_states_of(content["state"])
             else:
                 self._require_spaces(content["observation_space"], content["action_space"])
             self._require_meaning_of_values(content["settings"])
+            self._require_network_of(content["state"])
             self._setup_model()
         saved = content["state"] if self.variance_gradient_scaling else _without_scaling(content["state"])
-        state = components.under_settings(self, saved, settings, content["settings"]["optimizer_class"])  # type: ignore[arg-type]
-        self._restore(state, exact_match=True)
+        optimizer_class = content["settings"].get("optimizer_class", self.optimizer_class)  # type: ignore[attr-defined]
+        state = components.under_settings(self, saved, settings, optimizer_class)  # type: ignore[arg-type]
+        if saved.get("env_state") is not None and saved.get("lstm_state") is None:
+            raise StateError("env_state is given without lstm_state, so no rollout could begin; the state is damaged")
+        self._restore(state, exact_match=True, expected=tuple(Scope))
         if state.get("normalizer_state") is not None:
             self.pending_state["normalizer_state"] = state["normalizer_state"]
 
@@ -190,6 +206,28 @@ class ModelFile(BaseAlgorithm):
             check_for_correct_spaces(self.env, observation_space, action_space)  # type: ignore[arg-type]
         except ValueError as error:
             raise StateError(f"the environment is of another kind than the model's: {error}") from error
+
+    def _require_network_of(self, state: Mapping[str, Any]) -> None:
+        """Compare the network that the settings ask for with the weights of the file, before it takes memory.
+
+        :raises StateError: if they do not fit
+        """
+        space_support.require_model(self)  # type: ignore[arg-type]
+        self._setup_lr_schedule()
+        construction.require_network_of(self, state.get("policy"))  # type: ignore[arg-type]
+
+    def _require_lstm_states_of(self, state: Mapping[str, Any]) -> None:
+        """
+        :raises StateError: if the number of environments asks for LSTM states that are large and not in the file
+        """
+        network, saved = self.policy_kwargs, state.get("lstm_state")
+        starts = saved.get("episode_starts") if isinstance(saved, dict) else None
+        size = 16 * self.n_envs * network.get("n_lstm_layers", 1) * network.get("lstm_hidden_size", 256)
+        if size > LARGEST_LSTM_STATES and not (isinstance(starts, torch.Tensor) and starts.numel() == self.n_envs):
+            raise StateError(
+                f"n_envs={self.n_envs} asks for {size >> 20} MiB of LSTM states, and the file holds none of so many "
+                "environments; the file is damaged"
+            )
 
     def _require_meaning_of_values(self, saved: Mapping[str, Any]) -> None:
         """What the critics' outputs mean is learnt with them, and no check of shapes tells two meanings apart.
@@ -210,54 +248,6 @@ class ModelFile(BaseAlgorithm):
         for key, part in self._training_state().parts.items():
             if part.scope is Scope.RUN:
                 self.pending_state.pop(key, None)
-
-
-ENCODED: dict[str, type] = {
-    "policy_class": DistributionalRecurrentPolicy,
-    "observation_space": spaces.Space,
-    "action_space": spaces.Space,
-}
-"""Fields beside the settings that stand in the file as plain values for something else, and for what."""
-
-
-def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
-    """The content with settings, spaces and policy class turned back from plain values.
-
-    :raises UnknownSettingError: for a custom object that stands for nothing in the file
-    """
-    asked_for = _AskedFor(custom_objects)
-    try:
-        settings: dict[str, Any] = {n: codec.decode(value, n, asked_for) for n, value in content["settings"].items()}
-        encoded: dict[str, Any] = {name: codec.decode(content[name], name, asked_for) for name in ENCODED}
-    except CheckpointError as error:
-        raise CheckpointError(_shown(path), error.reason) from error
-    reject_unknown(custom_objects, "custom_objects", {"custom_objects": sorted(asked_for.names)})
-    for name, wanted in ENCODED.items():
-        value = encoded[name]
-        if not (
-            isinstance(value, type) and issubclass(value, wanted)
-            if name == "policy_class"
-            else isinstance(value, wanted)
-        ):
-            raise CheckpointError(_shown(path), f"{name!r} is no {wanted.__name__}")
-    try:
-        config.resolve_settings(settings, encoded["policy_class"].default_extractor, asked=())
-        space_support.require(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
-    except SettingError as error:
-        raise CheckpointError(_shown(path), f"holds a setting that cannot be used: {error}") from error
-    return {**content, **encoded, "settings": settings}
-
-
-class _AskedFor(UserDict[str, object]):
-    """Custom objects, and every name under which one was asked for."""
-
-    def __init__(self, custom_objects: Mapping[str, object]) -> None:
-        super().__init__(custom_objects)
-        self.names: set[str] = set()
-
-    def __contains__(self, name: object) -> bool:
-        self.names.add(str(name))
-        return super().__contains__(name)
 
 
 def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,75 +294,15 @@ def generators_untouched() -> Iterator[None]:
         components.apply_generators(state)
 
 
-def read_model_file(path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
-    """The content of a file of ``save()``, checked field by field."""
-    return read_model_content(load_container(existing(path)), path)
-
-
-def read_model_content(content: Mapping[Any, Any], path: object) -> dict[str, Any]:
-    """
-    :raises CheckpointError: if the content is no model's
-    """
-    shown = _shown(path)
-    if content.get("format_version") != FORMAT_MODEL:
-        raise CheckpointError(
-            shown,
-            f"no model file (format_version {str(content.get('format_version'))[:60]!r}); a checkpoint of parameters "
-            "is read by set_parameters(path) on a model, or rlcore.load_checkpoint(path)",
-        )
-    if set(content) != set(FIELDS):
-        raise CheckpointError(shown, f"a model file holds {', '.join(FIELDS)}; this one {sorted(map(str, content))}")
-    mistyped = [name for name in ("settings", "state") if not isinstance(content[name], dict)]
-    n_envs = content["n_envs"]
-    if isinstance(n_envs, bool) or not isinstance(n_envs, int) or n_envs < 1:
-        mistyped.append("n_envs")
-    if mistyped:
-        raise CheckpointError(shown, f"mistyped fields {mistyped}")
-    given, known = set(map(str, content["settings"])), set(config.PPOSettings.model_fields)
-    if given - known:
-        raise CheckpointError(shown, f"unknown settings {sorted(given - known)}")
-    if known - given:
-        warn_caller(f"{shown}: has no {sorted(known - given)}; they take their defaults", ResumeWarning)
-    return {str(key): value for key, value in content.items()}
-
-
 def _present(device: str) -> str:
     """The device of a copy: that of its original, or what there is where this machine lacks it."""
     return "auto" if device.startswith("cuda") and not torch.cuda.is_available() else device
-
-
-def _shown(path: object) -> str | None:
-    return str(path) if isinstance(path, str | Path) else None
 
 
 def _make_folder(folder: Path) -> None:
     """As Stable-Baselines3 does, make the folder that a file is to be saved in."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CheckpointError(folder, f"cannot be made a folder to save in: {error.strerror}") from error
-
-
-def require_place(path: object, method: Literal["read", "write"]) -> None:
-    """
-    :param method: what a file object must have
-    :raises SettingError: for anything but a path or such a file object
-    """
-    if not isinstance(path, str | PathLike) and not hasattr(path, method):
-        raise SettingError("path", f"path={path!r:.80} is neither a path nor a binary file object; give one")
-
-
-def with_ending(path: Any) -> Any:
-    """``.zip`` for a path without ending, as in Stable-Baselines3."""
-    if not isinstance(path, str | Path):
-        return path
-    return path if Path(path).suffix else Path(f"{path}.zip")
-
-
-def existing(path: Any) -> Any:
-    """The path as it is given, or with ``.zip`` where only that is a file.
-
-    :raises SettingError: if it is neither a path nor a binary file object
-    """
-    require_place(path, "read")
-    return with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", error)
+        raise CheckpointError(folder, f"cannot be made a folder to save in: {reason}") from error

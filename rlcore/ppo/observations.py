@@ -70,6 +70,9 @@ def _check(name: str, value: Any, space: spaces.Space[Any], n_envs: int) -> None
         raise StateError(f"{name} is {_shown(value)}, the model's has shape {shape}; the state is of another model")
     if not is_finite(value):
         raise StateError(f"{name} holds NaN or infinity, from which no run goes on; the state is damaged")
+    sizes = space.n if isinstance(space, spaces.Discrete) else getattr(space, "nvec", None)
+    if sizes is not None and not (value.dtype.kind in "iu" and bool(((value >= 0) & (value < sizes)).all())):
+        raise StateError(f"{name} holds other values than {space} has; the state is damaged")
 
 
 def check_number(name: str, state: Any, n_envs: int) -> None:

@@ -164,7 +164,7 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
             self.lstm_output_dim,
             net_arch={"pi": self.actor_arch, "vf": []},
             activation_fn=self.activation_fn,
-            device=self.device,
+            device=torch.get_default_device(),  # the meta device, where only shapes are asked for
         )
 
     def _build(self, lr_schedule: Schedule) -> None:
@@ -204,8 +204,12 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         return outputs.transpose(0, 1).flatten(0, 1), states
 
     def rebuild_optimizer(self) -> None:
-        """A fresh optimizer over the present parameters: one group for the actor, one for the critics."""
+        """A fresh optimizer over the present parameters: one group for the actor, one for the critics.
+
+        Its noise keeps the seed that it has.
+        """
         lr = self.optimizer.param_groups[0]["lr"]
+        seed = {name: value for name, value in self.optimizer.param_groups[0].items() if name == "seed"}
         actor: list[tuple[str, nn.Parameter]] = []
         critic: list[tuple[str, nn.Parameter]] = []
         for name, parameter in self.named_parameters():
@@ -213,7 +217,7 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.optimizer = make_optimizer(
             self.optimizer_class,
             [{"params": actor, "name": "actor", "lr": lr}, {"params": critic, "name": "critic", "lr": lr}],
-            self.optimizer_kwargs,
+            {**seed, **self.optimizer_kwargs},
         )
         set_learning_rate(self.optimizer, lr, self.critic_lr_multiplier)
 

@@ -23,12 +23,15 @@ from rlcore.types import StateDict
 
 Rule = Literal["zero_lag", "snapshot"]
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Of a return, which a rollout holds as float32; larger statistics could not be squared."""
+
 RANGES = {
     "weight": (0.0, 1.0),
-    "mean": (-math.inf, math.inf),
-    "variance": (0.0, math.inf),
-    "mean_snapshot": (-math.inf, math.inf),
-    "std_snapshot": (sys.float_info.min, math.inf),
+    "mean": (-LARGEST, LARGEST),
+    "variance": (0.0, LARGEST**2),
+    "mean_snapshot": (-LARGEST, LARGEST),
+    "std_snapshot": (sys.float_info.min, LARGEST),
 }
 """The entries of a saved state, and what each may be."""
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rlcore.errors import StateError
+from rlcore.errors import ResumeWarning, StateError
 from rlcore.ppo import observations
-from rlcore.ppo.optimizers import OPTIMIZERS
-from rlcore.state_fields import describe
+from rlcore.state_fields import LARGEST_COUNT, describe
 from rlcore.types import StateDict
+from rlcore.warn import warn_caller
 
 COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates")
 PROGRESS = "_current_progress_remaining"
@@ -24,15 +23,6 @@ WINDOWS = ("ep_info_buffer", "ep_success_buffer")
 
 SUPPORT = "value_support"
 """The buffer of a policy that holds the atoms of its critics, where they have any."""
-
-GROUP_NOTES = {"param_names", "initial_lr"}
-"""Keys of a parameter group that say nothing of the optimizer's kind."""
-
-LATER_OPTIONS = {
-    *("adaptive_noise", "noise_beta", "min_noise_std"),
-    *("maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"),
-}
-"""Options of our optimizers and torch's that a state of the same optimizer from before them lacks."""
 
 
 def check_policy(state: StateDict, expected: Mapping[str, Tensor]) -> None:
@@ -53,11 +43,36 @@ def check_policy(state: StateDict, expected: Mapping[str, Tensor]) -> None:
             )
         if given.is_floating_point() != tensor.is_floating_point():
             raise StateError(f"policy[{name!r}] holds {given.dtype}, the model's {tensor.dtype}; the state is damaged")
+        if tensor.is_meta:
+            continue  # what follows takes numbers of both
+        if not bool((given.to(tensor.dtype).isfinite() | ~given.isfinite()).all()):
+            raise StateError(f"policy[{name!r}] holds numbers beyond {tensor.dtype}; the state is damaged")
         if name == SUPPORT and not torch.equal(given.to(tensor), tensor):
             raise StateError(
                 f"the critics' atoms lie from {given[0]:g} to {given[-1]:g}, the model's from {tensor[0]:g} to "
                 f"{tensor[-1]:g}, so every value would be another; load it into a model with the same v_min and v_max"
             )
+
+
+def warn_of_casts(policy: object, optimizer: object, expected: Mapping[str, Tensor]) -> None:
+    """Say in one warning which weights and moments have another dtype than the model computes with.
+
+    :param policy: weights by name
+    :param optimizer: the part ``policy.optimizer``; what is damaged is left for others to refuse
+    :param expected: the model's own weights
+    """
+    computed = {tensor.dtype for tensor in expected.values() if tensor.is_floating_point()}
+    moments = optimizer.get("state") if isinstance(optimizer, Mapping) else None
+    states = [policy, *(moments.values() if isinstance(moments, Mapping) else ())]
+    given = [each for state in states if isinstance(state, Mapping) for each in state.values()]
+    dtypes = [each.dtype for each in given if isinstance(each, Tensor) and each.dim() and each.is_floating_point()]
+    others = [str(dtype) for dtype in dtypes if dtype not in computed]
+    if others and computed:
+        warn_caller(
+            f"{len(others)} tensors hold {', '.join(sorted(set(others)))}, and the model computes in "
+            f"{', '.join(sorted(map(str, computed)))}: they are cast, so it does not act exactly as the saved one did",
+            ResumeWarning,
+        )
 
 
 def check_weights(policy: object) -> None:
@@ -70,107 +85,12 @@ def check_weights(policy: object) -> None:
             )
 
 
-def check_optimizer(state: StateDict, optimizer: torch.optim.Optimizer) -> None:
-    """An optimizer's state must be of the same kind of optimizer over the same parameters."""
-    require_keys("policy.optimizer", state, ("state", "param_groups"))
-    keys = _check_groups(state["param_groups"], optimizer)
-    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    _check_entries(state["state"], dict(zip(keys, own, strict=True)), optimizer)
-
-
-def _check_groups(groups: Any, optimizer: torch.optim.Optimizer) -> list[Any]:
-    """The keys of the parameters, in order."""
-    well_formed = isinstance(groups, list) and all(
-        isinstance(group, dict) and isinstance(group.get("params"), list) for group in groups
-    )
-    if not well_formed:
-        raise StateError("policy.optimizer['param_groups'] must be a list of dicts with 'params'; the state is damaged")
-    sizes, own_sizes = ([len(group["params"]) for group in each] for each in (groups, optimizer.param_groups))
-    if sizes != own_sizes:
-        raise StateError(
-            f"policy.optimizer has groups of {sizes} parameters, the model's has {own_sizes}; "
-            "load it into a model of the same network"
-        )
-    for group, own in zip(groups, optimizer.param_groups, strict=True):
-        _check_options(group, own, optimizer)
-    return [key for group in groups for key in group["params"]]
-
-
-def _check_options(group: Mapping[str, Any], own: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
-    unknown = set(group) - set(own) - GROUP_NOTES
-    known = type(optimizer) in OPTIMIZERS.values()
-    missing = set(optimizer.defaults) - set(group) - LATER_OPTIONS if known else set()
-    if unknown or missing:
-        what = f"knows no {sorted(map(str, unknown))[:3]}" if unknown else f"has {sorted(missing)[:3]} besides"
-        raise StateError(
-            f"policy.optimizer is not the state of a {type(optimizer).__name__}, which {what}; use the same "
-            "optimizer_class on both sides"
-        )
-    for name in set(group) - GROUP_NOTES - {"params"}:
-        kinds = {_kind(group[name]), _kind(own[name])} - {"NoneType"}
-        if len(kinds) > 1:
-            raise StateError(
-                f"policy.optimizer's {name!r} is {group[name]!r}, the model's {own[name]!r}; the state is damaged"
-            )
-
-
-def _check_entries(entries: Any, parameters: Mapping[Any, Tensor], optimizer: torch.optim.Optimizer) -> None:
-    if not is_dict_of_dicts(entries):
-        raise StateError("policy.optimizer['state'] must be a dict of dicts; the state is damaged")
-    unknown = [key for key in entries if key not in parameters]
-    if unknown:
-        raise StateError(f"policy.optimizer has moments of parameter {unknown[0]!r}, which no group names")
-    if type(optimizer) not in OPTIMIZERS.values():
-        return  # nothing is known of the moments of an optimizer that is not ours
-    missing = missing_moments(entries, optimizer)
-    if missing:
-        raise StateError(f"policy.optimizer has no {missing}; the state is damaged, or of other options")
-    for key, entry in entries.items():
-        for name, value in entry.items():
-            shape = parameters[key].shape
-            if isinstance(value, Tensor) and value.dim() > 0 and value.shape != shape:
-                raise StateError(
-                    f"policy.optimizer's {name!r} of parameter {key} is {describe(value)}, "
-                    f"the parameter has shape {tuple(shape)}"
-                )
-
-
-def is_dict_of_dicts(entries: object) -> TypeGuard[dict[Any, dict[str, Any]]]:
-    """Whether it has the form of what an optimizer keeps of its parameters."""
-    return isinstance(entries, dict) and all(isinstance(entry, dict) for entry in entries.values())
-
-
-def missing_moments(
-    entries: object, optimizer: torch.optim.Optimizer, options: Mapping[str, Any] = MappingProxyType({})
-) -> list[str]:
-    """The moments that ``optimizer`` needs and some non-empty entry does not have.
-
-    UPGD starts what is missing by itself; torch's optimizers fail at their next step.
-
-    :param entries: what is kept of each parameter, by its key; none are missing from anything else
-    :param options: of every group, in place of those that it has
-    """
-    if not is_dict_of_dicts(entries):
-        return []
-    needed = {name for group in optimizer.param_groups for name in _moments(optimizer, {**group, **options})}
-    return sorted({name for entry in entries.values() if entry for name in needed - set(entry)})
-
-
-def _moments(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> list[str]:
-    if isinstance(optimizer, torch.optim.Adam):
-        return ["step", "exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
-    if isinstance(optimizer, torch.optim.RMSprop):
-        momentum = ["momentum_buffer"] if group["momentum"] > 0 else []
-        return ["step", "square_avg", *momentum, *(["grad_avg"] if group["centered"] else [])]
-    return []
-
-
 def check_progress(state: StateDict) -> None:
     """Counters must be counts, the remaining progress a number from 0 to 1, the windows lists or None."""
     require_keys("progress_state", state, (*COUNTERS, PROGRESS, *WINDOWS))
     for name in COUNTERS:
         value = state[name]
-        if type(value) is not int or value < 0:
+        if type(value) is not int or not 0 <= value <= LARGEST_COUNT:
             raise StateError(f"progress_state[{name!r}] is {describe(value)}, no count; the state is damaged")
     remaining: Any = state[PROGRESS]
     if type(remaining) not in (int, float) or not 0 <= remaining <= 1:
@@ -178,10 +98,39 @@ def check_progress(state: StateDict) -> None:
             f"progress_state[{PROGRESS!r}] is {describe(remaining)}, no number from 0 to 1; the state is damaged"
         )
     infos, successes = (state[name] for name in WINDOWS)
-    if infos is not None and not (isinstance(infos, list) and all(isinstance(info, dict) for info in infos)):
-        raise StateError("progress_state['ep_info_buffer'] must be a list of dicts or None; the state is damaged")
-    if successes is not None and not isinstance(successes, list):
-        raise StateError("progress_state['ep_success_buffer'] must be a list or None; the state is damaged")
+    if infos is not None and not _are_episodes(infos):
+        raise StateError(
+            "progress_state['ep_info_buffer'] must be None or a list of dicts with a number for 'r' and 'l'; the state "
+            "is damaged"
+        )
+    if successes is not None and not (isinstance(successes, list) and _have_mean(successes)):
+        raise StateError("progress_state['ep_success_buffer'] must be None or a list of numbers; the state is damaged")
+
+
+def _are_episodes(infos: object) -> bool:
+    """Whether the logger can average returns and lengths."""
+    if not isinstance(infos, list) or not all(isinstance(info, dict) for info in infos):
+        return False
+    return all(_have_mean([info.get(name) for info in infos]) for name in ("r", "l"))
+
+
+def _have_mean(values: list[Any]) -> bool:
+    """Whether they are numbers, or lists of one shape, as arrays are saved."""
+    shapes = {_shape(value) for value in values}
+    return None not in shapes and len(shapes) < 2
+
+
+def _shape(value: object) -> tuple[int, ...] | None:
+    """Of a number or nested lists; None if it is neither, or the lists have several shapes or nothing in them."""
+    if not isinstance(value, list):
+        return () if _is_number(value) else None
+    shapes = {_shape(each) for each in value}
+    first = shapes.pop() if len(shapes) == 1 else None
+    return None if first is None else (len(value), *first)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) <= LARGEST_COUNT)
 
 
 def check_lstm(state: StateDict, observation_space: spaces.Space[Any], lstm: tuple[int, int]) -> None:
@@ -191,7 +140,7 @@ def check_lstm(state: StateDict, observation_space: spaces.Space[Any], lstm: tup
     """
     require_keys("lstm_state", state, ("actor", "critic", "observations", "original_observations", "episode_starts"))
     starts = state["episode_starts"]
-    if not isinstance(starts, Tensor) or starts.dim() != 1:
+    if not isinstance(starts, Tensor) or starts.dim() != 1 or not bool(((starts == 0) | (starts == 1)).all()):
         raise StateError(f"lstm_state['episode_starts'] is {describe(starts)}, not one flag an environment")
     layers, hidden_size = lstm
     for name in ("actor", "critic"):
@@ -207,8 +156,10 @@ def check_lstm(state: StateDict, observation_space: spaces.Space[Any], lstm: tup
 
 
 def _check_shape(name: str, value: object, shape: tuple[int, ...]) -> None:
-    if not isinstance(value, Tensor) or tuple(value.shape) != shape:
+    if not isinstance(value, Tensor) or tuple(value.shape) != shape or not value.is_floating_point():
         raise StateError(f"{name} is {describe(value)}, the model's has shape {shape}; the state is of another model")
+    if not bool(value.isfinite().all()):
+        raise StateError(f"{name} holds NaN or infinity, which would reach every action; the state is damaged")
 
 
 def check_generators(state: StateDict) -> None:
@@ -216,16 +167,25 @@ def check_generators(state: StateDict) -> None:
     require_keys("rng_state", state, ("python", "numpy", "torch", "cuda"))
     fields: Any = state
     try:
+        _check_positions(fields)
         version, internal, gauss = fields["python"]
         random.Random().setstate((version, tuple(internal), gauss))
         keys, position, has_gauss, cached = fields["numpy"]
         np.random.RandomState().set_state(("MT19937", keys.numpy().astype(np.uint32), position, has_gauss, cached))
         torch.Generator().set_state(fields["torch"].cpu())
         sizes = {tensor.numel() for tensor in fields["cuda"]}
-    except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
+    except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError, LookupError) as error:
         raise StateError(f"rng_state is none that a generator takes ({error}); the state is damaged") from error
     if len(sizes) > 1:
         raise StateError("rng_state['cuda'] holds states of different sizes; the state is damaged")
+
+
+def _check_positions(fields: Mapping[str, Any]) -> None:
+    """What the generators take without a look: NumPy would read beyond its keys."""
+    gauss, (keys, position, has_gauss, cached) = fields["python"][2], fields["numpy"]
+    in_keys = keys.shape == (624,) and type(position) is int and 0 <= position <= len(keys)
+    if not in_keys or type(has_gauss) is not int or type(cached) is not float or type(gauss) not in (float, type(None)):
+        raise ValueError("a position, a flag or a kept number is none")
 
 
 def require_keys(name: str, state: StateDict, expected: Iterable[str]) -> None:
@@ -240,10 +200,3 @@ def require_keys(name: str, state: StateDict, expected: Iterable[str]) -> None:
 
 def _few(names: list[str]) -> str:
     return f"{names[:3]}{' ...' if len(names) > 3 else ''}"
-
-
-def _kind(value: object) -> str:
-    """What an option is; all numbers are of one kind, and a bool is none."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return "number"
-    return "sequence" if isinstance(value, list | tuple) else type(value).__name__

@@ -131,7 +131,8 @@ class CategoricalValues(ValueDistribution):
         return cls(settings.num_atoms, settings.v_min, settings.v_max)
 
     def fixed_support(self) -> Tensor:
-        return categorical.categorical_support(self.v_min, self.v_max, self.n_outputs)
+        device = torch.get_default_device()  # the meta device, where only the shape is asked for
+        return categorical.categorical_support(self.v_min, self.v_max, self.n_outputs, device=device)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """The probability of each atom; shape (..., n_outputs)."""

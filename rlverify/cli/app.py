@@ -57,7 +57,7 @@ from rlverify.gating.changes import NOTHING_SELECTED, Selection, select
 from rlverify.gating.committed_evidence import readable_evidence
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.problem_rules import problems_of
-from rlverify.kill_matrix.committed import committed_status, undetected, unwritten
+from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
@@ -180,6 +180,8 @@ def audit_command(
     chosen = chosen_ids(project, patterns, areas)
     paths = report_paths(project, reports)
     result = _run_audit(context, paths, jobs, level, update=update, ignore_cache=ignore_cache, chosen=chosen)
+    if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
+        result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
     outcome = outcome_of_audit(project, result)
     write_outputs(files, outcome)
     if as_json:
@@ -226,7 +228,7 @@ def gate(
     )
     result = _with_catalogue_and_tests(project, paths, result, chosen)
     measured = f"measured {result.measured} of {len(result.records)}: {selection.reason}" if changed else ""
-    _answer(outcome_of_audit(project, result, measured), files)
+    _answer(outcome_of_audit(project, result, measured, selection.base), files)
 
 
 def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
@@ -246,11 +248,16 @@ def _with_catalogue_and_tests(
     """
     matrix_plan = MatrixPlan(project)
     kills = committed_status(matrix_plan, paths)
-    found = [*unwritten(project), *undetected(matrix_plan), *kills.problems]
+    found = [*_incomplete(matrix_plan), *kills.problems]
     if chosen is not None:
         of_chosen = (problem for problem in found if problem.subject in chosen)
         return replace(result, problems=(*result.problems, *of_chosen))
     return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *kills.notes))
+
+
+def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
+    """What claims lack for the gate, though they can be measured without."""
+    return [*unwritten(matrix_plan.project), *undetected(matrix_plan)]
 
 
 app.command()(init)

@@ -43,6 +43,7 @@ class Selection:
     :param changed: what has changed of that which each claim executed, by its id, as in `CodeRecord.parts`
     :param relocked: ids of claims, and names of plots, whose entry in the lock file was made since the base
     :param before: the evidence of figures at the base, by claim id, where it differs
+    :param base: the commit that the working tree was compared with; None if there is none
     """
 
     claim_ids: frozenset[str]
@@ -52,6 +53,7 @@ class Selection:
     changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     relocked: frozenset[str] = frozenset()
     before: Mapping[str, Evidence] = field(default_factory=dict)
+    base: Base | None = None
 
 
 NOTHING_SELECTED: Final = Selection(frozenset(), frozenset(), frozenset(), "")
@@ -90,7 +92,7 @@ def select(project: Project, paths: ReportPaths, asked: str | None) -> Selection
     elif in_diff == everything:
         reason = "all of them executed something that changed"
     before = _evidence_before(project, paths, base)
-    return Selection(claim_ids, in_diff, plots, f"{reason} since {base.commit[:10]}", changed, relocked, before)
+    return Selection(claim_ids, in_diff, plots, f"{reason} since {base.commit[:10]}", changed, relocked, before, base)
 
 
 def _changed(record: CodeRecord | None, settings: str, code: CurrentCode, edited: frozenset[str]) -> tuple[str, ...]:

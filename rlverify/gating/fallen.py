@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from rlverify.gating.audit import Audit
+from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import reason
 from rlverify.gating.replay import CRASHES, DIFFERS
-from rlverify.gating.suspects import files_of, line_of, suspects
+from rlverify.gating.suspects import edit_of, files_of, line_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
 from rlverify.project.planting import healthy_member
@@ -37,15 +38,19 @@ IN_WORDS: Final = {
 SEVERITIES: Final = ("critical", "high", "medium", "low")
 
 
-def outcome_of_audit(project: Project, result: Audit, selection: str = "") -> Outcome:
-    """All that a run found, with the fallen claims in the order in which they should be read."""
+def outcome_of_audit(project: Project, result: Audit, selection: str = "", base: Base | None = None) -> Outcome:
+    """All that a run found, with the fallen claims in the order in which they should be read.
+
+    :param selection: as in `Outcome`
+    :param base: the commit of which the changed lines are told; None for none
+    """
     problems: dict[str, list[Problem]] = {}
     for problem in result.problems:
         if problem.fell:
             problems.setdefault(problem.subject, []).append(problem)
     records = [each for each in result.records if each.claim.id in problems]
     records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
-    fallen = [_fallen(project, each, problems[each.claim.id], result) for each in records]
+    fallen = [_fallen(project, each, problems[each.claim.id], result, base) for each in records]
     seconds = {**seconds_of({record.claim.id: record.runs for record in result.records}), **result.seconds}
     return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
 
@@ -99,7 +104,9 @@ def _targets(project: Project, claim: Claim) -> set[str]:
     return {module, f"{module}:{path}.{fault.member}" if path else f"{module}:{fault.member}"}
 
 
-def _fallen(project: Project, record: Record, problems: Sequence[Problem], result: Audit) -> FallenClaim:
+def _fallen(
+    project: Project, record: Record, problems: Sequence[Problem], result: Audit, base: Base | None
+) -> FallenClaim:
     """What a reader needs of one claim."""
     parts = record.changed
     record = replace(record, changed=files_of(project, parts))
@@ -109,6 +116,7 @@ def _fallen(project: Project, record: Record, problems: Sequence[Problem], resul
     changes = () if told else symptom_changes(record, result.committed.get(claim.id))
     declared_in, line = _declaration(project, claim)
     suspected = suspects(record, _under_test(project))
+    suspect_line = line_of(suspected[0], parts) if suspected else 1
     return FallenClaim(
         claim,
         worst.kind,
@@ -116,13 +124,22 @@ def _fallen(project: Project, record: Record, problems: Sequence[Problem], resul
         changes,
         worst.sentence.partition(": ")[2] if replayed else "" if changes else _reason(record, worst),
         tuple(_relative(each, project.root) for each in suspected),
-        line_of(suspected[0], parts) if suspected else 1,
+        suspect_line,
+        _edit(base, suspected[0], suspect_line) if suspected else (),
         tuple(_relative(each, project.root) for each in record.changed),
         tuple(parts),
         _relative(str(declared_in), project.root),
         line,
         f"{project.settings.command} reproduce {claim.id}{_seed(record, worst, result.committed.get(claim.id))}",
     )
+
+
+def _edit(base: Base | None, file: str, line: int) -> tuple[str, ...]:
+    """What changed in a file since a commit, at a line or after it; nothing if the commit does not have the file."""
+    before = base.text(Path(file)) if base is not None else None
+    if before is None or not Path(file).is_file():
+        return ()
+    return edit_of(before, Path(file).read_text(encoding="utf-8", errors="replace"), line)
 
 
 def _seed(record: Record, worst: Problem, committed: Evidence | None) -> str:

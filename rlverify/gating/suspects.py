@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from rlverify.project.content import Project
@@ -62,3 +63,25 @@ def line_of(path: str, parts: Iterable[str]) -> int:
     except SyntaxError:
         return 1
     return min((line for name, line in lines.items() if name in functions), default=1)
+
+
+def edit_of(before: str, now: str, line: int) -> tuple[str, ...]:
+    """The first edit of a text that ends at or after a line, or else its first edit; as lines of a diff, unindented.
+
+    Edits of blank lines and comments are passed over.
+
+    :param line: of the text ``now``, from 1
+    """
+    old, new = before.splitlines(), now.splitlines()
+    edits = [
+        (end_of_new, (*_with_sign("-", old[start:end]), *_with_sign("+", new[start_of_new:end_of_new])))
+        for kind, start, end, start_of_new, end_of_new in SequenceMatcher(None, old, new).get_opcodes()
+        if kind != "equal"
+    ]
+    quotable = [(last, lines) for last, lines in edits if lines]
+    return next((lines for last, lines in quotable if last >= line), quotable[0][1] if quotable else ())
+
+
+def _with_sign(sign: str, lines: Iterable[str]) -> list[str]:
+    stripped = (line.strip() for line in lines)
+    return [f"{sign} {line}" for line in stripped if line and not line.startswith("#")]

@@ -18,6 +18,8 @@ from typing import Any
 from rlverify.project.canonical import canonical
 from rlverify.records.errors import StaleFaultError
 
+COMPILERS = ("numba", "triton")
+"""Libraries that compile functions. What is compiled runs without the interpreter, so no record can name it."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -61,15 +63,29 @@ def code_parts(source: bytes) -> Mapping[str, str]:
     """The digests of a source text: of each function by its qualified name, and of all other code under the empty name.
 
     The other code is what runs when the module is imported: constants, class bodies, decorators, default values. A name
-    that is defined more than once has one digest of all its definitions.
+    that is defined more than once has one digest of all its definitions. In a module that imports one of `COMPILERS`
+    all code is other code.
 
     :raises SyntaxError: if it is not Python
     """
     tree = ast.parse(source)
+    if imports_compiler(tree):
+        return {"": digest([canonical(tree)])}
     texts: dict[str, list[str]] = {"": [canonical(tree, bodies=False)]}
     for name, node in _functions(tree, ""):
         texts.setdefault(name, []).append(canonical(node))
     return {name: digest(found) for name, found in texts.items()}
+
+
+def imports_compiler(tree: ast.Module) -> bool:
+    """Whether a module imports one of `COMPILERS`, anywhere in it."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.append(node.module or "")
+    return any(is_within(name, COMPILERS) for name in names)
 
 
 def parts_or_whole(source: bytes) -> Mapping[str, str]:

@@ -37,6 +37,7 @@ class FallenClaim:
     :param reason: why it fell, in a sentence, where no symptom shows it; else empty
     :param suspects: files that may be the reason, the likeliest first; relative to the project where they are in it
     :param suspect_line: the line of the first of them in which its first changed function begins, from 1
+    :param edit: the lines that changed there, as a diff has them: "- " before an old one, "+ " before a new one
     :param changed: those of them that changed since the evidence was committed
     :param changed_parts: what changed of that which its runs executed, as in `CodeRecord.parts`
     :param declared_in: the file of the catalogue, likewise
@@ -51,6 +52,7 @@ class FallenClaim:
     reason: str
     suspects: tuple[str, ...]
     suspect_line: int
+    edit: tuple[str, ...]
     changed: tuple[str, ...]
     changed_parts: tuple[str, ...]
     declared_in: str

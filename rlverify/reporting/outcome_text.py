@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -17,6 +18,8 @@ SHOWN_CHANGES: Final = 2
 SHOWN_IDS: Final = 6
 SHOWN_PARTS: Final = 3
 SHOWN_REASONS: Final = 2
+SHOWN_LINES: Final = 3
+"""Lines of an edit that a block quotes."""
 LONGEST_VALUE: Final = 120
 """Characters of a value; the whole is in the JSON of the run."""
 
@@ -54,6 +57,7 @@ def block(fallen: FallenClaim) -> list[str]:
         suspect = fallen.suspects[0]
         place = f"{suspect}:{fallen.suspect_line} (changed)" if suspect in fallen.changed else suspect
         lines.append(f"  first suspect: {place}")
+        lines += [f"    {_shortened(line)}" for line in _few_lines(fallen.edit)]
     return [*lines, f"  reproduce: {fallen.command}"]
 
 
@@ -96,13 +100,23 @@ def _changed_line(fallen: Sequence[FallenClaim]) -> list[str]:
     return [f"changed code that fallen claims executed: {', '.join([*shown, *more])}"]
 
 
+def _few_lines(edit: Sequence[str]) -> Sequence[str]:
+    return edit if len(edit) <= SHOWN_LINES + 1 else [*edit[:SHOWN_LINES], f"and {len(edit) - SHOWN_LINES} more lines"]
+
+
 def _blocks(fallen: Sequence[FallenClaim]) -> list[tuple[list[FallenClaim], list[str]]]:
-    """The claims that fell for one reason, and the lines about them: those of the first, and the ids of the others."""
+    """The claims that fell for one reason, and the lines about them: those of the first, and the ids of the others.
+
+    An edit is quoted once.
+    """
     causes = list(dict.fromkeys(each.cause for each in fallen))
     grouped = groupby(sorted(fallen, key=lambda each: causes.index(each.cause)), key=lambda each: each.cause)
     found = []
+    quoted: set[tuple[str, ...]] = set()
     for _, members in grouped:
         first, *others = group = list(members)
+        first = replace(first, edit=()) if first.edit in quoted else first
+        quoted.add(first.edit)
         same = [f"  for the same reason: {_few([each.claim.id for each in others])}"] if others else []
         found.append((group, [*block(first), *same, ""]))
     return found

@@ -22,7 +22,7 @@ from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
 from rlverify.running.pool import Ended, pin_threads, run_each
 from rlverify.running.recording import prepare_recording, run_recorded
-from rlverify.running.time_limit import PATIENCE, TIME_LIMIT, run_within
+from rlverify.running.time_limit import TIME_LIMIT, hard_limit, run_within
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -213,9 +213,9 @@ def how_it_died(ended: Ended[Result], limit: float) -> str:
 
     :param limit: seconds that the run was given
     """
-    code, patience = ended.exit_code or 0, PATIENCE * limit
+    code, longest = ended.exit_code or 0, hard_limit(limit)
     if code < 0:
         return f"the process of this run was killed by signal {-code} ({signal.strsignal(-code)})"
-    if code == 1 and ended.seconds >= patience:  # as `run_within` ends it
-        return f"the process of this run did not end within {patience:g} seconds"
+    if code == 1 and ended.seconds >= longest:  # as `run_within` ends it
+        return f"the process of this run did not end within {longest:g} seconds"
     return f"the process of this run exited with code {code} before the run ended"

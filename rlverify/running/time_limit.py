@@ -17,7 +17,8 @@ from rlverify.records.errors import TimeLimitError
 Result = TypeVar("Result")
 
 TIME_LIMIT = 120.0
-PATIENCE = 2.0
+PATIENCE = 10.0
+"""Seconds that code has for ending after its limit, or as many as the limit has where that is shorter."""
 AGAIN = 1.0
 """Seconds after which code that swallowed the first error gets the next one."""
 
@@ -26,12 +27,17 @@ class _TimeIsUp(BaseException):
     """Raised inside the code that takes too long; ``except Exception`` does not catch it."""
 
 
+def hard_limit(seconds: float) -> float:
+    """Seconds after which a worker process ends itself, whatever it runs."""
+    return seconds + min(seconds, PATIENCE)
+
+
 def run_within(seconds: float, action: Callable[[], Result]) -> Result:
     """Whatever the action returns; TimeLimitError if the time was up before it ended, whatever it swallowed.
 
     The alarm reaches Python code, in the main thread, of systems that have SIGALRM (not Windows); elsewhere there is no
     limit. It is repeated until the action ends. A worker process that does not end, because it waits in compiled code
-    or swallows every error, ends itself after `PATIENCE` times the limit with a traceback on stderr.
+    or swallows every error, ends itself at its `hard_limit` with a traceback on stderr.
 
     This is a function because an alarm between the end of a ``with`` block and its ``__exit__`` would leave the alarm
     on.
@@ -50,7 +56,7 @@ def run_within(seconds: float, action: Callable[[], Result]) -> Result:
     before = signal.signal(signal.SIGALRM, give_up)
     in_worker = multiprocessing.parent_process() is not None
     if in_worker:
-        faulthandler.dump_traceback_later(PATIENCE * seconds, exit=True)
+        faulthandler.dump_traceback_later(hard_limit(seconds), exit=True)
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)

@@ -78,9 +78,9 @@ def least_runs(pilot: Sequence[float], claimed: Interval, wanted: float = WANTED
     """The fewest runs whose power is at least ``wanted``; None where even `MOST` have less."""
     low, high = FEWEST - 1, FEWEST
     while power(pilot, claimed, high) < wanted:
-        low, high = high, 2 * high
-        if high > MOST:
+        if high == MOST:
             return None
+        low, high = high, min(2 * high, MOST)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if power(pilot, claimed, middle) >= wanted else (middle, high)

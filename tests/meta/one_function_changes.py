@@ -37,15 +37,17 @@ class Function:
 
 def functions_of_core(project: Project) -> list[Function]:
     """Every function, those that few claims executed first; ties in the order of files and names."""
-    lock = load_lock(project.paths.reports / NAME, CurrentCode(project))
-    claims = Counter(name for record in lock.claims.values() for name in record.executed.functions)
+    code = CurrentCode(project)
+    lock = load_lock(project.paths.reports / NAME, code)
+    claims = Counter(name for record in lock.claims.values() for name, _ in record.parts)
     place = project.root / "rlcore"
     found = []
     for path in sorted(place.rglob("*.py")):
         module = module_name("rlcore", place, path)
         for name, node in functions(ast.parse(path.read_bytes()), ""):
             lines = (node.end_lineno or 0) - node.lineno + 1
-            found.append(Function(path.relative_to(project.root), name, lines, claims[f"{module}:{name}"]))
+            part = f"{module}:{name}" if name in code.parts(module) else module
+            found.append(Function(path.relative_to(project.root), name, lines, claims[part]))
     return sorted(found, key=lambda each: (each.claims, each.path, each.name))
 
 

@@ -380,3 +380,31 @@ def test_a_program_may_be_nested_deeper_than_python_recurses() -> None:
     source = "def f(a):\n if a: pass\n" + "".join(f" elif a == {number}: pass\n" for number in range(800))
     assert _text(source) == _text(source.replace("pass", "pass  # nothing"))
     assert _text(source) != _text(source.replace("799", "1799"))
+
+
+COMPILED = """
+def plain(): return {value}
+
+
+class C:
+    def method(self): return 2
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["import numba", "import numpy, numba.core", "from numba import njit", "from numba.extending import intrinsic"],
+)
+@pytest.mark.parametrize("indented", [False, True])
+def test_all_code_of_a_module_that_imports_a_compiler_runs_on_import(line: str, indented: bool) -> None:
+    """A compiled function runs unseen, whichever function of the module it is; an import inside a function counts."""
+    where = f"def late():\n    {line}\n" if indented else f"{line}\n"
+    before, after = (code_parts((where + COMPILED.format(value=value)).encode()) for value in (1, 3))
+    assert before.keys() == after.keys() == {""}
+    assert before != after
+    assert before == code_parts((where + "# a comment\n" + COMPILED.format(value=1)).encode())
+
+
+@pytest.mark.parametrize("line", ["import numbat", "from numbat import njit", "from .numba import njit", "numba = 1"])
+def test_a_module_that_only_sounds_like_a_compiler_is_none(line: str) -> None:
+    assert code_parts(f"{line}\n{COMPILED.format(value=1)}".encode()).keys() == {"", "plain", "C.method"}

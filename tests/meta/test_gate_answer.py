@@ -118,6 +118,13 @@ def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> N
     assert crash[0].startswith("  healthy, seed 0: NameError: name 'lower' is not defined (toyproject/target.py:")
 
 
+def test_the_edit_since_the_base_is_quoted_at_the_suspect(regressed: Answer) -> None:
+    lines = answer(regressed.folder, "--base", "HEAD").lines
+    for (old, new), place in ((FORGETS, 33), (CRASHES, 43)):
+        first = lines.index(f"  first suspect: toyproject/target.py:{place} (changed)")
+        assert lines[first + 1 : first + 3] == [f"    - {old}", f"    + {new}"]
+
+
 @pytest.mark.parametrize(
     ("file", "text", "told"),
     [

@@ -33,15 +33,16 @@ def test_a_function_of_which_claims_executed_more_comes_later() -> None:
     claims = [each.claims for each in found]
     assert claims == sorted(claims)
     assert len(found) > 900
-    gate = next(each for each in found if each.name == "gate" and each.path == Path("rlcore/functional/utility.py"))
-    assert gate.lines == gate_lines()
-    assert 100 < gate.claims < 234
+    path = Path("rlcore/functional/utility.py")
+    scale = next(each for each in found if each.name == "utility_scale" and each.path == path)
+    assert scale.lines == scale_lines()
+    assert 100 < scale.claims < 234
 
 
-def gate_lines() -> int:
+def scale_lines() -> int:
     """Lines from its ``def`` to its last one, as it is the last function of its file or followed by two empty lines."""
     text = (ROOT / "rlcore/functional/utility.py").read_text(encoding="utf-8")
-    return len(text[text.index("def gate(") :].split("\n\n\n")[0].rstrip().splitlines())
+    return len(text[text.index("def utility_scale(") :].split("\n\n\n")[0].rstrip().splitlines())
 
 
 SOURCE = '''"""Module."""

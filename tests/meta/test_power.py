@@ -68,11 +68,16 @@ def test_a_plan_holds_the_spread_of_the_pilot_and_the_power_of_the_runs() -> Non
     assert (found.mean, found.sd, found.power, found.least_runs) == (10.0, 1.0, 1.0, 5)
 
 
-@pytest.mark.parametrize("needed", [5, 6, 7, 10, 13, 40, 601])
+@pytest.mark.parametrize("needed", [5, 6, 7, 10, 13, 40, 601, 641, 999, 1000])
 def test_the_least_runs_are_found_exactly(needed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a power that grows with the number of runs and is just enough at one of them."""
     monkeypatch.setattr("rlverify.verdicts.power.power", lambda _pilot, _claimed, runs: runs / needed)
     assert least_runs(PILOT, (0.0, 1.0), wanted=1.0) == needed
+
+
+def test_one_run_more_than_the_most_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlverify.verdicts.power.power", lambda _pilot, _claimed, runs: runs / 1001)
+    assert least_runs(PILOT, (0.0, 1.0), wanted=1.0) is None
 
 
 def test_what_no_number_of_runs_can_show_is_none() -> None:

@@ -245,3 +245,5 @@ def test_texts_of_other_claims_may_be_unwritten(toy: Command, reports: Path, tmp
     for claim, code in (("TOY-02", 0), ("TOY-05", 1)):
         found, output, _ = toy("gate", claim, "--reports", reports, "--jobs", "1", project=project)
         assert (found, unwritten in output) == (code, bool(code))
+        found, output, _ = toy("audit", claim, "--reports", reports, "--jobs", "1", project=project)
+        assert (found, f"note: the gate will fail: {unwritten}" in output) == (0, bool(code))

@@ -50,7 +50,7 @@ def test_breaking_all_that_a_claim_does_not_execute_leaves_its_evidence_as_it_is
 @pytest.mark.slow
 def test_breaking_one_function_that_it_executes_changes_it() -> None:
     """The check itself can fail: BUG-05 without one function in its record."""
-    assert measured("BUG-05", BROKEN_AS_WELL="rlcore.functional.utility:gate")[1] == "other"
+    assert measured("BUG-05", BROKEN_AS_WELL="rlcore.functional.utility:utility_scale")[1] == "other"
 
 
 def test_the_functions_of_a_file_are_those_that_the_record_names() -> None:
@@ -65,7 +65,7 @@ def test_a_random_mutation_changes_only_claims_that_are_selected() -> None:
     trials = list(try_all(Sizes(number=3)))
     assert [trial.counterexamples for trial in trials] == [[], [], []]
     measured = [each for trial in trials for each in trial.measured]
-    assert sum(not each["is_selected"] for each in measured) == 36
+    assert sum(not each["is_selected"] for each in measured) == sum(trial.expected for trial in trials) >= 12
     assert any(not each["same_evidence"] for each in measured)  # of those that are selected
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rlverify.evidence.staleness import SETTINGS, UNRECORDED
 from rlverify.gating.fallen import seconds_of
-from rlverify.gating.suspects import files_of, line_of, suspects
+from rlverify.gating.suspects import edit_of, files_of, line_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
 from rlverify.project.current_code import FILE, LIBRARY, VERDICTS
@@ -225,3 +225,38 @@ def test_claims_that_share_a_run_share_its_time() -> None:
     shared, own = Run("healthy", 0, seconds=2.0), Run("faulty", 0, seconds=0.5)
     found = seconds_of({"A": (shared, own), "B": (replace(shared, variant="faulty"),), "C": ()})
     assert found == {"A": 1.5, "B": 1.0, "C": 0}
+
+
+BEFORE = "import a\n\n\ndef f():\n    # why\n    x = 1\n    return x\n\n\ndef g():\n    return 2\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "edit"),
+    [
+        ("x = 1", "x = 7", 4, ("- x = 1", "+ x = 7")),
+        ("    x = 1\n", "", 4, ("- x = 1",)),
+        ("    return 2\n", "    y = 2\n    return y\n", 10, ("- return 2", "+ y = 2", "+ return y")),
+        ("# why", "# because", 4, ()),
+        ("def g():", "\n\ndef g():", 4, ()),
+    ],
+    ids=["other value", "removed", "two lines", "comment", "blank"],
+)
+def test_an_edit_is_quoted_without_indentation_comments_and_blank_lines(
+    old: str, new: str, line: int, edit: tuple[str, ...]
+) -> None:
+    assert BEFORE.count(old) == 1
+    assert edit_of(BEFORE, BEFORE.replace(old, new), line) == edit
+
+
+def test_the_edit_in_the_suspected_function_is_quoted_before_others() -> None:
+    now = BEFORE.replace("import a", "import b").replace("x = 1", "x = 7").replace("return 2", "return 3")
+    assert edit_of(BEFORE, now, 1) == ("- import a", "+ import b")
+    assert edit_of(BEFORE, now, 2) == edit_of(BEFORE, now, 6) == ("- x = 1", "+ x = 7")
+    assert edit_of(BEFORE, now, 7) == ("- return 2", "+ return 3")
+    assert edit_of(BEFORE, now, 12) == ("- import a", "+ import b")
+    assert edit_of(BEFORE, BEFORE, 1) == ()
+
+
+def test_an_edit_that_begins_above_the_function_and_reaches_into_it_is_its_edit() -> None:
+    now = BEFORE.replace("\n\ndef f():", "\n@cached\ndef f(x):").replace("return 2", "return 3")
+    assert edit_of(BEFORE, now, now.splitlines().index("def f(x):") + 1) == ("- def f():", "+ @cached", "+ def f(x):")

@@ -11,7 +11,7 @@ import pytest
 
 from rlverify.records.errors import TimeLimitError
 from rlverify.running import time_limit
-from rlverify.running.time_limit import run_within
+from rlverify.running.time_limit import hard_limit, run_within
 
 LONG = 30.0
 """Seconds after which code under test ends by itself, so that a test that fails ends too."""
@@ -95,3 +95,8 @@ def test_what_ends_in_time_is_returned_and_its_errors_are_raised() -> None:
     with pytest.raises(ValueError, match="could not convert"):
         run_within(LONG, lambda: float("x"))
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("limit", "longest"), [(0.3, 0.6), (10.0, 20.0), (120.0, 130.0)])
+def test_what_swallows_every_error_ends_soon_after_its_limit(limit: float, longest: float) -> None:
+    assert hard_limit(limit) == longest

@@ -22,8 +22,7 @@ from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 from rlcore import (
     CheckpointError,
     DistributionalPPO,
-    NonFiniteGradientError,
-    NonFiniteReturnError,
+    NonFiniteError,
     ResumeWarning,
 )
 from rlcore.checkpoint import storage
@@ -37,7 +36,7 @@ from tests.support.population_run import CONFIG, UPDATES, build, build_model
 from tests.support.training import differing, make_envs, make_model
 
 
-class Exploding(CartPoleEnv):
+class Unpaid(CartPoleEnv):
     """Its 20th step, and no other, earns no number."""
 
     steps = 0
@@ -46,6 +45,25 @@ class Exploding(CartPoleEnv):
         self.steps += 1
         observation, reward, *rest = super().step(action)
         return observation, float("nan") if self.steps == 20 else reward, *rest
+
+
+class Blinded(CartPoleEnv):
+    """Its 20th step, and no other, is observed as NaN."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        observation, *rest = super().step(action)
+        return observation * float("nan") if self.steps == 20 else observation, *rest
+
+
+def observed_as_nan(step: Any) -> Any:
+    def stepped(self: CartPoleEnv, action: Any) -> Any:
+        observation, *rest = step(self, action)
+        return observation * float("nan"), *rest
+
+    return stepped
 
 
 def outcome(population: Population) -> dict[str, Any]:
@@ -98,7 +116,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 def alone_for(member: MemberStatus, updates: int) -> DistributionalPPO:
     """What the member would be if there were no other."""
-    seed = member_seed(5, member.member_id)
+    seed = member_seed(6, member.member_id)
     set_random_seed(seed)
     alone = build_model(member.hyperparams, seed)
     alone.learn(updates * 64)
@@ -141,24 +159,28 @@ class TestTurns:
         build(tmp_path).train(1)
         assert differing(before, capture_generators()) == []
 
-    @pytest.mark.parametrize("diverges", ["a gradient", "a return"])
-    def test_after_an_update_that_failed_a_saved_model_stands_where_the_live_one_does(self, diverges: str) -> None:
+    @pytest.mark.parametrize("diverges", ["a gradient", "a return", "an observation"])
+    def test_after_an_update_that_failed_a_saved_model_stands_where_the_live_one_does(
+        self, diverges: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         model, file = make_model(), io.BytesIO()
         training = TurnwiseTraining(model, 144, "run")
         training.advance(1, {})
-        if diverges == "a gradient":
-            model.vf_coef = float("nan")
-        else:
-            model.rollout_buffer.gamma = float("nan")
-        with pytest.raises((NonFiniteGradientError, NonFiniteReturnError)):
-            training.advance(1, {})
-        model.vf_coef, model.rollout_buffer.gamma = 0.5, model.gamma
+        with monkeypatch.context() as patch:
+            if diverges == "a gradient":
+                patch.setattr(model, "vf_coef", float("nan"))
+            elif diverges == "a return":
+                patch.setattr(model.rollout_buffer, "gamma", float("nan"))
+            else:
+                patch.setattr(CartPoleEnv, "step", observed_as_nan(CartPoleEnv.step))
+            with pytest.raises(NonFiniteError):
+                training.advance(1, {})
         model.save(file)
         file.seek(0)
         training.advance(1, {})
         loaded = DistributionalPPO.load(file, env=make_envs(), device="cpu")
         TurnwiseTraining(loaded, 144, "run").advance(1, {})
-        assert loaded.num_timesteps == 144
+        assert loaded.num_timesteps == model.num_timesteps > 96
         assert differing(loaded.get_parameters(), model.get_parameters()) == []
 
     def test_own_generators_go_on_where_they_were(self) -> None:
@@ -316,7 +338,7 @@ class TestExploits:
             model.set_logger(Logger(folder=None, output_formats=[Memory()]))
             return model
 
-        population = Population(listened_to, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
+        population = Population(listened_to, PBTConfig(**CONFIG), folder=tmp_path, seed=6)
         result = population.train(2)
         last = {name: sum(each[name] for each in logged[3:]) for name in ("pbt/exploit_count", "pbt/vgs_transferred")}
         assert last == {"pbt/exploit_count": 1, "pbt/vgs_transferred": 1}
@@ -333,28 +355,28 @@ class TestExploits:
             model = population.models[event.member]
             assert model.learning_rate == event.hyperparams["learning_rate"]
 
+    @pytest.mark.parametrize(("environment", "steps"), [(Unpaid, 128), (Blinded, 104)])
     def test_a_member_that_diverged_ranks_last_and_goes_on_from_what_it_copied(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, environment: type[CartPoleEnv], steps: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         def made(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
-            envs = make_vec_env(Exploding if seed == member_seed(5, 0) else "CartPole-v1", 2, seed=seed)
+            envs = make_vec_env(environment if seed == member_seed(6, 0) else "CartPole-v1", 2, seed=seed)
             sizes: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "optimizer_kwargs": {"sigma": 0.01}}
             return make_model(envs, seed=seed, learning_rate=hyperparams["learning_rate"], **sizes)
 
-        population = Population(made, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
+        population = Population(made, PBTConfig(**CONFIG), folder=tmp_path, seed=6)
         reports: list[MemberStatus] = []
         population.train(2, reports.append)
-        assert "member 0 has diverged" in caplog.text
+        assert caplog.text.count("has diverged") == caplog.text.count("member 0 has diverged") == 1
         assert isnan(reports[0].performance or 0.0)
         assert reports[3].member_id == 0
         assert reports[3].copied_from in (1, 2)
         assert population.scheduler.population[0].step == 2
-        steps = [model.num_timesteps for model in population.models]
-        assert steps == [128, 128, 128]
+        assert [model.num_timesteps for model in population.models] == [steps, 128, 128]
 
     def test_a_measure_of_ones_own_ranks_the_members(self, tmp_path: Path) -> None:
         settings = PBTConfig(**{**CONFIG, "metric_name": "rate", "metric_mode": "min"})
-        population = Population(build_model, settings, folder=tmp_path, seed=5, performance=lambda m: m.learning_rate)  # type: ignore[arg-type,return-value]
+        population = Population(build_model, settings, folder=tmp_path, seed=6, performance=lambda m: m.learning_rate)  # type: ignore[arg-type,return-value]
         result = population.train(1)
         rates = [status.hyperparams["learning_rate"] for status in result.table]
         assert rates == sorted(rates)  # type: ignore[type-var]

@@ -89,7 +89,7 @@ class TestRefusals:
         [
             ({"population_size": 4}, "population_size=4, and the population in .* was begun with 3"),
             ({"truncation_ratio": 0.5}, r"truncation_ratio=0\.5, and"),
-            ({"seed": 6}, r"seed=5 and PBTConfig\.seed=6"),
+            ({"seed": 5}, r"seed=6 and PBTConfig\.seed=5"),
         ],
     )
     def test_another_configuration_than_the_folder_was_begun_with(
@@ -98,7 +98,7 @@ class TestRefusals:
         build(tmp_path).train(0)
         with pytest.raises(SettingError, match=message):
             build(tmp_path, **changes)
-        build(tmp_path, seed=5)
+        build(tmp_path, seed=6)
 
     def test_a_folder_keeps_the_seed_it_was_begun_with(self, tmp_path: Path) -> None:
         config = PBTConfig(population_size=2)
@@ -147,7 +147,7 @@ class TestAnotherRunThanTheFolders:
             return make_model(envs, seed=seed, optimizer_kwargs={"sigma": hyperparams["sigma"]}, **settings)
 
         with pytest.raises(SettingError, match=message):
-            Population(other, PBTConfig(**CONFIG), folder=tmp_path, seed=5)
+            Population(other, PBTConfig(**CONFIG), folder=tmp_path, seed=6)
         assert build(tmp_path).train(2).best.step == 2
 
     def test_another_checkpoint_dir_without_the_files_does_not_go_on_unsaid(self, tmp_path: Path) -> None:

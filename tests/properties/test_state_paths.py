@@ -93,20 +93,26 @@ def components_of(model: DistributionalPPO) -> dict[str, Any]:
     return {name: dict(owner.state_dict() or {}) for name, owner in keepers.items() if not isinstance(owner, type)}
 
 
-def after(path: Path, state: dict[str, Any]) -> dict[str, Any]:
-    """The same state, but for a reset optimizer, which has no moments."""
-    return {**state, OPTIMIZER: {**state[OPTIMIZER], "state": {}}} if path is exploit_reset else state
+def after(path: Path, optimizer: dict[str, Any], seeds: list[dict[str, int]]) -> dict[str, Any]:
+    """The same state of an optimizer, but with the target's noise after an exploit, and after a reset without moments.
+
+    :param seeds: the target's own seed of each group, where its optimizer has noise
+    """
+    if path not in (exploit_copy, exploit_reset):
+        return optimizer
+    groups = [{**group, **seed} for group, seed in zip(optimizer["param_groups"], seeds, strict=True)]
+    return {**optimizer, "param_groups": groups, **({"state": {}} if path is exploit_reset else {})}
 
 
 def check_hand_over(path: Path, source: DistributionalPPO, target: DistributionalPPO) -> DistributionalPPO:
     """One path, checked against what the source is before it."""
-    before, expected = source._training_state().capture(*Scope), after(path, learnt(source))
+    groups = target.policy.optimizer.param_groups
+    seeds = [{name: value for name, value in group.items() if name == "seed"} for group in groups]
+    before, expected, components = source._training_state().capture(*Scope), learnt(source), components_of(source)
     received = path(source, target)
-    assert differing(learnt(received), expected) == []
-    theirs = components_of(received)
-    if path is exploit_reset:
-        theirs["optimizer"] = components_of(source)["optimizer"]
-    assert differing(theirs, components_of(source)) == []
+    optimizer = after(path, expected[OPTIMIZER], seeds)
+    assert differing(learnt(received), {**expected, OPTIMIZER: optimizer}) == []
+    assert differing(components_of(received), {**components, "optimizer": optimizer}) == []
     assert differing(source._training_state().capture(*Scope), before) == []
     assert shared_memory([source, received]) == []
     return received

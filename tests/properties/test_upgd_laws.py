@@ -123,8 +123,7 @@ def test_noise_to_signal_does_not_depend_on_the_scale_of_the_gradient(
     for scale in (1.0, factor):
         parameter = nn.Parameter(torch.ones(5, dtype=torch.float64))
         settings = {"lr": 1e-9, "sigma": 0.5, "min_noise_std": 1e-12, "weight_decay": 0.0}
-        optimizer = optimizer_class([parameter], adaptive_noise=True, **settings)
-        torch.manual_seed(seed)
+        optimizer = optimizer_class([parameter], adaptive_noise=True, seed=seed, **settings)
         generator = torch.Generator().manual_seed(seed)
         for _ in range(4):
             parameter.grad = scale * torch.randn(5, generator=generator, dtype=torch.float64)

@@ -28,6 +28,7 @@ def fallen(number: int, **changes: Any) -> FallenClaim:
         reason="",
         suspects=("toy/count.py", "toy/other.py"),
         suspect_line=12,
+        edit=(),
         changed=("toy/count.py",),
         changed_parts=("toy.count:count",),
         declared_in="audit/catalogue/toy.toml",
@@ -54,6 +55,25 @@ def test_a_block_names_symptom_suspect_and_command() -> None:
     ]
     assert "  first suspect: toy/count.py" in block(fallen(3, changed=()))
     assert not any("suspect" in line for line in block(fallen(3, suspects=())))
+
+
+def test_a_block_quotes_the_edit_at_its_suspect_and_another_block_does_not_repeat_it() -> None:
+    edit = ("- count += 1", "+ count += 2")
+    assert block(fallen(3, edit=edit))[2:5] == [
+        "  first suspect: toy/count.py:12 (changed)",
+        "    - count += 1",
+        "    + count += 2",
+    ]
+    lines = lines_of(outcome(fallen(3, edit=edit), fallen(4, edit=edit), fallen(5, edit=("- gone",))))
+    assert [line for line in lines if line.startswith("    ")] == ["    - count += 1", "    + count += 2", "    - gone"]
+    assert sum("first suspect" in line for line in lines) == 3
+
+
+@pytest.mark.parametrize(("number", "quoted"), [(4, [0, 1, 2, 3]), (5, [0, 1, 2])])
+def test_a_long_edit_is_cut(number: int, quoted: list[int]) -> None:
+    lines = block(fallen(3, edit=tuple(f"+ line {n}" for n in range(number))))[3:-1]
+    more = ["    and 2 more lines"] if number == 5 else []
+    assert lines == [*(f"    + line {n}" for n in quoted), *more]
 
 
 def test_claims_that_crash_alike_share_a_block_whatever_the_run() -> None:

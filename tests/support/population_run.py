@@ -36,7 +36,7 @@ def build_model(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
 
 
 def build(folder: Path, **changes: Any) -> Population:
-    return Population(build_model, PBTConfig(**{**CONFIG, **changes}), folder=folder, seed=5)
+    return Population(build_model, PBTConfig(**{**CONFIG, **changes}), folder=folder, seed=6)
 
 
 def kill_at(write: int) -> None:

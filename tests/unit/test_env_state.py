@@ -302,6 +302,8 @@ VEC_BAD: list[tuple[list[str | int], Any, str]] = [
     (["environments", 1, "layers"], [], "environment 1: .*list of 5"),
     (["seeds"], [1], "list of 2"),
     (["seeds", 0], "x", "'x'"),
+    (["seeds", 0], -1, "from 0 to"),
+    (["seeds", 0], 2**70, "from 0 to"),
     (["monitors"], [], "Monitor lies outside"),
     (["wrappers"], [], "list of 3"),
     (["wrappers", 0, "layer"], "VecFrameStack", "'VecFrameStack' where this environment has 'VecNormalize'"),

@@ -12,6 +12,7 @@ import torch
 
 from rlcore.envs import ResumableEnv, SupportsState
 from rlcore.errors import SettingError, StateError
+from rlcore.state_fields import generator_state
 from tests.support.environments import (
     Custom,
     Halving,
@@ -216,6 +217,15 @@ def test_an_unknown_layer_is_refused_by_name(build: Callable[[], gym.Env[Any, An
 
 
 # layers: 0 Monitor, 1 TimeLimit, 2 OrderEnforcing, 3 PassiveEnvChecker, 4 CartPole
+def beyond_its_keys() -> np.random.Generator:
+    """A generator that would read the next number from the memory behind its keys."""
+    generator = np.random.Generator(np.random.MT19937(0))
+    state: Any = generator.bit_generator.state
+    state["state"]["pos"] = 10**6
+    generator.bit_generator.state = state
+    return generator
+
+
 BAD: list[tuple[list[str | int], Any, str]] = [
     (["environment"], "PendulumEnv", "'PendulumEnv'.*this one is 'CartPoleEnv'"),
     (["id"], "CartPole-v0", "'CartPole-v0'.*'CartPole-v1'"),
@@ -237,6 +247,7 @@ BAD: list[tuple[list[str | int], Any, str]] = [
     (["layers", 4, "state", "_np_random", "state"], {}, "inc"),
     (["layers", 4, "state", "_np_random", "state", "inc"], 2**128, "128 bits"),
     (["layers", 4, "state", "_np_random", "uinteger"], "x", "'x'"),
+    (["layers", 4, "state", "_np_random"], generator_state(beyond_its_keys()), "a position in the key"),
 ]
 
 

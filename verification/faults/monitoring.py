@@ -39,7 +39,7 @@ def transfers_not_counted(self: Any, trainee: Any, parameters: Mapping[Any, Any]
     trainee.vgs_transfers = before
 
 
-@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="d6b1741bf06ef7fe")
+@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="064d65aef832e3b5")
 def noise_as_asked(state: dict[str, Any], group: dict[str, Any]) -> float:  # noqa: ARG001
     """What is told of the noise is sigma, also where the noise follows the step."""
     return float(group["sigma"])

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlcore.optim.upgd_updates import Update
+from rlcore.optim.upgd_paths import Update
 from rlcore.ppo import gradients
 from rlverify import fault
 
@@ -112,10 +112,10 @@ def weaker_scaling(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-fix-noise-follows-the-norm-of-the-gradient",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
-    pins="485ff4d222f54651",
+    pins="bbdab65db5d5c1f4",
     area="optimizers",
 )
-def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG001
+def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
     """Document 001: sigma times the average of the gradient's norm, in either optimizer."""
     norm: Tensor = torch.linalg.vector_norm(update.gradient)
     return norm
@@ -124,9 +124,9 @@ def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, direction:
 @fault(
     "asr-05-adaptive-noise-that-does-not-adapt",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
-    pins="71d839867e8e88ce",
+    pins="7a091e5f8bcbdc5c",
     area="optimizers",
 )
-def adaptive_noise_that_does_not_adapt(self: Any, update: Update, direction: Tensor) -> Tensor | float:  # noqa: ARG001
+def adaptive_noise_that_does_not_adapt(self: Any, update: Update, rms: Tensor) -> Tensor | float:  # noqa: ARG001
     """Noise has the size of sigma, also where it was asked to follow the step."""
     return float(update.group["sigma"])

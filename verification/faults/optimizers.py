@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import torch
@@ -12,80 +12,100 @@ from torch import Tensor, nn
 
 from rlcore.functional import utility as utility_functions
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim.upgd_state import Averages
-from rlcore.optim.upgd_updates import Update
+from rlcore.optim import counter_noise
+from rlcore.optim.upgd_paths import Coefficients, Part, Scalar, Update
+from rlcore.optim.upgd_state import bias_correction
 from rlverify import fault, healthy, unclaimed
 
 
-def _unguarded_gate(utility: Tensor, extremes: UtilityExtremes) -> Tensor:
-    """sigmoid(u / max u), whatever the maximum: 0/0 where every utility is 0."""
-    return torch.sigmoid(utility / extremes.maximum)
+@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._gate_scale", pins="441d5aee2eb49573")
+def zero_over_zero(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
+    """sigmoid(u / max u), whatever the maximum, in any of the optimizers: 0/0 where every utility is 0."""
+    return extremes.maximum
 
 
-@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._protection", pins="3cdfb68f5373e625")
-def zero_over_zero(self: Any, utility: Tensor, extremes: UtilityExtremes) -> Tensor:  # noqa: ARG001
-    """No guard, in any of the optimizers."""
-    return _unguarded_gate(utility, extremes)
-
-
-@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._protection", pins="3cdfb68f5373e625")
-def fixed_in_upgd_only(self: Any, utility: Tensor, extremes: UtilityExtremes) -> Tensor:  # noqa: ARG001
+@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._gate_scale", pins="441d5aee2eb49573")
+def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """UPGD got its guard, AdaptiveUPGD did not."""
-    return _unguarded_gate(utility, extremes)
+    return extremes.maximum
 
 
 @fault(
     "bug-06-maximum-starts-at-minus-infinity",
-    target="rlcore.functional.utility:utility_extremes",
-    pins="ca17d843c5107589",
+    target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
+    pins="4f9d97be897e6f47",
 )
-def maximum_starts_at_minus_infinity(utilities: Sequence[Tensor]) -> UtilityExtremes:
+def maximum_starts_at_minus_infinity(
+    self: Any, parts: Sequence[Part], found: Sequence[UtilityExtremes]
+) -> UtilityExtremes:
     """The maximum begins at -inf and rises tensor by tensor, as the published implementation has it."""
-    extremes: UtilityExtremes = healthy("bug-06-maximum-starts-at-minus-infinity")(utilities)
-    start = torch.full_like(utilities[0].new_empty(()), -torch.inf)
-    return replace(extremes, maximum=reduce(torch.maximum, (each.max().to(start.device) for each in utilities), start))
+    extremes: UtilityExtremes = healthy("bug-06-maximum-starts-at-minus-infinity")(self, parts, found)
+    maximum = torch.tensor(-math.inf)
+    for each in found:
+        own = torch.as_tensor(each.maximum)
+        maximum = torch.maximum(maximum.to(own), own)
+    return replace(extremes, maximum=maximum if isinstance(extremes.maximum, Tensor) else float(maximum))
+
+
+def _corrected_utility(update: Update) -> Tensor:
+    correction = bias_correction(update.group["beta_utility"], int(update.state["step"]))
+    utility: Tensor = update.state["utility"] / correction
+    return utility
 
 
 @fault(
     "fnd-28-negative-maximum-inverts-protection",
     target="rlcore.functional.utility:utility_scale",
-    pins="42bbe3bf50f1848d",
+    pins="3830dcef264e2581",
 )
-def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Tensor:
+def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
     """u / max u wherever max u is not 0: where it is negative the least useful weight has the largest ratio."""
-    return torch.where(extremes.maximum == 0, 1.0, extremes.maximum)
+    return 1.0 if extremes.maximum == 0 else extremes.maximum
 
 
 @fault(
     "fnd-29-maximum-of-uncorrected-averages",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
-    pins="d22e7c4c359d4bad",
+    pins="4f9d97be897e6f47",
 )
-def maximum_of_uncorrected_averages(self: Any, updates: Sequence[Update]) -> UtilityExtremes:  # noqa: ARG001
+def maximum_of_uncorrected_averages(
+    self: Any,  # noqa: ARG001
+    parts: Sequence[Part],
+    found: Sequence[UtilityExtremes],  # noqa: ARG001
+) -> UtilityExtremes:
     """The utilities are corrected for the zero start of their averages, the maximum that divides them is not."""
-    return utility_functions.utility_extremes([update.state["utility"] for update in updates])
+    return utility_functions.utility_extremes([update.state["utility"] for part in parts for update in part.updates])
 
 
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
-    pins="217ff094e0f5523f",
+    pins="ddf19a95dabdd30e",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """The published rule as it stands: no gradient refused, nothing limited, u divided by max u as it comes."""
     for update in updates:
         self._complete(update)
-        beta, state = update.group["beta_utility"], update.state
-        state["step"] += 1
-        state["utility"].mul_(beta).add_(-update.gradient * update.parameter, alpha=1 - beta)
-    maximum = torch.stack([self._utility(update).max() for update in updates]).max()
-    for update, noise in zip(updates, self._workspace.noise(updates), strict=True):
+        update.advance(self._averages)
+        beta, utility = update.group["beta_utility"], update.state["utility"]
+        utility.mul_(beta).add_(-update.gradient * update.parameter, alpha=1 - beta)
+    maximum = torch.stack([_corrected_utility(update).max() for update in updates]).max()
+    for update in updates:
         lr, weight_decay = update.group["lr"], update.group["weight_decay"]
         direction = _unlimited_direction(update)
-        if noise is not None:
-            direction = direction + noise * self._noise_std(update, direction)
-        change = direction * (1 - torch.sigmoid(self._utility(update) / maximum))
+        if update.group["sigma"] > 0:
+            direction = direction + _noise(self, update, direction)
+        change = direction * (1 - torch.sigmoid(_corrected_utility(update) / maximum))
         update.parameter.mul_(1 - lr * weight_decay).add_(change, alpha=-lr)
+
+
+def _noise(optimizer: Any, update: Update, direction: Tensor) -> Tensor:
+    size, step, seed = direction.numel(), update.state["step"], update.group["seed"]
+    draw: Tensor = counter_noise.normal(size, update.index, step, seed).to(direction.dtype).view(direction.shape)
+    if not optimizer._adapts(update.group):
+        return draw.mul(update.group["sigma"])
+    noise: Tensor = draw * optimizer._noise_std(update, utility_functions.root_mean_square(direction))
+    return noise
 
 
 def _unlimited_direction(update: Update) -> Tensor:
@@ -94,7 +114,6 @@ def _unlimited_direction(update: Update) -> Tensor:
         return update.gradient
     state, gradient = update.state, update.gradient
     first_beta, second_beta = update.group["betas"]
-    state["moment_step"] += 1
     state["first_moment"].mul_(first_beta).add_(gradient, alpha=1 - first_beta)
     state["second_moment"].mul_(second_beta).add_(gradient.square(), alpha=1 - second_beta)
     mean = state["first_moment"] / (1 - first_beta ** state["moment_step"])
@@ -128,12 +147,11 @@ def noise_average_starts_at_one(self: Any, name: str, parameter: Tensor) -> Tens
 @fault(
     "fnd-33-noise-follows-the-norm",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
-    pins="485ff4d222f54651",
+    pins="bbdab65db5d5c1f4",
 )
-def noise_follows_the_norm(self: Any, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG001
+def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
     """Noise in proportion to the norm of the direction instead of its root mean square."""
-    norm: Tensor = torch.linalg.vector_norm(direction)
-    return norm
+    return rms * math.sqrt(update.gradient.numel())
 
 
 @unclaimed(
@@ -147,40 +165,37 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
 
 
 @unclaimed(
-    "noise-adaptive-unasked",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
-    pins="71d839867e8e88ce",
+    "noise-adaptive-unasked", target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_stds", pins="25cab8d91f64ac21"
 )
-def noise_adaptive_unasked(self: Any, update: Update, direction: Tensor) -> Tensor | float:
+def noise_adaptive_unasked(self: Any, part: Part) -> list[Scalar]:
     """Noise follows the step whatever was asked for, down to nothing."""
-    group: dict[str, Any] = {**update.group, "min_noise_std": 0.0}
-    if not group["adaptive_noise"]:
-        return utility_functions.root_mean_square(direction) * float(group["sigma"])
-    std: Tensor | float = healthy("noise-adaptive-unasked")(self, replace(update, group=group), direction)
+    return [_unasked_std(self, *pair) for pair in zip(part.updates, part.direction_rms(), strict=True)]
+
+
+def _unasked_std(optimizer: Any, update: Update, rms: Tensor) -> Scalar:
+    if not optimizer._adapts(update.group):
+        return rms * float(update.group["sigma"])
+    std: Scalar = optimizer._noise_std(replace(update, group={**update.group, "min_noise_std": 0.0}), rms)
     return std
 
 
 @fault(
     "fnd-37-noise-follows-the-gradient",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
-    pins="485ff4d222f54651",
+    pins="bbdab65db5d5c1f4",
 )
-def noise_follows_the_gradient(self: Any, update: Update, direction: Tensor) -> Tensor:  # noqa: ARG001
+def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
     """Adaptive noise in proportion to the gradient, also where the step does not know its scale."""
     return utility_functions.root_mean_square(update.gradient)
 
 
 @unclaimed(
-    "direction-of-the-mean-alone",
-    target="rlcore.optim.upgd:AdaptiveUPGD._direction",
-    pins="9b070f3b1fbc2ac6",
+    "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="2a2a0a9d61eb76ee"
 )
-def direction_of_the_mean_alone(self: Any, update: Update) -> Tensor:
+def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     """The average of the gradient is not divided by the root of its power."""
-    whole: Tensor = healthy("direction-of-the-mean-alone")(self, update)
-    state = update.state
-    mean: Tensor = state["first_moment"] / (1.0 - update.group["betas"][0] ** state["moment_step"])
-    return mean.reshape(whole.shape)
+    coefficients: Coefficients = healthy("direction-of-the-mean-alone")(self, update)
+    return coefficients._replace(root_factor=0.0, eps=1.0)
 
 
 @fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.gradients:clip_norm", pins="c22df641a2587b1e")
@@ -192,21 +207,7 @@ def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm:
 @fault(
     "fnd-63-utilities-left-as-they-were",
     target="rlcore.optim.upgd:UtilityGatedOptimizer.rescale_utilities",
-    pins="fe37106a93f12f93",
+    pins="12cf6c63122efc1e",
 )
 def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
     """Weights are corrected and their utilities are not."""
-
-
-@fault(
-    "fnd-67-vector-counts-as-its-first",
-    target="rlcore.optim.upgd_updates:can_be_bundled",
-    pins="6e15ab702f556e7c",
-)
-def vector_counts_as_its_first(parts: Sequence[Update], averages: Averages) -> bool:
-    """Of what the state of a parameter holds only the counters are looked at, whatever else one of them lacks."""
-    counted = [
-        replace(part, state={name: part.state[name] for name in averages if name in part.state}) for part in parts
-    ]
-    bundled: bool = healthy("fnd-67-vector-counts-as-its-first")(counted, averages)
-    return bundled

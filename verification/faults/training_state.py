@@ -92,7 +92,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
 @fault(
     "mon-21-lost-without-a-word",
     target="rlcore.checkpoint.training_state:TrainingState._start_fresh",
-    pins="fa8d3c8039286f7c",
+    pins="a138c706c9c48ab0",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
     """What is left out of a restored state starts fresh, and nobody says so."""
@@ -104,13 +104,19 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 @fault(
     "fnd-56-told-when-all-is-changed",
     target="rlcore.checkpoint.training_state:TrainingState.restore",
-    pins="2378428ed7d41e6d",
+    pins="e1646b4605b061cf",
 )
-def told_when_all_is_changed(self: Any, states: Mapping[str, StateDict | None], *, exact_match: bool = True) -> None:
+def told_when_all_is_changed(
+    self: Any,
+    states: Mapping[str, StateDict | None],
+    *,
+    exact_match: bool = True,
+    expected: Collection[Scope] = LEARNT,
+) -> None:
     """What is missing is told of behind the restoring, where nothing is put back any more."""
     kept = {part.key: part.capture() for part in self.parts.values() if part.scope in LEARNT and not part.required}
     given = {**kept, **{key: state for key, state in states.items() if state is not None}}
-    healthy("fnd-56-told-when-all-is-changed")(self, given, exact_match=exact_match)
+    healthy("fnd-56-told-when-all-is-changed")(self, given, exact_match=exact_match, expected=expected)
     if exact_match:
         self._start_fresh(self.parts[key] for key in kept if states.get(key) is None)
 

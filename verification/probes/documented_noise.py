@@ -14,7 +14,7 @@ from rlcore import UPGD, AdaptiveUPGD
 
 
 class _FollowsTheNorm:
-    def _noise_reference(self, update: Any, direction: Tensor) -> Tensor:  # noqa: ARG002
+    def _noise_reference(self, update: Any, rms: Tensor) -> Tensor:  # noqa: ARG002
         norm: Tensor = torch.linalg.vector_norm(update.gradient)
         return norm
 

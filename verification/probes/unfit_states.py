@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -13,36 +12,6 @@ from torch import nn
 from rlcore import ResumeWarning, StateError, set_hyperparameters
 from rlverify import Observation, probe
 from verification.probes.make import Make
-
-STEPS = 10
-LR = 0.1
-
-
-@probe("what-one-parameter-lacks-starts-fresh-for-it-alone")
-def what_one_parameter_lacks_starts_fresh_for_it_alone(make: Make, seed: int) -> Sequence[Observation]:
-    """Load a state in which one of two parameters lacks its utility, and take a step."""
-    observations = []
-    for name, optimizer_class in make.optimizers:
-        generator = torch.Generator().manual_seed(seed)
-        parameters = [nn.Parameter(torch.randn(3, generator=generator)) for _ in range(2)]
-        optimizer = optimizer_class(parameters, lr=LR)  # type: ignore[call-arg]
-        _take_steps(optimizer, parameters, STEPS)
-        saved = copy.deepcopy(optimizer.state_dict())
-        del saved["state"][0]["utility"]
-        optimizer.load_state_dict(saved)
-        _take_steps(optimizer, parameters, 1)
-        counted = [optimizer.state[parameter]["step"] for parameter in parameters]
-        expected = [1, STEPS + 1]
-        symptom = f"steps counted of the one that lacked it and of the other, {name}"
-        observations.append(Observation(symptom, f"{expected}", f"{counted}", holds=counted == expected))
-    return observations
-
-
-def _take_steps(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], count: int) -> None:
-    for _ in range(count):
-        for parameter in parameters:
-            parameter.grad = torch.ones_like(parameter)
-        optimizer.step()
 
 
 @probe("statistics-stay-in-the-range-of-a-narrower-precision")

@@ -1,4 +1,4 @@
-"""The utility's functions: the memory they write into, the devices they go to, and the scale at its edges."""
+"""The utility's functions: the devices they go to, and the scale at its edges."""
 
 from __future__ import annotations
 
@@ -6,22 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rlcore.functional.utility import UtilityExtremes, gate, gather, utility_scale, weight_utility
-
-
-def test_a_utility_is_written_into_the_memory_given() -> None:
-    room = torch.empty(3)
-    gradient, parameter = torch.tensor([1.0, -2.0, 0.0]), torch.tensor([3.0, 4.0, 5.0])
-    result = weight_utility(gradient, parameter, out=room)
-    assert result.data_ptr() == room.data_ptr()
-    assert room.tolist() == [-3.0, 8.0, 0.0]
-
-
-def test_a_gate_takes_the_memory_of_its_utility() -> None:
-    utility = torch.tensor([-1.0, 0.0, 2.0])
-    expected = torch.sigmoid(utility / 2.0)
-    assert gate(utility, torch.tensor(2.0), out=utility).data_ptr() == utility.data_ptr()
-    assert torch.equal(utility, expected)
+from rlcore.functional.utility import UtilityExtremes, gate, gather, joint_extremes, utility_scale
 
 
 @pytest.mark.parametrize("scale_dtype", [torch.float32, torch.float64])
@@ -48,4 +33,12 @@ def test_a_scale_follows_the_utility_to_its_device_and_scalars_follow_the_first(
 def test_the_scale_is_the_largest_utility_or_the_largest_magnitude_or_one(
     maximum: float, magnitude: float, expected: float
 ) -> None:
-    assert utility_scale(UtilityExtremes(torch.tensor(maximum), torch.tensor(magnitude))).item() == expected
+    assert utility_scale(UtilityExtremes(torch.tensor(maximum), torch.tensor(magnitude))) == torch.tensor(expected)
+    assert utility_scale(UtilityExtremes(maximum, magnitude)) == expected
+
+
+def test_extremes_are_joined_whether_they_are_numbers_or_tensors() -> None:
+    one, other = UtilityExtremes(-1.0, 5.0), UtilityExtremes(torch.tensor(2.0), torch.tensor(3.0))
+    assert joint_extremes([one]) is one
+    joint = joint_extremes([one, other])
+    assert (float(joint.maximum), float(joint.maximum_magnitude)) == (2.0, 5.0)

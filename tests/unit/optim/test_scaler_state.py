@@ -225,7 +225,7 @@ def test_a_damaged_state_is_refused_and_nothing_changes(damage: Callable[[dict[A
         ("shapes", {}, "The state is for {} (dict) tensors and the scaler has 3 parameters;"),
         ("shapes", [[3, 2], [4], [2]], "The state is for a tensor of shape [2] (list) at position 2, where the scaler "
          "has a parameter of shape (1,);"),
-        ("step_count", -1, "step_count: expected an int >= 0, got -1 (int);"),
+        ("step_count", -1, "step_count: expected an int >= 0 and <= 9007199254740992, got -1 (int);"),
         ("global_observations", 21, "global_observations: expected an int >= 0 and <= 20, got 21 (int);"),
         ("observations", torch.tensor([20, 21, 20]), "observations exceeds step_count=20,"),
         ("observations", None, "observations: expected a torch.int64 tensor of shape (3,), got None"),

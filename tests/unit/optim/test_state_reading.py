@@ -100,20 +100,18 @@ def test_a_list_of_another_length_or_type_is_refused_with_the_length_that_was_ex
         assert re.match(rf"it: expected a list of 2 tensors.*{re.escape(shown)}", refusal(read_list, value, 2, "it"))
 
 
-@pytest.mark.parametrize(("value", "maximum"), [(0, None), (0, 0), (4, 5), (5, 5), (10**9, None)])
-def test_a_count_is_read_up_to_its_maximum(value: int, maximum: int | None) -> None:
+@pytest.mark.parametrize(("value", "maximum"), [(0, 0), (4, 5), (5, 5), (10**9, 10**9)])
+def test_a_count_is_read_up_to_its_maximum(value: int, maximum: int) -> None:
     assert read_count(value, "it", maximum) == value
 
 
+def test_a_count_is_read_up_to_what_a_float_holds_exactly() -> None:
+    assert read_count(2**53, "it") == 2**53
+    assert refusal(read_count, 2**53 + 1, "it").startswith(f"it: expected an int >= 0 and <= {2**53}, got {2**53 + 1}")
+
+
 @pytest.mark.parametrize(
-    ("value", "maximum", "message"),
-    [
-        (-1, None, "it: expected an int >= 0, got -1 (int);"),
-        (-1, 5, "it: expected an int >= 0 and <= 5, got -1 (int);"),
-        (6, 5, "it: expected an int >= 0 and <= 5, got 6 (int);"),
-        (True, None, "it: expected an int >= 0, got True (bool);"),
-        (1.0, None, "it: expected an int >= 0, got 1.0 (float);"),
-    ],
+    ("value", "shown"), [(-1, "-1 (int)"), (6, "6 (int)"), (True, "True (bool)"), (1.0, "1.0 (float)")]
 )
-def test_what_is_no_count_is_refused_with_the_limits(value: Any, maximum: int | None, message: str) -> None:
-    assert refusal(read_count, value, "it", maximum).startswith(message)
+def test_what_is_no_count_is_refused_with_the_limits(value: Any, shown: str) -> None:
+    assert refusal(read_count, value, "it", 5).startswith(f"it: expected an int >= 0 and <= 5, got {shown};")

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from tests.reference.noise_reference import noise
 from tests.reference.upgd_reference import ReferenceUPGD
 
+SEED = 2**63 + 12345
 SHAPES = ((4, 3), (3,), (), (2, 2, 2))
 BOTH = pytest.mark.parametrize("optimizer_class", [UPGD, AdaptiveUPGD])
 
@@ -32,12 +34,11 @@ def set_gradients(parameters: list[nn.Parameter], gradients: list[Tensor]) -> No
         parameter.grad = gradient.to(parameter.dtype)
 
 
-def draw_as_the_optimizer_will(parameters: list[nn.Parameter], dtype: torch.dtype) -> list[np.ndarray]:
-    state = torch.get_rng_state()
-    sizes = [parameter.numel() for parameter in parameters]
-    draws = torch.split(torch.randn(sum(sizes), dtype=dtype), sizes)
-    torch.set_rng_state(state)
-    return [draw.view(p.shape).double().numpy() for draw, p in zip(draws, parameters, strict=True)]
+def noise_of(parameters: list[nn.Parameter], step: int) -> list[np.ndarray]:
+    return [
+        noise(parameter.numel(), index, step, SEED).reshape(parameter.shape)
+        for index, parameter in enumerate(parameters)
+    ]
 
 
 def values(parameters: list[nn.Parameter]) -> list[Tensor]:
@@ -53,14 +54,13 @@ class TestFormula:
     ) -> None:
         common = {"lr": 0.01, "weight_decay": 0.05, "beta_utility": 0.97, "noise_beta": 0.9, **settings}
         parameters = make_parameters(0, dtype)
-        optimizer = optimizer_class(parameters, **common)
+        optimizer = optimizer_class(parameters, seed=SEED, **common)
         start = [parameter.detach().double().numpy().copy() for parameter in parameters]
         reference = ReferenceUPGD(start, adaptive_direction=optimizer_class is AdaptiveUPGD, **common)
-        torch.manual_seed(7)
         for step in range(100):
             gradients = [gradient.to(dtype) for gradient in make_gradients(step)]
             set_gradients(parameters, gradients)
-            draws = draw_as_the_optimizer_will(parameters, dtype) if settings["sigma"] else None
+            draws = noise_of(parameters, step + 1) if settings["sigma"] else None
             optimizer.step()
             reference.step([gradient.double().numpy() for gradient in gradients], draws)
         for parameter, expected in zip(parameters, reference.parameters, strict=True):
@@ -213,12 +213,11 @@ class TestNoise:
 
     def changes(self, optimizer_class: Any, scale: float, steps: int, **settings: Any) -> list[Tensor]:
         parameter = nn.Parameter(torch.zeros(40, 50, dtype=torch.float64))
-        optimizer = optimizer_class([parameter], lr=1.0, weight_decay=0.0, **settings)
+        optimizer = optimizer_class([parameter], lr=1.0, weight_decay=0.0, seed=SEED, **settings)
         recorded = []
         for step in range(steps):
             parameter.data.zero_()  # no utility, so a gate of 0.5 throughout
             parameter.grad = scale * make_gradients(step, ((40, 50),))[0]
-            torch.manual_seed(step)
             optimizer.step()
             recorded.append(parameter.detach().clone())
         return recorded
@@ -266,32 +265,29 @@ class TestNoise:
     @BOTH
     def test_adaptive_noise_switched_on_late_has_its_full_size_at_once(self, optimizer_class: Any) -> None:
         parameter = nn.Parameter(torch.zeros(6, dtype=torch.float64))
-        optimizer = optimizer_class([parameter], lr=1.0, weight_decay=0.0, sigma=0.1)
+        optimizer = optimizer_class([parameter], lr=1.0, weight_decay=0.0, sigma=0.1, seed=SEED)
         for step in range(50):
             parameter.data.zero_()
             parameter.grad = torch.full_like(parameter, 3.0)
             optimizer.param_groups[0]["adaptive_noise"] = step == 49
-            torch.manual_seed(step)
             optimizer.step()
-        torch.manual_seed(49)
-        draws = torch.randn(6, dtype=torch.float64)
+        draws = torch.from_numpy(noise(6, 0, 50, SEED))
         size = 3.0 if optimizer_class is UPGD else 1.0
         torch.testing.assert_close(parameter.detach(), -0.5 * (size + 0.1 * size * draws), rtol=1e-7, atol=0)
 
     def test_adaptive_noise_does_not_fall_below_its_floor(self) -> None:
         parameter = nn.Parameter(torch.zeros(2000))
         parameter.grad = torch.zeros(2000)
-        torch.manual_seed(0)
-        UPGD([parameter], lr=1.0, weight_decay=0.0, sigma=0.1, adaptive_noise=True, min_noise_std=0.5).step()
+        UPGD([parameter], lr=1.0, weight_decay=0.0, sigma=0.1, adaptive_noise=True, min_noise_std=0.5, seed=SEED).step()
         assert float(parameter.detach().std()) == pytest.approx(0.25, rel=0.08)
 
     @BOTH
-    def test_noise_repeats_under_the_global_seed_and_only_then(self, optimizer_class: Any) -> None:
+    def test_noise_repeats_under_its_seed_whatever_the_global_generator_does(self, optimizer_class: Any) -> None:
         ends = []
         for seed in (5, 5, 6):
             parameters = make_parameters(1, torch.float32)
-            optimizer = optimizer_class(parameters, lr=0.1, sigma=0.5)
-            torch.manual_seed(seed)
+            optimizer = optimizer_class(parameters, lr=0.1, sigma=0.5, seed=seed)
+            torch.manual_seed(len(ends))
             for step in range(3):
                 set_gradients(parameters, make_gradients(step))
                 optimizer.step()
@@ -299,18 +295,30 @@ class TestNoise:
         torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=0)
         assert not torch.equal(ends[0][0], ends[2][0])
 
+    @BOTH
+    def test_a_seed_that_is_not_given_comes_from_the_global_generator(self, optimizer_class: Any) -> None:
+        seeds = []
+        for global_seed in (1, 1, 2):
+            torch.manual_seed(global_seed)
+            optimizer = optimizer_class(make_parameters(0))
+            optimizer.add_param_group({"params": make_parameters(1)})
+            first, second = (group["seed"] for group in optimizer.param_groups)
+            assert first == second
+            seeds.append(first)
+        assert seeds[0] == seeds[1] != seeds[2]
+
     @pytest.mark.parametrize("adaptive_noise", [False, True])
     def test_sigma_zero_draws_and_keeps_nothing_in_either_mode(self, adaptive_noise: bool) -> None:
         parameter = nn.Parameter(torch.zeros(3))
         parameter.grad = torch.zeros(3)
         before = torch.get_rng_state()
-        optimizer = UPGD([parameter], lr=1.0, sigma=0.0, adaptive_noise=adaptive_noise)
+        optimizer = UPGD([parameter], lr=1.0, sigma=0.0, adaptive_noise=adaptive_noise, seed=SEED)
         optimizer.step()
         assert torch.equal(torch.get_rng_state(), before)
         assert parameter.tolist() == [0.0, 0.0, 0.0]
         assert optimizer.state[parameter].keys() == {"step", "utility"}
 
-    def test_draw_order_is_groups_then_parameters_leaving_out_silent_groups(self) -> None:
+    def test_noise_of_a_parameter_does_not_depend_on_what_the_others_do(self) -> None:
         parameters = [nn.Parameter(torch.zeros(size)) for size in (3, 2, 4, 1)]
         set_gradients(parameters, [torch.zeros_like(parameter) for parameter in parameters])
         parameters[1].grad = None
@@ -319,24 +327,20 @@ class TestNoise:
             {"params": parameters[2:3], "sigma": 0.0},
             {"params": parameters[3:]},
         ]
-        optimizer = UPGD(groups, lr=1.0, sigma=1.0, weight_decay=0.0)
-        torch.manual_seed(11)
-        expected = -0.5 * torch.randn(4)
-        torch.manual_seed(11)
-        optimizer.step()
-        torch.testing.assert_close(parameters[0].detach(), expected[:3], rtol=0, atol=0)
-        torch.testing.assert_close(parameters[3].detach(), expected[3:], rtol=0, atol=0)
+        UPGD(groups, lr=1.0, sigma=1.0, weight_decay=0.0, seed=SEED).step()
+        for index, size in ((0, 3), (3, 1)):
+            expected = -0.5 * torch.from_numpy(noise(size, index, 1, SEED)).float()
+            torch.testing.assert_close(parameters[index].detach(), expected, rtol=1e-6, atol=1e-7)
         assert not parameters[1].any()
         assert not parameters[2].any()
 
-    def test_each_state_dtype_has_its_own_draw(self) -> None:
-        parameters = [nn.Parameter(torch.zeros(2, dtype=dtype)) for dtype in (torch.float32, torch.float64)]
-        set_gradients(parameters, [torch.zeros(2), torch.zeros(2)])
-        torch.manual_seed(3)
-        expected = [-0.5 * torch.randn(2), -0.5 * torch.randn(2, dtype=torch.float64)]
-        torch.manual_seed(3)
-        UPGD(parameters, lr=1.0, sigma=1.0).step()
-        torch.testing.assert_close(values(parameters), expected, rtol=0, atol=0)
+    def test_a_group_may_have_a_seed_of_its_own(self) -> None:
+        parameters = [nn.Parameter(torch.zeros(2, dtype=torch.float64)) for _ in range(2)]
+        set_gradients(parameters, [torch.zeros(2)] * 2)
+        groups: list[dict[str, Any]] = [{"params": parameters[:1]}, {"params": parameters[1:], "seed": 3}]
+        UPGD(groups, lr=1.0, sigma=1.0, seed=SEED).step()
+        expected = [-0.5 * torch.from_numpy(noise(2, 0, 1, SEED)), -0.5 * torch.from_numpy(noise(2, 1, 1, 3))]
+        torch.testing.assert_close(values(parameters), expected, rtol=1e-12, atol=0)
 
 
 class TestPrecision:
@@ -346,8 +350,7 @@ class TestPrecision:
         for dtype in (torch.bfloat16, torch.float32):
             parameter = nn.Parameter(start.to(dtype, copy=True))
             parameter.grad = gradient.to(dtype)
-            torch.manual_seed(0)
-            UPGD([parameter], lr=0.1, sigma=0.1, weight_decay=0.1).step()
+            UPGD([parameter], lr=0.1, sigma=0.1, weight_decay=0.1, seed=SEED).step()
             ends.append(parameter.detach())
         torch.testing.assert_close(ends[0], ends[1].bfloat16(), rtol=0, atol=0)
 
@@ -383,13 +386,11 @@ def test_cuda_equals_cpu_without_noise(optimizer_class: Any) -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda_noise_repeats_under_the_global_seed() -> None:
+def test_cuda_has_the_noise_of_the_cpu() -> None:
     ends = []
-    for _ in range(2):
-        parameter = nn.Parameter(torch.zeros(100, device="cuda"))
+    for device in ("cpu", "cuda"):
+        parameter = nn.Parameter(torch.zeros(5000, device=device))
         parameter.grad = torch.zeros_like(parameter)
-        torch.manual_seed(4)
-        UPGD([parameter], lr=1.0, sigma=1.0, adaptive_noise=False).step()
+        UPGD([parameter], lr=1.0, sigma=1.0, seed=SEED).step()
         ends.append(parameter.detach().cpu())
-    assert torch.equal(ends[0], ends[1])
-    assert 0.3 < float(ends[0].std()) < 0.7
+    torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=1e-6)

@@ -23,6 +23,7 @@ BAD = [
     *((name, value) for name in NUMBERS for value in (-1e-9, float("nan"), float("inf"), True, "0.1", None, 1e300)),
     *((name, value) for name in DECAYS for value in (-0.1, 1.0, 1.5, float("nan"), True, "0.9", None)),
     *(("adaptive_noise", value) for value in ("false", 1, 0, None)),
+    *(("seed", value) for value in (-1, 2**64, 1.5, True, "1", float("nan"))),
 ]
 BAD_ADAPTIVE = [
     *(("betas", value) for value in ((0.9,), (0.9, 1.0), (-0.1, 0.9), (True, 0.9), "ab", 0.9, None)),
@@ -89,8 +90,10 @@ class TestSettings:
     def test_defaults_of_the_signature_are_those_of_the_rules(self, optimizer_class: Any) -> None:
         defaults = optimizer_class(make_parameters()).defaults
         assert {name: defaults[name] for name in optimizer_class._settings} == {
-            name: upgd_settings.RULES[name].default for name in optimizer_class._settings
+            **{name: upgd_settings.RULES[name].default for name in optimizer_class._settings},
+            "seed": defaults["seed"],
         }
+        assert type(defaults["seed"]) is int
         assert defaults["lr"] == 1e-5
         assert defaults["beta_utility"] == 0.999
 
@@ -149,7 +152,7 @@ class TestGradients:
     def test_step_after_a_refused_one_is_as_if_there_had_been_none(self) -> None:
         ends = []
         for refused in (False, True):
-            optimizer = AdaptiveUPGD(make_parameters(), lr=0.1)
+            optimizer = AdaptiveUPGD(make_parameters(), lr=0.1, seed=1)
             take_steps(optimizer, 0, 2)
             if refused:
                 optimizer.param_groups[0]["params"][0].grad = torch.full((3, 2), float("nan"))

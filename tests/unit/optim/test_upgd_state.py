@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rlcore.errors import SettingError, StateError
+from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from tests.unit.optim.upgd_steps import (
     BOTH,
@@ -142,6 +142,68 @@ class TestState:
         assert optimizer.param_groups[0]["sigma"] == 0.5
         assert optimizer.param_groups[0]["adaptive_noise"] is True
         assert optimizer.param_groups[0]["noise_beta"] == 0.999
+
+    @staticmethod
+    def _without_seeds(optimizer: Any) -> dict[str, Any]:
+        """The state as it was saved before noise had a seed."""
+        saved: dict[str, Any] = copy.deepcopy(optimizer.state_dict())
+        for group in saved["param_groups"]:
+            del group["seed"]
+        return saved
+
+    @BOTH
+    def test_a_state_without_a_seed_is_loaded_with_one_warning_and_the_constructors_seed(
+        self, optimizer_class: Any
+    ) -> None:
+        optimizer, other = (
+            optimizer_class([{"params": make_parameters()}, {"params": make_parameters()}], **SETTINGS, seed=seed)
+            for seed in (1, 2)
+        )
+        take_steps(optimizer, 0, 3)
+        with pytest.warns(ResumeWarning, match="no noise seed") as caught:
+            other.load_state_dict(self._without_seeds(optimizer))
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+        assert [group["seed"] for group in other.param_groups] == [2, 2]
+        assert_same(other.state_dict()["state"], optimizer.state_dict()["state"])
+        take_steps(other, 3, 1)
+
+    def test_a_state_without_a_seed_changes_nothing_where_warnings_are_errors(self) -> None:
+        optimizer, other = UPGD(make_parameters(), **SETTINGS), UPGD(make_parameters(), **SETTINGS)
+        take_steps(optimizer, 0, 3)
+        before = snapshot(other)
+        with pytest.raises(ResumeWarning):
+            other.load_state_dict(self._without_seeds(optimizer))
+        assert_same(snapshot(other), before)
+
+    @pytest.mark.parametrize(("sigma", "steps"), [(0.0, 3), (0.1, 0)])
+    def test_where_no_noise_was_drawn_no_seed_is_missed(self, sigma: float, steps: int) -> None:
+        optimizer, other = UPGD(make_parameters(), sigma=sigma), UPGD(make_parameters(), sigma=0.5)
+        take_steps(optimizer, 0, steps)
+        other.load_state_dict(self._without_seeds(optimizer))
+
+    @BOTH
+    def test_a_loaded_seed_gives_the_noise_of_the_source(self, optimizer_class: Any) -> None:
+        source, other = (optimizer_class(make_parameters(), lr=0.1, sigma=0.5, seed=seed) for seed in (2**64 - 1, 5))
+        take_steps(source, 0, 2)
+        other.load_state_dict(through_file(source.state_dict()))
+        for mine, theirs in zip(other.param_groups[0]["params"], parameters_of(source), strict=True):
+            mine.data = theirs
+        take_steps(source, 2, 3)
+        take_steps(other, 2, 3)
+        assert other.param_groups[0]["seed"] == 2**64 - 1
+        assert_same(parameters_of(other), parameters_of(source))
+
+    def test_an_optimizer_pickled_before_noise_had_a_seed_draws_one(self) -> None:
+        content = UPGD(make_parameters()).__getstate__()
+        for settings in (content["defaults"], *content["param_groups"]):
+            del settings["seed"]
+        revived = UPGD.__new__(UPGD)
+        revived.__setstate__(content)
+        take_steps(revived, 0, 1)
+        assert type(revived.defaults["seed"]) is int
+        assert revived.param_groups[0]["seed"] == revived.defaults["seed"]
+        assert revived.skipped_steps == 0
 
     def test_optimizer_pickled_before_a_setting_existed_takes_the_default(self) -> None:
         optimizer = UPGD(make_parameters())

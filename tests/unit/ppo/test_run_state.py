@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -102,3 +103,16 @@ def test_a_save_at_the_start_of_training_knows_nothing_of_a_rollout_stopped_befo
     model.learn(48, callback=Act(lambda: None, go_on=False), reset_num_timesteps=False)
     model.learn(48, callback=at_start)
     assert at_start.held == 0
+
+
+def test_episodes_whose_returns_are_arrays_are_saved_and_loaded() -> None:
+    """As wrappers that record episodes of vectorized environments note them."""
+    model, file = make_model(), io.BytesIO()
+    model.learn(48)
+    assert model.ep_info_buffer is not None
+    model.ep_info_buffer.clear()
+    model.ep_info_buffer.extend({"r": np.array([value]), "l": np.array([4]), "t": 1.0} for value in (4.0, 6.0))
+    model.save(file)
+    file.seek(0)
+    loaded = DistributionalPPO.load(file, env=make_envs(), device="cpu")
+    assert [episode["r"] for episode in loaded.ep_info_buffer or ()] == [[4.0], [6.0]]

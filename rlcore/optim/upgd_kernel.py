@@ -1,0 +1,301 @@
+"""The UPGD step as compiled CPU loops over contiguous float32 memory. Importing this module compiles or loads them.
+
+Each function serves all tensors of a step in one call. ``table`` has a row per tensor: the addresses of its parameter,
+gradient, utility, first and second moment, its number of elements, its index among all parameters, and the row of
+``coefficients`` that it follows. These rows are :class:`rlcore.optim.upgd_paths.Coefficients`. Without moments, as in
+UPGD, the gradient stands for both, and coefficients make it the direction.
+The formulas are those of :mod:`rlcore.functional.utility` and :mod:`rlcore.optim.counter_noise`.
+
+NaN and infinity are treated as IEEE 754 has them; products may be fused with sums. Where a loop is written in an
+unusual way, it vectorises in this way only.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls, no-warn-unreachable
+# mypy: disable-error-code="attr-defined, call-arg"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numba import carray, njit, types
+from numba.extending import intrinsic
+
+from rlcore.warn import warn_caller
+
+PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, SIZE, INDEX, COEFFICIENTS = range(8)
+LIMIT: Final = np.finfo(np.float32).max / np.float32(4)
+
+# Those of rlcore.optim.counter_noise, which a test compares: numba's cache follows changes of this file alone.
+BLOCK: Final = 4096
+LANES: Final = BLOCK // 4
+ROUNDS: Final = 10
+_MASK, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_KEY_STEP_0, _KEY_STEP_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+
+_EXPONENT = np.int32(0x7F800000)
+_MAGNITUDE = np.int32(0x7FFFFFFF)
+
+_inlined = njit(error_model="numpy", fastmath={"contract"})
+
+
+def _compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function for one signature, and keep it on disk for the next process if that can be written."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        try:
+            return njit(signature, cache=True, error_model="numpy", fastmath={"contract"}, nogil=True)(function)
+        except (RuntimeError, OSError) as error:  # RuntimeError: Numba knows no folder that it can write
+            warn_caller(
+                f"the compiled optimizer step cannot be kept on disk ({error}), so every process compiles it again, "
+                "which takes seconds; set NUMBA_CACHE_DIR to a folder that can be written",
+                UserWarning,
+            )
+            return njit(signature, error_model="numpy", fastmath={"contract"}, nogil=True)(function)
+
+    return decorate
+
+
+@intrinsic
+def _pointer(_: Any, address: Any) -> Any:
+    """The float32 memory at an address."""
+    signature = types.CPointer(types.float32)(address)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return signature, generate
+
+
+@_inlined
+def _bounded(value):
+    return -LIMIT if value < -LIMIT else LIMIT if value > LIMIT else value
+
+
+@_inlined
+def _exponential(x):
+    """exp(x) for x in [-87, 88]; values beyond are taken as these, NaN stays NaN. Relative error below 2e-7."""
+    x = np.float32(-87.0) if x < np.float32(-87.0) else np.float32(88.0) if x > np.float32(88.0) else x
+    shifted = x * np.float32(1.44269504) + np.float32(12582912.0)  # 1.5 * 2^23: rounds to a whole number
+    whole = shifted - np.float32(12582912.0)
+    power = np.int32(np.float32(shifted).view(np.int32) - np.int32(0x4B400000))
+    rest = (x - whole * np.float32(0.693359375)) - whole * np.float32(-2.12194440e-4)
+    series = np.float32(1 / 720) + rest * np.float32(1 / 5040)
+    series = np.float32(1 / 24) + rest * (np.float32(1 / 120) + rest * series)
+    series = np.float32(1 / 2) + rest * (np.float32(1 / 6) + rest * series)
+    series = np.float32(1.0) + rest * (np.float32(1.0) + rest * series)
+    return series * np.int32((power + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@_inlined
+def _radius(word):
+    """sqrt(-2 ln((word + 1/2) / 2^32)), from ln m = 2 artanh((m - 1) / (m + 1)) for m in [sqrt(1/2), sqrt(2)]."""
+    bits = np.float32(np.float32(word) + np.float32(0.5)).view(np.int32)
+    exponent = np.int32(np.int32(bits - np.int32(0x3F3504F3)) >> np.int32(23))
+    reduced = np.int32(bits - np.int32(exponent << np.int32(23))).view(np.float32) - np.float32(1.0)
+    s = reduced / (np.float32(2.0) + reduced)
+    z = s * s
+    series = np.float32(1 / 5) + z * (np.float32(1 / 7) + z * np.float32(1 / 9))
+    series = np.float32(2.0) * s * (np.float32(1.0) + z * (np.float32(1 / 3) + z * series))
+    logarithm = series + (np.float32(exponent) - np.float32(32.0)) * np.float32(0.6931471805599453)
+    square = np.float32(-2.0) * logarithm
+    return np.sqrt(square if square > np.float32(0.0) else np.float32(0.0))
+
+
+@_inlined
+def _unit_vector(word):
+    """Cosine and sine of 2 pi word / 2^32: series within a quarter turn, and the quarter from the two upper bits."""
+    quarter = np.uint32(np.uint32(word + np.uint32(0x20000000)) >> np.uint32(30))
+    rest = np.int32(np.uint32(word - np.uint32(quarter << np.uint32(30))))
+    x = np.float32(rest) * np.float32(np.pi / 2**31)
+    z = x * x
+    sine = x * (np.float32(1.0) + z * (np.float32(-1 / 6) + z * (np.float32(1 / 120) + z * np.float32(-1 / 5040))))
+    series = np.float32(1 / 24) + z * (np.float32(-1 / 720) + z * np.float32(1 / 40320))
+    cosine = np.float32(1.0) + z * (np.float32(-0.5) + z * series)
+    swapped = (quarter & np.uint32(1)) != 0
+    across = sine if swapped else cosine
+    up = cosine if swapped else sine
+    left = (np.uint32(quarter + np.uint32(1)) & np.uint32(2)) != 0
+    down = (quarter & np.uint32(2)) != 0
+    return -across if left else across, -up if down else up
+
+
+@_inlined
+def _draw_words(words, count, block, index, step, seed):
+    """Philox4x32-10 in 64-bit lanes, whose upper halves hold what the next product masks away."""
+    for i in range(min(count, LANES)):
+        a, b = np.uint64(block * LANES + i), np.uint64(index)
+        c, d = step & _MASK, step >> _HALF
+        key_0, key_1 = seed & _MASK, seed >> _HALF
+        for _ in range(ROUNDS):
+            p, q = (a & _MASK) * _MULTIPLIER_0, (c & _MASK) * _MULTIPLIER_1
+            a, b, c, d = (q >> _HALF) ^ b ^ key_0, q, (p >> _HALF) ^ d ^ key_1, p
+            key_0, key_1 = key_0 + _KEY_STEP_0, key_1 + _KEY_STEP_1
+        words[i] = np.uint32(a)
+        words[i + LANES] = np.uint32(b)
+        words[i + 2 * LANES] = np.uint32(c)
+        words[i + 3 * LANES] = np.uint32(d)
+
+
+@_inlined
+def _box_muller(words, noise, count):
+    """Two lanes of words give two of noise, of which the first ``count`` elements of each are written."""
+    for i in range(min(count, LANES)):
+        radius = _radius(words[i])
+        cosine, sine = _unit_vector(words[i + LANES])
+        noise[i] = radius * cosine
+        noise[i + LANES] = radius * sine
+
+
+@_inlined
+def _draw(words, noise, count, block, index, step, seed):
+    """Standard normal noise of at least the first ``count`` elements of a block."""
+    _draw_words(words, count, block, index, step, seed)
+    for first in range(0, count, 2 * LANES):
+        _box_muller(words[first:], noise[first:], count - first)
+
+
+@_inlined
+def _ordered(bits):
+    """From the bits of a float32 an integer of the same order, and back."""
+    return np.int32(bits ^ (np.int32(bits >> np.int32(31)) & _MAGNITUDE))
+
+
+@_inlined
+def _nearer(average, value, weight):
+    """One step of an average towards a value, which it takes to the bit where the weight is 1."""
+    change = value - average
+    if weight < np.float32(0.5):
+        return average + weight * change
+    return value - (np.float32(1.0) - weight) * change
+
+
+@_inlined
+def _tensor(table, row, column):
+    return carray(_pointer(table[row, column]), table[row, SIZE])
+
+
+@_compiled("boolean(int64[::1], int64[::1])")
+def all_finite(addresses, sizes):
+    """Whether no tensor holds NaN or infinity."""
+    bad = np.int32(0)
+    for row in range(len(sizes)):
+        bits = carray(_pointer(addresses[row]), sizes[row]).view(np.int32)
+        for i in range(len(bits)):
+            bad |= np.int32((bits[i] & _EXPONENT) == _EXPONENT)
+    return bad == 0
+
+
+@_inlined
+def _average_utility(parameter, gradient, utility, weight):
+    """Return the smallest and the largest as ordered integers, whose minimum vectorises; that of floats does not."""
+    low, high = np.int32(2**31 - 1), np.int32(-(2**31))
+    for i in range(len(utility)):
+        value = _nearer(utility[i], _bounded(-_bounded(gradient[i]) * parameter[i]), weight)
+        utility[i] = value
+        order = _ordered(np.float32(value).view(np.int32))
+        low, high = min(low, order), max(high, order)
+    return low, high
+
+
+@_inlined
+def _average_moments(gradient, first, second, first_weight, second_weight):
+    for i in range(len(gradient)):
+        value = _bounded(gradient[i])
+        first[i] = _nearer(first[i], value, first_weight)
+        second[i] = _nearer(second[i], _bounded(value * value), second_weight)
+
+
+@_compiled("UniTuple(float32, 2)(int64[:, ::1], float32[:, ::1], boolean)")
+def average(table, coefficients, has_moments):
+    """Move all averages one step, and return the smallest and the largest of the corrected utilities."""
+    smallest, largest = np.float32(np.inf), np.float32(-np.inf)
+    for row in range(len(table)):
+        parameter, gradient = _tensor(table, row, PARAMETER), _tensor(table, row, GRADIENT)
+        utility = _tensor(table, row, UTILITY)
+        correction, utility_weight, first_weight, second_weight = coefficients[table[row, COEFFICIENTS], 2:6]
+        low, high = np.int32(2**31 - 1), np.int32(-(2**31))
+        for start in range(0, len(parameter), BLOCK):
+            end = min(start + BLOCK, len(parameter))
+            part = gradient[start:end]
+            least, most = _average_utility(parameter[start:end], part, utility[start:end], utility_weight)
+            low, high = min(low, least), max(high, most)
+            if has_moments:
+                first = _tensor(table, row, FIRST_MOMENT)[start:end]
+                second = _tensor(table, row, SECOND_MOMENT)[start:end]
+                _average_moments(part, first, second, first_weight, second_weight)
+        smallest = min(smallest, np.int32(_ordered(low)).view(np.float32) / correction)
+        largest = max(largest, np.int32(_ordered(high)).view(np.float32) / correction)
+    return smallest, largest
+
+
+@njit(error_model="numpy", fastmath={"contract", "reassoc"})
+def _power(values):
+    """Sum of squares, in any order."""
+    total = 0.0
+    for i in range(len(values)):
+        total += np.float64(values[i]) * np.float64(values[i])
+    return total
+
+
+@_inlined
+def _direct(direction, first, second, mean_factor, root_factor, eps):
+    for i in range(len(first)):
+        root = np.sqrt(abs(second[i])) * root_factor + eps
+        direction[i] = _bounded(_bounded(first[i]) / root * mean_factor)
+
+
+@_compiled("void(int64[:, ::1], float32[:, ::1], float64[::1])")
+def mean_squares(table, coefficients, means):
+    """Write the mean square of the direction of each tensor to ``means``."""
+    direction = np.empty(BLOCK, np.float32)
+    for row in range(len(table)):
+        first, second = _tensor(table, row, FIRST_MOMENT), _tensor(table, row, SECOND_MOMENT)
+        mean_factor, root_factor, eps = coefficients[table[row, COEFFICIENTS], 6:9]
+        total = 0.0
+        for start in range(0, len(first), BLOCK):
+            end = min(start + BLOCK, len(first))
+            _direct(direction, first[start:end], second[start:end], mean_factor, root_factor, eps)
+            total += _power(direction[: end - start])
+        means[row] = total / len(first)
+
+
+@_inlined
+def _move(parameter, first, second, utility, noise, std, kept, lr, half, other, mean_factor, root_factor, eps):
+    """p * kept - lr * (d + noise) * (1 - s), where 1 - sigmoid(x) = 1 / (1 + exp(x)).
+
+    One reciprocal serves the root in d and the gate.
+    """
+    for i in range(len(parameter)):
+        root = np.sqrt(abs(second[i])) * root_factor + eps
+        inverse = np.float32(1.0) / (root * (np.float32(1.0) + _exponential(utility[i] * half * other)))
+        step = _bounded(_bounded(first[i]) * mean_factor * inverse + std * noise[i] * (root * inverse))
+        parameter[i] = parameter[i] * kept - lr * step
+
+
+@_compiled("void(int64[:, ::1], float32[:, ::1], uint64[:, ::1], float32[::1], float64)")
+def change(table, coefficients, keys, stds, scale):
+    """Change every parameter.
+
+    :param keys: of the noise, like ``coefficients``: step and seed
+    :param stds: of the noise, one a tensor
+    """
+    words, noise = np.empty(BLOCK, np.uint32), np.zeros(BLOCK, np.float32)
+    for row in range(len(table)):
+        parameter, utility = _tensor(table, row, PARAMETER), _tensor(table, row, UTILITY)
+        first, second = _tensor(table, row, FIRST_MOMENT), _tensor(table, row, SECOND_MOMENT)
+        choice, std = table[row, COEFFICIENTS], stds[row]
+        kept, lr, correction = coefficients[choice, :3]
+        mean_factor, root_factor, eps = coefficients[choice, 6:9]
+        # The factor of the utility in two halves, as it can be beyond float32.
+        factor = 1.0 / (scale * correction)
+        half = np.float32(np.sqrt(abs(factor)))
+        other = np.float32(np.copysign(half, factor))
+        for start in range(0, len(parameter), BLOCK):
+            end = min(start + BLOCK, len(parameter))
+            if std > 0:
+                _draw(words, noise, end - start, start // BLOCK, table[row, INDEX], keys[choice, 0], keys[choice, 1])
+            p, u, m, v = parameter[start:end], utility[start:end], first[start:end], second[start:end]
+            _move(p, m, v, u, noise, std, kept, lr, half, other, mean_factor, root_factor, eps)

@@ -1,0 +1,271 @@
+"""The two ways in which a step is computed: plain torch, and compiled loops for contiguous float32 on the CPU.
+
+Both take the same scalars from the optimizer and draw the same noise; they differ in rounding alone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlcore.functional import utility as functional
+from rlcore.functional.utility import UtilityExtremes
+from rlcore.optim import counter_noise
+from rlcore.optim.upgd_state import state_dtype
+
+Group: TypeAlias = dict[str, Any]
+State: TypeAlias = dict[str, Any]
+Scalar: TypeAlias = float | Tensor
+
+COMPILES: Final = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+"""Whether Numba compiles anything in this process."""
+
+
+class Coefficients(NamedTuple):
+    """The scalars of a group at a number of steps; tensors where only a device knows that number.
+
+    :param kept: share of a parameter that weight decay leaves, 1 - lr * weight_decay
+    :param correction: divides the average of the utility
+    :param utility_weight: of the newest value in the average of the utility; the next two in those of the moments
+    :param mean_factor: d = mean_factor * m / (root_factor * sqrt(v) + eps)
+    """
+
+    kept: float
+    lr: float
+    correction: Scalar
+    utility_weight: float
+    first_weight: float = 1.0
+    second_weight: float = 1.0
+    mean_factor: Scalar = 1.0
+    root_factor: Scalar = 0.0
+    eps: float = 1.0
+
+
+@dataclass(slots=True)
+class Update:
+    """One parameter that has a gradient in this step.
+
+    :param index: of the parameter, counted through all groups
+    :param address: of the gradient, if it is float32 and lies row by row on the CPU; else 0
+    :param taken: whether the step changes anything; 0-dimensional where only a device knows
+    """
+
+    parameter: Tensor
+    gradient: Tensor
+    group: Group
+    state: State
+    index: int
+    address: int
+    taken: Tensor | bool = True
+
+    def advance(self, counters: Iterable[str]) -> None:
+        """Count one step."""
+        for counter in counters:
+            self.state[counter] = self.state[counter] + self.taken
+
+    def average(self, name: str, value: Tensor, weight: float) -> None:
+        """Move an average towards a value; both are bounded, so their difference is finite."""
+        average = self.state[name]
+        average.copy_(self.if_taken(average.lerp(value, weight), average))
+
+    def if_taken(self, new: Tensor, old: Tensor) -> Tensor:
+        """What holds after the step."""
+        return new if isinstance(self.taken, bool) else torch.where(self.taken, new, old)
+
+
+class TorchPart:
+    """One parameter of any dtype, layout and device.
+
+    :param update: its counters have counted this step
+    """
+
+    def __init__(self, update: Update, coefficients: Coefficients, *, has_moments: bool) -> None:
+        self.updates: Sequence[Update] = (update,)
+        self._update, self._has_moments = update, has_moments
+        self._gradient = functional.bounded(update.gradient.to(state_dtype(update.parameter)))
+        self._parameter = update.parameter.to(self._gradient.dtype)
+        self._coefficients = Coefficients._make(_in_dtype(each, self._gradient.dtype) for each in coefficients)
+
+    def average(self) -> UtilityExtremes:
+        """Move all averages one step; return the extremes of the corrected utilities."""
+        update, gradient, c = self._update, self._gradient, self._coefficients
+        update.average("utility", functional.weight_utility(gradient, self._parameter), c.utility_weight)
+        if self._has_moments:
+            update.average("first_moment", gradient, c.first_weight)
+            update.average("second_moment", functional.bounded(gradient * gradient), c.second_weight)
+        return functional.utility_extremes([self._utility()])
+
+    def direction_rms(self) -> Sequence[Tensor]:
+        """Root mean square of the direction of each tensor, 0-dimensional."""
+        return [functional.root_mean_square(self._direction())]
+
+    def change(self, stds: Sequence[Scalar], scale: Scalar) -> None:
+        """Change the parameter.
+
+        :param stds: of the noise of each tensor
+        :param scale: divisor of the corrected utilities
+        """
+        update, c, (std,) = self._update, self._coefficients, stds
+        direction = self._direction()
+        if update.group["sigma"] > 0:
+            direction = functional.bounded(direction + self._noise() * _in_dtype(std, direction.dtype))
+        share = 1 - functional.gate(self._utility(), scale)
+        update.parameter.copy_(update.if_taken(self._parameter * c.kept - c.lr * (direction * share), self._parameter))
+
+    def _utility(self) -> Tensor:
+        utility: Tensor = self._update.state["utility"] / self._coefficients.correction
+        return utility
+
+    def _direction(self) -> Tensor:
+        if not self._has_moments:
+            return self._gradient
+        state, c = self._update.state, self._coefficients
+        root = state["second_moment"].sqrt() * c.root_factor + c.eps
+        return functional.bounded(state["first_moment"] / root * c.mean_factor)
+
+    def _noise(self) -> Tensor:
+        update, like = self._update, self._gradient
+        step, seed = update.state["step"], update.group["seed"]
+        return counter_noise.normal(like.numel(), update.index, step, seed, like.device).to(like.dtype).view(like.shape)
+
+
+def _in_dtype(scalar: Any, dtype: torch.dtype) -> Any:
+    """Tensors without dimensions would otherwise widen one another."""
+    return scalar.to(dtype) if isinstance(scalar, Tensor) else scalar
+
+
+class CompiledPart:
+    """All contiguous float32 parameters on the CPU, each method in one call of the kernel; as :class:`TorchPart`.
+
+    :param table: of the kernel; this step's columns are still to be filled
+    """
+
+    def __init__(
+        self,
+        updates: Sequence[Update],
+        table: NDArray[np.int64],
+        coefficients_of: Callable[[Update], Coefficients],
+        *,
+        has_moments: bool,
+    ) -> None:
+        from rlcore.optim import upgd_kernel  # imports numba, which only the first step needs
+
+        self.updates, self._table, self._kernel, self._has_moments = updates, table, upgd_kernel, has_moments
+        kinds = [(id(each.group), each.state["step"], each.state.get("moment_step")) for each in updates]
+        first = dict(zip(reversed(kinds), reversed(updates), strict=True))
+        rows = {kind: row for row, kind in enumerate(first)}
+        table[:, upgd_kernel.GRADIENT] = [update.address for update in updates]
+        if not has_moments:
+            table[:, upgd_kernel.FIRST_MOMENT] = table[:, upgd_kernel.SECOND_MOMENT] = table[:, upgd_kernel.GRADIENT]
+        table[:, upgd_kernel.COEFFICIENTS] = [rows[kind] for kind in kinds]
+        self._coefficients = np.array([coefficients_of(update) for update in first.values()], dtype=np.float32)
+        self._keys = np.array([(each.state["step"], each.group["seed"]) for each in first.values()], dtype=np.uint64)
+
+    def average(self) -> UtilityExtremes:
+        low, high = self._kernel.average(self._table, self._coefficients, self._has_moments)
+        return UtilityExtremes(maximum=high, maximum_magnitude=max(high, -low))
+
+    def direction_rms(self) -> Sequence[Tensor]:
+        means = np.empty(len(self.updates))
+        self._kernel.mean_squares(self._table, self._coefficients, means)
+        return torch.from_numpy(np.sqrt(means).astype(np.float32)).unbind()
+
+    def change(self, stds: Sequence[Scalar], scale: Scalar) -> None:
+        own = np.array(stds, dtype=np.float32)
+        self._kernel.change(self._table, self._coefficients, self._keys, own, float(scale))
+        # Autograd refuses to go back through a parameter that has changed since, if it is told.
+        torch.autograd.graph.increment_version([update.parameter for update in self.updates])
+
+
+Part: TypeAlias = TorchPart | CompiledPart
+
+
+class Paths:
+    """Divides steps between the paths; caches the addresses of the tensors until one of them changes."""
+
+    def __init__(self) -> None:
+        self._mark: tuple[list[Any], ...] = ()
+        self._tensors: list[Tensor] = []
+        self._compiled: list[bool] = []
+        self._table = np.empty((0, 8), np.int64)
+
+    def parts(
+        self, updates: Sequence[Update], coefficients_of: Callable[[Update], Coefficients], names: Sequence[str]
+    ) -> list[Part]:
+        """The parts of a step; a float64 parameter takes all to plain torch, as its utility scales the others'.
+
+        :param names: of the averages that have the parameter's shape, the utility first
+        """
+        self._look(updates, names)
+        has_moments, compiled = len(names) > 1, []
+        parts: list[Part] = []
+        for update, is_compiled in zip(updates, self._compiled, strict=True):
+            if is_compiled:
+                compiled.append(update)
+            else:
+                parts.append(TorchPart(update, coefficients_of(update), has_moments=has_moments))
+        if compiled:
+            parts.append(CompiledPart(compiled, self._table, coefficients_of, has_moments=has_moments))
+        return parts
+
+    def _look(self, updates: Sequence[Update], names: Sequence[str]) -> None:
+        """Look at all memory again if any of it has changed its place, its form or its owner."""
+        parameters = [update.parameter for update in updates]
+        tensors = parameters + [update.state[name] for name in names for update in updates]
+        mark = (
+            [*map(id, tensors)],
+            [tensor.data_ptr() for tensor in tensors],
+            [tensor.numel() for tensor in tensors],
+            [tensor.is_contiguous() for tensor in tensors],
+            [update.gradient.numel() for update in updates],
+            [update.address > 0 for update in updates],
+            [update.index for update in updates],
+        )
+        if mark != self._mark:
+            self._mark, self._tensors = mark, tensors
+            any_double = torch.float64 in {parameter.dtype for parameter in parameters}
+            rows = [None if any_double else _row(update, names) for update in updates]
+            self._compiled = [row is not None for row in rows]
+            self._table = np.array([row for row in rows if row is not None], dtype=np.int64).reshape(-1, 8)
+
+
+def is_finite(updates: Sequence[Update]) -> bool | Tensor:
+    """Whether all gradients are finite: 0-dimensional on the first device where none lies on the CPU.
+
+    :param updates: at least one
+    """
+    if not any(update.gradient.is_cpu for update in updates):
+        return torch.nn.utils.get_total_norm([update.gradient for update in updates], math.inf).isfinite()
+    if not all(update.address or update.gradient.isfinite().all() for update in updates):
+        return False
+    addresses = np.array([update.address for update in updates if update.address], np.int64)
+    if not len(addresses):
+        return True
+    from rlcore.optim import upgd_kernel  # imports numba, which only the first step needs
+
+    sizes = np.array([update.gradient.numel() for update in updates if update.address], np.int64)
+    return bool(upgd_kernel.all_finite(addresses, sizes))
+
+
+def address(tensor: Tensor) -> int:
+    """Where a tensor begins that is float32 and lies row by row on the CPU; 0 for others, or without compiling."""
+    is_plain = tensor.dtype is torch.float32 and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
+    return tensor.data_ptr() if is_plain and COMPILES else 0
+
+
+def _row(update: Update, names: Sequence[str]) -> list[int] | None:
+    """The row of the kernel's table, None if some memory is not as the kernel takes it."""
+    averages = [update.state[name] for name in names]
+    addresses = [address(update.parameter), update.address, *map(address, averages)]
+    sizes = {update.parameter.numel(), update.gradient.numel(), *(average.numel() for average in averages)}
+    if 0 in addresses or len(sizes) > 1:
+        return None
+    return [*addresses, *[0] * (5 - len(addresses)), *sizes, update.index, 0]

@@ -1,0 +1,199 @@
+"""Steps on a device that is not asked: none waits for it, and one that is not finite changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rlcore import DistributionalPPO
+from rlcore.errors import NonFiniteGradientError
+from rlcore.optim import upgd_paths
+from rlcore.optim.noise import noise_to_signal
+from rlcore.optim.upgd_paths import Update
+from tests.support.training import differing, make_envs, make_model
+from tests.unit.optim.upgd_steps import BOTH, parameters_of, take_steps
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "noise": {"sigma": 0.1},
+    "adaptive noise": {"sigma": 0.1, "adaptive_noise": True},
+    "no noise": {"sigma": 0.0},
+}
+DTYPES = {
+    "32 bits": (torch.float32,) * 4,
+    "16 bits": (torch.bfloat16,) * 4,
+    "mixed": (torch.float32, torch.float64, torch.bfloat16, torch.float32),
+}
+EVERY_SETTING = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+
+
+def make(optimizer_class: Any, device: str, dtypes: tuple[torch.dtype, ...], **settings: Any) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((3, 2), (4,), (), (5000,))
+    tensors = [
+        nn.Parameter(torch.randn(shape, generator=generator).to(device, dtype))
+        for shape, dtype in zip(shapes, dtypes, strict=True)
+    ]
+    return optimizer_class([{"params": tensors[:3]}, {"params": tensors[3:], "lr": 0.5}], lr=0.1, seed=3, **settings)
+
+
+def parameters(optimizer: Any) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+@BOTH
+@EVERY_SETTING
+@pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
+def test_no_step_reads_a_number_from_the_device(
+    optimizer_class: Any, settings: dict[str, Any], dtypes: tuple[torch.dtype, ...]
+) -> None:
+    """Tensors of the meta device have no numbers: whatever reads one raises."""
+    optimizer = make(optimizer_class, "meta", dtypes, **settings)
+    for _ in range(3):
+        for parameter in parameters(optimizer):
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        _ = optimizer.skipped_steps
+
+
+@pytest.fixture
+def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU, treated as a device that is not asked."""
+
+    def is_finite(updates: list[Update]) -> Tensor:
+        return torch.stack([update.gradient.isfinite().all() for update in updates]).all()
+
+    monkeypatch.setattr(upgd_paths, "is_finite", is_finite)
+    monkeypatch.setattr(upgd_paths, "_row", lambda *_: None)
+
+
+def bits(value: Any) -> Any:
+    """Tensors as bytes, so that -0 is not 0 and NaN is NaN."""
+    if isinstance(value, Tensor):
+        return value.contiguous().view(-1).view(torch.uint8).tolist()
+    if isinstance(value, dict):
+        return {key: bits(each) for key, each in value.items()}
+    return [bits(each) for each in value] if isinstance(value, list) else value
+
+
+@BOTH
+@EVERY_SETTING
+@pytest.mark.parametrize(
+    ("dtypes", "bad"),
+    [(DTYPES["32 bits"], float("nan")), (DTYPES["16 bits"], float("inf")), (DTYPES["mixed"], float("-inf"))],
+    ids=DTYPES,
+)
+@pytest.mark.parametrize("steps_before", [0, 2])
+@pytest.mark.usefixtures("unasked")
+def test_a_step_that_is_not_finite_is_skipped_and_counted(
+    optimizer_class: Any, settings: dict[str, Any], dtypes: tuple[torch.dtype, ...], bad: float, steps_before: int
+) -> None:
+    optimizer, untroubled = (make(optimizer_class, "cpu", dtypes, **settings) for _ in range(2))
+    for each in (optimizer, untroubled):
+        take_steps(each, 0, steps_before)
+    before = parameters_of(optimizer), copy.deepcopy([optimizer.state.get(each) for each in parameters(optimizer)])
+    for parameter in parameters(optimizer):
+        parameter.grad = torch.ones_like(parameter)
+    parameters(optimizer)[3].grad[777] = bad  # type: ignore[index]
+    optimizer.step()
+    assert bits(parameters_of(optimizer)) == bits(before[0])
+    if steps_before:
+        after = [optimizer.state[each] for each in parameters(optimizer)]
+        assert bits(copy.deepcopy(after)) == bits(before[1])
+    assert optimizer.skipped_steps == 1
+    for each in (optimizer, untroubled):
+        take_steps(each, steps_before, 3)
+    assert optimizer.skipped_steps == 1
+    assert bits(parameters_of(optimizer)) == bits(parameters_of(untroubled))
+    assert bits(optimizer.state_dict()["state"]) == bits(untroubled.state_dict()["state"])
+    assert noise_to_signal(optimizer) == noise_to_signal(untroubled)
+
+
+@BOTH
+@EVERY_SETTING
+def test_counting_on_the_device_gives_the_numbers_of_counting_here(
+    optimizer_class: Any, settings: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    """And what it has counted is loaded as a number."""
+    here = make(optimizer_class, "cpu", DTYPES["mixed"], **settings)
+    take_steps(here, 0, 4)
+    request.getfixturevalue("unasked")
+    there = make(optimizer_class, "cpu", DTYPES["mixed"], **settings)
+    take_steps(there, 0, 4)
+    torch.testing.assert_close(parameters_of(there), parameters_of(here), rtol=1e-6, atol=1e-7)
+    states = [there.state[parameter]["step"] for parameter in parameters(there)]
+    assert [type(step) for step in states] == [Tensor] * 4
+    loaded = make(optimizer_class, "cpu", DTYPES["mixed"], **settings)
+    loaded.load_state_dict(there.state_dict())
+    assert [loaded.state[parameter]["step"] for parameter in parameters(loaded)] == [4] * 4
+
+
+@BOTH
+def test_one_gradient_on_the_cpu_makes_a_step_wait_and_raise(
+    optimizer_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = torch.zeros(2), torch.zeros(2, device="meta")
+    updates = [Update(each, each, {}, {}, 0, upgd_paths.address(each)) for each in (there, here)]
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        upgd_paths.is_finite(updates)
+    optimizer = make(optimizer_class, "cpu", DTYPES["mixed"])
+    for parameter in parameters(optimizer):
+        parameter.grad = torch.ones_like(parameter)
+    parameters(optimizer)[1].grad[0] = torch.nan  # type: ignore[index]
+    monkeypatch.setattr(upgd_paths, "address", lambda _: 0)
+    with pytest.raises(NonFiniteGradientError, match="parameter 1 of group 0"):
+        optimizer.step()
+    assert optimizer.skipped_steps == 0
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@BOTH
+@EVERY_SETTING
+def test_cuda_itself_sees_no_wait_and_skips(optimizer_class: Any, settings: dict[str, Any]) -> None:
+    optimizer = make(optimizer_class, "cuda", DTYPES["mixed"], **settings)
+    for index in range(5):
+        for parameter in parameters(optimizer):
+            parameter.grad = torch.ones_like(parameter)
+        if index == 2:
+            parameters(optimizer)[3].grad.mul_(torch.inf)  # type: ignore[union-attr]
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            optimizer.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert optimizer.skipped_steps == 1
+    assert [int(state["step"]) for state in optimizer.state.values()] == [4] * 4
+
+
+@BOTH
+@pytest.mark.usefixtures("unasked")
+def test_what_a_device_has_counted_is_saved_as_a_number(optimizer_class: Any) -> None:
+    """The live counters stay tensors, so that a step waits for nothing."""
+    optimizer = make(optimizer_class, "cpu", DTYPES["32 bits"], **SETTINGS["adaptive noise"])
+    take_steps(optimizer, 0, 3)
+    for entries in optimizer.state_dict()["state"].values():
+        counters = {name: value for name, value in entries.items() if name.endswith("step")}
+        assert {(type(value), value) for value in counters.values()} == {(int, 3)}
+    assert {type(optimizer.state[each]["step"]) for each in parameters(optimizer)} == {Tensor}
+
+
+@pytest.mark.usefixtures("unasked")
+def test_a_model_whose_device_counts_is_saved_loaded_and_rolled_back() -> None:
+    model, file = make_model(), io.BytesIO()
+    model.learn(48)
+    model.save(file)
+    file.seek(0)
+    loaded = DistributionalPPO.load(file, env=make_envs(), device="cpu")
+    assert differing(loaded.get_parameters(), model.get_parameters()) == []
+    model.set_parameters(model.get_parameters())
+    before = model.get_parameters()
+    model.vf_coef = float("nan")  # the losses are not finite, so every step is skipped or the update fails
+    with pytest.raises(NonFiniteGradientError):
+        model.train()
+    assert differing(model.get_parameters(), before) == []
