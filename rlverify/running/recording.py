@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import rlverify
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import is_within, module_name
+from rlverify.project.fingerprint import COMPILERS, is_within, module_name
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import HarnessError
 from rlverify.running.pool import pin_threads, run_each
@@ -106,8 +106,10 @@ def _is_read_as_source(path: Path) -> bool:
     frame: FrameType | None = sys._getframe(2)
     modules = set()
     while frame is not None:
-        modules.add(frame.f_globals.get("__name__"))
+        modules.add(str(frame.f_globals.get("__name__")))
         frame = frame.f_back
+    if any(is_within(name, COMPILERS) for name in modules):
+        return True  # all code of a module that imports a compiler counts; whether it is read depends on a cache
     return bool(modules & READS_SOURCE) and "inspect" not in modules
 
 

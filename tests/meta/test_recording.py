@@ -144,6 +144,18 @@ def test_files_of_the_project_that_are_read_are_recorded_and_written_ones_are_no
     assert (reads.files, writes.files) == (("recordedproject/data.txt",), ())
 
 
+def test_source_that_a_compiler_reads_is_no_data_whether_its_cache_is_empty_or_not(folder: Path) -> None:
+    (folder / "recordedproject" / "kernel.py").write_text(
+        "from numba import njit\n\n@njit('int64(int64)', cache=True)\ndef double(x):\n    return 2 * x\n"
+    )
+    with (folder / "recordedproject" / "code.py").open("a") as stream:
+        stream.write("\ndef compiles():\n    from recordedproject import kernel\n    return kernel.double(1)\n")
+    cold = executed(folder, "compiles")
+    assert list((folder / "recordedproject" / "__pycache__").glob("kernel.double*.nbc"))
+    assert cold == executed(folder, "compiles")
+    assert cold[0].files == ()
+
+
 def test_a_process_that_a_run_starts_makes_the_record_incomplete(folder: Path) -> None:
     (found,) = executed(folder, "starts_a_process")
     assert found.unseen
