@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import random
+import sys
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -133,6 +134,15 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)  # a text may be a folder for TensorBoard
 
 
+@pytest.fixture
+def without_coverage() -> Iterator[None]:
+    """The sample runs the same lines; tracing them would double the minutes. ``no_cover`` does nothing under xdist."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(tracer)
+
+
 def require_clear(found: list[str]) -> None:
     assert [each for each in found if each not in ("refused", "trained")] == []
     assert {"refused", "trained"} <= set(found)
@@ -143,7 +153,7 @@ def test_a_sample_of_wrong_values_is_refused_or_trains() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover  # the sample above runs the same lines, and coverage would triple these minutes
+@pytest.mark.usefixtures("without_coverage")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_wrong_value_is_refused_or_trains(kind: str) -> None:
     require_clear(outcomes([case for case in cases() if case[0] == kind]))
