@@ -20,9 +20,9 @@ from rlcore.errors import SettingError
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.explorable import check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.config import Count, Flag, PPOSettings, Seed, resolve_settings
 from rlcore.ppo.live_settings import plan_settings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
+from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed, resolve_settings
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.yaml_file import read_yaml
 
@@ -176,7 +176,7 @@ def _read_algorithm(given: object, policy: type[DistributionalRecurrentPolicy]) 
     elsewhere = {name for names in (places[TOP], places["environment"]) for name in names}
     reject_unknown([name for name in settings if name in elsewhere], "algorithm", places)
     try:
-        return resolve_settings(settings, policy.default_extractor)
+        return resolve_settings(settings, policy.default_extractor, asked=settings)
     except SettingError as error:
         raise type(error)(f"algorithm.{error.setting}", str(error)) from error
 
@@ -271,8 +271,9 @@ def check_hyperparams(config: TrainingConfig) -> None:
 def _given_as(explored: str, given: PPOSettings) -> tuple[str, object] | None:
     """Where what is explored is given too, by whatever name, and its value; None if it is not."""
     name = {"lr": "learning_rate", "ent_coef_initial": "ent_coef"}.get(explored, explored)
-    if name in given.optimizer_kwargs:
-        return f"optimizer_kwargs[{name!r}]", given.optimizer_kwargs[name]
+    options = given.optimizer_kwargs or {}
+    if name in options:
+        return f"optimizer_kwargs[{name!r}]", options[name]
     if name not in PPOSettings.model_fields:
         return None
     value, defaults = getattr(given, name), resolve_settings({"optimizer_class": given.optimizer_class})

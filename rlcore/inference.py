@@ -20,8 +20,9 @@ from rlcore.checkpoint.refusal import path_of, refusals_name, require_place
 from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import SettingError, UnknownSettingError
 from rlcore.observation_scaling import Observation, Scaling, read_scalings
-from rlcore.ppo import config, model_content, model_file, state_checks
+from rlcore.ppo import model_content, model_file, state_checks
 from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.arguments import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
@@ -35,7 +36,6 @@ BESIDE_SETTINGS: Final = {
     "policy": "give load_policy policy=...",
     "env": "give load_policy env=... or spaces=...",
     "_init_setup_model": "leave it out",
-    "_asked": "leave it out",
 }
 """What the constructor takes beside settings, and where a user says it here."""
 
@@ -156,7 +156,7 @@ def load_policy(
     :raises CheckpointError: if the file cannot be read, is of another kind or does not fit
     :raises SettingError: for spaces, settings or a device that cannot be used
     """
-    config.check_device(map_location, "map_location")
+    check_device(map_location, "map_location")
     require_place(path, "read")
     if env is not None and spaces is not None:
         raise SettingError("spaces", "env and spaces are both given, and env has spaces of its own; give one of them")
@@ -236,9 +236,8 @@ def _build(content: Mapping[str, Any], device: str | torch.device) -> InferenceP
     """The network with its parameters; a model is constructed for its settings, but not set up for training."""
     state = content["state"]
     with model_file.generators_untouched():
-        model = DistributionalPPO(
-            content["policy_class"], None, device=device, _init_setup_model=False, _asked=(), **content["settings"]
-        )
+        model = DistributionalPPO(content["policy_class"], None, device=device, _init_setup_model=False)
+        model._configure(content["settings"])
         model.observation_space, model.action_space = content["observation_space"], content["action_space"]
         model._require_network_of(state)
         model._setup_network()

@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, Field
 from rlcore.errors import SettingError
 from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig
 from rlcore.pbt.table import Table
-from rlcore.ppo.config import Count, Flag, Fraction, Seed, plain
+from rlcore.ppo.arguments import plain
+from rlcore.ppo.settings import Count, Flag, Fraction, Seed
 
 
 def _as_path(value: object) -> object:

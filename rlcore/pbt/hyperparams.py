@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, Field
 
 from rlcore.errors import SettingError
 from rlcore.pbt.table import Table
-from rlcore.ppo.config import Flag, Fraction, plain
+from rlcore.ppo.arguments import plain
+from rlcore.ppo.settings import Flag, Fraction
 
 HyperparamValue: TypeAlias = bool | int | float | str | None
 Hyperparams: TypeAlias = dict[str, HyperparamValue]

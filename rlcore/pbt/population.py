@@ -24,7 +24,7 @@ from rlcore.pbt.scheduler import PBTScheduler
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.config import whole_number
+from rlcore.ppo.arguments import whole_number
 from rlcore.ppo.live_settings import plan_change, set_hyperparameters
 from rlcore.types import StateDict, StateValue
 

@@ -11,7 +11,7 @@ from rlcore.checkpoint import load_container
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.member import PopulationMember
-from rlcore.ppo.config import whole_number
+from rlcore.ppo.arguments import whole_number
 
 FORMAT = "population_v1"
 BRING_BACK = "bring it back from a copy, or begin anew in another folder"

@@ -17,7 +17,7 @@ from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, explored
 from rlcore.pbt.member import PopulationMember
 from rlcore.pbt.statistics import performance_statistics
-from rlcore.ppo.config import plain, whole_number
+from rlcore.ppo.arguments import plain, whole_number
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 

@@ -1,7 +1,6 @@
 """Distributional PPO: the algorithm, its settings, its policies and how they represent values."""
 
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.live_settings import set_hyperparameters
 from rlcore.ppo.policy import (
     DistributionalRecurrentCnnPolicy,
@@ -9,6 +8,7 @@ from rlcore.ppo.policy import (
     DistributionalRecurrentPolicy,
 )
 from rlcore.ppo.returns import ReturnScale
+from rlcore.ppo.settings import PPOSettings
 from rlcore.ppo.values import CategoricalValues, QuantileValues, ValueDistribution
 
 __all__ = [

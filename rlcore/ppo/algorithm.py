@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -22,76 +22,49 @@ from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingS
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UtilityGatedOptimizer
-from rlcore.ppo import components, config, construction, gradients, losses, monitoring, returns, space_support
-from rlcore.ppo.attributes import SettingAttributes
+from rlcore.ppo import components, construction, gradients, losses, monitoring, returns, space_support
+from rlcore.ppo.arguments import check_schedule, whole_number
 from rlcore.ppo.buffer import Samples, TwinCriticBuffer
+from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.entropy import EntropySchedule
 from rlcore.ppo.kl import KLPenalty
 from rlcore.ppo.last_observations import CheckedObservations
+from rlcore.ppo.live_settings import set_hyperparameters
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.optimizers import set_learning_rate
-from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy, find_policy
+from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy
 from rlcore.ppo.saved_files import STATISTICS_APART, writes_statistics_apart
-from rlcore.ppo.settings_help import with_settings
+from rlcore.ppo.settings import described
 from rlcore.ppo.update_log import UpdateLog
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
 
-@with_settings
-class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnScale, CheckedObservations, RecurrentPPO):
+class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObservations, ConfiguredPPO):
     """Recurrent PPO whose one or two critics predict the distribution of the return.
 
-    Every setting is a keyword of :class:`rlcore.ppo.config.PPOSettings`; an unknown or misplaced one raises
-    :class:`rlcore.errors.UnknownSettingError` and names the right one. What Stable-Baselines3 users know (callbacks,
-    ``VecNormalize``, ``predict``, ``evaluate_policy``, the logger) works as they know it.
+    An unknown or misplaced setting raises :class:`rlcore.errors.UnknownSettingError`, which names the right one. A
+    setting that is assigned to later (``model.vgs_alpha = 0.5``) changes what trains, or raises if it cannot change.
+    What Stable-Baselines3 users know (callbacks, ``VecNormalize``, ``predict``, ``evaluate_policy``, the logger,
+    subclasses) works as they know it.
 
     :param policy: ``"MlpLstmPolicy"``, ``"CnnLstmPolicy"`` for images, ``"MultiInputLstmPolicy"`` for Dict
         observations, or a subclass of :class:`rlcore.ppo.policy.DistributionalRecurrentPolicy`
     :param env: a Gymnasium environment, its id or a ``VecEnv``
-    :param settings: see :class:`rlcore.ppo.config.PPOSettings`
     :raises SettingError: for a setting that cannot be used
+
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
     policy: DistributionalRecurrentPolicy
     policy_class: type[DistributionalRecurrentPolicy]
     rollout_buffer: TwinCriticBuffer
-    variance_gradient_scaler: VarianceGradientScaler | None
+    variance_gradient_scaler: VarianceGradientScaler | None = None
+    _boundary: dict[str, StateDict | None] | None = None
     _last_lstm_states: Any
 
-    def __init__(
-        self,
-        policy: str | type[DistributionalRecurrentPolicy],
-        env: GymEnv | str | None,
-        *,
-        device: torch.device | str = "auto",
-        _init_setup_model: bool = True,
-        _asked: Collection[str] | None = None,
-        **settings: Any,
-    ) -> None:
-        policy_class = find_policy(policy)
-        checked = config.resolve_settings(settings, policy_class.default_extractor, _asked)
-        config.check_device(device)
-        super().__init__(  # the schedules are typed by SB3 as its own alias
-            policy_class,
-            env,  # type: ignore[arg-type]
-            learning_rate=checked.learning_rate,  # type: ignore[arg-type]
-            tensorboard_log=checked.tensorboard_log,
-            stats_window_size=checked.stats_window_size,
-            verbose=checked.verbose,
-            device=device,
-            seed=checked.seed,
-            _init_setup_model=False,
-        )
-        for name in config.PPOSettings.model_fields:
-            setattr(self, name, getattr(checked, name))
-        config.check_schedules(checked)
-        self.variance_gradient_scaler = None
-        self.pending_state: dict[str, StateDict] = {}
-        self._boundary: dict[str, StateDict | None] | None = None
-        if _init_setup_model:
-            self._setup_model()
+    def _change_setting(self, name: str, value: Any) -> None:
+        set_hyperparameters(self, {name: value})
 
     # -- construction ---------------------------------------------------------------------------------------------
 
@@ -107,6 +80,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.variance_gradient_scaler = construction.make_scaler(self)
         self.entropy_schedule = EntropySchedule(self)
         self.kl_penalty = KLPenalty(self)
+        self._is_set_up = True
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """As in Stable-Baselines3. Noise of an optimizer without a seed in its settings is reseeded as well."""
@@ -190,7 +164,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         self.policy.set_training_mode(True)
         for name in ("clip_range", "clip_range_vf"):
             if getattr(self, name) is not None:
-                config.check_schedule(name, getattr(self, name), self._current_progress_remaining)
+                check_schedule(name, getattr(self, name), self._current_progress_remaining)
         self._update_learning_rate(self.policy.optimizer)
         self._scale_returns()
         explained = monitoring.explained_variance_of(self.rollout_buffer)
@@ -266,7 +240,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
 
     def _update_learning_rate(self, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
         """Give every group the scheduled learning rate, the critics' multiplied by ``critic_lr_multiplier``."""
-        lr = config.check_schedule("learning_rate", self.lr_schedule, self._current_progress_remaining)
+        lr = check_schedule("learning_rate", self.lr_schedule, self._current_progress_remaining)
         self.logger.record("train/learning_rate", lr)
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             set_learning_rate(optimizer, lr, self.critic_lr_multiplier)
@@ -302,7 +276,7 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
-        total_timesteps = config.whole_number("total_timesteps", total_timesteps)
+        total_timesteps = whole_number("total_timesteps", total_timesteps)
         if self.env is None:
             raise SettingError(
                 "env", "the model has no environment to learn in; call set_env(env), or load(path, env=env)"
@@ -398,3 +372,6 @@ class DistributionalPPO(ModelFile, SettingAttributes, returns.DocumentedReturnSc
             env_state.restore_normalizer(wrapped, waiting)
         super().set_env(wrapped, force_reset)
         self._boundary = None
+
+
+DistributionalPPO.__doc__ = f"{DistributionalPPO.__doc__}{described()}"

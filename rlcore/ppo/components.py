@@ -19,9 +19,9 @@ from rlcore.optim import upgd_state
 from rlcore.optim.estimators import ESTIMATORS
 from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import observations, optimizer_state, state_checks
-from rlcore.ppo.config import PPOSettings
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.returns import Moments, read_state, rescaled
+from rlcore.ppo.settings import PPOSettings
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 

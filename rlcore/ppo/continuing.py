@@ -11,7 +11,7 @@ from rlcore.checkpoint import codec
 from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.ppo import model_content
-from rlcore.ppo.config import PPOSettings
+from rlcore.ppo.settings import PPOSettings
 
 if TYPE_CHECKING:
     from rlcore.ppo.algorithm import DistributionalPPO

@@ -10,7 +10,7 @@ from rlcore.state_fields import describe
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:
-    from rlcore.ppo.config import PPOSettings
+    from rlcore.ppo.settings import PPOSettings
 
 
 class EntropySettings(Protocol):

@@ -12,7 +12,7 @@ from rlcore.state_fields import describe
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:
-    from rlcore.ppo.config import PPOSettings
+    from rlcore.ppo.settings import PPOSettings
 
 TOLERANCE = 1.5
 """How far the divergence may be from its target, as a factor, before the coefficient moves."""

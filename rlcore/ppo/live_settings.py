@@ -11,8 +11,8 @@ from stable_baselines3.common.utils import FloatSchedule
 from torch import nn
 
 from rlcore.errors import ResumeWarning, SettingError
-from rlcore.ppo import components, config, construction, optimizer_state
-from rlcore.ppo.config import PPOSettings
+from rlcore.ppo import components, construction, optimizer_state
+from rlcore.ppo.arguments import check_schedule, check_schedules
 from rlcore.ppo.optimizers import (
     default_learning_rate,
     find_optimizer,
@@ -21,6 +21,7 @@ from rlcore.ppo.optimizers import (
     optimizer_options,
     set_learning_rate,
 )
+from rlcore.ppo.settings import PPOSettings, resolve_settings
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.warn import warn_caller
 
@@ -91,8 +92,7 @@ class SettingsChange:
     def apply(self, model: DistributionalPPO) -> None:
         """Make the settings those that train, without a word."""
         restarts_penalty = model.kl_penalty_coef != self.settings.kl_penalty_coef
-        for name in self.names:
-            setattr(model, name, getattr(self.settings, name))
+        vars(model).update({name: getattr(self.settings, name) for name in self.names})
         _apply_schedules(model, self.names)
         model.rollout_buffer.gamma, model.rollout_buffer.gae_lambda = model.gamma, model.gae_lambda
         if "optimizer_kwargs" in self.names:
@@ -114,7 +114,7 @@ def set_hyperparameters(model: DistributionalPPO, hyperparams: Mapping[str, Any]
     scaler. What ``model.save()`` writes has it too. An environment's own settings (the discount by which VecNormalize
     scales rewards) are the environment's.
 
-    :param hyperparams: settings by name, of :class:`rlcore.ppo.config.PPOSettings` or of the model's optimizer
+    :param hyperparams: settings by name, of :class:`rlcore.ppo.settings.PPOSettings` or of the model's optimizer
         (``sigma``, ``weight_decay``, ``lr``)
     :raises UnknownSettingError: for a name that the model does not know, with the nearest; nothing is changed
     :raises SettingError: for a value that cannot be used, and for a setting that needs another network, buffer or
@@ -148,12 +148,12 @@ def plan_settings(
     known.pop("seed", None)  # of the noise, which a run keeps
     changes = _placed(hyperparams, list(known), present.optimizer_kwargs)
     merged = {name: getattr(present, name) for name in PPOSettings.model_fields} | changes
-    settings = config.resolve_settings(merged, extractor, asked=())
+    settings = resolve_settings(merged, extractor, asked=())
     _check_schedules(settings, remaining)
     stand_in = {"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)}
     # With a seed, as none is drawn then.
     seed = {"seed": 0} if "seed" in optimizer_options(optimizer_class) else {}
-    trial = make_optimizer(optimizer_class, [stand_in], {**seed, **settings.optimizer_kwargs})
+    trial = make_optimizer(optimizer_class, [stand_in], {**seed, **(settings.optimizer_kwargs or {})})
     options = {name: value for name, value in trial.param_groups[0].items() if name not in ("params", "lr", "seed")}
     return SettingsChange(settings, frozenset(changes), options)
 
@@ -184,11 +184,11 @@ def _placed(
 
 
 def _check_schedules(settings: PPOSettings, remaining: float) -> None:
-    config.check_schedules(settings)
+    check_schedules(settings)
     for name in SCHEDULES:
         schedule = getattr(settings, name)
         if callable(schedule):
-            config.check_schedule(name, schedule, remaining)
+            check_schedule(name, schedule, remaining)
 
 
 def _apply_schedules(model: DistributionalPPO, names: Collection[str]) -> None:
@@ -196,7 +196,7 @@ def _apply_schedules(model: DistributionalPPO, names: Collection[str]) -> None:
         model._setup_lr_schedule()
     for name in {"clip_range", "clip_range_vf"}.intersection(names):
         if getattr(model, name) is not None:
-            setattr(model, name, FloatSchedule(getattr(model, name)))
+            vars(model)[name] = FloatSchedule(getattr(model, name))
 
 
 def _apply_optimizer_options(model: DistributionalPPO, options: Mapping[str, Any]) -> None:

@@ -17,13 +17,15 @@ from rlcore.checkpoint.container import load_container
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
 from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
-from rlcore.ppo import config, space_support
+from rlcore.ppo import space_support
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.settings import PPOSettings, resolve_settings
 from rlcore.ppo.suggestions import reject_unknown
 from rlcore.warn import warn_caller
 
 FIELDS = ("format_version", "policy_class", "settings", "observation_space", "action_space", "n_envs", "state")
-"""What a model file holds, and nothing else."""
+"""What a model file holds, and nothing else but OWN_SETTINGS where a subclass has some."""
+OWN_SETTINGS = "own_settings"
 
 
 ENCODED: dict[str, type] = {
@@ -50,15 +52,17 @@ def read_model_content(content: Mapping[Any, Any], path: Any) -> dict[str, Any]:
             f"no model file (format_version {str(content.get('format_version'))[:60]!r}); a checkpoint of parameters "
             "is read by set_parameters(path) on a model, or rlcore.load_checkpoint(path)",
         )
-    if set(content) != set(FIELDS):
+    if set(content) - {OWN_SETTINGS} != set(FIELDS):
         raise CheckpointError(shown, f"a model file holds {', '.join(FIELDS)}; this one {sorted(map(str, content))}")
     mistyped = [name for name in ("settings", "state") if not isinstance(content[name], dict)]
+    if not isinstance(content.get(OWN_SETTINGS, {}), dict):
+        mistyped.append(OWN_SETTINGS)
     n_envs = content["n_envs"]
     if isinstance(n_envs, bool) or not isinstance(n_envs, int) or n_envs < 1:
         mistyped.append("n_envs")
     if mistyped:
         raise CheckpointError(shown, f"mistyped fields {mistyped}")
-    given, known = set(map(str, content["settings"])), set(config.PPOSettings.model_fields)
+    given, known = set(map(str, content["settings"])), set(PPOSettings.model_fields)
     if given - known:
         raise CheckpointError(shown, f"unknown settings {sorted(given - known)}")
     if known - given:
@@ -86,6 +90,8 @@ def decoded(
         except CheckpointError:
             if name not in changes:
                 raise
+    with refusals_of(path, OWN_SETTINGS):
+        own = {name: codec.decode(value, name, asked_for) for name, value in content.get(OWN_SETTINGS, {}).items()}
     with refusals_of(path, "a space or the policy class"):
         encoded: dict[str, Any] = {name: codec.decode(content[name], name, asked_for) for name in ENCODED}
     reject_unknown(objects, "custom_objects", {"custom_objects": sorted(asked_for.names)})
@@ -98,9 +104,9 @@ def decoded(
         ):
             raise CheckpointError(path_of(path), f"{name!r} is no {wanted.__name__}")
     with refusals_of(path, "the settings"):
-        config.resolve_settings(settings, encoded["policy_class"].default_extractor, asked=())
+        resolve_settings(settings, encoded["policy_class"].default_extractor, asked=())
         space_support.require(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
-    return {**content, **encoded, "settings": settings}
+    return {**content, **encoded, "settings": settings, OWN_SETTINGS: own}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.base_class import BaseAlgorithm, maybe_make_env
+from stable_baselines3.common.base_class import maybe_make_env
 from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info
 
 from rlcore.checkpoint import codec, loading
@@ -19,9 +19,12 @@ from rlcore.checkpoint.refusal import refusals_name, require_place
 from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
 from rlcore.checkpoint.training_state import LEARNT, Scope, TrainingState
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
-from rlcore.ppo import components, config, construction, finished_episodes, space_support, state_checks
+from rlcore.ppo import components, construction, finished_episodes, space_support, state_checks
+from rlcore.ppo.arguments import check_device
+from rlcore.ppo.configured import ConfiguredPPO, own_names
 from rlcore.ppo.model_content import (
     ENCODED,
+    OWN_SETTINGS,
     decoded,
     existing,
     read_model_content,
@@ -30,6 +33,7 @@ from rlcore.ppo.model_content import (
     with_ending,
 )
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
+from rlcore.ppo.settings import PPOSettings
 from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:
@@ -41,11 +45,9 @@ LARGEST_LSTM_STATES = 2**27
 """Bytes that a file may ask for without holding them (128 MiB)."""
 
 
-class ModelFile(BaseAlgorithm):
+class ModelFile(ConfiguredPPO):
     """Saving, loading and pickling of a model; all three carry the parts that the registry of training state names."""
 
-    pending_state: dict[str, StateDict]
-    variance_gradient_scaling: bool
     _boundary: dict[str, StateDict | None] | None
 
     def _training_state(self) -> TrainingState:
@@ -91,6 +93,8 @@ class ModelFile(BaseAlgorithm):
         state = {**content["state"], "progress_state": finished_episodes.storable(content["state"]["progress_state"])}
         payload: StateDict = {"format_version": FORMAT_MODEL, "n_envs": content["n_envs"], "state": state}
         payload["settings"] = {name: codec.encode(value, name) for name, value in content["settings"].items()}
+        if content[OWN_SETTINGS]:
+            payload[OWN_SETTINGS] = {name: codec.encode(value, name) for name, value in content[OWN_SETTINGS].items()}
         for name in ENCODED:
             payload[name] = codec.encode(content[name], name)
         target = with_ending(path)
@@ -128,7 +132,7 @@ class ModelFile(BaseAlgorithm):
         """
         if print_system_info:
             get_system_info()
-        config.check_device(device)
+        check_device(device)
         env = None if env is None else cls._wrap_env(maybe_make_env(env, 0))
         content = decoded(read_model_file(path), custom_objects or {}, path, settings)
         model = cls.__new__(cls)
@@ -158,7 +162,8 @@ class ModelFile(BaseAlgorithm):
         state = {**self._training_state().capture(*Scope), **(self._boundary or {})}
         return {
             "policy_class": self.policy_class,
-            "settings": {name: getattr(self, name) for name in config.PPOSettings.model_fields},
+            "settings": {name: getattr(self, name) for name in PPOSettings.model_fields},
+            OWN_SETTINGS: self.own_settings(),
             "observation_space": self.observation_space,
             "action_space": self.action_space,
             "n_envs": self.n_envs,
@@ -174,14 +179,9 @@ class ModelFile(BaseAlgorithm):
     ) -> None:
         """Construct the model and restore its state, leaving the global generators as they were."""
         with generators_untouched():
-            self.__init__(  # type: ignore[misc]
-                content["policy_class"],
-                env,
-                device=device,
-                _init_setup_model=False,
-                _asked=settings,
-                **_override(content["settings"], settings),
-            )
+            own, changes = self._own_and_others(content[OWN_SETTINGS], settings)
+            self.__init__(content["policy_class"], env, device=device, _init_setup_model=False, **own)  # type: ignore[misc]
+            self._configure(_override(content["settings"], changes), changes)
             if env is None:
                 self.observation_space = content["observation_space"]
                 self.action_space = content["action_space"]
@@ -193,13 +193,29 @@ class ModelFile(BaseAlgorithm):
             self._require_network_of(content["state"])
             self._setup_model()
         saved = content["state"] if self.variance_gradient_scaling else _without_scaling(content["state"])
-        optimizer_class = content["settings"].get("optimizer_class", self.optimizer_class)  # type: ignore[attr-defined]
+        optimizer_class = content["settings"].get("optimizer_class", self.optimizer_class)
         state = components.under_settings(self, saved, settings, optimizer_class)  # type: ignore[arg-type]
         if saved.get("env_state") is not None and saved.get("lstm_state") is None:
             raise StateError("env_state is given without lstm_state, so no rollout could begin; the state is damaged")
         self._restore(state, exact_match=True, expected=tuple(Scope))
         if state.get("normalizer_state") is not None:
             self.pending_state["normalizer_state"] = state["normalizer_state"]
+
+    def _own_and_others(
+        self, saved: Mapping[str, Any], asked: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the constructor of a subclass takes, saved or asked for, and the settings of DistributionalPPO.
+
+        :raises StateError: if another class was saved, which takes more
+        """
+        names = own_names(type(self))
+        if unknown := sorted(set(saved) - set(names)):
+            raise StateError(
+                f"holds {unknown}, which {type(self).__name__} does not take: a subclass of it was saved; load the "
+                "file with that class"
+            )
+        own = {name: {**saved, **asked}[name] for name in names if name in saved or name in asked}
+        return own, {name: value for name, value in asked.items() if name not in names}
 
     def _require_spaces(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> None:
         try:
@@ -235,7 +251,7 @@ class ModelFile(BaseAlgorithm):
         :raises SettingError: if a setting would let them mean other returns
         """
         for name in ("value_distribution", "v_min", "v_max"):
-            before, now = saved.get(name, config.PPOSettings.model_fields[name].default), getattr(self, name)
+            before, now = saved.get(name, PPOSettings.model_fields[name].default), getattr(self, name)
             if before != now:
                 raise SettingError(
                     name,

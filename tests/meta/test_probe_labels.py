@@ -11,7 +11,7 @@ import pytest
 
 import rlcore.optim.upgd
 import rlcore.pbt.member_files
-import rlcore.ppo.config
+import rlcore.ppo.settings
 from rlcore import DistributionalPPO, NonFiniteGradientError, ResumeWarning
 from rlverify.project.content import open_project
 from rlverify.records.runs import Observation
@@ -50,7 +50,7 @@ def test_a_flag_is_shown_as_the_model_has_it(taken_for: bool, monkeypatch: pytes
     def any_text(value: object) -> object:
         return taken_for if isinstance(value, str) else value
 
-    monkeypatch.setattr(rlcore.ppo.config, "flag_value", any_text)
+    monkeypatch.setattr(rlcore.ppo.settings, "flag_value", any_text)
     seen = observe("text-for-a-flag-is-refused")["normalize_advantage='0'"]
     assert (seen.after, seen.holds) == (f"taken for {taken_for}", False)
 

@@ -168,7 +168,7 @@ class TestTurns:
         training.advance(1, {})
         with monkeypatch.context() as patch:
             if diverges == "a gradient":
-                patch.setattr(model, "vf_coef", float("nan"))
+                patch.setitem(vars(model), "vf_coef", float("nan"))
             elif diverges == "a return":
                 patch.setattr(model.rollout_buffer, "gamma", float("nan"))
             else:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from stable_baselines3.common.utils import FloatSchedule
 
-from rlcore.ppo.config import Schedule
+from rlcore.ppo.arguments import Schedule
 from rlverify import fault, healthy, unclaimed
 
 DOCUMENTED_DEFAULT = 3e-4
@@ -16,7 +16,7 @@ DOCUMENTED_DEFAULT = 3e-4
 
 
 @fault(
-    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.config:resolve_learning_rate", pins="40ef9e36a1f3ac9b"
+    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.settings:resolve_learning_rate", pins="40ef9e36a1f3ac9b"
 )
 def lr_of_optimizer_kwargs_ignored(
     learning_rate: float | Schedule | None,
@@ -30,7 +30,7 @@ def lr_of_optimizer_kwargs_ignored(
 @fault(
     "bug-02-fix-lost-in-first-train",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="57d936d63e5af0e6",
+    pins="116d8720e8357a18",
 )
 def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
     """The optimizer is built with the rate asked for; every update then follows a schedule that knows the default only.
@@ -47,7 +47,7 @@ def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] |
 @unclaimed(
     "critics-at-the-rate-of-the-actor",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="57d936d63e5af0e6",
+    pins="116d8720e8357a18",
 )
 def critics_at_the_rate_of_the_actor(
     self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer
@@ -61,7 +61,7 @@ def critics_at_the_rate_of_the_actor(
 @fault(
     "rate-multiplied-by-the-factor",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="57d936d63e5af0e6",
+    pins="116d8720e8357a18",
 )
 def rate_multiplied_by_the_factor(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
     """The rate of the schedule is multiplied by the factor of the scaling."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
-
-import torch
 
 from rlcore import PPOSettings
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="b0ca4d198259d9ab")
+@fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="c68a0b50843f250e")
 def closures_saved(self: Any) -> dict[str, Any]:
     """Schedules are saved as closures over the model instead of what they were made from."""
     content: dict[str, Any] = healthy("bug-08-closures-saved")(self)
@@ -22,7 +20,7 @@ def closures_saved(self: Any) -> dict[str, Any]:
     return {**content, "settings": {**content["settings"], **closures}}
 
 
-@fault("bug-08-fix-saves-defaults", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="b0ca4d198259d9ab")
+@fault("bug-08-fix-saves-defaults", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="c68a0b50843f250e")
 def fix_saves_defaults(self: Any) -> dict[str, Any]:
     """What stood in the closures is left out, so that the second phase builds it from the defaults."""
     content: dict[str, Any] = healthy("bug-08-fix-saves-defaults")(self)
@@ -32,21 +30,10 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
 
 @unclaimed(
     "second-phase-from-defaults",
-    target="rlcore.ppo.algorithm:DistributionalPPO.__init__",
-    pins="3aa4c6e59efd97f3",
+    target="rlcore.ppo.configured:ConfiguredPPO._configure",
+    pins="3dd9440442c74188",
 )
-def second_phase_from_defaults(
-    self: Any,
-    policy: Any,
-    env: Any,
-    *,
-    device: torch.device | str = "auto",
-    _init_setup_model: bool = True,
-    _asked: Collection[str] | None = None,
-    **settings: Any,
-) -> None:
+def second_phase_from_defaults(self: Any, given: Mapping[str, Any], asked: Collection[str] = ()) -> None:
     """BUG-08: what is built in two phases has lost some of its settings by the second."""
-    construct = healthy("second-phase-from-defaults")
-    construct(self, policy, env, device=device, _init_setup_model=_init_setup_model, _asked=_asked, **settings)
-    if not _init_setup_model:
-        self.clip_range, self.critic_lr_multiplier = 0.2, 1.0
+    healthy("second-phase-from-defaults")(self, given, asked)
+    self.clip_range, self.critic_lr_multiplier = 0.2, 1.0

@@ -13,14 +13,14 @@ from rlcore.yaml_file import Document
 from rlverify import fault, healthy
 
 
-@fault("bug-07-unknown-settings-ignored", target="rlcore.ppo.config:reject_unknown", pins="2c91f8f72ef9d8e5")
+@fault("bug-07-unknown-settings-ignored", target="rlcore.ppo.settings:reject_unknown", pins="2c91f8f72ef9d8e5")
 def unknown_settings_ignored(given: dict[str, Any], where: str, homes: Mapping[str, Sequence[str]]) -> None:
     """What a level does not know is dropped there, and nobody is told."""
     for name in set(given) - set(homes[where]):
         del given[name]
 
 
-@fault("fnd-21-any-text-is-true", target="rlcore.ppo.config:flag_value", pins="a814bbae0c945bfa")
+@fault("fnd-21-any-text-is-true", target="rlcore.ppo.settings:flag_value", pins="a814bbae0c945bfa")
 def any_text_is_true(value: object) -> object:
     """A flag is whatever bool() makes of it: "false" and "0" are True."""
     return bool(value)

@@ -13,7 +13,7 @@ from rlverify import Observation, probe
 from verification.probes.make import Make
 
 MODULES = (
-    "rlcore.ppo.config",
+    "rlcore.ppo.settings",
     "rlcore.pbt.table",
     "rlcore.pbt.hyperparams",
     "rlcore.pbt.config",

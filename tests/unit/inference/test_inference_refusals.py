@@ -75,7 +75,6 @@ def test_settings_of_another_network_and_settings_for_a_model_file_are_refused(
         ("policy", "policy="),
         ("env", "env=... or spaces="),
         ("_init_setup_model", "leave"),
-        ("_asked", "leave"),
     ],
 )
 def test_what_is_no_setting_but_an_argument_is_pointed_to(

@@ -10,7 +10,7 @@ from torch import nn
 
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.scaler_settings import ScalerSettings
-from rlcore.ppo.config import PPOSettings
+from rlcore.ppo.settings import PPOSettings
 
 
 def test_scaler_and_model_have_the_same_defaults() -> None:

@@ -153,9 +153,8 @@ def test_settings_can_be_changed_on_loading(saved: Path) -> None:
     assert (loaded.ent_coef, loaded.learning_rate) == (0.5, 0.25)
     with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
         DistributionalPPO.load(saved, device="cpu", entcoef=0.5)
-    for unusable in (None, "abc"):
-        with pytest.raises(SettingError, match="optimizer_kwargs="):
-            DistributionalPPO.load(saved, device="cpu", optimizer_kwargs=unusable)
+    with pytest.raises(SettingError, match="optimizer_kwargs="):
+        DistributionalPPO.load(saved, device="cpu", optimizer_kwargs="abc")
 
 
 def test_a_scaler_setting_changed_on_loading_rules_over_the_file_and_keeps_the_statistics(saved: Path) -> None:

@@ -11,8 +11,8 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from torch import nn
 
 from rlcore import CheckpointError
-from rlcore.ppo.config import NetArch
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.settings import NetArch
 from tests.support.training import make_envs, make_model
 
 

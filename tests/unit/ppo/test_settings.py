@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlcore import DistributionalPPO, PPOSettings, SettingError, UnknownSettingError
-from rlcore.ppo.config import resolve_settings
+from rlcore.ppo.settings import resolve_settings
 
 UNKNOWN = {
     "twins under another name": ({"use_twin_critics": True}, "use n_critics=2"),
@@ -167,5 +167,5 @@ def test_help_names_the_choices_of_a_setting_of_words() -> None:
     documented = (DistributionalPPO.__doc__ or "").splitlines()
     choices = {line.split(" = ")[0].strip(): line for line in documented if " = " in line}
     assert "('mean', 'spatial', 'total', 'element', 'sketch')" in choices["vgs_estimator"]
-    assert "('zero_lag', 'snapshot')" in choices["return_scale"]
+    assert "('auto', 'zero_lag', 'snapshot')" in choices["return_scale"]
     assert "(" not in choices["gamma"]

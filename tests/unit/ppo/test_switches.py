@@ -14,7 +14,6 @@ from tests.support.training import make_envs, make_model
 
 CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "scaling": {"variance_gradient_scaling": False, "vgs_beta": 0.5},
-    "scaling, at its default": {"variance_gradient_scaling": False, "vgs_beta": 0.99},
     "a return scale": {"return_scale": None, "return_scale_decay": 0.5},
     "a penalty": {"kl_penalty_target": None, "kl_penalty_coef": 0.5},
     "a boost": {"ent_coef_boost": None, "ent_coef_plateau_patience": 2},

@@ -148,6 +148,7 @@ TRANSIENT = {
             "variance_gradient_scaler",
             "value_scale",
             "device",
+            "_is_set_up",
         ),
         *("observation_space", "action_space", "n_envs", "env", "_vec_normalize_env", "_stats_window_size"),
     },

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import numpy as np
 import torch
@@ -14,17 +15,11 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, Flatten
 from torch import nn
 
 from rlcore.errors import SettingError
-from rlcore.ppo import entropy, kl, switches
+from rlcore.ppo import entropy, kl
+from rlcore.ppo.arguments import Schedule, plain
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, optimizer_options
 from rlcore.ppo.suggestions import reject_unknown
-from rlcore.ppo.value_settings import resolve_values
-
-Schedule = Callable[[float], float]
-
-
-def plain(value: Any) -> Any:
-    """NumPy scalars as the Python values they stand for."""
-    return value.item() if isinstance(value, np.generic) else value
+from rlcore.ppo.values import resolve_values
 
 
 def flag_value(value: object) -> object:
@@ -83,7 +78,13 @@ class PolicySettings(_Table):
 
 
 class PPOSettings(_Table):
-    """Every setting of DistributionalPPO beside ``policy`` and ``env``."""
+    """Every setting of DistributionalPPO next to ``policy``, ``env`` and ``device``, as a user gives it.
+
+    ``DistributionalPPO(policy, env, **PPOSettings(...).model_dump())`` builds a model of these settings.
+
+    :raises UnknownSettingError: for a name that is no setting
+    :raises SettingError: for a value that cannot be used
+    """
 
     learning_rate: Annotated[Positive, Field(le=1e6)] | Schedule | None = Field(
         None, description="number or schedule of the remaining progress; default 2e-3 with adaptive_upgd, else 3e-4"
@@ -129,7 +130,9 @@ class PPOSettings(_Table):
     optimizer_class: str | type[torch.optim.Optimizer] = Field(
         "adaptive_upgd", description="adaptive_upgd, upgd, adam, adamw, sgd, rmsprop or a class"
     )
-    optimizer_kwargs: dict[str, Any] = Field({}, description="settings of the optimizer; 'lr' becomes learning_rate")
+    optimizer_kwargs: dict[str, Any] | None = Field(
+        None, description="settings of the optimizer; 'lr' becomes learning_rate"
+    )
     critic_lr_multiplier: Positive = Field(1.0, description="the critics' learning rate over the actor's")
     n_critics: Count = Field(2, le=2, description="2 for twin critics, 1 for a single one")
     value_distribution: Literal["quantile", "categorical"] = Field(
@@ -144,8 +147,9 @@ class PPOSettings(_Table):
     )
     v_min: Finite | None = Field(None, description="return at the first atom; needed with categorical values")
     v_max: Finite | None = Field(None, description="return at the last atom; needed with categorical values")
-    return_scale: Literal["zero_lag", "snapshot"] | None = Field(
-        "zero_lag", description="how returns are scaled for the value loss; None, as with categorical values, for not"
+    return_scale: Literal["auto", "zero_lag", "snapshot"] | None = Field(
+        "auto",
+        description="how returns are scaled for the value loss; None for not; auto: zero_lag, None with atoms",
     )
     return_scale_decay: Fraction = Field(0.9, lt=1, description="decay of the return statistics, once a rollout")
     return_scale_min_std: Positive = Field(1e-4, description="floor of the standard deviation of the returns")
@@ -164,16 +168,36 @@ class PPOSettings(_Table):
     vgs_max_normalized_variance: Positive = Field(100.0, description="cap of the normalised variance")
     stats_window_size: Count = Field(100, description="episodes that the logged means cover")
     tensorboard_log: str | None = Field(None, description="folder for TensorBoard")
-    policy_kwargs: dict[str, Any] = Field({}, description="settings of the policy network")
+    policy_kwargs: dict[str, Any] | None = Field(None, description="settings of the policy network")
     verbose: Annotated[Natural, Field(le=2)] = Field(0, description="0 silent, 1 info, 2 debug")
     seed: Seed | None = Field(None, description="seed of every generator")
 
+    def __init__(self, **given: Any) -> None:
+        reject_unknown(given, "DistributionalPPO", _homes(given))
+        with _clear_errors(type(self), given, "DistributionalPPO"):
+            super().__init__(**given)
 
-def _check(table: type[_Table], given: Mapping[str, Any], where: str) -> Any:
-    """Validate one level, and turn pydantic's report into one sentence about the first thing that is wrong."""
-    reject_unknown(given, where, _homes(given))
+
+def described() -> str:
+    """The settings for ``help(DistributionalPPO)``: a line each with its default, its choices and what it is."""
+    lines = [
+        f"    {name} = {field.default!r}{_choices(field.annotation)}: {field.description}"
+        for name, field in PPOSettings.model_fields.items()
+    ]
+    return "\n".join(["    Settings:", "", *lines, ""])
+
+
+def _choices(annotation: object) -> str:
+    """What a setting of given words can be, in brackets; empty for any other."""
+    literals = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal]
+    return "".join(f" ({', '.join(map(repr, get_args(literal)))})" for literal in literals)
+
+
+@contextmanager
+def _clear_errors(table: type[_Table], given: Mapping[str, Any], where: str) -> Iterator[None]:
+    """Turn pydantic's report into one sentence about the first thing that is wrong."""
     try:
-        return table(**given)
+        yield
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         path = ".".join(str(part) for part in first["loc"][:1])
@@ -183,6 +207,13 @@ def _check(table: type[_Table], given: Mapping[str, Any], where: str) -> Any:
         raise SettingError(
             setting, f"{setting}={given[path]!r} cannot be used{meaning}: {first['msg'][0].lower()}{first['msg'][1:]}"
         ) from error
+
+
+def _check(table: type[_Table], given: Mapping[str, Any], where: str) -> Any:
+    """Validate one level inside the settings."""
+    reject_unknown(given, where, _homes({}))
+    with _clear_errors(table, given, where):
+        return table(**given)
 
 
 def _homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -209,15 +240,15 @@ def resolve_settings(
     ``ent_coef``.
 
     :param default_extractor: the policy's features extractor, for ``features_extractor_kwargs`` without a class
-    :param asked: which of ``given`` somebody asks for, so that they must have an effect; None for all
+    :param asked: settings that must have an effect; None for all that differ from their default
     :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
     :raises SettingError: for a value that cannot be used, and for one setting given twice with different values
     """
-    settings: PPOSettings = _check(PPOSettings, given, "DistributionalPPO")
-    policy_kwargs = dict(settings.policy_kwargs)
+    settings = PPOSettings(**given)
+    policy_kwargs = dict(settings.policy_kwargs or {})
     lifted = _lift_optimizer(settings, policy_kwargs)
     _check_policy({"features_extractor_class": default_extractor, **policy_kwargs})
-    options = dict(lifted.optimizer_kwargs)
+    options = dict(lifted.optimizer_kwargs or {})
     optimizer_class = find_optimizer(lifted.optimizer_class)
     _check_optimizer(optimizer_class, options)
     learning_rate = resolve_learning_rate(lifted.learning_rate, options, default_learning_rate(optimizer_class))
@@ -230,8 +261,13 @@ def resolve_settings(
     }
     folded |= {"ent_coef": entropy.resolve_start(lifted), "ent_coef_initial": None}
     resolved = lifted.model_copy(update={**folded, **resolve_values(lifted)})
-    switches.refuse_idle(given if asked is None else asked, resolved)
+    refuse_idle(_changed(settings) if asked is None else asked, resolved)
     return resolved
+
+
+def _changed(settings: PPOSettings) -> list[str]:
+    """The settings that differ from their default."""
+    return [name for name, field in PPOSettings.model_fields.items() if getattr(settings, name) != field.default]
 
 
 def resolve_learning_rate(
@@ -266,7 +302,7 @@ def _lift_optimizer(settings: PPOSettings, policy_kwargs: dict[str, Any]) -> PPO
         if name not in policy_kwargs:
             continue
         value = policy_kwargs.pop(name)
-        if name in settings.model_fields_set and getattr(settings, name) != value:
+        if getattr(settings, name) not in (value, PPOSettings.model_fields[name].default):
             raise SettingError(
                 f"policy_kwargs[{name!r}]",
                 f"{name}={getattr(settings, name)!r} and policy_kwargs[{name!r}]={value!r} contradict each other; "
@@ -275,9 +311,8 @@ def _lift_optimizer(settings: PPOSettings, policy_kwargs: dict[str, Any]) -> PPO
         lifted[name] = value
     if not lifted:
         return settings
-    top = {name: getattr(settings, name) for name in settings.model_fields_set}
-    checked: PPOSettings = _check(PPOSettings, {**top, **lifted, "policy_kwargs": policy_kwargs}, "DistributionalPPO")
-    return checked
+    given = {name: getattr(settings, name) for name in settings.model_fields_set}
+    return PPOSettings(**{**given, **lifted, "policy_kwargs": policy_kwargs})
 
 
 def _check_policy(policy_kwargs: Mapping[str, Any]) -> None:
@@ -325,60 +360,35 @@ def _is_flag(optimizer_class: type[torch.optim.Optimizer], name: str, default: o
     return isinstance(default, bool) or str(annotation).replace(" ", "") in ("bool|None", "typing.Optional[bool]")
 
 
-def check_schedules(settings: PPOSettings) -> None:
-    """Ask every schedule for its first value.
+SWITCHES: Final = {
+    "vgs_": "variance_gradient_scaling",
+    "kl_penalty_": "kl_penalty_target",
+    "ent_coef_plateau_": "ent_coef_boost",
+    "return_scale_": "return_scale",
+}
+"""How settings begin that do nothing while another is off."""
 
-    :raises SettingError: if one gives no number of at least 0
+
+def idle_under(name: str, settings: Any) -> str | None:
+    """The switch that is off in ``settings``, so that the setting ``name`` does nothing; None if there is none."""
+    for prefix, switch in SWITCHES.items():
+        value = getattr(settings, switch)
+        if name.startswith(prefix) and name != switch and (value is None or value is False):
+            return switch
+    return None
+
+
+def refuse_idle(asked: Iterable[str], settings: Any) -> None:
     """
-    for name in ("learning_rate", "clip_range", "clip_range_vf"):
-        schedule = getattr(settings, name)
-        if callable(schedule):
-            check_schedule(name, schedule, 1.0)
-
-
-def check_schedule(setting: str, schedule: Schedule, remaining: float) -> float:
-    """The value of a schedule, which must be a number of at least 0.
-
-    :raises SettingError: naming the setting
+    :param asked: the settings that somebody asked for; what stands at its default, or comes from a file, may be idle
+    :param settings: what has every setting as an attribute
+    :raises SettingError: for a setting of something that is switched off
     """
-    value = plain(schedule(remaining))
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-        raise SettingError(
-            setting,
-            f"{setting} gives {value!r} at remaining progress {remaining:g}, so nothing could be learnt; "
-            "a schedule must give a number of at least 0",
-        )
-    return float(value)
-
-
-def whole_number(setting: str, value: object) -> int:
-    """The value as an int; 1e6 and NumPy's integers count as whole.
-
-    :raises SettingError: for anything else, and below 0
-    """
-    number = plain(value)
-    if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1 or number < 0:
-        raise SettingError(setting, f"{setting}={value!r} is no whole number of at least 0; give one")
-    return int(number)
-
-
-def check_device(device: torch.device | str, setting: str = "device") -> None:
-    """
-    :param setting: where the device was given, for the error
-    :raises SettingError: for a device that torch does not know or this machine does not have
-    """
-    if device == "auto":
-        return
-    try:
-        wanted = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise SettingError(setting, f"{setting}={device!r} is no device; use 'cpu', 'cuda' or 'auto'") from error
-    if wanted.type not in ("cpu", "cuda"):
-        raise SettingError(setting, f"{setting}={device!r} is not supported; use 'cpu', 'cuda' or 'auto'")
-    present = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if wanted.type == "cuda" and (wanted.index or 0) >= present:
-        raise SettingError(
-            setting,
-            f"{setting}={device!r}, but this machine has {present or 'no'} CUDA device{'s' * (present > 1)} for torch; "
-            "use 'cpu' or 'auto'",
-        )
+    for name in sorted(asked):
+        switch = idle_under(name, settings)
+        if switch is not None:
+            raise SettingError(
+                name,
+                f"{name}={getattr(settings, name)!r} and {switch}={getattr(settings, switch)!r} contradict each other: "
+                f"it would do nothing; give {switch}, or leave {name} out",
+            )

@@ -1,0 +1,125 @@
+"""The constructor: typed keywords that agree with the table of settings, and settings that can be passed back in."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from rlcore import DistributionalPPO, PPOSettings, SettingError, UnknownSettingError
+from rlcore.ppo.configured import NO_SETTINGS
+from tests.support.training import make_envs, make_model
+
+SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "seed": 0}
+
+
+def keywords() -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(DistributionalPPO).parameters
+    return {name: each for name, each in parameters.items() if name not in (*NO_SETTINGS, "unknown")}
+
+
+def test_the_constructor_takes_every_setting_with_its_default_and_nothing_else() -> None:
+    defaults = {name: each.default for name, each in keywords().items()}
+    assert defaults == {name: field.default for name, field in PPOSettings.model_fields.items()}
+    assert list(defaults) == list(PPOSettings.model_fields)
+
+
+def test_the_types_of_keywords_are_those_of_the_table() -> None:
+    names = vars(sys.modules["rlcore.ppo.configured"])
+    table = get_type_hints(PPOSettings)  # without the limits, which are pydantic's
+    assert {name: eval(each.annotation, names) for name, each in keywords().items()} == {  # noqa: S307
+        name: table[name] for name in keywords()
+    }
+
+
+def settings_of(model: DistributionalPPO) -> dict[str, Any]:
+    return {**model.__getstate__()["settings"], "clip_range": model.clip_range(1.0)}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"variance_gradient_scaling": False}, {"value_distribution": "categorical", "v_min": 0.0, "v_max": 1.0}],
+    ids=["defaults", "no scaling", "atoms"],
+)
+def test_the_table_can_be_passed_back_in(settings: dict[str, Any]) -> None:
+    dumped = PPOSettings(**settings, **SMALL).model_dump()
+    again = DistributionalPPO("MlpLstmPolicy", make_envs(), device="cpu", **dumped)
+    direct = DistributionalPPO("MlpLstmPolicy", make_envs(), device="cpu", **settings, **SMALL)
+    assert settings_of(again) == settings_of(direct)
+
+
+def test_the_table_refuses_as_the_constructor_does() -> None:
+    with pytest.raises(SettingError, match=r"gamma=2 cannot be used \(discount factor\)"):
+        PPOSettings(gamma=2)
+    with pytest.raises(UnknownSettingError, match="did you mean 'gamma'"):
+        PPOSettings(gama=0.9)
+
+
+def test_an_unknown_keyword_names_the_right_one() -> None:
+    with pytest.raises(UnknownSettingError, match="did you mean 'n_quantiles'"):
+        DistributionalPPO("MlpLstmPolicy", "CartPole-v1", n_quantile=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_a_type_checker_knows_the_keywords(tmp_path: Path) -> None:
+    (tmp_path / "used.py").write_text(
+        "from rlcore import DistributionalPPO\n"
+        "DistributionalPPO('MlpLstmPolicy', None, n_steps=16)\n"
+        "DistributionalPPO('MlpLstmPolicy', None, n_steps='16')\n"
+        "DistributionalPPO('MlpLstmPolicy', None, n_step=16)\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--cache-dir", str(tmp_path), "used.py"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+    lines = [line.split(":")[1] for line in found.splitlines() if ": error:" in line]
+    assert lines == ["3", "4"], found
+
+
+class TestAttributes:
+    """A setting that is assigned to later changes what trains, or raises."""
+
+    @pytest.mark.parametrize(
+        ("name", "value", "trains_with"),
+        [
+            ("vgs_alpha", 0.7, lambda model: model.variance_gradient_scaler.settings.alpha),
+            ("gamma", 0.5, lambda model: model.rollout_buffer.gamma),
+            ("gae_lambda", 0.5, lambda model: model.rollout_buffer.gae_lambda),
+            ("huber_kappa", 0.5, lambda model: model.policy.values.huber_kappa),
+            ("learning_rate", 0.125, lambda model: model.policy.optimizer.param_groups[0]["lr"]),
+            ("clip_range", 0.125, lambda model: model.clip_range(1.0)),
+            ("ent_coef", 0.25, lambda model: model.entropy_schedule.coefficient(1.0)),
+            ("critic_lr_multiplier", 2.0, lambda model: model.policy.optimizer.param_groups[1]["lr"] / 0.005),
+        ],
+    )
+    def test_what_trains_has_the_new_value_before_and_after_a_load(
+        self, name: str, value: object, trains_with: Any, tmp_path: Path
+    ) -> None:
+        model = make_model(learning_rate=0.005)
+        assert trains_with(model) != value
+        setattr(model, name, value)
+        assert trains_with(model) == pytest.approx(value)
+        model.save(tmp_path / "model.zip")
+        loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+        assert trains_with(loaded) == pytest.approx(trains_with(model))
+
+    @pytest.mark.parametrize(("name", "value"), [("n_steps", 8), ("n_critics", 1), ("seed", 3), ("n_quantiles", 4)])
+    def test_what_cannot_change_raises_and_stays(self, name: str, value: object) -> None:
+        model = make_model()
+        before = getattr(model, name)
+        with pytest.raises(SettingError, match=f"{name}={value} cannot change in a model that exists"):
+            setattr(model, name, value)
+        assert getattr(model, name) == before
+
+    def test_a_value_that_cannot_be_used_raises_and_the_old_one_stays(self) -> None:
+        model = make_model()
+        with pytest.raises(SettingError, match="vgs_alpha=-1"):
+            model.vgs_alpha = -1
+        assert model.vgs_alpha == 0.1
+
+    def test_what_is_printed_and_logged_may_change(self, tmp_path: Path) -> None:
+        model = make_model()
+        model.verbose, model.tensorboard_log = 1, str(tmp_path)
+        assert (model.verbose, model.tensorboard_log) == (1, str(tmp_path))
