@@ -27,7 +27,7 @@ from stable_baselines3.common.vec_env import (
 
 from rlcore.envs import KNOWN_LAYERS, MONITOR_FIELDS, ResumableEnv, SupportsState
 from rlcore.errors import StateError
-from rlcore.state_fields import (
+from rlcore.state.fields import (
     Change,
     Field,
     apply_changes,

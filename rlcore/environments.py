@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rlcore.envs import CARTPOLE_FIELDS, PENDULUM_FIELDS
 from rlcore.errors import SettingError, StateError
-from rlcore.state_fields import Field, apply_changes, counter_field, plan_changes, read_fields, require_dict
+from rlcore.state.fields import Field, apply_changes, counter_field, plan_changes, read_fields, require_dict
 from rlcore.types import StateDict, StateValue
 
 Observation = NDArray[np.float32]

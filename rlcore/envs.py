@@ -25,7 +25,7 @@ from gymnasium.wrappers import (
 from stable_baselines3.common.monitor import Monitor
 
 from rlcore.errors import SettingError, StateError
-from rlcore.state_fields import (
+from rlcore.state.fields import (
     Change,
     Field,
     apply_changes,

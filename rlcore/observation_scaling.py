@@ -12,7 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlcore.errors import StateError
-from rlcore.state_fields import mistyped, require_dict
+from rlcore.state.fields import mistyped, require_dict
 from rlcore.types import StateDict, StateValue
 
 Observation = Any

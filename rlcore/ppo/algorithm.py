@@ -18,7 +18,6 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore import env_state
 from rlcore.checkpoint.refusal import refusals_name, unusable
-from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UtilityGatedOptimizer
@@ -36,6 +35,7 @@ from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy
 from rlcore.ppo.saved_files import STATISTICS_APART, writes_statistics_apart
 from rlcore.ppo.settings import described
 from rlcore.ppo.update_log import UpdateLog
+from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 

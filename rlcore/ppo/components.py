@@ -13,7 +13,6 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
 from rlcore import env_state
-from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.errors import ResumeWarning, StateError
 from rlcore.optim import upgd_state
 from rlcore.optim.estimators import ESTIMATORS
@@ -22,6 +21,7 @@ from rlcore.ppo import observations, optimizer_state, state_checks
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.returns import Moments, read_state, rescaled
 from rlcore.ppo.settings import PPOSettings
+from rlcore.state.registry import Scope, StatePart
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 

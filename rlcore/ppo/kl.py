@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rlcore.errors import SettingError, StateError
 from rlcore.ppo.state_checks import require_keys
-from rlcore.state_fields import describe
+from rlcore.state.fields import describe
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from rlcore.checkpoint.training_state import Scope, TrainingState
 from rlcore.errors import NonFiniteObservationError
 from rlcore.ppo import observations
+from rlcore.state.registry import Scope, TrainingState
 
 
 class CheckedObservations(BaseAlgorithm):

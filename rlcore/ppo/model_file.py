@@ -17,7 +17,6 @@ from rlcore.checkpoint import codec, loading
 from rlcore.checkpoint.container import load_container, save_container
 from rlcore.checkpoint.refusal import refusals_name, require_place
 from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
-from rlcore.checkpoint.training_state import LEARNT, Scope, TrainingState
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
 from rlcore.ppo import components, construction, finished_episodes, space_support, state_checks
 from rlcore.ppo.arguments import check_device
@@ -34,6 +33,7 @@ from rlcore.ppo.model_content import (
 )
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
 from rlcore.ppo.settings import PPOSettings
+from rlcore.state.registry import LEARNT, Scope, TrainingState
 from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from torch import Tensor
 from rlcore.errors import StateError
 from rlcore.ppo.optimizers import OPTIMIZERS, optimizer_options
 from rlcore.ppo.state_checks import require_keys
-from rlcore.state_fields import LARGEST_COUNT, describe
+from rlcore.state.fields import LARGEST_COUNT, describe
 from rlcore.types import StateDict
 
 GROUP_NOTES = {"param_names", "initial_lr", "seed"}

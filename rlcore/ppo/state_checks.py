@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlcore.errors import ResumeWarning, StateError
 from rlcore.ppo import observations
-from rlcore.state_fields import LARGEST_COUNT, describe
+from rlcore.state.fields import LARGEST_COUNT, describe
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 

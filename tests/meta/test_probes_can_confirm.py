@@ -100,7 +100,7 @@ def test_losses_that_are_told_apart_are_all_counted(monkeypatch: pytest.MonkeyPa
     def numbered(message: str, category: type[Warning]) -> None:
         warn(f"{message} ({next(numbers)})", category, stacklevel=2)
 
-    monkeypatch.setattr("rlcore.checkpoint.training_state.warn_caller", numbered)
+    monkeypatch.setattr("rlcore.state.registry.warn_caller", numbered)
     assert observe("only-the-first-loss-of-statistics-is-told")["warnings of three losses"].after == "3"
 
 

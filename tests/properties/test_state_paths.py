@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlcore import DistributionalPPO, load_checkpoint, save_checkpoint
-from rlcore.checkpoint.training_state import LEARNT, Scope
 from rlcore.pbt.exploit import apply_exploit
+from rlcore.state.registry import LEARNT, Scope
 from tests.support.configurations import CONFIGURATIONS, configured_envs, new_model, trained_model
 from tests.support.costly import costly
 from tests.support.isolation import shared_memory, storages

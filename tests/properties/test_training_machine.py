@@ -30,9 +30,9 @@ from rlcore import (
     apply_exploit,
     set_hyperparameters,
 )
-from rlcore.checkpoint.training_state import LEARNT, Scope
 from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES
 from rlcore.ppo import components
+from rlcore.state.registry import LEARNT, Scope
 from tests.support.configurations import CONFIGURATIONS, N_ENVS, ROLLOUT, configured_envs, trained_model
 from tests.support.costly import costly
 from tests.support.isolation import shared_memory, storages

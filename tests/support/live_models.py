@@ -6,8 +6,8 @@ import io
 from typing import Any
 
 from rlcore import DistributionalPPO, load_checkpoint, save_checkpoint
-from rlcore.checkpoint.training_state import LEARNT, Scope
 from rlcore.ppo import components
+from rlcore.state.registry import LEARNT, Scope
 
 OPTIMIZER = "policy.optimizer"
 

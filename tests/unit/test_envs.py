@@ -12,7 +12,7 @@ import torch
 
 from rlcore.envs import ResumableEnv, SupportsState
 from rlcore.errors import SettingError, StateError
-from rlcore.state_fields import generator_state
+from rlcore.state.fields import generator_state
 from tests.support.environments import (
     Custom,
     Halving,

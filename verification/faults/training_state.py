@@ -11,9 +11,9 @@ import torch
 from rlcore import ResumeWarning
 from rlcore.checkpoint import FORMAT_V1, Checkpoint
 from rlcore.checkpoint.refusal import PathOrFile
-from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart
 from rlcore.ppo import components
 from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.state.registry import LEARNT, Scope, StatePart
 from rlcore.types import StateDict
 from rlverify import fault, healthy, unclaimed
 
@@ -91,7 +91,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
 
 @fault(
     "mon-21-lost-without-a-word",
-    target="rlcore.checkpoint.training_state:TrainingState._start_fresh",
+    target="rlcore.state.registry:TrainingState._start_fresh",
     pins="a138c706c9c48ab0",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
@@ -103,7 +103,7 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 
 @fault(
     "fnd-56-told-when-all-is-changed",
-    target="rlcore.checkpoint.training_state:TrainingState.restore",
+    target="rlcore.state.registry:TrainingState.restore",
     pins="e1646b4605b061cf",
 )
 def told_when_all_is_changed(
@@ -143,7 +143,7 @@ def normalizer_stays_behind(self: Any, state: StateDict) -> None:
 
 @unclaimed(
     "half-restored",
-    target="rlcore.checkpoint.training_state:TrainingState._put_back",
+    target="rlcore.state.registry:TrainingState._put_back",
     pins="3870a44e1543e90d",
 )
 def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:

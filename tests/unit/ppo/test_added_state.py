@@ -9,7 +9,7 @@ import pytest
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import DistributionalPPO
-from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart
+from rlcore.state.registry import LEARNT, Scope, StatePart
 from tests.support.training import differing, make_envs, make_model
 
 

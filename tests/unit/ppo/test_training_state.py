@@ -22,7 +22,7 @@ from rlcore import (
     load_checkpoint,
     save_checkpoint,
 )
-from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, snapshot
+from rlcore.state.registry import LEARNT, Scope, StatePart, snapshot
 from tests.support.training import differing, make_envs, make_model, tensors_in
 
 PATHS = ["save", "pickle", "deepcopy", "parameters", "checkpoint"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from rlcore.checkpoint.training_state import LEARNT, Scope, StatePart, TrainingState, snapshot
 from rlcore.errors import ResumeWarning, StateError
+from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState, snapshot
 
 
 class Piece:
