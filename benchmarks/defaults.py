@@ -3,8 +3,8 @@
     python -m benchmarks.defaults run       trains what is not in reports/measured/defaults.json yet
     python -m benchmarks.defaults report    writes reports/measured/defaults.md from it
 
-Runs are half as long as those of `benchmarks.learning`; scores and intervals are its own. The seeds are new: neither its
-page nor an earlier choice of defaults has used them.
+Runs are half as long as those of `benchmarks.learning`; scores and intervals are its own. The seeds are new: neither
+its page nor an earlier choice of defaults has used them.
 """
 
 from __future__ import annotations

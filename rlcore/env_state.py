@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import (
@@ -32,15 +33,12 @@ from rlcore.state.fields import (
     Field,
     apply_changes,
     counter_field,
-    describe,
-    mistyped,
     plan_changes,
     read_fields,
-    require_dict,
-    require_list,
     tensor_field,
     to_tensor,
 )
+from rlcore.state.schema import describe, misfit, read_count, read_dict, read_list, read_record, read_tensor
 from rlcore.types import StateDict, StateValue
 
 # Exact types: a subclass may keep more, so it has to answer for itself.
@@ -106,10 +104,7 @@ def number_of_envs(state: StateDict) -> int:
 
     :raises StateError: if it is no such state
     """
-    environments = require_dict(state, "env_state").get("environments")
-    if not isinstance(environments, list):
-        raise mistyped("env_state['environments']", "a list", environments)
-    return len(environments)
+    return len(read_list(read_dict(state, "env_state").get("environments"), "env_state['environments']"))
 
 
 def require_running(state: StateDict) -> None:
@@ -163,10 +158,10 @@ def restore_normalizer(env: VecEnv, state: StateDict) -> None:
             "the state holds statistics of VecNormalize, but the environment has no VecNormalize wrapper; "
             "wrap it in VecNormalize"
         )
-    layers = require_list(require_dict(state, "normalizer").get("layers"), len(normalizers), "normalizer['layers']")
+    layers = read_list(read_dict(state, "normalizer").get("layers"), "normalizer['layers']", len(normalizers))
     changes: list[Change] = []
     for normalizer, layer in zip(normalizers, layers, strict=True):
-        changes += _plan_normalizer(normalizer, require_dict(layer, "normalizer['layers']"))
+        changes += _plan_normalizer(normalizer, read_dict(layer, "normalizer['layers']"))
     apply_changes(changes)
 
 
@@ -254,7 +249,7 @@ def _vec_layer_record(layer: VecEnvWrapper) -> StateDict:
 
 def _checked_outline(env: VecEnv, state: StateDict) -> StateDict:
     """Check the number and the kinds of what is to be restored, so that the parts can be gone through."""
-    record = require_dict(state, "state")
+    record = read_dict(state, "state")
     environments = record.get("environments")
     if not isinstance(environments, list) or len(environments) != env.num_envs:
         found = f"{len(environments)} environments" if isinstance(environments, list) else describe(environments)
@@ -263,9 +258,9 @@ def _checked_outline(env: VecEnv, state: StateDict) -> StateDict:
             "build it with the same number (n_envs)"
         )
     layers = [type(layer).__name__ for layer in _vec_layers(env)]
-    wrappers = require_list(record.get("wrappers"), len(layers), f"state['wrappers'] for {layers}")
+    wrappers = read_list(record.get("wrappers"), f"state['wrappers'] for {layers}", len(layers))
     for name, wrapper in zip(layers, wrappers, strict=True):
-        found_name = require_dict(wrapper, "state['wrappers']").get("layer")
+        found_name = read_dict(wrapper, "state['wrappers']").get("layer")
         if found_name != name:
             raise StateError(
                 f"the state has the wrapper {describe(found_name)} where this environment has {name!r}; "
@@ -276,12 +271,9 @@ def _checked_outline(env: VecEnv, state: StateDict) -> StateDict:
 
 
 def _require_seeds(value: StateValue, n_envs: int) -> list[int | None]:
-    seeds = []
-    for seed in require_list(value, n_envs, "state['seeds']"):
-        if seed is not None and (type(seed) is not int or not 0 <= seed < 2**64):
-            raise mistyped("state['seeds']", "a list of None or integers from 0 to 2**64 - 1", seed)
-        seeds.append(seed)
-    return seeds
+    where = "state['seeds']"
+    seeds = read_list(value, where, n_envs)
+    return [None if seed is None else read_count(seed, where, 2**64 - 1) for seed in seeds]
 
 
 def _apply(env: VecEnv, record: StateDict) -> None:
@@ -289,18 +281,18 @@ def _apply(env: VecEnv, record: StateDict) -> None:
     base = env.unwrapped
     changes: list[Change] = [(base, "_seeds", _require_seeds(record["seeds"], env.num_envs))]
     delegated: list[tuple[SupportsState, StateDict]] = []
-    wrappers = require_list(record["wrappers"], sum(1 for _ in _vec_layers(env)), "state['wrappers']")
+    wrappers = read_list(record["wrappers"], "state['wrappers']", sum(1 for _ in _vec_layers(env)))
     for layer, wrapper in zip(_vec_layers(env), wrappers, strict=True):
-        part = require_dict(wrapper, "state['wrappers']").get("state")
+        part = read_dict(wrapper, "state['wrappers']").get("state")
         fields = _vec_fields(layer)
         if fields is not None:
             changes += plan_changes(layer, fields, part, type(layer).__name__)
         elif isinstance(layer, SupportsState):
-            delegated.append((layer, require_dict(part, type(layer).__name__)))
+            delegated.append((layer, read_dict(part, type(layer).__name__)))
     monitors = _planned_monitors(base, record.get("monitors"))
     for target, part_state in delegated:
         target.set_state(part_state)
-    _set_environments(base, require_list(record["environments"], env.num_envs, "state['environments']"))
+    _set_environments(base, read_list(record["environments"], "state['environments']", env.num_envs))
     for position, attribute, value in monitors:
         base.set_attr(attribute, value, indices=position)
     apply_changes(changes)
@@ -316,7 +308,7 @@ def _planned_monitors(base: VecEnv, value: StateValue) -> list[tuple[int, str, o
     if value is None:
         return []
     plans: list[tuple[int, str, object]] = []
-    for position, monitor in enumerate(require_list(value, base.num_envs, "state['monitors']")):
+    for position, monitor in enumerate(read_list(value, "state['monitors']", base.num_envs)):
         for _, attribute, new in plan_changes(None, MONITOR_FIELDS, monitor, f"Monitor {position}"):
             plans.append((position, attribute, new))
     return plans
@@ -324,7 +316,7 @@ def _planned_monitors(base: VecEnv, value: StateValue) -> list[tuple[int, str, o
 
 def _set_environments(base: VecEnv, states: list[StateValue]) -> None:
     for position, (resumable, state) in enumerate(zip(_are_resumable(base), states, strict=True)):
-        record = require_dict(state, f"state['environments'][{position}]")
+        record = read_dict(state, f"state['environments'][{position}]")
         if resumable:
             problem = base.env_method("try_set_state", record, indices=position)[0]
             if problem is not None:
@@ -368,7 +360,7 @@ def _moments(key: str | None, statistics: RunningMeanStd) -> StateDict:
 
 def _plan_normalizer(normalizer: VecNormalize, state: StateDict) -> list[Change]:
     observation = _observation_moments(normalizer)
-    saved = require_list(state.get("observation"), len(observation), "normalizer['observation']")
+    saved = read_list(state.get("observation"), "normalizer['observation']", len(observation))
     changes: list[Change] = []
     for (key, statistics), moments in zip(observation.items(), saved, strict=True):
         changes += _plan_moments(key, statistics, moments, f"observation statistics {key or ''}".rstrip())
@@ -376,16 +368,15 @@ def _plan_normalizer(normalizer: VecNormalize, state: StateDict) -> list[Change]
 
 
 def _plan_moments(key: str | None, statistics: RunningMeanStd, state: StateValue, where: str) -> list[Change]:
-    record = dict(require_dict(state, where))
-    if record.pop("key", None) != key:
+    record = read_record(state, where, ("key", "mean", "var", "count"))
+    if record["key"] != key:
         raise StateError(f"{where}: the state has no statistics for this key; use the same observation space")
-    count = record.pop("count", None)
+    count = record["count"]
     if not isinstance(count, float) or not 0 < count < math.inf:
-        raise mistyped(f"{where}.count", "a positive float", count)
-    for name, least in (("mean", -math.inf), ("var", 0.0)):
-        moment = record.get(name)
-        if isinstance(moment, torch.Tensor) and not bool((moment.isfinite() & (moment >= least)).all()):
-            raise StateError(f"{where}.{name} holds NaN, infinity or a variance below 0; the state is damaged")
+        raise misfit(f"{where}.count", "a positive float", count)
     shape = tuple(statistics.mean.shape)
-    fields = [tensor_field(name, shape, (torch.float64,)) for name in ("mean", "var")]
-    return [*plan_changes(statistics, fields, record, where), (statistics, "count", count)]
+    changes: list[Change] = [(statistics, "count", count)]
+    for name, least in (("mean", -math.inf), ("var", 0.0)):
+        moment = read_tensor(record[name], f"{where}.{name}", shape, (torch.float64,), least=least)
+        changes.append((statistics, name, np.array(moment.detach().cpu().numpy())))
+    return changes

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from rlcore.envs import CARTPOLE_FIELDS, PENDULUM_FIELDS
 from rlcore.errors import SettingError, StateError
-from rlcore.state.fields import Field, apply_changes, counter_field, plan_changes, read_fields, require_dict
+from rlcore.state.fields import Field, apply_changes, counter_field, plan_changes, read_fields
+from rlcore.state.schema import read_dict
 from rlcore.types import StateDict, StateValue
 
 Observation = NDArray[np.float32]
@@ -157,7 +158,7 @@ class ShiftingRewardScaleEnv(_Saveable, CartPoleEnv):
         """
         :raises StateError: if ``state`` does not fit or is of other shifts; nothing was changed
         """
-        rest = dict(require_dict(state, type(self).__name__))
+        rest = dict(read_dict(state, type(self).__name__))
         shifts = rest.pop("shifts", None)
         own = self._plain_shifts()
         if repr(shifts) != repr(own):

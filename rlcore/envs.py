@@ -30,18 +30,16 @@ from rlcore.state.fields import (
     Field,
     apply_changes,
     counter_field,
-    describe,
     emptied_field,
     flag_field,
     float_list_field,
     generator_field,
     plan_changes,
     read_fields,
-    require_dict,
-    require_list,
     scalar_field,
     tensor_field,
 )
+from rlcore.state.schema import describe, read_dict, read_list
 from rlcore.types import StateDict
 
 
@@ -155,11 +153,11 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def _planned(self, state: StateDict) -> tuple[list[Change], list[tuple[SupportsState, StateDict]]]:
         """Check the whole state; return the assignments, and the layers that set theirs themselves."""
-        self._require_same_environment(require_dict(state, "state"))
+        self._require_same_environment(read_dict(state, "state"))
         layers = _layers_of(self.env)
         records = [
-            require_dict(record, "state['layers']")
-            for record in require_list(state.get("layers"), len(layers), "state['layers']")
+            read_dict(record, "state['layers']")
+            for record in read_list(state.get("layers"), "state['layers']", len(layers))
         ]
         changes: list[Change] = []
         delegated: list[tuple[SupportsState, StateDict]] = []
@@ -171,7 +169,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
                     "build the environment with the same wrappers and limits as when the state was taken"
                 )
             if isinstance(layer, SupportsState) and type(layer) not in _LAYERS:
-                delegated.append((layer, require_dict(record.get("state"), label)))
+                delegated.append((layer, read_dict(record.get("state"), label)))
             else:
                 changes += plan_changes(layer, _LAYERS[type(layer)], record.get("state"), label)
         return changes, delegated

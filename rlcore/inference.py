@@ -20,7 +20,7 @@ from rlcore.checkpoint.refusal import path_of, refusals_name, require_place
 from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import SettingError, UnknownSettingError
 from rlcore.observation_scaling import Observation, Scaling, read_scalings
-from rlcore.ppo import model_content, model_file, state_checks
+from rlcore.ppo import model_content, model_file, weights
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -242,8 +242,8 @@ def _build(content: Mapping[str, Any], device: str | torch.device) -> InferenceP
         model._require_network_of(state)
         model._setup_network()
     network = model.policy
-    state_checks.check_policy(state["policy"], network.state_dict())
-    state_checks.warn_of_casts(state["policy"], None, network.state_dict())
+    weights.check_policy(state["policy"], network.state_dict())
+    weights.warn_of_casts(state["policy"], None, network.state_dict())
     network.load_state_dict(state["policy"])
     normalizer = state.get("normalizer_state")
     return InferencePolicy(network, [] if normalizer is None else read_scalings(normalizer, network.observation_space))

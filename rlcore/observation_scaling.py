@@ -12,7 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlcore.errors import StateError
-from rlcore.state.fields import mistyped, require_dict
+from rlcore.state.schema import misfit, read_dict
 from rlcore.types import StateDict, StateValue
 
 Observation = Any
@@ -42,7 +42,7 @@ class Scaling:
         """
         :raises StateError: if the statistics are damaged or of another observation space
         """
-        record = require_dict(moments, "observation statistics")
+        record = read_dict(moments, "observation statistics")
         key = record.get("key")
         part = space.spaces.get(key) if isinstance(space, spaces.Dict) else space if key is None else None  # type: ignore[arg-type]
         if part is None or part.shape is None:
@@ -72,12 +72,12 @@ def read_scalings(state: StateDict, space: spaces.Space[Any]) -> list[Scaling]:
     """
     layers: Any = state.get("layers")
     if not isinstance(layers, list):
-        raise mistyped("normalizer_state['layers']", "a list", layers)
+        raise misfit("normalizer_state['layers']", "a list", layers)
     scalings: list[Scaling] = []
-    for layer in reversed([require_dict(entry, "normalizer_state['layers']") for entry in layers]):
+    for layer in reversed([read_dict(entry, "normalizer_state['layers']") for entry in layers]):
         observation = layer.get("observation")
         if not isinstance(observation, list):
-            raise mistyped("normalizer_state['observation']", "a list", observation)
+            raise misfit("normalizer_state['observation']", "a list", observation)
         if layer.get("norm_obs", DEFAULTS["norm_obs"]) is not False:
             scalings += [Scaling.from_state(layer, moments, space) for moments in observation]
     return scalings
@@ -85,7 +85,7 @@ def read_scalings(state: StateDict, space: spaces.Space[Any]) -> list[Scaling]:
 
 def _moment(value: StateValue, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
     if not isinstance(value, torch.Tensor) or value.dtype != torch.float64 or tuple(value.shape) != shape:
-        raise mistyped(f"observation statistics {name}", f"a tensor of torch.float64 with shape {shape}", value)
+        raise misfit(f"observation statistics {name}", f"a tensor of torch.float64 with shape {shape}", value)
     array: NDArray[np.float64] = value.cpu().numpy()
     if not np.isfinite(array).all() or (name == "var" and (array < 0).any()):
         raise StateError(f"observation statistics {name} hold NaN, infinity or a variance below 0; the file is damaged")
@@ -95,5 +95,5 @@ def _moment(value: StateValue, shape: tuple[int, ...], name: str) -> NDArray[np.
 def _number(layer: StateDict, name: str) -> float:
     value = layer.get(name, DEFAULTS[name])
     if not isinstance(value, float) or math.isnan(value) or value <= 0:
-        raise mistyped(f"normalizer_state['{name}']", "a number above 0", value)
+        raise misfit(f"normalizer_state['{name}']", "a number above 0", value)
     return value

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlcore.errors import StateError
-from rlcore.state.fields import LARGEST_COUNT
+from rlcore.state.schema import LARGEST_COUNT
 from rlcore.types import StateValue
 
 

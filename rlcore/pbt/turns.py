@@ -10,7 +10,7 @@ import numpy as np
 from stable_baselines3.common.utils import set_random_seed
 
 from rlcore.errors import NonFiniteError
-from rlcore.ppo.components import apply_generators, capture_generators
+from rlcore.state.generators import apply_generators, capture_generators
 
 if TYPE_CHECKING:
     from stable_baselines3.common.callbacks import BaseCallback

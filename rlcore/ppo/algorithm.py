@@ -21,7 +21,7 @@ from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UtilityGatedOptimizer
-from rlcore.ppo import components, construction, gradients, losses, monitoring, returns, space_support
+from rlcore.ppo import adapted_state, construction, gradients, losses, monitoring, returns, space_support, state_parts
 from rlcore.ppo.arguments import check_schedule, whole_number
 from rlcore.ppo.buffer import Samples, TwinCriticBuffer
 from rlcore.ppo.configured import ConfiguredPPO
@@ -133,8 +133,8 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
         nothing of them. Where a run is still to be resumed after a load, it starts from these states.
         """
         self._last_lstm_states = construction.initial_lstm_states(self)
-        components.forget_lstm_states(self.pending_state)
-        components.forget_lstm_states(self._boundary or {})
+        state_parts.forget_lstm_states(self.pending_state)
+        state_parts.forget_lstm_states(self._boundary or {})
 
     # -- training -------------------------------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
     # -- state ----------------------------------------------------------------------------------------------------
 
     def _state_parts(self) -> list[StatePart]:
-        return components.state_parts(self)
+        return state_parts.state_parts(self)
 
     def _training_state(self) -> TrainingState:
         return TrainingState(self._state_parts(), self.pending_state)
@@ -344,12 +344,12 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
                 self.set_parameters(self.read_parameters(load_path_or_dict), exact_match)
             return
         self._training_state().require_scopes(load_path_or_dict, LEARNT)
-        ruling = components.SCALER_SETTINGS | components.OPTIMIZER_SETTINGS
-        given = load_path_or_dict if exact_match else components.in_kept_units(self, load_path_or_dict)
+        ruling = adapted_state.SCALER_SETTINGS | adapted_state.OPTIMIZER_SETTINGS
+        given = load_path_or_dict if exact_match else adapted_state.in_kept_units(self, load_path_or_dict)
         with unusable("the parameters"):
-            fitted = components.under_settings(self, given, ruling, self.optimizer_class)
+            fitted = adapted_state.under_settings(self, given, ruling, self.optimizer_class)
         if not exact_match:
-            components.warn_of_refused_statistics(load_path_or_dict, fitted)
+            adapted_state.warn_of_refused_statistics(load_path_or_dict, fitted)
         self._restore(fitted, exact_match=exact_match)
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:

@@ -13,7 +13,7 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from rlcore.checkpoint.refusal import unusable
 from rlcore.errors import StateError, TooLargeError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import state_checks
+from rlcore.ppo import weights as weight_checks
 from rlcore.ppo.buffer import TwinCriticBuffer, buffer_class
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -56,7 +56,7 @@ def require_network_of(model: DistributionalPPO, weights: object) -> None:
     """
     if not isinstance(weights, dict):
         raise StateError("holds no policy")
-    state_checks.check_weights(weights)
+    weight_checks.check_weights(weights)
     network = model.policy_kwargs
     widths = network.get("net_arch") or ()
     depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
@@ -74,7 +74,7 @@ def require_network_of(model: DistributionalPPO, weights: object) -> None:
         if all(each is None or each.__module__.startswith(OUR_PACKAGES) for each in classes):
             raise
         return  # a class of the user's own that needs real tensors: the weights are compared once it is built
-    state_checks.check_policy(weights, expected.state_dict())
+    weight_checks.check_policy(weights, expected.state_dict())
 
 
 def make_values(model: DistributionalPPO) -> ValueDistribution:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rlcore.errors import SettingError, StateError
-from rlcore.ppo.state_checks import require_keys
-from rlcore.state.fields import describe
+from rlcore.errors import SettingError
+from rlcore.state.schema import read_count, read_record
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:
@@ -83,11 +82,8 @@ class EntropySchedule:
 
         :raises StateError: if they are no counts; nothing is changed
         """
-        require_keys("entropy_state", state, ("bad_updates", "boost_level"))
-        counts: Any = state
-        for name, value in counts.items():
-            if type(value) is not int or value < 0:
-                raise StateError(f"entropy_state[{name!r}] is {describe(value)}, no count; the state is damaged")
+        record = read_record(state, "entropy_state", ("bad_updates", "boost_level"))
+        counts = {name: read_count(value, f"entropy_state[{name!r}]") for name, value in record.items()}
         self.bad_updates, self.boost_level = counts["bad_updates"], counts["boost_level"]
 
     def _decayed(self, remaining: float) -> float:

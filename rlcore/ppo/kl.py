@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rlcore.errors import SettingError, StateError
-from rlcore.ppo.state_checks import require_keys
-from rlcore.state.fields import describe
+from rlcore.errors import SettingError
+from rlcore.state.schema import read_number, read_record
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:
@@ -84,16 +82,11 @@ class KLPenalty:
 
         :raises StateError: if it is no finite number of at least 0; nothing is changed
         """
-        require_keys("kl_penalty_state", state, ("coefficient", "last_kl"))
-        fields: Any = state
-        for name, value in fields.items():
-            absent = name == "last_kl" and value is None
-            if not absent and not (type(value) in (int, float) and math.isfinite(value) and value >= 0):
-                raise StateError(
-                    f"kl_penalty_state[{name!r}] is {describe(value)}, no finite number of at least 0; "
-                    "the state is damaged"
-                )
-        self._adapted, self.last_kl = self._bounded(fields["coefficient"]), fields["last_kl"]
+        record = read_record(state, "kl_penalty_state", ("coefficient", "last_kl"))
+        coefficient = read_number(record["coefficient"], "kl_penalty_state['coefficient']", 0.0)
+        last_kl = record["last_kl"]
+        self.last_kl = None if last_kl is None else read_number(last_kl, "kl_penalty_state['last_kl']", 0.0)
+        self._adapted = self._bounded(coefficient)
 
     def keep_within_bounds(self) -> None:
         """Let go of what lies beyond the present bounds, so that wider ones later do not bring it back."""

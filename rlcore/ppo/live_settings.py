@@ -11,7 +11,7 @@ from stable_baselines3.common.utils import FloatSchedule
 from torch import nn
 
 from rlcore.errors import ResumeWarning, SettingError
-from rlcore.ppo import components, construction, optimizer_state
+from rlcore.ppo import adapted_state, construction, optimizer_state
 from rlcore.ppo.arguments import check_schedule, check_schedules
 from rlcore.ppo.optimizers import (
     default_learning_rate,
@@ -40,7 +40,7 @@ LIVE = frozenset(
         *("ent_coef_plateau_explained_variance", "ent_coef_plateau_patience"),
         *("kl_penalty_target", "kl_penalty_coef", "kl_penalty_min_coef", "kl_penalty_max_coef"),
         *SCHEDULES,
-        *components.SCALER_SETTINGS,
+        *adapted_state.SCALER_SETTINGS,
     }
 )
 """Settings that a model reads at every update, or that can be handed on to what does."""
@@ -103,7 +103,7 @@ class SettingsChange:
         model.kl_penalty.keep_within_bounds()
         if "huber_kappa" in self.names:
             model.policy.values = construction.make_values(model)
-        if self.names & components.SCALER_SETTINGS:
+        if self.names & adapted_state.SCALER_SETTINGS:
             _apply_scaler_settings(model)
 
 
@@ -220,8 +220,8 @@ def _apply_scaler_settings(model: DistributionalPPO) -> None:
     scaler = model.variance_gradient_scaler
     if scaler is None:
         return
-    state = components.under_settings(
-        model, {"vgs_state": scaler.state_dict()}, components.SCALER_SETTINGS, model.optimizer_class
+    state = adapted_state.under_settings(
+        model, {"vgs_state": scaler.state_dict()}, adapted_state.SCALER_SETTINGS, model.optimizer_class
     )["vgs_state"]
     if state is None:
         model.variance_gradient_scaler = construction.make_scaler(model)

@@ -18,7 +18,7 @@ from rlcore.checkpoint.container import load_container, save_container
 from rlcore.checkpoint.refusal import refusals_name, require_place
 from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
-from rlcore.ppo import components, construction, finished_episodes, space_support, state_checks
+from rlcore.ppo import adapted_state, construction, progress, space_support, weights
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.configured import ConfiguredPPO, own_names
 from rlcore.ppo.model_content import (
@@ -33,6 +33,7 @@ from rlcore.ppo.model_content import (
 )
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
 from rlcore.ppo.settings import PPOSettings
+from rlcore.state.generators import apply_generators, capture_generators
 from rlcore.state.registry import LEARNT, Scope, TrainingState
 from rlcore.warn import warn_caller
 
@@ -59,7 +60,7 @@ class ModelFile(ConfiguredPPO):
     def _restore(self, states: Mapping[str, Any], *, exact_match: bool, expected: Collection[Scope] = LEARNT) -> None:
         """Restore parts of the training state, as :meth:`TrainingState.restore` does."""
         training_state = self._training_state()
-        state_checks.warn_of_casts(states.get("policy"), states.get("policy.optimizer"), self.policy.state_dict())
+        weights.warn_of_casts(states.get("policy"), states.get("policy.optimizer"), self.policy.state_dict())
         training_state.restore(states, exact_match=exact_match, expected=expected)
         self._relink_scaler()
         if self._boundary is not None:
@@ -90,7 +91,7 @@ class ModelFile(ConfiguredPPO):
                 f"exclude={exclude!r}, include={include!r}: a model file holds the whole state; leave them out",
             )
         content = self.__getstate__()
-        state = {**content["state"], "progress_state": finished_episodes.storable(content["state"]["progress_state"])}
+        state = {**content["state"], "progress_state": progress.storable(content["state"]["progress_state"])}
         payload: StateDict = {"format_version": FORMAT_MODEL, "n_envs": content["n_envs"], "state": state}
         payload["settings"] = {name: codec.encode(value, name) for name, value in content["settings"].items()}
         if content[OWN_SETTINGS]:
@@ -194,7 +195,7 @@ class ModelFile(ConfiguredPPO):
             self._setup_model()
         saved = content["state"] if self.variance_gradient_scaling else _without_scaling(content["state"])
         optimizer_class = content["settings"].get("optimizer_class", self.optimizer_class)
-        state = components.under_settings(self, saved, settings, optimizer_class)  # type: ignore[arg-type]
+        state = adapted_state.under_settings(self, saved, settings, optimizer_class)  # type: ignore[arg-type]
         if saved.get("env_state") is not None and saved.get("lstm_state") is None:
             raise StateError("env_state is given without lstm_state, so no rollout could begin; the state is damaged")
         self._restore(state, exact_match=True, expected=tuple(Scope))
@@ -303,11 +304,11 @@ def _without_scaling(state: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def generators_untouched() -> Iterator[None]:
     """Put the global generators back to where they stood."""
-    state = components.capture_generators()
+    state = capture_generators()
     try:
         yield
     finally:
-        components.apply_generators(state)
+        apply_generators(state)
 
 
 def _present(device: str) -> str:

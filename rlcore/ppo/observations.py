@@ -14,7 +14,7 @@ from torch import Tensor
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.values import DTYPES
 from rlcore.errors import CheckpointError, NonFiniteObservationError, StateError
-from rlcore.state.fields import describe
+from rlcore.state.schema import describe
 from rlcore.types import StateValue
 
 Observations = NDArray[Any] | dict[str, NDArray[Any]]

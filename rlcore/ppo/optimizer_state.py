@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeGuard
@@ -11,8 +12,7 @@ from torch import Tensor
 
 from rlcore.errors import StateError
 from rlcore.ppo.optimizers import OPTIMIZERS, optimizer_options
-from rlcore.ppo.state_checks import require_keys
-from rlcore.state.fields import LARGEST_COUNT, describe
+from rlcore.state.schema import LARGEST_COUNT, describe, misfit, read_count, read_number, read_record, read_tensor
 from rlcore.types import StateDict
 
 GROUP_NOTES = {"param_names", "initial_lr", "seed"}
@@ -40,10 +40,10 @@ def check_optimizer(state: StateDict, optimizer: torch.optim.Optimizer) -> None:
 
     :raises StateError: for the first thing that does not fit
     """
-    require_keys("policy.optimizer", state, ("state", "param_groups"))
-    keys = _check_groups(state["param_groups"], optimizer)
+    record = read_record(state, "policy.optimizer", ("state", "param_groups"))
+    keys = _check_groups(record["param_groups"], optimizer)
     own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    _check_entries(state["state"], dict(zip(keys, own, strict=True)), optimizer)
+    _check_entries(record["state"], dict(zip(keys, own, strict=True)), optimizer)
 
 
 def with_own_options(state: StateDict, optimizer: torch.optim.Optimizer) -> StateDict:
@@ -101,13 +101,10 @@ def _check_options(group: Mapping[str, Any], own: Mapping[str, Any], optimizer: 
                 f"policy.optimizer's {name!r} is {describe(group[name])}, the model's {describe(own[name])}; the state "
                 "is damaged"
             )
+    where = "policy.optimizer['param_groups'][...]"
     for name in {"lr", "initial_lr"}.intersection(group):
-        rate = group[name]
-        if type(rate) not in (int, float) or not 0 <= rate <= torch.finfo(torch.float32).max:
-            raise _damaged(f"['param_groups'][...][{name!r}]", rate, "a finite number of at least 0")
-    seed = group.get("seed", 0)
-    if type(seed) is not int or not 0 <= seed < 2**64:
-        raise _damaged("['param_groups'][...]['seed']", seed, "an integer from 0 to 2**64 - 1")
+        read_number(group[name], f"{where}[{name!r}]", 0.0, torch.finfo(torch.float32).max)
+    read_count(group.get("seed", 0), f"{where}['seed']", 2**64 - 1)
 
 
 def _check_entries(entries: Any, parameters: Mapping[Any, Tensor], optimizer: torch.optim.Optimizer) -> None:
@@ -123,7 +120,7 @@ def _check_entries(entries: Any, parameters: Mapping[Any, Tensor], optimizer: to
         raise StateError(f"policy.optimizer has no {missing}; the state is damaged, or of other options")
     for key, entry in entries.items():
         for name, value in entry.items():
-            where = f"['state'][{key}][{describe(name)}]"
+            where = f"policy.optimizer['state'][{key}][{describe(name)}]"
             if name in COUNTERS:
                 _check_counter(where, value)
             elif value is not None or not isinstance(optimizer, torch.optim.SGD):  # which has None without momentum
@@ -133,23 +130,14 @@ def _check_entries(entries: Any, parameters: Mapping[Any, Tensor], optimizer: to
 def _check_counter(where: str, value: object) -> None:
     number = value.item() if isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point() else value
     if type(number) not in (int, float) or not 0 <= number <= LARGEST_COUNT or number % 1 != 0:  # type: ignore[operator]
-        raise _damaged(where, value, f"a whole number from 0 to {LARGEST_COUNT}")
+        raise misfit(where, f"a whole number from 0 to {LARGEST_COUNT}", value)
 
 
 def _check_moment(where: str, name: str, value: object, parameter: Tensor) -> None:
     shape = () if name in SCALARS else tuple(parameter.shape)
-    if not isinstance(value, Tensor) or not value.is_floating_point() or tuple(value.shape) != shape:
-        raise _damaged(where, value, f"a tensor of real numbers with shape {shape}")
-    kept = value.to(torch.promote_types(parameter.dtype, torch.float32))
-    if not bool(torch.isfinite(kept).all()):
-        raise _damaged(where, "NaN or infinity", "finite")
-    if name in NEVER_NEGATIVE and bool((value < 0).any()):
-        raise _damaged(where, "a negative number", "at least 0")
-
-
-def _damaged(where: str, found: object, wanted: str) -> StateError:
-    shown = found if isinstance(found, str) else describe(found)
-    return StateError(f"policy.optimizer{where} holds {shown}, and must be {wanted}; the state is damaged")
+    moment = read_tensor(value, where, shape, None, least=0.0 if name in NEVER_NEGATIVE else -math.inf)
+    if moment.dtype == torch.float64 and parameter.dtype != torch.float64:
+        read_tensor(moment.float(), where, shape)  # what it becomes in the optimizer must be finite, too
 
 
 def is_dict_of_dicts(entries: object) -> TypeGuard[dict[Any, dict[str, Any]]]:

@@ -25,8 +25,8 @@ from rlcore.checkpoint.codec import register_class
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.ppo.actions import action_distribution
 from rlcore.ppo.optimizers import make_optimizer, set_learning_rate
-from rlcore.ppo.state_checks import SUPPORT
 from rlcore.ppo.values import QuantileValues, ValueDistribution
+from rlcore.ppo.weights import SUPPORT
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
 

@@ -18,7 +18,7 @@ from stable_baselines3.common.logger import Logger
 from torch import Tensor, nn
 
 from rlcore.errors import NonFiniteReturnError, StateError
-from rlcore.optim.state_reading import read_entries, show
+from rlcore.state.schema import read_number, read_record
 from rlcore.types import StateDict
 
 Rule = Literal["zero_lag", "snapshot"]
@@ -224,16 +224,8 @@ def read_state(state: object) -> dict[str, float]:
 
     :raises StateError: if one is missing, unknown, no finite float or out of its range
     """
-    entries = read_entries(state, RANGES, "return_scale_state")
-    checked: dict[str, float] = {}
-    for name, (lowest, highest) in RANGES.items():
-        value = entries[name]
-        if not isinstance(value, float) or not math.isfinite(value) or not lowest <= value <= highest:
-            raise StateError(
-                f"return_scale_state[{name!r}] is {show(value)}; the state is damaged, nothing was changed"
-            )
-        checked[name] = value
-    return checked
+    entries = read_record(state, "return_scale_state", RANGES)
+    return {name: read_number(entries[name], f"return_scale_state[{name!r}]", *RANGES[name]) for name in RANGES}
 
 
 def require_finite(returns: NDArray[Any]) -> None:

@@ -30,7 +30,7 @@ from rlcore.pbt import PBTConfig
 from rlcore.pbt.lineage import Ancestor, ancestors, read_lineage
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult, member_seed
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
-from rlcore.ppo.components import capture_generators
+from rlcore.state.generators import capture_generators
 from rlcore.state.registry import Scope
 from tests.support.population_run import CONFIG, UPDATES, build, build_model
 from tests.support.training import differing, make_envs, make_model

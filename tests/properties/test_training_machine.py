@@ -31,7 +31,8 @@ from rlcore import (
     set_hyperparameters,
 )
 from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES
-from rlcore.ppo import components
+from rlcore.ppo.adapted_state import SCALER_SETTINGS
+from rlcore.state.generators import apply_generators, capture_generators
 from rlcore.state.registry import LEARNT, Scope
 from tests.support.configurations import CONFIGURATIONS, N_ENVS, ROLLOUT, configured_envs, trained_model
 from tests.support.costly import costly
@@ -285,12 +286,12 @@ class TrainingMachine(RuleBasedStateMachine):
     @rule(model=models, seed=st.integers(0, 3))
     def evaluate(self, model: DistributionalPPO, seed: int) -> None:
         """Acting at random draws from the global generators, and changes nothing else."""
-        before, generators = whole(model), components.capture_generators()
+        before, generators = whole(model), capture_generators()
         env = make_vec_env("CartPole-v1", N_ENVS, seed=seed, env_kwargs={"max_episode_steps": 6})
         evaluate_policy(model, env, n_eval_episodes=2, deterministic=True)
-        assert differing(components.capture_generators(), generators) == []
+        assert differing(capture_generators(), generators) == []
         model.predict(env.reset())  # type: ignore[arg-type]
-        components.apply_generators(generators)
+        apply_generators(generators)
         assert differing(whole(model), before) == []
 
     # -- what a rule asks of its own model ------------------------------------------------------------------------
@@ -345,8 +346,8 @@ class TrainingMachine(RuleBasedStateMachine):
         assert (model.rollout_buffer.gamma, model.rollout_buffer.gae_lambda) == (model.gamma, model.gae_lambda)
         scaler, lstm = model.variance_gradient_scaler, model.policy.lstm_actor
         if scaler is not None:
-            scaled = {name: getattr(scaler.settings, name.removeprefix("vgs_")) for name in components.SCALER_SETTINGS}
-            assert scaled == {name: getattr(model, name) for name in components.SCALER_SETTINGS}
+            scaled = {name: getattr(scaler.settings, name.removeprefix("vgs_")) for name in SCALER_SETTINGS}
+            assert scaled == {name: getattr(model, name) for name in SCALER_SETTINGS}
         shapes = {tuple(tensor.shape) for pair in model._last_lstm_states for tensor in pair}
         assert shapes == {(lstm.num_layers, N_ENVS, lstm.hidden_size)}
 

@@ -12,7 +12,7 @@ import torch
 
 from rlcore.envs import ResumableEnv, SupportsState
 from rlcore.errors import SettingError, StateError
-from rlcore.state.fields import generator_state
+from rlcore.state.generators import generator_state
 from tests.support.environments import (
     Custom,
     Halving,
@@ -245,7 +245,7 @@ BAD: list[tuple[list[str | int], Any, str]] = [
     (["layers", 4, "state", "state"], [0.0] * 4, "a list of 4 entries"),
     (["layers", 4, "state", "_np_random"], {"bit_generator": "os.system"}, "os.system"),
     (["layers", 4, "state", "_np_random", "state"], {}, "inc"),
-    (["layers", 4, "state", "_np_random", "state", "inc"], 2**128, "128 bits"),
+    (["layers", 4, "state", "_np_random", "state", "inc"], 2**128, "from 0 to 340282366920938463463374607431768211455"),
     (["layers", 4, "state", "_np_random", "uinteger"], "x", "'x'"),
     (["layers", 4, "state", "_np_random"], generator_state(beyond_its_keys()), "a position in the key"),
 ]

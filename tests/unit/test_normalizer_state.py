@@ -98,7 +98,7 @@ NORMALIZER_BAD: list[tuple[list[str | int], Any, str]] = [
     (["layers", 0, "return", "count"], 0.0, "positive float"),
     (["layers", 0, "return", "count"], "1", "positive float"),
     (["layers", 0, "return", "count"], float("inf"), "positive float"),
-    (["layers", 0, "return", "var"], torch.tensor(-1.0, dtype=torch.float64), "a variance below 0"),
+    (["layers", 0, "return", "var"], torch.tensor(-1.0, dtype=torch.float64), "a number below 0"),
     (["layers", 0, "observation", 0, "mean"], torch.full((4,), float("nan"), dtype=torch.float64), "mean holds NaN"),
     (["layers", 0, "return", "more"], 1, "more"),
 ]

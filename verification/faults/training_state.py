@@ -11,7 +11,7 @@ import torch
 from rlcore import ResumeWarning
 from rlcore.checkpoint import FORMAT_V1, Checkpoint
 from rlcore.checkpoint.refusal import PathOrFile
-from rlcore.ppo import components
+from rlcore.ppo import state_parts
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.state.registry import LEARNT, Scope, StatePart
 from rlcore.types import StateDict
@@ -37,14 +37,14 @@ def scaler_state_not_saved(self: Any) -> list[StatePart]:
 def state_among_the_parameters(self: Any) -> list[StatePart]:
     """get_parameters() gives the scaler's state and set_parameters() takes it; one that is absent resets nothing."""
     parts: list[StatePart] = healthy("bug-10-fix-state-among-the-parameters")(self)
-    scaler = components.ScalerState(self)
+    scaler = state_parts.ScalerState(self)
     taken = StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore)
     return [taken if part.key == "vgs_state" else part for part in parts]
 
 
 @fault(
     "bug-10-fix-errors-are-logged",
-    target="rlcore.ppo.components:ScalerState.restore",
+    target="rlcore.ppo.state_parts:ScalerState.restore",
     pins="dfdada671b46c4a2",
 )
 def errors_are_logged(self: Any, state: StateDict) -> None:
@@ -134,7 +134,7 @@ def failed_update_left_as_it_is(self: Any) -> None:
 
 @fault(
     "fnd-36-normalizer-stays-behind",
-    target="rlcore.ppo.components:NormalizerState.restore",
+    target="rlcore.ppo.state_parts:NormalizerState.restore",
     pins="24cecb3db0ca4510",
 )
 def normalizer_stays_behind(self: Any, state: StateDict) -> None:
@@ -150,7 +150,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """A state that is refused in the middle leaves what came before it."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="e9d4ecbd874afbe4")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="e9d4ecbd874afbe4")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],
@@ -170,13 +170,13 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
     return checkpoint
 
 
-@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.state_checks:check_weights", pins="52dc05578cf8eede")
+@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:check_weights", pins="52dc05578cf8eede")
 def any_weight_is_taken(policy: object) -> None:
     """Names, shapes and kinds of numbers are looked at, and no number."""
 
 
 @fault(
-    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.components:apply_generators", pins="1885bf8b1e528fc0"
+    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="1885bf8b1e528fc0"
 )
 def generator_of_torch_starts_over(state: StateDict) -> None:
     """The generators of Python and NumPy are restored, and torch's is left as it is."""

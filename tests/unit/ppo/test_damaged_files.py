@@ -294,7 +294,7 @@ def test_an_unforeseen_error_keeps_its_kind_as_the_cause(healthy: Path, monkeypa
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("\x1b[2J" + "a" * 10_000)
 
-    monkeypatch.setattr("rlcore.ppo.components.LstmState.check", broken)
+    monkeypatch.setattr("rlcore.ppo.state_parts.LstmState.check", broken)
     with pytest.raises(CheckpointError, match=r"healthy\.zip: lstm_state cannot be used \(ZeroDivisionError") as caught:
         DistributionalPPO.load(healthy, device="cpu")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

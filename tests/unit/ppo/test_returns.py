@@ -163,7 +163,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "no spread": {"std_snapshot": 0.0},
     "NaN": {"mean": float("nan")},
     "infinity": {"mean_snapshot": float("inf")},
-    "an integer": {"mean": 1},
+    "a flag": {"mean": True},
     "a tensor": {"variance": torch.tensor(1.0)},
     "nothing": {"weight": None},
     "an unknown entry": {"means": 1.0},

@@ -13,7 +13,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import DistributionalPPO
-from rlcore.ppo import components
+from rlcore.state import generators
 from tests.support.training import differing, make_envs, make_model
 
 
@@ -44,9 +44,9 @@ def draws() -> list[Any]:
 
 def test_every_global_generator_goes_on_where_it_was_captured() -> None:
     draws()
-    captured = components.capture_generators()
+    captured = generators.capture_generators()
     first = [draws(), draws()]
-    components.apply_generators(captured)
+    generators.apply_generators(captured)
     assert [draws(), draws()] == first
 
 
