@@ -20,10 +20,11 @@ from rlcore.errors import SettingError
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.explorable import check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.arguments import reject_unknown
 from rlcore.ppo.live_settings import plan_settings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
-from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed, resolve_settings
-from rlcore.ppo.suggestions import reject_unknown
+from rlcore.ppo.resolving import resolve_settings
+from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed
 from rlcore.yaml_file import read_yaml
 
 _MAKE_OPTIONS: Final = ("max_episode_steps", "disable_env_checker")

@@ -11,7 +11,7 @@ from rlcore.errors import SettingError
 from rlcore.pbt.config import PBTConfig
 from rlcore.pbt.hyperparams import HyperparamConfig, HyperparamValue
 from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
-from rlcore.ppo.settings import idle_under
+from rlcore.ppo.resolving import idle_under
 
 Plan = Callable[[Mapping[str, HyperparamValue]], object]
 """Checks a change of settings, as :func:`rlcore.ppo.live_settings.plan_change` does for a model."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rlcore.errors import SettingError
-from rlcore.ppo.suggestions import reject_unknown
+from rlcore.ppo.arguments import reject_unknown
 
 
 class Table(BaseModel):

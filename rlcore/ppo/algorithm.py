@@ -24,12 +24,11 @@ from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import adapted_state, construction, gradients, losses, monitoring, returns, space_support, state_parts
 from rlcore.ppo.arguments import check_schedule, whole_number
 from rlcore.ppo.buffer import Samples, TwinCriticBuffer
+from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
 from rlcore.ppo.configured import ConfiguredPPO
-from rlcore.ppo.entropy import EntropySchedule
-from rlcore.ppo.kl import KLPenalty
-from rlcore.ppo.last_observations import CheckedObservations
 from rlcore.ppo.live_settings import set_hyperparameters
 from rlcore.ppo.model_file import ModelFile
+from rlcore.ppo.observations import CheckedObservations
 from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy
 from rlcore.ppo.saved_files import STATISTICS_APART, writes_statistics_apart

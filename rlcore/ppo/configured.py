@@ -13,7 +13,8 @@ from stable_baselines3.common.type_aliases import GymEnv
 from rlcore.errors import SettingError
 from rlcore.ppo.arguments import Schedule, check_device, check_schedules
 from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
-from rlcore.ppo.settings import PPOSettings, resolve_settings
+from rlcore.ppo.resolving import resolve_settings
+from rlcore.ppo.settings import PPOSettings
 from rlcore.types import StateDict
 
 NO_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model")

@@ -12,7 +12,7 @@ from torch import nn
 
 from rlcore.errors import ResumeWarning, SettingError
 from rlcore.ppo import adapted_state, construction, optimizer_state
-from rlcore.ppo.arguments import check_schedule, check_schedules
+from rlcore.ppo.arguments import check_schedule, check_schedules, reject_unknown
 from rlcore.ppo.optimizers import (
     default_learning_rate,
     find_optimizer,
@@ -21,8 +21,8 @@ from rlcore.ppo.optimizers import (
     optimizer_options,
     set_learning_rate,
 )
-from rlcore.ppo.settings import PPOSettings, resolve_settings
-from rlcore.ppo.suggestions import reject_unknown
+from rlcore.ppo.resolving import resolve_settings
+from rlcore.ppo.settings import PPOSettings
 from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unu
 from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
 from rlcore.ppo import space_support
+from rlcore.ppo.arguments import reject_unknown
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.ppo.settings import PPOSettings, resolve_settings
-from rlcore.ppo.suggestions import reject_unknown
+from rlcore.ppo.resolving import resolve_settings
+from rlcore.ppo.settings import PPOSettings
 from rlcore.warn import warn_caller
 
 FIELDS = ("format_version", "policy_class", "settings", "observation_space", "action_space", "n_envs", "state")

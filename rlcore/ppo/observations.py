@@ -1,19 +1,23 @@
-"""Observations of any supported space as plain state, and back."""
+"""Observations: checked whenever environments return them, and as saved state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import Tensor
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.values import DTYPES
 from rlcore.errors import CheckpointError, NonFiniteObservationError, StateError
+from rlcore.ppo import observations
+from rlcore.state.registry import Scope, TrainingState
 from rlcore.state.schema import describe
 from rlcore.types import StateValue
 
@@ -124,3 +128,38 @@ def _shown(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} with shape {value.shape}"
     return f"a dict of {sorted(map(str, value))}" if isinstance(value, dict) else describe(value)
+
+
+class CheckedObservations(BaseAlgorithm):
+    """Goes before an algorithm of Stable-Baselines3, which assigns ``_last_obs`` after every reset and step."""
+
+    _checked_obs: observations.Observations | None = None
+
+    @property
+    def _last_obs(self) -> observations.Observations | None:
+        """What the environments returned last; None before the first reset, and after what nothing can follow from."""
+        return self._checked_obs
+
+    @_last_obs.setter
+    def _last_obs(self, returned: Any) -> None:
+        """
+        :raises NonFiniteObservationError: for NaN or infinity
+        """
+        self._checked_obs = None
+        if returned is not None:
+            observations.require_finite(returned, lambda: self._as_returned(returned))
+        self._checked_obs = returned
+
+    def _as_returned(self, normalized: Any) -> Any:
+        normalizer = self._vec_normalize_env
+        return normalized if normalizer is None else normalizer.get_original_obs()
+
+    @contextmanager
+    def _normalizer_unspoilt(self, training_state: TrainingState) -> Iterator[None]:
+        """Put back what VecNormalize had learnt, where an observation that it read cannot be used."""
+        before = training_state.capture(Scope.COLLECTED)
+        try:
+            yield
+        except NonFiniteObservationError:
+            training_state.restore(before, exact_match=False)
+            raise

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 import torch
@@ -15,11 +13,8 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, Flatten
 from torch import nn
 
 from rlcore.errors import SettingError
-from rlcore.ppo import entropy, kl
-from rlcore.ppo.arguments import Schedule, plain
-from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, optimizer_options
-from rlcore.ppo.suggestions import reject_unknown
-from rlcore.ppo.values import resolve_values
+from rlcore.ppo.arguments import Schedule, plain, reject_unknown
+from rlcore.ppo.optimizers import find_optimizer, optimizer_options
 
 
 def flag_value(value: object) -> object:
@@ -37,18 +32,18 @@ Flag = Annotated[bool, BeforeValidator(lambda value: flag_value(value))]  # look
 Seed = Annotated[int, BeforeValidator(plain), Field(ge=0, lt=2**32)]
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
 
-class LstmSettings(_Table):
+class LstmSettings(Table):
     """What ``policy_kwargs['lstm_kwargs']`` takes."""
 
     bias: Flag = True
     dropout: Fraction = 0.0
 
 
-class NetArch(_Table):
+class NetArch(Table):
     """What ``policy_kwargs['net_arch']`` takes: hidden widths of the actor and of every critic head.
 
     As in Stable-Baselines3, what a dict leaves out has no hidden layer; without ``net_arch`` each has two of 64, and
@@ -59,7 +54,7 @@ class NetArch(_Table):
     vf: list[Count] = []
 
 
-class PolicySettings(_Table):
+class PolicySettings(Table):
     """What ``policy_kwargs`` takes; the names and meanings are sb3-contrib's."""
 
     net_arch: list[Count] | NetArch | None = None
@@ -77,7 +72,7 @@ class PolicySettings(_Table):
     lstm_kwargs: LstmSettings = LstmSettings()
 
 
-class PPOSettings(_Table):
+class PPOSettings(Table):
     """Every setting of DistributionalPPO next to ``policy``, ``env`` and ``device``, as a user gives it.
 
     ``DistributionalPPO(policy, env, **PPOSettings(...).model_dump())`` builds a model of these settings.
@@ -173,8 +168,8 @@ class PPOSettings(_Table):
     seed: Seed | None = Field(None, description="seed of every generator")
 
     def __init__(self, **given: Any) -> None:
-        reject_unknown(given, "DistributionalPPO", _homes(given))
-        with _clear_errors(type(self), given, "DistributionalPPO"):
+        reject_unknown(given, "DistributionalPPO", homes(given))
+        with clear_errors(type(self), given, "DistributionalPPO"):
             super().__init__(**given)
 
 
@@ -194,7 +189,7 @@ def _choices(annotation: object) -> str:
 
 
 @contextmanager
-def _clear_errors(table: type[_Table], given: Mapping[str, Any], where: str) -> Iterator[None]:
+def clear_errors(table: type[Table], given: Mapping[str, Any], where: str) -> Iterator[None]:
     """Turn pydantic's report into one sentence about the first thing that is wrong."""
     try:
         yield
@@ -209,14 +204,7 @@ def _clear_errors(table: type[_Table], given: Mapping[str, Any], where: str) -> 
         ) from error
 
 
-def _check(table: type[_Table], given: Mapping[str, Any], where: str) -> Any:
-    """Validate one level inside the settings."""
-    reject_unknown(given, where, _homes({}))
-    with _clear_errors(table, given, where):
-        return table(**given)
-
-
-def _homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
+def homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
     """Where every known setting belongs, for telling a user of a misplaced one."""
     optimizer_class = find_optimizer(given.get("optimizer_class", "adaptive_upgd"))
     return {
@@ -226,169 +214,3 @@ def _homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
         "policy_kwargs['net_arch']": list(NetArch.model_fields),
         "optimizer_kwargs": list(optimizer_options(optimizer_class)),
     }
-
-
-def resolve_settings(
-    given: Mapping[str, Any],
-    default_extractor: type[BaseFeaturesExtractor] = FlattenExtractor,
-    asked: Collection[str] | None = None,
-) -> PPOSettings:
-    """Check every level and fold what may be said in two places into one.
-
-    ``optimizer_class`` and ``optimizer_kwargs`` may stand in ``policy_kwargs`` as Stable-Baselines3 has them, and
-    ``lr`` in ``optimizer_kwargs``; the result has them at the top and in ``learning_rate``, and ``ent_coef_initial`` in
-    ``ent_coef``.
-
-    :param default_extractor: the policy's features extractor, for ``features_extractor_kwargs`` without a class
-    :param asked: settings that must have an effect; None for all that differ from their default
-    :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
-    :raises SettingError: for a value that cannot be used, and for one setting given twice with different values
-    """
-    settings = PPOSettings(**given)
-    policy_kwargs = dict(settings.policy_kwargs or {})
-    lifted = _lift_optimizer(settings, policy_kwargs)
-    _check_policy({"features_extractor_class": default_extractor, **policy_kwargs})
-    options = dict(lifted.optimizer_kwargs or {})
-    optimizer_class = find_optimizer(lifted.optimizer_class)
-    _check_optimizer(optimizer_class, options)
-    learning_rate = resolve_learning_rate(lifted.learning_rate, options, default_learning_rate(optimizer_class))
-    options.pop("lr", None)
-    kl.check_settings(lifted)
-    folded: dict[str, Any] = {
-        "policy_kwargs": policy_kwargs,
-        "optimizer_kwargs": options,
-        "learning_rate": learning_rate,
-    }
-    folded |= {"ent_coef": entropy.resolve_start(lifted), "ent_coef_initial": None}
-    resolved = lifted.model_copy(update={**folded, **resolve_values(lifted)})
-    refuse_idle(_changed(settings) if asked is None else asked, resolved)
-    return resolved
-
-
-def _changed(settings: PPOSettings) -> list[str]:
-    """The settings that differ from their default."""
-    return [name for name, field in PPOSettings.model_fields.items() if getattr(settings, name) != field.default]
-
-
-def resolve_learning_rate(
-    learning_rate: float | Schedule | None, optimizer_kwargs: Mapping[str, Any], default: float
-) -> float | Schedule:
-    """What trains: ``optimizer_kwargs['lr']`` where it is given, else ``learning_rate``, else ``default``.
-
-    :raises SettingError: if both are given and differ
-    """
-    if "lr" not in optimizer_kwargs:
-        return default if learning_rate is None else learning_rate
-    lr = plain(optimizer_kwargs["lr"])
-    if not isinstance(lr, float | int) or isinstance(lr, bool) or not math.isfinite(lr) or lr <= 0:
-        raise SettingError(
-            "optimizer_kwargs['lr']",
-            f"optimizer_kwargs['lr']={lr!r} is no positive number, so no step could be taken; "
-            "give a number here or a schedule as learning_rate",
-        )
-    if learning_rate is not None and learning_rate != lr:
-        raise SettingError(
-            "optimizer_kwargs['lr']",
-            f"learning_rate={learning_rate!r} and optimizer_kwargs['lr']={lr!r} contradict each other; "
-            "give one of them",
-        )
-    return float(lr)
-
-
-def _lift_optimizer(settings: PPOSettings, policy_kwargs: dict[str, Any]) -> PPOSettings:
-    """Move the optimizer's settings out of ``policy_kwargs``, where Stable-Baselines3 users write them."""
-    lifted: dict[str, Any] = {}
-    for name in ("optimizer_class", "optimizer_kwargs"):
-        if name not in policy_kwargs:
-            continue
-        value = policy_kwargs.pop(name)
-        if getattr(settings, name) not in (value, PPOSettings.model_fields[name].default):
-            raise SettingError(
-                f"policy_kwargs[{name!r}]",
-                f"{name}={getattr(settings, name)!r} and policy_kwargs[{name!r}]={value!r} contradict each other; "
-                "give one of them",
-            )
-        lifted[name] = value
-    if not lifted:
-        return settings
-    given = {name: getattr(settings, name) for name in settings.model_fields_set}
-    return PPOSettings(**{**given, **lifted, "policy_kwargs": policy_kwargs})
-
-
-def _check_policy(policy_kwargs: Mapping[str, Any]) -> None:
-    for nested, table in (("lstm_kwargs", LstmSettings), ("net_arch", NetArch)):
-        if isinstance(policy_kwargs.get(nested), Mapping):
-            _check(table, policy_kwargs[nested], f"policy_kwargs[{nested!r}]")
-    nested_names = [n for n in ("lstm_kwargs", "net_arch") if isinstance(policy_kwargs.get(n), Mapping)]
-    flat = {name: value for name, value in policy_kwargs.items() if name not in nested_names}
-    checked: PolicySettings = _check(PolicySettings, flat, "policy_kwargs")
-    if checked.shared_lstm and checked.enable_critic_lstm:
-        raise SettingError(
-            "policy_kwargs['shared_lstm']",
-            "policy_kwargs['shared_lstm']=True and policy_kwargs['enable_critic_lstm']=True contradict each other; "
-            "set enable_critic_lstm=False to let the critics use the actor's LSTM",
-        )
-    if checked.shared_lstm and not checked.share_features_extractor:
-        raise SettingError(
-            "policy_kwargs['shared_lstm']",
-            "policy_kwargs['shared_lstm']=True and policy_kwargs['share_features_extractor']=False contradict each "
-            "other: one LSTM reads one set of features; leave one of them at its default",
-        )
-    extractor_options = optimizer_options(checked.features_extractor_class)  # type: ignore[arg-type]
-    extractor_options.pop("observation_space", None)
-    where = "policy_kwargs['features_extractor_kwargs']"
-    reject_unknown(checked.features_extractor_kwargs, where, {where: list(extractor_options)})
-
-
-def _check_optimizer(optimizer_class: type[torch.optim.Optimizer], options: Mapping[str, Any]) -> None:
-    known = optimizer_options(optimizer_class)
-    homes = {**_homes({}), "optimizer_kwargs": list(known)}
-    reject_unknown(options, "optimizer_kwargs", homes)
-    for name, value in options.items():
-        setting = f"optimizer_kwargs[{name!r}]"
-        if _is_flag(optimizer_class, name, known[name]) and not isinstance(flag_value(value), bool | None):
-            raise SettingError(
-                setting, f"{setting}={value!r} is neither True nor False, and any text would count as True; give a bool"
-            )
-        if isinstance(value, float) and not math.isfinite(value):
-            raise SettingError(setting, f"{setting}={value!r} would make every parameter NaN; give a finite number")
-
-
-def _is_flag(optimizer_class: type[torch.optim.Optimizer], name: str, default: object) -> bool:
-    """Whether an option is a bool, by its default or, where that is None, by its annotation."""
-    annotation = inspect.signature(optimizer_class).parameters[name].annotation
-    return isinstance(default, bool) or str(annotation).replace(" ", "") in ("bool|None", "typing.Optional[bool]")
-
-
-SWITCHES: Final = {
-    "vgs_": "variance_gradient_scaling",
-    "kl_penalty_": "kl_penalty_target",
-    "ent_coef_plateau_": "ent_coef_boost",
-    "return_scale_": "return_scale",
-}
-"""How settings begin that do nothing while another is off."""
-
-
-def idle_under(name: str, settings: Any) -> str | None:
-    """The switch that is off in ``settings``, so that the setting ``name`` does nothing; None if there is none."""
-    for prefix, switch in SWITCHES.items():
-        value = getattr(settings, switch)
-        if name.startswith(prefix) and name != switch and (value is None or value is False):
-            return switch
-    return None
-
-
-def refuse_idle(asked: Iterable[str], settings: Any) -> None:
-    """
-    :param asked: the settings that somebody asked for; what stands at its default, or comes from a file, may be idle
-    :param settings: what has every setting as an attribute
-    :raises SettingError: for a setting of something that is switched off
-    """
-    for name in sorted(asked):
-        switch = idle_under(name, settings)
-        if switch is not None:
-            raise SettingError(
-                name,
-                f"{name}={getattr(settings, name)!r} and {switch}={getattr(settings, switch)!r} contradict each other: "
-                f"it would do nothing; give {switch}, or leave {name} out",
-            )

@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlcore.ppo.entropy import EntropySchedule
-from rlcore.ppo.kl import KLPenalty
+from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
 
 coefficients = st.one_of(st.just(0.0), st.floats(1e-6, 10.0))
 progress = st.floats(0.0, 1.0)

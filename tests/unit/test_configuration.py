@@ -23,7 +23,7 @@ from rlcore import (
 )
 from rlcore.configuration import build_envs
 from rlcore.pbt.interval import optimizer_steps_per_update
-from rlcore.ppo.settings import resolve_settings
+from rlcore.ppo.resolving import resolve_settings
 from tests.support.training import make_envs, make_model
 
 ALGORITHM: dict[str, Any] = {

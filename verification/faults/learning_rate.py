@@ -16,7 +16,9 @@ DOCUMENTED_DEFAULT = 3e-4
 
 
 @fault(
-    "bug-02-lr-of-optimizer-kwargs-ignored", target="rlcore.ppo.settings:resolve_learning_rate", pins="40ef9e36a1f3ac9b"
+    "bug-02-lr-of-optimizer-kwargs-ignored",
+    target="rlcore.ppo.resolving:resolve_learning_rate",
+    pins="40ef9e36a1f3ac9b",
 )
 def lr_of_optimizer_kwargs_ignored(
     learning_rate: float | Schedule | None,

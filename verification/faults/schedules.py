@@ -9,14 +9,14 @@ from rlverify import fault, healthy
 DEFAULT_FLOOR = 1e-3
 
 
-@fault("fnd-23-default-floor", target="rlcore.ppo.entropy:EntropySchedule._floored", pins="f61588272d73e192")
+@fault("fnd-23-default-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="f61588272d73e192")
 def default_floor(self: Any, coefficient: float) -> float:
     """Nobody asked for a floor, and there is one."""
     floored: float = healthy("fnd-23-default-floor")(self, coefficient)
     return max(floored, DEFAULT_FLOOR)
 
 
-@fault("ppo-06-no-floor", target="rlcore.ppo.entropy:EntropySchedule._floored", pins="f61588272d73e192")
+@fault("ppo-06-no-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="f61588272d73e192")
 def no_floor(self: Any, coefficient: float) -> float:  # noqa: ARG001
     """The coefficient decays as far as it may, whatever floor was asked for."""
     return coefficient
@@ -24,7 +24,7 @@ def no_floor(self: Any, coefficient: float) -> float:  # noqa: ARG001
 
 @fault(
     "ppo-06-floor-after-the-boost",
-    target="rlcore.ppo.entropy:EntropySchedule.coefficient",
+    target="rlcore.ppo.coefficients:EntropySchedule.coefficient",
     pins="63bba4a27decfdbc",
 )
 def floor_after_the_boost(self: Any, remaining: float) -> float:
@@ -33,7 +33,7 @@ def floor_after_the_boost(self: Any, remaining: float) -> float:
     return floored
 
 
-@fault("ppo-06-floored-twice", target="rlcore.ppo.entropy:EntropySchedule.coefficient", pins="63bba4a27decfdbc")
+@fault("ppo-06-floored-twice", target="rlcore.ppo.coefficients:EntropySchedule.coefficient", pins="63bba4a27decfdbc")
 def floored_twice(self: Any, remaining: float) -> float:
     """Before the boost and after it, as the document has it."""
     floored: float = self._floored(healthy("ppo-06-floored-twice")(self, remaining))

@@ -1,0 +1,189 @@
+"""Coefficients of the loss that change while training: the entropy bonus and the KL penalty."""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+from rlcore.state.schema import read_count, read_number, read_record
+from rlcore.types import StateDict
+
+
+class EntropySettings(Protocol):
+    """What :class:`EntropySchedule` reads anew at every update; the names are those of ``PPOSettings``."""
+
+    ent_coef: float
+    ent_coef_final: float | None
+    ent_coef_min: float
+    ent_coef_boost: float | None
+    ent_coef_plateau_explained_variance: float
+    ent_coef_plateau_patience: int
+
+
+class EntropySchedule:
+    """The coefficient of one update, in the order decay, floor, boost::
+
+        c = max(floor, start * remaining + final * (1 - remaining)) * boost^(level / patience)
+
+    The boost is above 1, so that a second floor after it, which the audited system had, would never act.
+    ``patience`` bad updates in a row raise ``level`` from 0 to ``patience``; every update that is not bad takes it one
+    down, so the boost decays back in as many updates as it waited for. An update is bad if the explained variance of
+    its own rollout is below the threshold: the values that acted are known before the training starts, so nothing lags.
+    A coefficient of 0 stays 0 unless a floor above 0 was asked for, which then holds whatever the start.
+
+    :param settings: the model, or anything else with these settings
+    """
+
+    def __init__(self, settings: EntropySettings) -> None:
+        self.settings = settings
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all updates."""
+        self.bad_updates = 0
+        self.boost_level = 0
+
+    def observe(self, explained_variance: float) -> None:
+        """Count an update as bad or not, before its coefficient is asked for.
+
+        :param explained_variance: of the rollout it trains on, at most 1; NaN (all returns equal) says nothing and
+            changes nothing
+        """
+        if self.settings.ent_coef_boost is None:
+            return
+        patience, threshold = self._patience(), self.settings.ent_coef_plateau_explained_variance
+        if explained_variance < threshold:
+            self.bad_updates += 1
+            if self.bad_updates >= patience:
+                self.boost_level = patience
+        elif explained_variance >= threshold:
+            self.bad_updates = 0
+            self.boost_level = max(0, min(self.boost_level, patience) - 1)
+
+    def coefficient(self, remaining: float) -> float:
+        """
+        :param remaining: progress that remains, from 1 to 0
+        :return: at least the floor, at most max(start, final, floor) * boost
+        """
+        decayed = self._floored(self._decayed(remaining))
+        return decayed * self._boost()
+
+    def capture(self) -> StateDict | None:
+        """The counters; None without boost, as everything else follows from settings and progress."""
+        if self.settings.ent_coef_boost is None:
+            return None
+        return {"bad_updates": self.bad_updates, "boost_level": self.boost_level}
+
+    def restore(self, state: StateDict) -> None:
+        """Take the counters over under the present settings; without boost they have no effect.
+
+        :raises StateError: if they are no counts; nothing is changed
+        """
+        record = read_record(state, "entropy_state", ("bad_updates", "boost_level"))
+        counts = {name: read_count(value, f"entropy_state[{name!r}]") for name, value in record.items()}
+        self.bad_updates, self.boost_level = counts["bad_updates"], counts["boost_level"]
+
+    def _decayed(self, remaining: float) -> float:
+        start, final = self.settings.ent_coef, self.settings.ent_coef_final
+        return start if final is None else start * remaining + final * (1.0 - remaining)
+
+    def _floored(self, coefficient: float) -> float:
+        return max(coefficient, self.settings.ent_coef_min)
+
+    def _boost(self) -> float:
+        boost, patience = self.settings.ent_coef_boost, self._patience()
+        return 1.0 if boost is None else float(boost ** (min(self.boost_level, patience) / patience))
+
+    def _patience(self) -> int:
+        return self.settings.ent_coef_plateau_patience
+
+
+TOLERANCE = 1.5
+"""How far the divergence may be from its target, as a factor, before the coefficient moves."""
+STEP = 2.0
+"""The factor by which it moves."""
+
+
+class KLPenaltySettings(Protocol):
+    """What :class:`KLPenalty` reads anew at every update; the names are those of ``PPOSettings``."""
+
+    kl_penalty_target: float | None
+    kl_penalty_coef: float
+    kl_penalty_min_coef: float
+    kl_penalty_max_coef: float
+
+
+class KLPenalty:
+    """The coefficient of KL(pi_old || pi) in the loss (Schulman et al. 2017, "Proximal Policy Optimization", sec. 4).
+
+    After an update with divergence d the coefficient is doubled if d > 1.5 * target and halved if d < target / 1.5,
+    within its bounds. d is the mean over the minibatches of the last epoch, which of all that is measured anyway comes
+    nearest to the policy that the update ends with.
+
+    It goes together with ``target_kl``, which stops an update where the penalty only holds it back.
+
+    :param settings: the model, or anything else with these settings
+    """
+
+    def __init__(self, settings: KLPenaltySettings) -> None:
+        self.settings = settings
+        self.reset()
+
+    def reset(self) -> None:
+        """Start from ``kl_penalty_coef`` again, and forget the last divergence."""
+        self.restart()
+        self.last_kl: float | None = None
+
+    def restart(self) -> None:
+        """Start from ``kl_penalty_coef`` again."""
+        self._adapted = self.settings.kl_penalty_coef
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a target was asked for."""
+        return self.settings.kl_penalty_target is not None
+
+    @property
+    def coefficient(self) -> float:
+        """Within the bounds; 0 where no target was asked for."""
+        return self._bounded(self._adapted) if self.is_on else 0.0
+
+    def adapt(self, kl: float) -> None:
+        """Move the coefficient once, after an update.
+
+        :param kl: divergence of the policy that the update ended with, in nats, at least 0; infinite or NaN where
+            a ratio overflowed and ``target_kl`` stopped the update, which counts as the largest number: a state is
+            finite
+        """
+        if self.is_on:
+            self._adapted = self._bounded(self.coefficient * self._factor(kl))
+            self.last_kl = min(sys.float_info.max, kl)  # in this order it is the largest number for NaN as well
+
+    def capture(self) -> StateDict | None:
+        """Coefficient and last divergence; None where no target was asked for."""
+        return {"coefficient": self.coefficient, "last_kl": self.last_kl} if self.is_on else None
+
+    def restore(self, state: StateDict) -> None:
+        """Take the coefficient over, within the present bounds; without a target it has no effect.
+
+        :raises StateError: if it is no finite number of at least 0; nothing is changed
+        """
+        record = read_record(state, "kl_penalty_state", ("coefficient", "last_kl"))
+        coefficient = read_number(record["coefficient"], "kl_penalty_state['coefficient']", 0.0)
+        last_kl = record["last_kl"]
+        self.last_kl = None if last_kl is None else read_number(last_kl, "kl_penalty_state['last_kl']", 0.0)
+        self._adapted = self._bounded(coefficient)
+
+    def keep_within_bounds(self) -> None:
+        """Let go of what lies beyond the present bounds, so that wider ones later do not bring it back."""
+        self._adapted = self._bounded(self._adapted)
+
+    def _factor(self, kl: float) -> float:
+        target = self.settings.kl_penalty_target
+        assert target is not None, "adapt() has checked that there is a target"
+        if not kl <= TOLERANCE * target:
+            return STEP
+        return 1.0 / STEP if kl < target / TOLERANCE else 1.0
+
+    def _bounded(self, coefficient: float) -> float:
+        return min(max(coefficient, self.settings.kl_penalty_min_coef), self.settings.kl_penalty_max_coef)
