@@ -27,13 +27,13 @@ from rlcore.ppo.buffer import Samples, TwinCriticBuffer
 from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.model_content import STATISTICS_APART, writes_statistics_apart
 from rlcore.ppo.model_file import ModelFile
+from rlcore.ppo.monitoring import UpdateLog
 from rlcore.ppo.observations import CheckedObservations
 from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy
-from rlcore.ppo.saved_files import STATISTICS_APART, writes_statistics_apart
 from rlcore.ppo.settings import described
-from rlcore.ppo.update_log import UpdateLog
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller

@@ -7,10 +7,11 @@ from collections import UserDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList, CheckpointCallback, EventCallback
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import load_container
@@ -156,3 +157,19 @@ def existing(path: Any) -> Any:
         return with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path
     except OSError:
         return path  # reading it says what is wrong
+
+
+STATISTICS_APART: Final = (
+    "CheckpointCallback(save_vecnormalize=True) writes statistics that do not belong to the model file of the same "
+    "name: a model file holds the state in which the rollout began, and the other file that of a later step. The model "
+    "file has its own statistics, which load() gives to the environments; set save_vecnormalize=False."
+)
+
+
+def writes_statistics_apart(callback: BaseCallback) -> bool:
+    """Whether a callback, or one that it calls, saves VecNormalize's statistics in a file of their own."""
+    if isinstance(callback, CallbackList):
+        return any(writes_statistics_apart(each) for each in callback.callbacks)
+    if isinstance(callback, EventCallback) and callback.callback is not None:
+        return writes_statistics_apart(callback.callback)
+    return isinstance(callback, CheckpointCallback) and callback.save_vecnormalize

@@ -31,7 +31,7 @@ Of the last optimizer step:
 - ``optim/noise_to_signal``: see :func:`rlcore.optim.noise.noise_to_signal`; UPGD and AdaptiveUPGD only
 - ``vgs/warmup_complete``: 1 once the factor of the scaling may differ from 1, else 0; only with scaling
 
-:class:`rlcore.ppo.update_log.UpdateLog` adds the means of the losses over the minibatches, and of the scaling over the
+:class:`UpdateLog` adds the means of the losses over the minibatches, and of the scaling over the
 steps ``vgs/scaling_factor`` (mean), ``vgs/scaling_factor_min``, ``_median`` and ``_max``, ``vgs/step_count`` and
 ``vgs/normalized_variance``.
 
@@ -43,21 +43,26 @@ without it; the factor itself is all there is to tell.
 from __future__ import annotations
 
 import os
+import statistics
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import explained_variance
 
 from rlcore.errors import SettingError
 from rlcore.optim.noise import noise_to_signal
+from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo.buffer import TwinCriticBuffer
-from rlcore.ppo.update_log import UpdateLog
+from rlcore.ppo.losses import MinibatchLosses
 
 if TYPE_CHECKING:
     from rlcore.ppo.algorithm import DistributionalPPO
+
 
 Measures = Iterator[tuple[str, float]]
 
@@ -144,3 +149,60 @@ def _of_steps(model: DistributionalPPO) -> Measures:
         yield "optim/noise_to_signal", ratio
     if model.variance_gradient_scaler is not None:
         yield "vgs/warmup_complete", float(not model.variance_gradient_scaler.is_warming_up)
+
+
+KEYS = {
+    "policy": "train/policy_gradient_loss",
+    "value": "train/value_loss",
+    "entropy": "train/entropy_loss",
+    "approx_kl": "train/approx_kl",
+    "clip_fraction": "train/clip_fraction",
+    "total": "train/loss",
+}
+
+
+class UpdateLog:
+    """Collects the measures of every minibatch of one update and records their means."""
+
+    def __init__(self) -> None:
+        self._measured: dict[str, list[torch.Tensor]] = defaultdict(list)
+        self._factors: list[float] = []
+        self._epoch_start = 0
+
+    def begin_epoch(self) -> None:
+        """Note that what follows belongs to another pass over the rollout."""
+        self._epoch_start = len(self._measured[KEYS["approx_kl"]])
+
+    def add_losses(self, losses: MinibatchLosses) -> None:
+        """Note the losses of a minibatch, whether or not a step follows."""
+        for name, value in losses._asdict().items():
+            self._measured[KEYS[name]].append(value.detach())
+
+    def add_scaling_factor(self, factor: float) -> None:
+        """Note the factor by which the gradients of a step were scaled."""
+        self._factors.append(factor)
+
+    def mean(self, loss: str) -> float:
+        """Mean over the minibatches of the update.
+
+        :param loss: a field of :class:`rlcore.ppo.losses.MinibatchLosses`
+        """
+        return float(torch.stack(self._measured[KEYS[loss]]).mean())
+
+    def kl_of_last_epoch(self) -> float:
+        """Mean divergence over the minibatches since ``begin_epoch``, each measured before its own step."""
+        return float(torch.stack(self._measured[KEYS["approx_kl"]][self._epoch_start :]).mean())
+
+    def record(self, logger: Logger, scaler: VarianceGradientScaler | None) -> None:
+        """Record the means over the update, the spread of the scaling, and where the scaler stands after it."""
+        for key, values in self._measured.items():
+            logger.record(key, float(torch.stack(values).mean()))
+        if scaler is None:
+            return
+        if self._factors:
+            logger.record("vgs/scaling_factor", sum(self._factors) / len(self._factors))
+            logger.record("vgs/scaling_factor_min", min(self._factors))
+            logger.record("vgs/scaling_factor_median", statistics.median(self._factors))
+            logger.record("vgs/scaling_factor_max", max(self._factors))
+        logger.record("vgs/step_count", scaler.step_count)
+        logger.record("vgs/normalized_variance", scaler.get_normalized_variance())

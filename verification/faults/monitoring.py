@@ -56,7 +56,7 @@ def explained_variance_without_errors(buffer: TwinCriticBuffer) -> float:
 
 
 @fault(
-    "mon-06-last-factor-for-all", target="rlcore.ppo.update_log:UpdateLog.add_scaling_factor", pins="c76e9b6e1aa61d6b"
+    "mon-06-last-factor-for-all", target="rlcore.ppo.monitoring:UpdateLog.add_scaling_factor", pins="c76e9b6e1aa61d6b"
 )
 def last_factor_for_all(self: Any, factor: float) -> None:
     """Of the factors of an update only the last is kept."""
