@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,14 +12,12 @@ from rlcore.optim import upgd_state
 from rlcore.optim.estimators import ESTIMATORS
 from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import optimizer_state, weights
+from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.returns import Moments, read_state, rescaled
 from rlcore.ppo.settings import PPOSettings
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
-
-if TYPE_CHECKING:
-    from rlcore.ppo.algorithm import DistributionalPPO
 
 OPTIMIZER_SETTINGS = {"learning_rate", "critic_lr_multiplier", "optimizer_class", "optimizer_kwargs", "policy_kwargs"}
 RAW = Moments(0.0, 1.0)
@@ -28,7 +26,7 @@ SCALER_SETTINGS = {name for name in PPOSettings.model_fields if name.startswith(
 
 
 def under_settings(
-    model: DistributionalPPO, state: Mapping[str, Any], ruling: Collection[str], saved_optimizer: object
+    model: ConfiguredPPO, state: Mapping[str, Any], ruling: Collection[str], saved_optimizer: object
 ) -> dict[str, Any]:
     """The state with the model's settings in place of its own, as far as they are named in ``ruling``.
 
@@ -52,7 +50,7 @@ def under_settings(
     return fitted
 
 
-def _in_raw_units(model: DistributionalPPO, state: dict[str, Any]) -> dict[str, Any]:
+def _in_raw_units(model: ConfiguredPPO, state: dict[str, Any]) -> dict[str, Any]:
     """The state without its return scale, whose effect the critics' output layers take over: the same raw values."""
     saved = read_state(state["return_scale_state"])
     if not isinstance(state.get("policy"), dict):
@@ -61,7 +59,7 @@ def _in_raw_units(model: DistributionalPPO, state: dict[str, Any]) -> dict[str, 
     return {**converted, "return_scale_state": None}
 
 
-def in_kept_units(model: DistributionalPPO, state: Mapping[str, Any]) -> Mapping[str, Any]:
+def in_kept_units(model: ConfiguredPPO, state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Parameters learnt in raw units, with critics that say the same under the scale that the model keeps."""
     in_raw_units = "return_scale_state" in state and state["return_scale_state"] is None
     if model.return_scale is None or not in_raw_units or not isinstance(state.get("policy"), dict):
@@ -70,7 +68,7 @@ def in_kept_units(model: DistributionalPPO, state: Mapping[str, Any]) -> Mapping
 
 
 def _with_rescaled_critics(
-    model: DistributionalPPO, state: Mapping[str, Any], before: Moments, after: Moments
+    model: ConfiguredPPO, state: Mapping[str, Any], before: Moments, after: Moments
 ) -> dict[str, Any]:
     """The state with critics that say under ``after`` what its own said under ``before``, and utilities to match.
 
@@ -89,7 +87,7 @@ def _with_rescaled_critics(
 
 
 def _rescaled_policy(
-    model: DistributionalPPO, given: StateDict, before: Moments, after: Moments
+    model: ConfiguredPPO, given: StateDict, before: Moments, after: Moments
 ) -> dict[str, torch.Tensor]:
     """Parameters whose critics say under ``after`` what the given ones said under ``before``."""
     own = model.policy.state_dict()
@@ -113,7 +111,7 @@ def warn_of_refused_statistics(given: Mapping[str, Any], fitted: Mapping[str, An
         )
 
 
-def _refitted_optimizer(model: DistributionalPPO, saved: dict[Any, Any], saved_optimizer: object) -> dict[Any, Any]:
+def _refitted_optimizer(model: ConfiguredPPO, saved: dict[Any, Any], saved_optimizer: object) -> dict[Any, Any]:
     """The saved moments under the model's own options; none where they are another optimizer's or do not suffice."""
     own: dict[Any, Any] = model.policy.optimizer.state_dict()
     other = find_optimizer(model.optimizer_class) is not find_optimizer(saved_optimizer)

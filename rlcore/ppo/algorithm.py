@@ -19,11 +19,10 @@ from stable_baselines3.common.vec_env import VecEnv
 from rlcore import env_state
 from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.errors import ResumeWarning, SettingError, StateError
-from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import adapted_state, construction, gradients, losses, monitoring, returns, space_support, state_parts
 from rlcore.ppo.arguments import check_schedule, whole_number
-from rlcore.ppo.buffer import Samples, TwinCriticBuffer
+from rlcore.ppo.buffer import Samples
 from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.live_settings import set_hyperparameters
@@ -32,10 +31,9 @@ from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.monitoring import UpdateLog
 from rlcore.ppo.observations import CheckedObservations
 from rlcore.ppo.optimizers import set_learning_rate
-from rlcore.ppo.policy import POLICIES, DistributionalRecurrentPolicy
+from rlcore.ppo.policy import POLICIES
 from rlcore.ppo.settings import described
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
-from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
 
@@ -55,12 +53,6 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
-    policy: DistributionalRecurrentPolicy
-    policy_class: type[DistributionalRecurrentPolicy]
-    rollout_buffer: TwinCriticBuffer
-    variance_gradient_scaler: VarianceGradientScaler | None = None
-    _boundary: dict[str, StateDict | None] | None = None
-    _last_lstm_states: Any
 
     def _change_setting(self, name: str, value: Any) -> None:
         set_hyperparameters(self, {name: value})

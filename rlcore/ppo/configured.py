@@ -11,10 +11,15 @@ from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.type_aliases import GymEnv
 
 from rlcore.errors import SettingError
+from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo.arguments import Schedule, check_device, check_schedules
+from rlcore.ppo.buffer import TwinCriticBuffer
+from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
 from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.resolving import resolve_settings
+from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.settings import PPOSettings
+from rlcore.state.registry import TrainingState
 from rlcore.types import StateDict
 
 NO_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model")
@@ -60,6 +65,17 @@ class ConfiguredPPO(RecurrentPPO):
     vgs_min_scaling_factor: float
     vgs_max_normalized_variance: float
     stats_window_size: int
+
+    policy: DistributionalRecurrentPolicy
+    policy_class: type[DistributionalRecurrentPolicy]
+    rollout_buffer: TwinCriticBuffer
+    value_scale: ReturnScale
+    entropy_schedule: EntropySchedule
+    kl_penalty: KLPenalty
+    variance_gradient_scaler: VarianceGradientScaler | None = None
+    pending_state: dict[str, StateDict]
+    _boundary: dict[str, StateDict | None] | None = None
+    _last_lstm_states: Any
     _is_set_up: bool = False
 
     def __init__(
@@ -132,7 +148,7 @@ class ConfiguredPPO(RecurrentPPO):
             device=device,
             _init_setup_model=False,
         )
-        self.pending_state: dict[str, StateDict] = {}
+        self.pending_state = {}
         self._adopt(settings)
         if _init_setup_model:
             self._setup_model()
@@ -144,7 +160,7 @@ class ConfiguredPPO(RecurrentPPO):
         :param asked: those that must have an effect
         :raises SettingError: as the constructor does
         """
-        self._adopt(resolve_settings(given, self.policy_class.default_extractor, asked))  # type: ignore[attr-defined]
+        self._adopt(resolve_settings(given, self.policy_class.default_extractor, asked))
 
     def _adopt(self, settings: PPOSettings) -> None:
         vars(self).update(dict(settings), _stats_window_size=settings.stats_window_size)
@@ -161,6 +177,12 @@ class ConfiguredPPO(RecurrentPPO):
             super().__setattr__(name, value)
 
     def _change_setting(self, name: str, value: Any) -> None:
+        raise NotImplementedError
+
+    def _training_state(self) -> TrainingState:
+        raise NotImplementedError
+
+    def rebuild_optimizer(self) -> None:
         raise NotImplementedError
 
     def own_settings(self) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""What a DistributionalPPO is put together from, each part made from the model's settings."""
+"""What a ConfiguredPPO is put together from, each part made from the model's settings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
@@ -15,14 +15,11 @@ from rlcore.errors import StateError, TooLargeError
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo import weights as weight_checks
 from rlcore.ppo.buffer import TwinCriticBuffer, buffer_class
+from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.values import VALUE_DISTRIBUTIONS, ValueDistribution
-
-if TYPE_CHECKING:
-    from rlcore.ppo.algorithm import DistributionalPPO
-
 
 _NO_MEMORY = re.compile(
     "can't allocate memory|out of memory|size calculation overflowed|array is too big|allowed dimension exceeded"
@@ -48,7 +45,7 @@ OUR_PACKAGES = ("rlcore.", "sb3_contrib.", "stable_baselines3.", "torch.")
 """Packages whose modules can be built on the meta device."""
 
 
-def require_network_of(model: DistributionalPPO, weights: object) -> None:
+def require_network_of(model: ConfiguredPPO, weights: object) -> None:
     """Compare the network that the model's settings ask for with saved weights, before it takes memory.
 
     :param weights: the saved part ``policy``
@@ -77,12 +74,12 @@ def require_network_of(model: DistributionalPPO, weights: object) -> None:
     weight_checks.check_policy(weights, expected.state_dict())
 
 
-def make_values(model: DistributionalPPO) -> ValueDistribution:
+def make_values(model: ConfiguredPPO) -> ValueDistribution:
     """How each critic describes returns."""
     return VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, model.value_scale)
 
 
-def make_policy(model: DistributionalPPO) -> DistributionalRecurrentPolicy:
+def make_policy(model: ConfiguredPPO) -> DistributionalRecurrentPolicy:
     """The network with its optimizer, on the model's device.
 
     :raises TooLargeError: if there is no memory for it
@@ -100,7 +97,7 @@ def make_policy(model: DistributionalPPO) -> DistributionalRecurrentPolicy:
         return policy.to(model.device)
 
 
-def _policy(model: DistributionalPPO, values: ValueDistribution, **options: Any) -> DistributionalRecurrentPolicy:
+def _policy(model: ConfiguredPPO, values: ValueDistribution, **options: Any) -> DistributionalRecurrentPolicy:
     policy_class: Any = model.policy_class
     policy: DistributionalRecurrentPolicy = policy_class(
         model.observation_space,
@@ -114,7 +111,7 @@ def _policy(model: DistributionalPPO, values: ValueDistribution, **options: Any)
     return policy
 
 
-def make_buffer(model: DistributionalPPO) -> TwinCriticBuffer:
+def make_buffer(model: ConfiguredPPO) -> TwinCriticBuffer:
     """An empty rollout buffer for the policy's LSTM states.
 
     :raises TooLargeError: if there is no memory for it
@@ -134,7 +131,7 @@ def make_buffer(model: DistributionalPPO) -> TwinCriticBuffer:
         )
 
 
-def initial_lstm_states(model: DistributionalPPO) -> RNNStates:
+def initial_lstm_states(model: ConfiguredPPO) -> RNNStates:
     """Zeros, each of shape (layers, n_envs, hidden size)."""
     lstm = model.policy.lstm_actor
     shape = (lstm.num_layers, model.n_envs, lstm.hidden_size)
@@ -142,7 +139,7 @@ def initial_lstm_states(model: DistributionalPPO) -> RNNStates:
     return RNNStates((hidden[0], hidden[1]), (hidden[2], hidden[3]))
 
 
-def make_scaler(model: DistributionalPPO) -> VarianceGradientScaler | None:
+def make_scaler(model: ConfiguredPPO) -> VarianceGradientScaler | None:
     """A scaler that has measured nothing, or None where there is to be none."""
     if not model.variance_gradient_scaling:
         return None

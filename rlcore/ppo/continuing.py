@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlcore import env_state
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.ppo import model_content
+from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.settings import PPOSettings
-
-if TYPE_CHECKING:
-    from rlcore.ppo.algorithm import DistributionalPPO
 
 SHOWING = frozenset({"verbose", "tensorboard_log"})
 """Settings that change nothing of what is trained, so that those of today count."""

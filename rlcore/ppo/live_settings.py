@@ -13,6 +13,7 @@ from torch import nn
 from rlcore.errors import ResumeWarning, SettingError
 from rlcore.ppo import adapted_state, construction, optimizer_state
 from rlcore.ppo.arguments import check_schedule, check_schedules, reject_unknown
+from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import (
     default_learning_rate,
     find_optimizer,
@@ -28,7 +29,6 @@ from rlcore.warn import warn_caller
 if TYPE_CHECKING:
     from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
-    from rlcore.ppo.algorithm import DistributionalPPO
 
 SCHEDULES = ("learning_rate", "clip_range", "clip_range_vf")
 
@@ -68,7 +68,7 @@ class SettingsChange:
     names: frozenset[str]
     optimizer_options: Mapping[str, Any]
 
-    def warn_of_losses(self, model: DistributionalPPO, state: Mapping[str, Any]) -> None:
+    def warn_of_losses(self, model: ConfiguredPPO, state: Mapping[str, Any]) -> None:
         """Say what of a state that the model has, or is about to have, cannot go on and starts fresh.
 
         :param state: parts of the training state by key; what is not there is not lost, what is damaged not looked at
@@ -89,7 +89,7 @@ class SettingsChange:
             if statistics.get("step_count") != 0:
                 warn_caller(f"{words}, as vgs_estimator={estimator!r} measures something else", ResumeWarning)
 
-    def apply(self, model: DistributionalPPO) -> None:
+    def apply(self, model: ConfiguredPPO) -> None:
         """Make the settings those that train, without a word."""
         restarts_penalty = model.kl_penalty_coef != self.settings.kl_penalty_coef
         vars(model).update({name: getattr(self.settings, name) for name in self.names})
@@ -107,7 +107,7 @@ class SettingsChange:
             _apply_scaler_settings(model)
 
 
-def set_hyperparameters(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> None:
+def set_hyperparameters(model: ConfiguredPPO, hyperparams: Mapping[str, Any]) -> None:
     """Change settings of a live model; weights, moments, statistics and progress stay.
 
     The change reaches everything that holds a copy: schedules, every group of the optimizer, the rollout buffer, the
@@ -128,7 +128,7 @@ def set_hyperparameters(model: DistributionalPPO, hyperparams: Mapping[str, Any]
     change.apply(model)
 
 
-def plan_change(model: DistributionalPPO, hyperparams: Mapping[str, Any]) -> SettingsChange:
+def plan_change(model: ConfiguredPPO, hyperparams: Mapping[str, Any]) -> SettingsChange:
     """Check a change as the constructor would, without changing anything; raises as :func:`set_hyperparameters`."""
     extractor = model.policy_class.default_extractor
     return plan_settings(model, hyperparams, extractor, model._current_progress_remaining)
@@ -191,7 +191,7 @@ def _check_schedules(settings: PPOSettings, remaining: float) -> None:
             check_schedule(name, schedule, remaining)
 
 
-def _apply_schedules(model: DistributionalPPO, names: Collection[str]) -> None:
+def _apply_schedules(model: ConfiguredPPO, names: Collection[str]) -> None:
     if "learning_rate" in names:
         model._setup_lr_schedule()
     for name in {"clip_range", "clip_range_vf"}.intersection(names):
@@ -199,7 +199,7 @@ def _apply_schedules(model: DistributionalPPO, names: Collection[str]) -> None:
             vars(model)[name] = FloatSchedule(getattr(model, name))
 
 
-def _apply_optimizer_options(model: DistributionalPPO, options: Mapping[str, Any]) -> None:
+def _apply_optimizer_options(model: ConfiguredPPO, options: Mapping[str, Any]) -> None:
     model.policy.optimizer_kwargs = dict(model.optimizer_kwargs)
     optimizer = model.policy.optimizer
     for group in optimizer.param_groups:
@@ -208,14 +208,14 @@ def _apply_optimizer_options(model: DistributionalPPO, options: Mapping[str, Any
         model.rebuild_optimizer()
 
 
-def _apply_learning_rate(model: DistributionalPPO) -> None:
+def _apply_learning_rate(model: ConfiguredPPO) -> None:
     """Write the present rate into every group, as the next update will."""
     model.policy.critic_lr_multiplier = model.critic_lr_multiplier
     lr = model.lr_schedule(model._current_progress_remaining)
     set_learning_rate(model.policy.optimizer, lr, model.critic_lr_multiplier)
 
 
-def _apply_scaler_settings(model: DistributionalPPO) -> None:
+def _apply_scaler_settings(model: ConfiguredPPO) -> None:
     """Give the scaler its settings; what it measured stays unless another estimator is to measure."""
     scaler = model.variance_gradient_scaler
     if scaler is None:

@@ -34,7 +34,7 @@ from rlcore.ppo.model_content import (
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
 from rlcore.ppo.settings import PPOSettings
 from rlcore.state.generators import apply_generators, capture_generators
-from rlcore.state.registry import LEARNT, Scope, TrainingState
+from rlcore.state.registry import LEARNT, Scope
 from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:
@@ -48,11 +48,6 @@ LARGEST_LSTM_STATES = 2**27
 
 class ModelFile(ConfiguredPPO):
     """Saving, loading and pickling of a model; all three carry the parts that the registry of training state names."""
-
-    _boundary: dict[str, StateDict | None] | None
-
-    def _training_state(self) -> TrainingState:
-        raise NotImplementedError
 
     def _relink_scaler(self) -> None:
         raise NotImplementedError
@@ -195,7 +190,7 @@ class ModelFile(ConfiguredPPO):
             self._setup_model()
         saved = content["state"] if self.variance_gradient_scaling else _without_scaling(content["state"])
         optimizer_class = content["settings"].get("optimizer_class", self.optimizer_class)
-        state = adapted_state.under_settings(self, saved, settings, optimizer_class)  # type: ignore[arg-type]
+        state = adapted_state.under_settings(self, saved, settings, optimizer_class)
         if saved.get("env_state") is not None and saved.get("lstm_state") is None:
             raise StateError("env_state is given without lstm_state, so no rollout could begin; the state is damaged")
         self._restore(state, exact_match=True, expected=tuple(Scope))
@@ -229,9 +224,9 @@ class ModelFile(ConfiguredPPO):
 
         :raises StateError: if they do not fit
         """
-        space_support.require_model(self)  # type: ignore[arg-type]
+        space_support.require_model(self)
         self._setup_lr_schedule()
-        construction.require_network_of(self, state.get("policy"))  # type: ignore[arg-type]
+        construction.require_network_of(self, state.get("policy"))
 
     def _require_lstm_states_of(self, state: Mapping[str, Any]) -> None:
         """

@@ -47,7 +47,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -58,11 +57,8 @@ from rlcore.errors import SettingError
 from rlcore.optim.noise import noise_to_signal
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo.buffer import TwinCriticBuffer
+from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.losses import MinibatchLosses
-
-if TYPE_CHECKING:
-    from rlcore.ppo.algorithm import DistributionalPPO
-
 
 Measures = Iterator[tuple[str, float]]
 
@@ -94,7 +90,7 @@ def explained_variance_of(buffer: TwinCriticBuffer) -> float:
     return float(explained_variance(buffer.values.flatten(), buffer.returns.flatten()))
 
 
-def record(model: DistributionalPPO, log: UpdateLog, explained: float) -> None:
+def record(model: ConfiguredPPO, log: UpdateLog, explained: float) -> None:
     """Tell the logger of ``model`` everything that is listed above.
 
     :param explained: the rollout's explained variance
@@ -106,7 +102,7 @@ def record(model: DistributionalPPO, log: UpdateLog, explained: float) -> None:
     model.logger.record("train/n_updates", model._n_updates, exclude="tensorboard")
 
 
-def _of_settings(model: DistributionalPPO) -> Measures:
+def _of_settings(model: ConfiguredPPO) -> Measures:
     remaining = model._current_progress_remaining
     yield "train/ent_coef", model.entropy_schedule.coefficient(remaining)
     yield "train/clip_range", model.clip_range(remaining)
@@ -116,7 +112,7 @@ def _of_settings(model: DistributionalPPO) -> Measures:
         yield "train/std", model.policy.log_std.exp().mean().item()
 
 
-def _of_kl(model: DistributionalPPO, log: UpdateLog) -> Measures:
+def _of_kl(model: ConfiguredPPO, log: UpdateLog) -> Measures:
     if model.kl_penalty.is_on:
         coefficient = model.kl_penalty.coefficient
         yield "train/kl_penalty_coef", coefficient
@@ -124,14 +120,14 @@ def _of_kl(model: DistributionalPPO, log: UpdateLog) -> Measures:
         yield "train/kl_last_epoch", log.kl_of_last_epoch()
 
 
-def _of_values(model: DistributionalPPO) -> Measures:
+def _of_values(model: ConfiguredPPO) -> Measures:
     buffer = model.rollout_buffer
     yield "train/value_variance", float(np.var(buffer.values, dtype=np.float64))
     if model.n_critics == 2:
         yield "twin_critics/divergence", float(np.abs(np.diff(buffer.critic_values, axis=-1)).mean(dtype=np.float64))
 
 
-def _of_lstm(model: DistributionalPPO) -> Measures:
+def _of_lstm(model: ConfiguredPPO) -> Measures:
     hidden = {"actor": model._last_lstm_states.pi[0]}
     if model.policy.lstm_critic is not None:
         hidden["critic"] = model._last_lstm_states.vf[0]
@@ -143,7 +139,7 @@ def _of_lstm(model: DistributionalPPO) -> Measures:
             yield f"{key}_std", float(layer.std(correction=0))
 
 
-def _of_steps(model: DistributionalPPO) -> Measures:
+def _of_steps(model: ConfiguredPPO) -> Measures:
     ratio = noise_to_signal(model.policy.optimizer)
     if ratio is not None:
         yield "optim/noise_to_signal", ratio

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rlcore.checkpoint.refusal import RefusedError
 from rlcore.checkpoint.values import plain
 from rlcore.errors import ResumeWarning
+from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.state.schema import LARGEST_COUNT, misfit, read_count, read_number, read_record
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
-
-if TYPE_CHECKING:
-    from rlcore.ppo.algorithm import DistributionalPPO
 
 COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates")
 PROGRESS = "_current_progress_remaining"
@@ -25,7 +23,7 @@ WINDOWS = ("ep_info_buffer", "ep_success_buffer")
 class ProgressState:
     """Counters, and the window of finished episodes that the logger averages."""
 
-    def __init__(self, model: DistributionalPPO) -> None:
+    def __init__(self, model: ConfiguredPPO) -> None:
         self.model = model
 
     def capture(self) -> StateDict | None:

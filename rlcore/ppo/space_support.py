@@ -11,16 +11,16 @@ from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
 
 from rlcore.errors import SettingError
+from rlcore.ppo.configured import ConfiguredPPO
 
 if TYPE_CHECKING:
-    from rlcore.ppo.algorithm import DistributionalPPO
     from rlcore.ppo.policy import DistributionalRecurrentPolicy
 
 SMALLEST_IMAGE = 36
 """Pixels that the three convolutions of Stable-Baselines3's NatureCNN need each way."""
 
 
-def require_model(model: DistributionalPPO) -> None:
+def require_model(model: ConfiguredPPO) -> None:
     """The spaces of a model, before its network is built, must be ones that its policy takes.
 
     :raises SettingError: if they are not, or it has none yet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -13,6 +13,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from rlcore import env_state
 from rlcore.errors import StateError
 from rlcore.ppo import observations, optimizer_state
+from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.progress import ProgressState
 from rlcore.ppo.weights import check_policy
 from rlcore.state.generators import apply_generators, capture_generators, check_generators
@@ -20,11 +21,8 @@ from rlcore.state.registry import Scope, StatePart
 from rlcore.state.schema import misfit, read_list, read_record, read_tensor
 from rlcore.types import StateDict
 
-if TYPE_CHECKING:
-    from rlcore.ppo.algorithm import DistributionalPPO
 
-
-def state_parts(model: DistributionalPPO) -> list[StatePart]:
+def state_parts(model: ConfiguredPPO) -> list[StatePart]:
     """Every piece of ``model``'s training state, in the order in which it is restored."""
     policy, optimizer, scaler = PolicyState(model), OptimizerState(model), ScalerState(model)
     returns, normalizer, progress = ReturnScaleState(model), NormalizerState(model), ProgressState(model)
@@ -53,7 +51,7 @@ def state_parts(model: DistributionalPPO) -> list[StatePart]:
 
 
 class _Component:
-    def __init__(self, model: DistributionalPPO) -> None:
+    def __init__(self, model: ConfiguredPPO) -> None:
         self.model = model
 
 
