@@ -24,7 +24,7 @@ def atoms_change_live(
 @fault(
     "fnd-70-told-when-it-is-changed",
     target="rlcore.ppo.live_settings:SettingsChange.warn_of_losses",
-    pins="5debc1abd3211493",
+    pins="b32d0ce354b9e431",
 )
 def told_when_it_is_changed(self: Any, model: DistributionalPPO, state: Mapping[str, Any]) -> None:
     """What starts fresh is said behind the change, which nothing takes back."""

@@ -63,7 +63,7 @@ def last_factor_for_all(self: Any, factor: float) -> None:
     self._factors[:] = [factor]
 
 
-@fault("mon-10-variance-of-returns", target="rlcore.ppo.monitoring:_of_values", pins="d11dad7eb76791fd")
+@fault("mon-10-variance-of-returns", target="rlcore.ppo.monitoring:_of_values", pins="228ec206c556c323")
 def variance_of_returns(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """What is told of the values is how much the returns vary."""
     returns = float(np.var(model.rollout_buffer.returns, dtype=np.float64))
@@ -71,13 +71,13 @@ def variance_of_returns(model: DistributionalPPO) -> Iterator[tuple[str, float]]
     return iter([(key, returns if key == "train/value_variance" else value) for key, value in figures])
 
 
-@fault("ppo-05-nothing-of-the-lstm", target="rlcore.ppo.monitoring:_of_lstm", pins="70379c27915bf31d")
+@fault("ppo-05-nothing-of-the-lstm", target="rlcore.ppo.monitoring:_of_lstm", pins="76dafb90b44c86be")
 def nothing_of_the_lstm(model: DistributionalPPO) -> Iterator[tuple[str, float]]:  # noqa: ARG001
     """Nobody is told what the LSTMs remember."""
     return iter(())
 
 
-@fault("ppo-05-fix-states-taken-for-layers", target="rlcore.ppo.monitoring:_of_lstm", pins="70379c27915bf31d")
+@fault("ppo-05-fix-states-taken-for-layers", target="rlcore.ppo.monitoring:_of_lstm", pins="76dafb90b44c86be")
 def states_taken_for_layers(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """The recommendation: the critic's two states, hidden and cell, counted as its layers."""
     said = []

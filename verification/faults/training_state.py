@@ -21,7 +21,7 @@ from rlverify import fault, healthy, unclaimed
 @fault(
     "bug-10-scaler-state-not-saved",
     target="rlcore.ppo.algorithm:DistributionalPPO._state_parts",
-    pins="7cf117ba7bf25a52",
+    pins="fe1e2f2ae7c8b48f",
 )
 def scaler_state_not_saved(self: Any) -> list[StatePart]:
     """The scaler's statistics have no name in what is saved and restored."""
@@ -32,7 +32,7 @@ def scaler_state_not_saved(self: Any) -> list[StatePart]:
 @fault(
     "bug-10-fix-state-among-the-parameters",
     target="rlcore.ppo.algorithm:DistributionalPPO._state_parts",
-    pins="7cf117ba7bf25a52",
+    pins="fe1e2f2ae7c8b48f",
 )
 def state_among_the_parameters(self: Any) -> list[StatePart]:
     """get_parameters() gives the scaler's state and set_parameters() takes it; one that is absent resets nothing."""
@@ -69,7 +69,7 @@ def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> No
 @fault(
     "asr-32-kl-penalty-not-saved",
     target="rlcore.ppo.algorithm:DistributionalPPO._state_parts",
-    pins="7cf117ba7bf25a52",
+    pins="fe1e2f2ae7c8b48f",
 )
 def kl_penalty_not_saved(self: Any) -> list[StatePart]:
     """The penalty's coefficient has no name in what is saved and restored."""
@@ -150,7 +150,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """A state that is refused in the middle leaves what came before it."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="e9d4ecbd874afbe4")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="0d8fb421adbbea98")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],
@@ -176,7 +176,7 @@ def any_weight_is_taken(policy: object) -> None:
 
 
 @fault(
-    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="1885bf8b1e528fc0"
+    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="f1c4f4506c655203"
 )
 def generator_of_torch_starts_over(state: StateDict) -> None:
     """The generators of Python and NumPy are restored, and torch's is left as it is."""
