@@ -26,6 +26,7 @@ NO_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model")
 """What the constructor takes next to settings."""
 OF_THE_OUTPUT: Final = ("verbose", "tensorboard_log")
 """Settings that nothing holds a copy of."""
+HELD: Final = frozenset(PPOSettings.model_fields).difference(OF_THE_OUTPUT)
 
 
 class ConfiguredPPO(RecurrentPPO):
@@ -171,7 +172,7 @@ class ConfiguredPPO(RecurrentPPO):
 
         :raises SettingError: if the value cannot be used, or the setting cannot change in a model that exists
         """
-        if self._is_set_up and name in PPOSettings.model_fields and name not in OF_THE_OUTPUT:
+        if name in HELD and self._is_set_up:
             self._change_setting(name, value)
         else:
             super().__setattr__(name, value)
