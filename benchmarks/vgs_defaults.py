@@ -92,6 +92,7 @@ def record(env_id: str, batch_size: int, arguments: argparse.Namespace) -> Run:
         "MlpLstmPolicy",
         envs,
         batch_size=batch_size,
+        variance_gradient_scaling=True,
         policy_kwargs={"lstm_hidden_size": arguments.lstm, "net_arch": [arguments.lstm]},
         seed=arguments.seed,
         device="cpu",

@@ -120,7 +120,7 @@ class ConfiguredPPO(RecurrentPPO):
         return_scale: Literal["auto", "zero_lag", "snapshot"] | None = "auto",
         return_scale_decay: float = 0.9,
         return_scale_min_std: float = 1e-4,
-        variance_gradient_scaling: bool = True,
+        variance_gradient_scaling: bool = False,
         vgs_beta: float = 0.99,
         vgs_alpha: float = 0.1,
         vgs_eps: float = 1e-8,

@@ -148,7 +148,9 @@ class PPOSettings(Table):
     )
     return_scale_decay: Fraction = Field(0.9, lt=1, description="decay of the return statistics, once a rollout")
     return_scale_min_std: Positive = Field(1e-4, description="floor of the standard deviation of the returns")
-    variance_gradient_scaling: Flag = Field(True, description="scale gradients by their variance over time")
+    variance_gradient_scaling: Flag = Field(
+        False, description="scale gradients by their variance over time; no benefit was measured"
+    )
     vgs_beta: Fraction = Field(0.99, lt=1, description="decay of the scaler's statistics")
     vgs_alpha: NonNegative = Field(0.1, description="strength of the scaling")
     vgs_eps: Positive = Field(1e-8, description="added to the denominator of the normalised variance")

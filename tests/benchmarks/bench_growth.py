@@ -26,6 +26,7 @@ def bench_updates(benchmark: Any) -> None:
         n_steps=16,
         batch_size=32,
         n_epochs=2,
+        variance_gradient_scaling=True,
         policy_kwargs={"lstm_hidden_size": 16, "net_arch": [16]},
         seed=0,
         device="cpu",

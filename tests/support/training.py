@@ -17,6 +17,7 @@ SMALL: dict[str, Any] = {
     "batch_size": 24,
     "n_epochs": 2,
     "n_quantiles": 8,
+    "variance_gradient_scaling": True,
     "vgs_warmup_steps": 3,
     "policy_kwargs": {"lstm_hidden_size": 8, "net_arch": [8]},
     "seed": 0,

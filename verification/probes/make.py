@@ -47,6 +47,7 @@ class Make:
             "batch_size": 48,
             "n_epochs": 2,
             "n_quantiles": 8,
+            "variance_gradient_scaling": True,
             "vgs_warmup_steps": 4,
             "policy_kwargs": SMALL_NETWORK,
             "seed": seed,

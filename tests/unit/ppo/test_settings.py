@@ -135,7 +135,8 @@ def test_help_shows_every_setting_with_its_default() -> None:
 
 
 def test_the_settings_become_attributes_of_the_model() -> None:
-    model = DistributionalPPO("MlpLstmPolicy", "CartPole-v1", n_steps=4, ent_coef=0.25, vgs_alpha=0.5)
+    given: dict[str, Any] = {"n_steps": 4, "ent_coef": 0.25, "variance_gradient_scaling": True, "vgs_alpha": 0.5}
+    model = DistributionalPPO("MlpLstmPolicy", "CartPole-v1", **given)
     assert (model.n_steps, model.ent_coef, model.vgs_alpha, model.learning_rate) == (4, 0.25, 0.5, 2e-3)
     assert model.variance_gradient_scaler is not None
     assert model.variance_gradient_scaler.settings.alpha == 0.5
