@@ -17,7 +17,7 @@ MODULES = (
     "rlcore.pbt.table",
     "rlcore.pbt.hyperparams",
     "rlcore.pbt.config",
-    "rlcore.configuration",
+    "rlcore.run.config_file",
 )
 """Those that define tables of settings."""
 RUN = {"environment": {"id": "CartPole-v1"}, "algorithm": {"n_steps": 32, "batch_size": 32}, "total_timesteps": 64}

@@ -14,16 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
-from rlcore import acting_inputs, env_state
+from rlcore import env_state
 from rlcore.checkpoint import container, loading, storage, v1
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place
 from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import SettingError, UnknownSettingError
-from rlcore.observation_scaling import Observation, Scaling, read_scalings
 from rlcore.ppo import model_content, model_file, state_checks
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.run import acting_inputs
+from rlcore.run.observation_scaling import Observation, Scaling, read_scalings
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 

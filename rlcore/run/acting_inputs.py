@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from stable_baselines3.common.preprocessing import maybe_transpose
 
 from rlcore.errors import SettingError
-from rlcore.observation_scaling import Observation
+from rlcore.run.observation_scaling import Observation
 
 
 def checked_observation(observation: Observation, space: spaces.Space[Any]) -> tuple[Observation, int]:

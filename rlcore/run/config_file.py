@@ -24,7 +24,7 @@ from rlcore.ppo.live_settings import plan_settings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed, resolve_settings
 from rlcore.ppo.suggestions import reject_unknown
-from rlcore.yaml_file import read_yaml
+from rlcore.run.yaml_file import read_yaml
 
 _MAKE_OPTIONS: Final = ("max_episode_steps", "disable_env_checker")
 """What ``gymnasium.make`` takes beside the arguments of the environment itself."""
