@@ -24,8 +24,8 @@ from rlcore.errors import (
 from rlcore.optim import UPGD, AdaptiveUPGD, VarianceGradientScaler
 from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
 from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
-from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
-from rlcore.pbt.lineage import Ancestor, LineageEvent, ancestors, read_lineage
+from rlcore.pbt.files import Ancestor, LineageEvent, ancestors, read_lineage
+from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
 from rlcore.ppo import (
     CategoricalValues,

@@ -1,18 +1,86 @@
-"""Hyperparameters that a population explores: their ranges, how one is drawn, and how one is perturbed."""
+"""What a population is set to: its hyperparameters and their ranges, its own settings, and whether they can work."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import combinations, product
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rlcore.errors import SettingError
-from rlcore.pbt.table import Table
 from rlcore.ppo.arguments import plain
-from rlcore.ppo.settings import Flag, Fraction
+from rlcore.ppo.settings import Count, Flag, Fraction, Seed, idle_under
+from rlcore.ppo.suggestions import reject_unknown
+
+
+class Table(BaseModel):
+    """A table whose every wrong value raises SettingError and whose every unknown name raises UnknownSettingError."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def __init__(self, **given: Any) -> None:
+        where = type(self).__name__
+        reject_unknown(given, where, {table.__name__: list(table.model_fields) for table in Table.__subclasses__()})
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise _explained(where, given, error) from error
+        self.check_rules()
+
+    @classmethod
+    def by_name(cls, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings by name, where some were given by position, in the order of the table.
+
+        :raises SettingError: for more positions than settings, and for a setting that is given by name too
+        """
+        where, fields = cls.__name__, list(cls.model_fields)
+        if len(positional) > len(fields):
+            raise SettingError(
+                where, f"{where} has {len(fields)} settings and {len(positional)} values are given; give them by name"
+            )
+        given = dict(zip(fields, positional, strict=False))
+        for name in named:
+            if name in given:
+                raise SettingError(
+                    f"{where}[{name!r}]",
+                    f"{where}: {name} is given by position, as {given[name]!r}, and by name; give it once",
+                )
+        return {**given, **named}
+
+    def check_rules(self) -> None:
+        """Check what concerns more than one setting.
+
+        :raises SettingError: naming the settings that contradict each other
+        """
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any]) -> Self:
+        """The table that a plain mapping describes, such as one read from YAML.
+
+        :raises UnknownSettingError: for a misspelt or misplaced name, with the right one
+        :raises SettingError: for a value that cannot be used, or anything but a mapping from names to values
+        """
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise SettingError(
+                cls.__name__, f"{cls.__name__} is written as {given!r}; give a mapping from names to values"
+            )
+        return cls(**given)
+
+
+def _explained(where: str, given: Mapping[str, Any], error: ValidationError) -> SettingError:
+    """One sentence about the first thing that is wrong."""
+    errors = error.errors(include_url=False, include_context=False)
+    place, name = errors[0]["loc"][:-1], str(errors[0]["loc"][0])
+    # Of several types that a value may have, each has an error of its own, and the last is the widest.
+    found = [each for each in errors if place and each["loc"][:-1] == place] or errors[:1]
+    message = f"{found[-1]['msg'][0].lower()}{found[-1]['msg'][1:]}"
+    return SettingError(f"{where}[{name!r}]", f"{where}: {name}={given.get(name)!r} cannot be used: {message}")
+
 
 HyperparamValue: TypeAlias = bool | int | float | str | None
 Hyperparams: TypeAlias = dict[str, HyperparamValue]
@@ -203,3 +271,163 @@ def _neighbour(position: int, size: int, generator: np.random.Generator) -> int:
 def _log_uniform(low: float, high: float, generator: np.random.Generator) -> np.floating[Any]:
     bottom, top = np.log(low), np.log(high)
     return np.exp(bottom + (top - bottom) * generator.random())  # type: ignore[no-any-return]
+
+
+def _as_path(value: object) -> object:
+    return Path(value) if isinstance(value, str) and value else value
+
+
+class PBTConfig(Table):
+    """Settings of a population (Jaderberg et al., 2017).
+
+    :param population_size: number of members, at least 2
+    :param perturbation_interval: steps between two exploits of a member, in the unit in which steps are reported
+    :param hyperparams: what is explored, as HyperparamConfig or as mappings of its settings
+    :param exploit_method: ``truncation``: the worst ``truncation_ratio`` of the members copy one of the best;
+        ``binary_tournament``: every member copies one opponent, drawn once, that is better
+    :param explore_method: ``perturb``, ``resample``, or ``both`` by each hyperparameter's ``resample_probability``
+    :param truncation_ratio: share of the members at either end, above 0; at least one member
+    :param checkpoint_dir: folder of the members' checkpoints, made when the first is written
+    :param metric_name: what performance measures, for reports
+    :param metric_mode: whether the largest or the smallest performance is best
+    :param ready_percentage: share of the members (0 to 1) that must have reported before any exploits; two at least
+    :param optimizer_exploit_strategy: whether an exploit starts the optimizer afresh or copies the source's moments
+    :param explore_without_exploit: let members explore that copied nothing, the best one too
+    :param seed: seed of the population's own generator; None for a fresh one
+    :raises SettingError: naming the setting that cannot be used
+    """
+
+    population_size: Annotated[int, BeforeValidator(plain), Field(ge=2)] = 10
+    perturbation_interval: Count = 5
+    hyperparams: list[HyperparamConfig] = Field([])
+    exploit_method: Literal["truncation", "binary_tournament"] = "truncation"
+    explore_method: ExploreMethod = "both"
+    truncation_ratio: Annotated[Fraction, Field(gt=0)] = 0.2
+    checkpoint_dir: Annotated[Path, BeforeValidator(_as_path)] = Path("pbt_checkpoints")
+    metric_name: Annotated[str, Field(min_length=1)] = "rollout/ep_rew_mean"
+    metric_mode: Literal["max", "min"] = "max"
+    ready_percentage: Fraction = 0.8
+    optimizer_exploit_strategy: Literal["reset", "copy"] = "reset"
+    explore_without_exploit: Flag = False
+    seed: Seed | None = None
+
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        given = self.by_name(positional, named)
+        if isinstance(given.get("hyperparams"), list | tuple):
+            given["hyperparams"] = [_hyperparam(i, each) for i, each in enumerate(given["hyperparams"])]
+        super().__init__(**given)
+
+    def check_rules(self) -> None:
+        """Every hyperparameter once, and no share of a truncation where nothing is truncated."""
+        names = [each.name for each in self.hyperparams]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise SettingError(
+                "PBTConfig['hyperparams']", f"hyperparams names {', '.join(repeated)} more than once; give each once"
+            )
+        if self.exploit_method != "truncation" and "truncation_ratio" in self.model_fields_set:
+            raise SettingError(
+                "PBTConfig['truncation_ratio']",
+                f"truncation_ratio={self.truncation_ratio!r} and exploit_method={self.exploit_method!r} contradict "
+                "each other: it would do nothing; leave truncation_ratio out, or set exploit_method='truncation'",
+            )
+
+
+def _hyperparam(position: int, given: object) -> object:
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return HyperparamConfig.from_mapping(given)
+    except SettingError as error:
+        raise type(error)(f"hyperparams[{position}].{error.setting}", str(error)) from error
+
+
+def optimizer_steps_per_update(*, n_steps: int, n_envs: int, batch_size: int, n_epochs: int) -> int:
+    """Optimizer steps that one update takes, unless ``target_kl`` stops it early."""
+    return n_epochs * math.ceil(n_steps * n_envs / batch_size)
+
+
+def check_interval(perturbation_interval: int, steps_per_update: int, vgs_warmup_steps: int) -> None:
+    """Refuse a population whose first exploits would copy gradient statistics that are still warming up.
+
+    :param perturbation_interval: updates between exploits
+    :param steps_per_update: optimizer steps an update, see :func:`optimizer_steps_per_update`
+    :param vgs_warmup_steps: optimizer steps before the scaling acts
+    :raises SettingError: unless ``perturbation_interval * steps_per_update > vgs_warmup_steps``
+    """
+    steps = perturbation_interval * steps_per_update
+    if steps <= vgs_warmup_steps:
+        needed = vgs_warmup_steps // steps_per_update + 1
+        raise SettingError(
+            "perturbation_interval",
+            f"perturbation_interval={perturbation_interval} updates of {steps_per_update} optimizer steps are {steps} "
+            f"steps, not more than vgs_warmup_steps={vgs_warmup_steps}, so the first exploits would hand over gradient "
+            f"statistics that have not warmed up; give an interval of at least {needed} updates, or a warm-up of fewer "
+            f"than {steps} steps",
+        )
+
+
+Plan = Callable[[Mapping[str, HyperparamValue]], object]
+"""Checks a change of settings, as :func:`rlcore.ppo.live_settings.plan_change` does for a model."""
+
+
+def check_explorable(hyperparams: Sequence[HyperparamConfig], settings: Any, plan: Plan) -> None:
+    """Try the ends of every range, each with those of every other: a contradiction found later would end a population.
+
+    :param settings: what has every setting of the algorithm as an attribute
+    :raises SettingError: naming the settings that could not be explored, or not together, or that would do nothing;
+        its ``setting`` is ``hyperparams[i]``
+    """
+    ends = {each.name: each.ends for each in hyperparams}
+    first = {name: values[0] for name, values in ends.items()}
+    for name, values in ends.items():
+        _require_effect(name, settings, ends)
+        for value in values:
+            _try(plan, first | {name: value}, name)
+    for left, right in combinations(ends, 2):
+        for pair in product(ends[left], ends[right]):
+            _try(plan, first | dict(zip((left, right), pair, strict=True)), right)
+
+
+def check_warm_up(config: PBTConfig, settings: Any, n_envs: int) -> None:
+    """Refuse exploits that could come before the gradient scaler is warmed up.
+
+    Counted with what may be explored: the fewest optimizer steps an update, and the longest warm-up.
+
+    :param settings: what has every setting of the algorithm as an attribute
+    :raises SettingError: as :func:`rlcore.pbt.hyperparams.check_interval`
+    """
+    if not settings.variance_gradient_scaling:
+        return
+    explored = {each.name: each.ends for each in config.hyperparams}
+    choices: dict[str, Callable[[Any], Any]] = {"n_epochs": min, "batch_size": max, "vgs_warmup_steps": max}
+    worst = {name: choose(explored.get(name, [getattr(settings, name)])) for name, choose in choices.items()}
+    steps = optimizer_steps_per_update(
+        n_steps=settings.n_steps, n_envs=n_envs, batch_size=worst["batch_size"], n_epochs=worst["n_epochs"]
+    )
+    try:
+        check_interval(config.perturbation_interval, steps, worst["vgs_warmup_steps"])
+    except SettingError as error:
+        ends = ", ".join(f"{name}={value}" for name, value in worst.items() if name in explored)
+        raise SettingError(error.setting, f"{error}{ends and f'; counted at {ends}, which may be explored'}") from error
+
+
+def _require_effect(name: str, settings: Any, explored: Collection[str]) -> None:
+    switch = idle_under(name, settings)
+    if switch is not None and switch not in explored:
+        raise SettingError(
+            f"hyperparams[{list(explored).index(name)}]",
+            f"{name} is explored, which would do nothing under {switch}={getattr(settings, switch)!r}; give {switch}, "
+            f"or leave {name} out",
+        )
+
+
+def _try(plan: Plan, changes: Mapping[str, HyperparamValue], name: str) -> None:
+    """
+    :param name: what has just been changed, to blame where the refusal names nothing that is explored
+    """
+    try:
+        plan(changes)
+    except SettingError as error:
+        blamed = [each for each in changes if each in re.findall(r"\w+", error.setting)] or [name]
+        raise type(error)(f"hyperparams[{list(changes).index(blamed[0])}]", str(error)) from error

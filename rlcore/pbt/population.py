@@ -4,29 +4,113 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from stable_baselines3.common.utils import set_random_seed
 
 from rlcore.checkpoint import save_container
 from rlcore.errors import CheckpointError, NonFiniteError, SettingError
-from rlcore.pbt import explorable, member_files, population_state
-from rlcore.pbt.config import PBTConfig
+from rlcore.pbt import files
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
-from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
-from rlcore.pbt.lineage import LINEAGE_FILE, LineageEvent, LineageFile
-from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.files import LINEAGE_FILE, LineageEvent, LineageFile
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, check_explorable, check_warm_up
 from rlcore.pbt.scheduler import PBTScheduler
-from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
+from rlcore.pbt.selection import PopulationMember
 from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import whole_number
+from rlcore.ppo.components import apply_generators, capture_generators
 from rlcore.ppo.live_settings import plan_change, set_hyperparameters
 from rlcore.types import StateDict, StateValue
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    from rlcore.ppo.algorithm import DistributionalPPO
+
+
+class OwnGenerators:
+    """The global generators as one member has them: what others draw in between changes nothing for it.
+
+    :param seed: of Python's, NumPy's and torch's generators at first
+    """
+
+    def __init__(self, seed: int) -> None:
+        outside = capture_generators()
+        set_random_seed(seed)
+        self._state = capture_generators()
+        apply_generators(outside)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Put them in place, and put back what was there."""
+        outside = capture_generators()
+        apply_generators(self._state)
+        try:
+            yield
+        finally:
+            self._state = capture_generators()
+            apply_generators(outside)
+
+
+class TurnwiseTraining:
+    """``learn()`` in pieces: after all of them the model has the bits that one call would have left.
+
+    A model that was loaded goes on where its run stood.
+
+    :param total_timesteps: of the whole run, what the model has already made included; schedules count by it
+    :param name: of the run in TensorBoard
+    """
+
+    def __init__(self, model: DistributionalPPO, total_timesteps: int, name: str) -> None:
+        self.model = model
+        left = max(0, total_timesteps - model.num_timesteps)
+        self.total_timesteps, self._callback = self._entered(left, name)
+
+    def _entered(self, left: int, name: str) -> tuple[int, BaseCallback]:
+        return self.model._setup_learn(left, reset_num_timesteps=False, tb_log_name=name)
+
+    def advance(self, updates: int, figures: Mapping[str, float]) -> None:
+        """Collect a rollout and update, several times.
+
+        :param figures: what is logged with every rollout beside the model's own
+        :raises NonFiniteError: if a rollout or an update cannot be made; it leaves no trace, the rollout is lost, and
+            the next turn goes on from where the environments are, or from a reset if they returned NaN
+        """
+        for _ in range(updates):
+            try:
+                self._advance_once(figures)
+            except NonFiniteError:
+                self.model._boundary = None
+                with suppress(NonFiniteError):  # an environment that returns NaN again is reset in the next turn
+                    self._reset_if_lost()
+                raise
+
+    def _reset_if_lost(self) -> None:
+        """Reset the environments if what they returned last could not be used."""
+        model = self.model
+        assert model.env is not None, "learn() cannot be entered without an environment"
+        if model._last_obs is None:
+            model._last_obs = model.env.reset()
+            model._last_episode_starts = np.ones(model.n_envs, dtype=bool)
+
+    def _advance_once(self, figures: Mapping[str, float]) -> None:
+        model = self.model
+        self._reset_if_lost()
+        assert model.env is not None
+        model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+        model._update_current_progress_remaining(model.num_timesteps, self.total_timesteps)
+        for key, value in figures.items():
+            model.logger.record(key, value)
+        model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
+        model.train()
+
 
 STATE_FILE = "population.pt"
 MEMBERS = "members"
@@ -129,12 +213,12 @@ class Population:
     ) -> None:
         self.folder = Path(folder)
         self._performance = performance or _default_performance(config)
-        state = population_state.read_state(self.folder / STATE_FILE)
+        state = files.read_state(self.folder / STATE_FILE)
         if state is None:
-            member_files.require_unused(self.folder / MEMBERS, STATE_FILE)
-        self.seed = population_state.agreed_seed(seed, config, state)
+            files.require_unused(self.folder / MEMBERS, STATE_FILE)
+        self.seed = files.agreed_seed(seed, config, state)
         self.config = _placed(config, self.folder, self.seed)
-        population_state.require_same_config(self.config, state, self.folder / STATE_FILE)
+        files.require_same_config(self.config, state, self.folder / STATE_FILE)
         self.scheduler = PBTScheduler(self.config)
         self._lineage = LineageFile(self.folder / LINEAGE_FILE)
         self._explored_step = 0
@@ -143,7 +227,7 @@ class Population:
             self.scheduler.initialize_population(initial_hyperparams)
         else:
             self.scheduler.load_state_dict(state["scheduler"])
-            population_state.require_checkpoints(self.scheduler.population, state)
+            files.require_checkpoints(self.scheduler.population, state)
         self._trainees = [
             _Trainee(member, member_seed(self.seed, member.member_id)) for member in self.scheduler.population
         ]
@@ -173,8 +257,8 @@ class Population:
             process trains in it
         """
         total = whole_number("updates_per_member", updates_per_member)
-        member_files.make_folder(self.folder)
-        with member_files.locked(self.folder):
+        files.make_folder(self.folder)
+        with files.locked(self.folder):
             self._begin(total)
             return self._trained(total, progress or (lambda _: None))
 
@@ -199,8 +283,8 @@ class Population:
             model = self._make_model(dict(trainee.member.hyperparams), trainee.seed)
             set_hyperparameters(model, trainee.member.hyperparams)
             trainee.model = model if trainee.file is None else self._loaded(trainee.file, model)
-        explorable.check_explorable(self.config.hyperparams, trainee.model, partial(plan_change, trainee.model))
-        explorable.check_warm_up(self.config, trainee.model, trainee.model.n_envs)
+        check_explorable(self.config.hyperparams, trainee.model, partial(plan_change, trainee.model))
+        check_warm_up(self.config, trainee.model, trainee.model.n_envs)
 
     def _loaded(self, file: str, expected: DistributionalPPO) -> DistributionalPPO:
         """The model that the folder has, in the environments of the one that would be built now."""
@@ -209,7 +293,7 @@ class Population:
             return continuing.continued(path, expected)
         except CheckpointError as error:
             raise CheckpointError(
-                path, f"{error.reason}; without it the population cannot go on: {population_state.BRING_BACK}"
+                path, f"{error.reason}; without it the population cannot go on: {files.BRING_BACK}"
             ) from error
 
     def _take_turn(self, trainee: _Trainee, target: int) -> None:
@@ -313,9 +397,9 @@ class Population:
             for each in self._trainees
         ]
         state: StateDict = {
-            "format_version": population_state.FORMAT,
+            "format_version": files.FORMAT,
             "seed": self.seed,
-            "config": population_state.described(self.config),  # type: ignore[dict-item]  # dict is invariant
+            "config": files.described(self.config),  # type: ignore[dict-item]  # dict is invariant
             "explored_step": self._explored_step,
             "lineage_size": self._lineage.size,
             "scheduler": self.scheduler.state_dict(),

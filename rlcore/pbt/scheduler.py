@@ -11,12 +11,10 @@ import numpy as np
 
 from rlcore.checkpoint import save_checkpoint
 from rlcore.checkpoint.v1 import save_policy
-from rlcore.errors import CallOrderError, SettingError
-from rlcore.pbt import member_files, scheduler_state, selection
-from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, explored
-from rlcore.pbt.member import PopulationMember
-from rlcore.pbt.statistics import performance_statistics
+from rlcore.errors import CallOrderError, SettingError, StateError
+from rlcore.pbt import files, selection
+from rlcore.pbt.hyperparams import HyperparamConfig, Hyperparams, HyperparamValue, PBTConfig, explored
+from rlcore.pbt.selection import PopulationMember, member_from_state, performance_statistics
 from rlcore.ppo.arguments import plain, whole_number
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
@@ -97,7 +95,7 @@ class PBTScheduler:
         if model_parameters is not None or model_state_dict is not None:
             self._save(member, performance, step, model_parameters, model_state_dict)
         member.record_step(step, performance, member.hyperparams)
-        member_files.prune(self.config.checkpoint_dir, member)
+        files.prune(self.config.checkpoint_dir, member)
 
     def exploit_and_explore(self, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
         """Let a member copy a better one, and let it explore if it did.
@@ -114,7 +112,7 @@ class PBTScheduler:
         if not self.is_ready():
             return None, dict(member.hyperparams), None
         source = self.choose_source(member)
-        checkpoint = None if source is None else member_files.read_source(source)
+        checkpoint = None if source is None else files.read_source(source)
         if source is not None and checkpoint is not None:
             trained = source.checkpoint_hyperparams
             member.hyperparams = dict(source.hyperparams if trained is None else trained)
@@ -166,7 +164,7 @@ class PBTScheduler:
 
     def state_dict(self) -> StateDict:
         """Members, counters and generator, in plain Python that shares nothing with the scheduler."""
-        return scheduler_state.capture(self)
+        return capture(self)
 
     def load_state_dict(self, state: StateDict) -> None:
         """Go on exactly where :meth:`state_dict` was taken; ``population`` then holds new members.
@@ -175,7 +173,7 @@ class PBTScheduler:
 
         :raises StateError: if the state does not fit the configuration or is damaged; nothing is changed
         """
-        scheduler_state.restore(self, state)
+        restore(self, state)
 
     def _drawn_hyperparams(self) -> Hyperparams:
         return {config.name: config.resample(self.generator) for config in self.config.hyperparams}
@@ -208,8 +206,8 @@ class PBTScheduler:
         policy: dict[str, Any] | None,
     ) -> None:
         folder = self.config.checkpoint_dir
-        member_files.make_folder(folder)
-        path = member_files.path_of(folder, member, step)
+        files.make_folder(folder)
+        path = files.path_of(folder, member, step)
         if parameters is not None:
             save_checkpoint(path, cast(StateDict, parameters), step=step, performance=performance)
         elif policy is not None:
@@ -248,3 +246,80 @@ def _plain_values(number: int, given: Mapping[str, Any]) -> Hyperparams:
                 "text, True, False or None (an option of the optimizer by its own name)",
             )
     return values
+
+
+COUNTERS = ("exploitation_count", "exploration_count")
+KEYS = {"members", "generator", *COUNTERS}
+
+
+def capture(scheduler: PBTScheduler) -> StateDict:
+    """Members, counters and generator."""
+    return {
+        "members": [member.state_dict() for member in scheduler.population],
+        "generator": scheduler.generator.bit_generator.state,  # type: ignore[dict-item]
+        **{name: getattr(scheduler, name) for name in COUNTERS},
+    }
+
+
+def restore(scheduler: PBTScheduler, state: StateDict) -> None:
+    """Put back what :func:`capture` gave.
+
+    :raises StateError: if it does not fit; nothing is changed
+    """
+    if not isinstance(state, dict) or set(state) != KEYS:
+        found = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
+        raise StateError(f"a scheduler's state has {sorted(KEYS)}, and this is {found}; the state is of something else")
+    members = _checked_members(scheduler, state["members"])
+    generator = _checked_generator(state["generator"])
+    counters = {name: _checked_count(name, state[name]) for name in COUNTERS}
+    for member in members:
+        if member.saved_steps:
+            path = files.path_of(scheduler.config.checkpoint_dir, member, member.saved_steps[-1])
+            member.checkpoint_path = str(path)
+    scheduler.population = members
+    scheduler.generator = generator
+    for name, count in counters.items():
+        setattr(scheduler, name, count)
+
+
+def _checked_members(scheduler: PBTScheduler, states: Any) -> list[PopulationMember]:
+    size = scheduler.config.population_size
+    if not isinstance(states, list) or len(states) not in (0, size):
+        found = len(states) if isinstance(states, list) else type(states).__name__
+        raise StateError(f"the state has {found} members and population_size={size}; give the same configuration")
+    members = [member_from_state(each) for each in states]
+    for number, member in enumerate(members):
+        if member.member_id != number:
+            raise StateError(f"member {number} of the state has the number {member.member_id}; the state is damaged")
+        for held in (member.hyperparams, member.checkpoint_hyperparams):
+            if held is not None:
+                _check_values(number, held, scheduler.config.hyperparams)
+    return members
+
+
+def _check_values(number: int, held: Hyperparams, configs: Sequence[HyperparamConfig]) -> None:
+    missing = sorted({config.name for config in configs} - set(held))
+    if missing:
+        raise StateError(
+            f"member {number} of the state lacks the hyperparameters {missing}; give the same configuration"
+        )
+    for config in configs:
+        try:
+            config.check_value(held[config.name])
+        except SettingError as error:
+            raise StateError(f"member {number} of the state has another configuration's values: {error}") from error
+
+
+def _checked_generator(state: Any) -> np.random.Generator:
+    bits = np.random.PCG64()
+    try:
+        bits.state = state
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise StateError(f"the generator's state is none that PCG64 takes ({error}); the state is damaged") from error
+    return np.random.Generator(bits)
+
+
+def _checked_count(name: str, value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise StateError(f"{name} is {value!r}, no count; the state is damaged")
+    return value

@@ -22,8 +22,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 from rlcore.checkpoint.storage import write_new
 from rlcore.errors import CheckpointError, RLCoreError
 from rlcore.pbt.cli import MemberBars, result_table
-from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.member_files import make_folder
+from rlcore.pbt.files import make_folder
+from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.continuing import continued

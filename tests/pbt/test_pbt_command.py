@@ -13,7 +13,7 @@ import pytest
 
 from rlcore import SettingError
 from rlcore.pbt.cli import parsed_range, run
-from rlcore.pbt.lineage import read_lineage
+from rlcore.pbt.files import read_lineage
 from tests.support.environments import Custom
 
 INTERRUPTING = "Interrupting-v0"

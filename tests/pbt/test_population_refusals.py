@@ -17,7 +17,7 @@ from rlcore import (
 )
 from rlcore.checkpoint import save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
-from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
 from tests.support.population_run import CONFIG, build
 from tests.support.training import make_envs, make_model

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlcore.pbt.hyperparams import Hyperparams
-from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.selection import PopulationMember
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.buffer import TwinCriticBuffer
 from rlverify import fault, healthy

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig, Hyperparams, HyperparamValue
-from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig, Hyperparams, HyperparamValue, PBTConfig
+from rlcore.pbt.selection import PopulationMember
 from rlcore.types import StateDict
 from rlverify import healthy, unclaimed
 
@@ -43,7 +42,7 @@ def rules_unchecked(self: Any) -> None:
     """Nobody asks whether the settings go together."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.table:Table.__init__", pins="2b95acf2ecb11c37")
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="2b95acf2ecb11c37")
 def settings_unchecked(self: Any, **given: Any) -> None:
     """Every value is taken as it comes."""
     whole = type(self).model_construct(**given)
@@ -53,7 +52,7 @@ def settings_unchecked(self: Any, **given: Any) -> None:
 
 @unclaimed(
     "settings-of-another-population",
-    target="rlcore.pbt.config:PBTConfig.__init__",
+    target="rlcore.pbt.hyperparams:PBTConfig.__init__",
     pins="690ab9a80575d254",
 )
 def settings_of_another_population(self: Any, *positional: Any, **named: Any) -> None:
@@ -65,7 +64,7 @@ def settings_of_another_population(self: Any, *positional: Any, **named: Any) ->
 
 @unclaimed(
     "history-of-one-report",
-    target="rlcore.pbt.member:PopulationMember.record_step",
+    target="rlcore.pbt.selection:PopulationMember.record_step",
     pins="b1b763a6621f63d1",
 )
 def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
@@ -76,7 +75,7 @@ def history_of_one_report(self: Any, step: int, performance: float, hyperparams:
 
 @unclaimed(
     "history-shared-with-the-report",
-    target="rlcore.pbt.member:PopulationMember.record_step",
+    target="rlcore.pbt.selection:PopulationMember.record_step",
     pins="b1b763a6621f63d1",
 )
 def history_shared_with_the_report(
@@ -89,7 +88,7 @@ def history_shared_with_the_report(
 
 @unclaimed(
     "state-shared-with-the-member",
-    target="rlcore.pbt.member:PopulationMember.state_dict",
+    target="rlcore.pbt.selection:PopulationMember.state_dict",
     pins="8d8ead8be78420e8",
 )
 def state_shared_with_the_member(self: Any) -> StateDict:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, model_validator, root_validator
 
-from rlcore.run.yaml_file import Document
+from rlcore.run.config_file import Document
 from rlverify import fault, healthy
 
 

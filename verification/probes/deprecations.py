@@ -14,9 +14,9 @@ from verification.probes.make import Make
 
 MODULES = (
     "rlcore.ppo.settings",
-    "rlcore.pbt.table",
     "rlcore.pbt.hyperparams",
-    "rlcore.pbt.config",
+    "rlcore.pbt.hyperparams",
+    "rlcore.pbt.hyperparams",
     "rlcore.run.config_file",
 )
 """Those that define tables of settings."""
