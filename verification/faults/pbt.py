@@ -78,13 +78,13 @@ def global_generators_reseeded(seed: int | None) -> np.random.Generator:
     return generator
 
 
-@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="4f36b83a3804af1d")
+@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="8c5780bcc2292831")
 def ints_become_floats(self: Any, value: float) -> float:
     """Clipped, and not rounded."""
     return float(min(max(value, self.min_value), self.max_value))
 
 
-@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="b77466c029ecbac2")
+@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="0cbeeac3980a2e06")
 def log_of_zero(self: Any) -> None:
     """A range that touches 0 is taken for a logarithmic one."""
 
@@ -117,7 +117,7 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
 @fault(
     "int-08-two-values-returned",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="9d1ff740d155baec",
+    pins="e6d4f30256ea1ae1",
 )
 def two_values_returned(self: Any, member: PopulationMember) -> Any:
     """The interface of before: parameters and hyperparameters, and nothing of the format."""

@@ -54,7 +54,7 @@ def older_files_read_without_a_word(
 @fault(
     "fix-05-two-results",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="9d1ff740d155baec",
+    pins="e6d4f30256ea1ae1",
     area="pbt",
 )
 def two_results(self: Any, member: PopulationMember) -> Any:

@@ -36,16 +36,16 @@ def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
 @unclaimed(
     "rules-unchecked",
     target="rlcore.pbt.hyperparams:HyperparamConfig.check_rules",
-    pins="70746c8b2904376a",
+    pins="fc49c67a60d82d75",
 )
 def rules_unchecked(self: Any) -> None:
     """Nobody asks whether the settings go together."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="2b95acf2ecb11c37")
-def settings_unchecked(self: Any, **given: Any) -> None:
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="ea26b7ac8c1dbffb")
+def settings_unchecked(self: Any, *positional: Any, **named: Any) -> None:
     """Every value is taken as it comes."""
-    whole = type(self).model_construct(**given)
+    whole = type(self).model_construct(**self.by_name(positional, named))
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
         object.__setattr__(self, name, getattr(whole, name))
 
@@ -127,7 +127,7 @@ def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
-@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="2a83dd3df259244f")
+@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="8eac18ea7d0f8969")
 def report_saves_nothing(
     self: Any,
     member: PopulationMember,
@@ -179,7 +179,7 @@ def always_the_first_candidate(
 @unclaimed(
     "drawn-at-the-lower-end",
     target="rlcore.pbt.hyperparams:HyperparamConfig.resample",
-    pins="12de04209f3cc01e",
+    pins="edbe491087e4b9d5",
 )
 def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
     """Every value drawn is the first."""
@@ -212,7 +212,7 @@ class _Upwards:
 @unclaimed(
     "range-left",
     target="rlcore.pbt.hyperparams:HyperparamConfig._fitted",
-    pins="4f36b83a3804af1d",
+    pins="8c5780bcc2292831",
 )
 def range_left(self: Any, value: float) -> int | float:
     """Nothing keeps a value inside its range."""
