@@ -8,13 +8,14 @@ from numbers import Real
 from typing import Any, cast
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rlcore.checkpoint import save_checkpoint
 from rlcore.checkpoint.v1 import save_policy
 from rlcore.errors import CallOrderError, SettingError, StateError
 from rlcore.pbt import files, selection
-from rlcore.pbt.hyperparams import HyperparamConfig, Hyperparams, HyperparamValue, PBTConfig, explored
-from rlcore.pbt.selection import PopulationMember, member_from_state, performance_statistics
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, explored
+from rlcore.pbt.selection import Natural, PopulationMember, performance_statistics
 from rlcore.ppo.arguments import plain, whole_number
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
@@ -55,7 +56,10 @@ class PBTScheduler:
         :raises SettingError: for another number of mappings, a name left out, or a value outside its range
         """
         if initial_hyperparams is None:
-            drawn = [self._drawn_hyperparams() for _ in range(self.config.population_size)]
+            drawn = [
+                explored({}, self.config.hyperparams, "resample", self.generator)
+                for _ in range(self.config.population_size)
+            ]
         else:
             drawn = self._checked_hyperparams(initial_hyperparams)
         self.population = [PopulationMember(member_id, each) for member_id, each in enumerate(drawn)]
@@ -84,7 +88,13 @@ class PBTScheduler:
         :raises CheckpointError: if the file cannot be written; the member and its older files are unchanged
         """
         self._require_own(member)
-        performance, step = _number("performance", performance), whole_number("step", step)
+        step = whole_number("step", step)
+        if isinstance(performance, bool) or not isinstance(performance, Real):
+            raise SettingError(
+                "performance",
+                f"performance={performance!r} is no number, so members could not be ranked; give one, or NaN",
+            )
+        performance = float(performance)
         if model_parameters is not None and model_state_dict is not None:
             raise SettingError(
                 "model_state_dict", "model_parameters and model_state_dict are both given; give model_parameters only"
@@ -164,7 +174,12 @@ class PBTScheduler:
 
     def state_dict(self) -> StateDict:
         """Members, counters and generator, in plain Python that shares nothing with the scheduler."""
-        return capture(self)
+        return {
+            "members": [member.state_dict() for member in self.population],
+            "generator": self.generator.bit_generator.state,  # type: ignore[dict-item]
+            "exploitation_count": self.exploitation_count,
+            "exploration_count": self.exploration_count,
+        }
 
     def load_state_dict(self, state: StateDict) -> None:
         """Go on exactly where :meth:`state_dict` was taken; ``population`` then holds new members.
@@ -173,10 +188,18 @@ class PBTScheduler:
 
         :raises StateError: if the state does not fit the configuration or is damaged; nothing is changed
         """
-        restore(self, state)
-
-    def _drawn_hyperparams(self) -> Hyperparams:
-        return {config.name: config.resample(self.generator) for config in self.config.hyperparams}
+        given, generator = _checked_state(state, self.config), make_generator(0)
+        try:
+            generator.bit_generator.state = given.generator
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise StateError(
+                f"the generator's state is none that PCG64 takes ({error}); the state is damaged"
+            ) from error
+        for member in given.members:
+            if member.saved_steps:
+                member.checkpoint_path = str(files.path_of(self.config.checkpoint_dir, member, member.saved_steps[-1]))
+        self.population, self.generator = given.members, generator
+        self.exploitation_count, self.exploration_count = given.exploitation_count, given.exploration_count
 
     def _checked_hyperparams(self, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:
         size = self.config.population_size
@@ -188,13 +211,7 @@ class PBTScheduler:
             )
         members = [_plain_values(number, each) for number, each in enumerate(given)]
         for number, each in enumerate(members):
-            for config in self.config.hyperparams:
-                if config.name not in each:
-                    raise SettingError(
-                        "initial_hyperparams",
-                        f"initial_hyperparams[{number}] has no {config.name!r}, only {sorted(each)}; give it a value",
-                    )
-                config.check_value(each[config.name])
+            _require_values(f"initial_hyperparams[{number}]", each, self.config)
         return members
 
     def _save(
@@ -230,12 +247,6 @@ def make_generator(seed: int | None) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise SettingError(name, f"{name}={value!r} is no number, so members could not be ranked; give one, or NaN")
-    return float(value)
-
-
 def _plain_values(number: int, given: Mapping[str, Any]) -> Hyperparams:
     values = {name: plain(value) for name, value in given.items()}
     for name, value in values.items():
@@ -248,78 +259,50 @@ def _plain_values(number: int, given: Mapping[str, Any]) -> Hyperparams:
     return values
 
 
-COUNTERS = ("exploitation_count", "exploration_count")
-KEYS = {"members", "generator", *COUNTERS}
-
-
-def capture(scheduler: PBTScheduler) -> StateDict:
-    """Members, counters and generator."""
-    return {
-        "members": [member.state_dict() for member in scheduler.population],
-        "generator": scheduler.generator.bit_generator.state,  # type: ignore[dict-item]
-        **{name: getattr(scheduler, name) for name in COUNTERS},
-    }
-
-
-def restore(scheduler: PBTScheduler, state: StateDict) -> None:
-    """Put back what :func:`capture` gave.
-
-    :raises StateError: if it does not fit; nothing is changed
+def _require_values(who: str, held: Hyperparams, config: PBTConfig) -> None:
     """
-    if not isinstance(state, dict) or set(state) != KEYS:
-        found = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
-        raise StateError(f"a scheduler's state has {sorted(KEYS)}, and this is {found}; the state is of something else")
-    members = _checked_members(scheduler, state["members"])
-    generator = _checked_generator(state["generator"])
-    counters = {name: _checked_count(name, state[name]) for name in COUNTERS}
-    for member in members:
-        if member.saved_steps:
-            path = files.path_of(scheduler.config.checkpoint_dir, member, member.saved_steps[-1])
-            member.checkpoint_path = str(path)
-    scheduler.population = members
-    scheduler.generator = generator
-    for name, count in counters.items():
-        setattr(scheduler, name, count)
+    :raises SettingError: if one of the configured hyperparameters is missing or has a value that it cannot have
+    """
+    for each in config.hyperparams:
+        if each.name not in held:
+            raise SettingError(
+                "initial_hyperparams", f"{who} has no {each.name!r}, only {sorted(held)}; give it a value"
+            )
+        each.check_value(held[each.name])
 
 
-def _checked_members(scheduler: PBTScheduler, states: Any) -> list[PopulationMember]:
-    size = scheduler.config.population_size
-    if not isinstance(states, list) or len(states) not in (0, size):
-        found = len(states) if isinstance(states, list) else type(states).__name__
-        raise StateError(f"the state has {found} members and population_size={size}; give the same configuration")
-    members = [member_from_state(each) for each in states]
-    for number, member in enumerate(members):
+class _State(BaseModel):
+    """What :meth:`PBTScheduler.state_dict` gives."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    members: list[PopulationMember]
+    generator: dict[str, Any]
+    exploitation_count: Natural
+    exploration_count: Natural
+
+
+def _checked_state(state: object, config: PBTConfig) -> _State:
+    """
+    :raises StateError: if it is no state of a scheduler, or of another configuration
+    """
+    try:
+        given = _State.model_validate(state)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
+        raise StateError(f"no state of a scheduler, {wrong}; it is damaged or of something else") from error
+    if len(given.members) not in (0, config.population_size):
+        raise StateError(
+            f"the state has {len(given.members)} members and population_size={config.population_size}; give the same "
+            "configuration"
+        )
+    for number, member in enumerate(given.members):
         if member.member_id != number:
             raise StateError(f"member {number} of the state has the number {member.member_id}; the state is damaged")
         for held in (member.hyperparams, member.checkpoint_hyperparams):
-            if held is not None:
-                _check_values(number, held, scheduler.config.hyperparams)
-    return members
-
-
-def _check_values(number: int, held: Hyperparams, configs: Sequence[HyperparamConfig]) -> None:
-    missing = sorted({config.name for config in configs} - set(held))
-    if missing:
-        raise StateError(
-            f"member {number} of the state lacks the hyperparameters {missing}; give the same configuration"
-        )
-    for config in configs:
-        try:
-            config.check_value(held[config.name])
-        except SettingError as error:
-            raise StateError(f"member {number} of the state has another configuration's values: {error}") from error
-
-
-def _checked_generator(state: Any) -> np.random.Generator:
-    bits = np.random.PCG64()
-    try:
-        bits.state = state
-    except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise StateError(f"the generator's state is none that PCG64 takes ({error}); the state is damaged") from error
-    return np.random.Generator(bits)
-
-
-def _checked_count(name: str, value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise StateError(f"{name} is {value!r}, no count; the state is damaged")
-    return value
+            try:
+                _require_values("it", member.hyperparams if held is None else held, config)
+            except SettingError as error:
+                raise StateError(f"member {number} of the state has another configuration's values: {error}") from error
+    return given

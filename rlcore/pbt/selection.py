@@ -8,17 +8,19 @@ from dataclasses import asdict, field
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from rlcore.errors import StateError
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
 from rlcore.types import StateDict
 
-Natural = Annotated[int, Field(ge=0)]
+_ROUNDING = 1e-9
+"""What a product such as 100 * 0.29 = 28.999999999999996 may lie below the count that is meant."""
+
+Natural = Annotated[int, Field(strict=True, ge=0)]
 
 
-@dataclass(config=ConfigDict(strict=True, extra="forbid"))
+@dataclass(config=ConfigDict(extra="forbid"))
 class PopulationMember:
     """What is known of one member; it holds plain Python only.
 
@@ -35,7 +37,7 @@ class PopulationMember:
 
     member_id: Natural
     hyperparams: Hyperparams
-    performance: float | None = None
+    performance: Annotated[float, Field(strict=True)] | None = None
     step: Natural = 0
     checkpoint_path: str | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -57,20 +59,6 @@ class PopulationMember:
         return asdict(self)  # type: ignore[return-value]  # dict is invariant in its keys
 
 
-def member_from_state(state: object) -> PopulationMember:
-    """The member that :meth:`PopulationMember.state_dict` described.
-
-    :raises StateError: if a field is missing, unknown or of the wrong type
-    """
-    if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
-        raise StateError(f"a member's state is a {type(state).__name__}, not a dict of fields; the state is damaged")
-    try:
-        return PopulationMember(**state)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        raise StateError(f"a member's {first['loc'][0]!r} cannot be restored: {first['msg'].lower()}") from error
-
-
 def performance_statistics(members: Sequence[PopulationMember]) -> dict[str, float]:
     """Mean, population standard deviation, smallest and largest of the finite performances; NaN where there is none."""
     numbers = [each.performance for each in members if each.performance is not None]
@@ -81,10 +69,6 @@ def performance_statistics(members: Sequence[PopulationMember]) -> dict[str, flo
         "pbt/min_performance": float(finite.min()),
         "pbt/max_performance": float(finite.max()),
     }
-
-
-_ROUNDING = 1e-9
-"""What a product such as 100 * 0.29 = 28.999999999999996 may lie below the count that is meant."""
 
 
 def choose_source(

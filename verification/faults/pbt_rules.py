@@ -110,7 +110,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
 @unclaimed(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="848c3cde7c2f2039",
+    pins="02a939b4802cbe7d",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
     """Any number of mappings with anything in them."""
