@@ -6,19 +6,19 @@ import json
 import logging
 import math
 import os
-import secrets
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rlcore.checkpoint import Checkpoint, load_checkpoint, load_container
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
 from rlcore.pbt.hyperparams import Hyperparams, PBTConfig
-from rlcore.pbt.selection import PopulationMember
-from rlcore.ppo.arguments import whole_number
+from rlcore.pbt.selection import Natural, PopulationMember
 from rlcore.warn import warn_caller
 
 if sys.platform != "win32":
@@ -26,8 +26,11 @@ if sys.platform != "win32":
 
 KEPT = 2
 """Files kept of a member: the newest, and the one before, which the population's last saved state may still name."""
-
-LOCK_FILE = "lock"
+STATE_FILE = "population.pt"
+MEMBERS = "members"
+LINEAGE_FILE = "lineage.jsonl"
+FORMAT: Final = "population_v1"
+BRING_BACK = "bring it back from a copy, or begin anew in another folder"
 
 _logger = logging.getLogger("rlcore.pbt")
 
@@ -38,9 +41,8 @@ def path_of(folder: Path, member: PopulationMember, step: int) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder and its parents where they are missing.
-
-    :raises CheckpointError: if it cannot be made
+    """
+    :raises CheckpointError: if the folder or one of its parents cannot be made
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +56,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     :raises CheckpointError: if another process has it, or it cannot be had
     """
-    path = folder / LOCK_FILE
+    path = folder / "lock"
     with ExitStack() as held:
         try:
             file = held.enter_context(path.open("ab"))
@@ -67,20 +69,6 @@ def locked(folder: Path) -> Iterator[None]:
         except OSError as error:
             raise CheckpointError(path, f"cannot be locked ({error.strerror}); give another folder") from error
         yield
-
-
-def require_unused(members: Path, state_file: str) -> None:
-    """Models of members are there only where a state was written before them.
-
-    :raises CheckpointError: if there are any without it, which a new population would overwrite
-    """
-    found = sorted(path.name for path in members.glob("*.zip"))
-    if found:
-        raise CheckpointError(
-            members,
-            f"holds {', '.join(found[:3])} of a population whose {state_file} is missing, so it cannot go on and would "
-            "be overwritten; give another folder, or move this one away",
-        )
 
 
 def read_source(source: PopulationMember) -> Checkpoint | None:
@@ -109,10 +97,6 @@ def prune(folder: Path, member: PopulationMember) -> None:
             member.saved_steps.remove(step)
 
 
-LINEAGE_FILE = "lineage.jsonl"
-"""Its name in the folder of a population."""
-
-
 @dataclass(frozen=True)
 class LineageEvent:
     """What happened to one member.
@@ -138,13 +122,8 @@ class LineageEvent:
     format: str | None = None
 
 
-@dataclass(frozen=True)
-class Ancestor:
-    """Where weights came from.
-
-    :param member: whose weights were copied
-    :param step: updates that had made them
-    """
+class Ancestor(NamedTuple):
+    """Where weights came from: the member they were copied from, and after how many of its updates."""
 
     member: int
     step: int
@@ -154,7 +133,7 @@ class LineageFile:
     """Appends events so that an interrupted run, cut back to what it had committed, holds each of them once.
 
     :param path: a file that is made when the first event is appended
-    :param size: bytes that are committed; what stands behind them is cut off before the next event is appended
+    :param size: bytes that are committed; what follows them is cut off before the next event is appended
     """
 
     def __init__(self, path: Path, size: int = 0) -> None:
@@ -166,7 +145,8 @@ class LineageFile:
 
         :raises CheckpointError: if they cannot be written
         """
-        lines = "".join(f"{_encoded(event)}\n" for event in events).encode()
+        known = [{name: value for name, value in asdict(event).items() if value is not None} for event in events]
+        lines = "".join(f"{json.dumps(event, allow_nan=False)}\n" for event in known).encode()
         if not lines:
             return
         try:
@@ -191,11 +171,15 @@ def read_lineage(path: str | Path) -> list[LineageEvent]:
     """
     path = Path(path)
     path = path / LINEAGE_FILE if path.is_dir() else path
+    events = []
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            events.append(LineageEvent(**{"performance": None, **json.loads(line)}))
     except OSError as error:
         raise CheckpointError(path, f"cannot be read ({error.strerror})") from error
-    return [_decoded(path, number, line) for number, line in enumerate(lines, start=1)]
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(path, f"line {len(events) + 1} is no event of a lineage ({error})") from error
+    return events
 
 
 def ancestors(events: Sequence[LineageEvent], member: int) -> list[Ancestor]:
@@ -213,73 +197,55 @@ def ancestors(events: Sequence[LineageEvent], member: int) -> list[Ancestor]:
         found.append(Ancestor(member, copies[-1].source_step))
 
 
-def _encoded(event: LineageEvent) -> str:
-    return json.dumps({name: value for name, value in asdict(event).items() if value is not None}, allow_nan=False)
+class _Saved(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
 
 
-def _decoded(path: str | Path, number: int, line: bytes) -> LineageEvent:
-    try:
-        fields: dict[str, Any] = {"performance": None, **json.loads(line)}
-        return LineageEvent(**fields)
-    except (ValueError, TypeError) as error:
-        raise CheckpointError(path, f"line {number} is no event of a lineage ({error})") from error
+class SavedMember(_Saved):
+    """What a population knows of a member and its scheduler does not; ``file`` is its model, by name."""
+
+    file: Annotated[str, Field(pattern=r"^[^/\\]+$")] | None = None
+    exploits: Natural = 0
+    vgs_transfers: Natural = 0
 
 
-FORMAT = "population_v1"
-BRING_BACK = "bring it back from a copy, or begin anew in another folder"
+class SavedPopulation(_Saved):
+    """The state of a population that a run commits after every turn."""
 
-FIELDS: dict[str, type] = {
-    "format_version": str,
-    "seed": int,
-    "config": dict,
-    "explored_step": int,
-    "lineage_size": int,
-    "scheduler": dict,
-    "members": list,
-}
-MEMBER_FIELDS: dict[str, tuple[type, ...]] = {"file": (str, type(None)), "exploits": (int,), "vgs_transfers": (int,)}
+    format_version: Literal["population_v1"] = FORMAT
+    seed: int
+    config: dict[str, Any]
+    explored_step: Natural
+    lineage_size: Natural
+    scheduler: dict[Any, Any]
+    members: list[SavedMember]
 
 
-def read_state(path: Path) -> dict[str, Any] | None:
+def read_state(folder: Path) -> SavedPopulation | None:
     """The state that a run last committed, or None if none was begun.
 
-    :raises CheckpointError: if the file is damaged or no state of a population
+    :raises CheckpointError: if the file is damaged or no state of a population, or is missing where members have models
     """
+    path, members = folder / STATE_FILE, folder / MEMBERS
     if not path.exists():
+        found = sorted(path.name for path in members.glob("*.zip"))
+        if found:
+            raise CheckpointError(
+                members,
+                f"holds {', '.join(found[:3])} of a population whose {STATE_FILE} is missing, so it cannot go on and "
+                "would be overwritten; give another folder, or move this one away",
+            )
         return None
-    state: Any = load_container(path, require_digest=True)
+    state = load_container(path, require_digest=True)
     if state.get("format_version") != FORMAT:
         raise CheckpointError(path, f"is no state of a population ({FORMAT}); give another folder")
-    fits = set(state) == set(FIELDS) and all(isinstance(state[name], kind) for name, kind in FIELDS.items())
-    if not fits or not all(map(_is_member, state["members"])):
-        raise CheckpointError(path, "has other fields than a population's state; it is damaged or of another version")
-    return dict(state)
-
-
-def _is_member(state: object) -> bool:
-    return (
-        isinstance(state, dict)
-        and set(state) == set(MEMBER_FIELDS)
-        and all(isinstance(state[name], kinds) for name, kinds in MEMBER_FIELDS.items())
-        and Path(state["file"] or "").name == (state["file"] or "")
-    )
-
-
-def agreed_seed(given: int | None, config: PBTConfig, state: Mapping[str, Any] | None) -> int:
-    """The seed of a population: the one that is said, or that the folder was begun with, or a drawn one.
-
-    :raises SettingError: if two of them differ
-    """
-    said = {
-        "seed": None if given is None else whole_number("seed", given),
-        "PBTConfig.seed": config.seed,
-        "the folder's seed": None if state is None else state["seed"],
-    }
-    known = {name: value for name, value in said.items() if value is not None}
-    if len(set(known.values())) > 1:
-        named = " and ".join(f"{name}={value}" for name, value in known.items())
-        raise SettingError("seed", f"{named} contradict each other; give one of them, or another folder")
-    return next(iter(known.values())) if known else secrets.randbits(32)
+    try:
+        return SavedPopulation.model_validate(state)
+    except ValidationError as error:
+        wrong = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
+        raise CheckpointError(
+            path, f"has other fields than a population's state ({wrong}); it is damaged or of another version"
+        ) from error
 
 
 def described(config: PBTConfig) -> dict[str, Any]:
@@ -287,28 +253,25 @@ def described(config: PBTConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude={"checkpoint_dir", "seed"})
 
 
-def require_same_config(config: PBTConfig, state: Mapping[str, Any] | None, path: Path) -> None:
+def require_same_config(config: PBTConfig, state: SavedPopulation, folder: Path) -> None:
     """
     :raises SettingError: naming the first setting in which ``config`` differs from the state's
     """
-    if state is None:
-        return
     for name, value in described(config).items():
-        if state["config"].get(name) != value:
+        if state.config.get(name) != value:
             raise SettingError(
                 f"PBTConfig[{name!r}]",
-                f"{name}={value!r}, and the population in {path.parent} was begun with "
-                f"{state['config'].get(name)!r}; give the same, or another folder",
+                f"{name}={value!r}, and the population in {folder} was begun with {state.config.get(name)!r}; give the "
+                "same, or another folder",
             )
 
 
-def require_checkpoints(members: Iterable[PopulationMember], state: Mapping[str, Any]) -> None:
-    """Refuse a folder that has none of the checkpoints; one that is missing is remarked on when it is to be copied.
-
-    :param members: as they are restored, with the paths that their parameters are to have now
-    :raises CheckpointError: if none is there, so that nobody could copy what the run before would have let them
+def require_checkpoints(members: Iterable[PopulationMember], state: SavedPopulation) -> None:
     """
-    pairs = zip(members, state["scheduler"]["members"], strict=True)
+    :param members: as they are restored, with the paths that their parameters are to have now
+    :raises CheckpointError: if no checkpoint is there; a single one that is missing brings a warning when it is copied
+    """
+    pairs = zip(members, state.scheduler["members"], strict=True)
     places = [(Path(member.checkpoint_path), saved) for member, saved in pairs if member.checkpoint_path is not None]
     if places and not any(path.exists() for path, _ in places):
         path, saved = places[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, cast
 
 import numpy as np
@@ -36,16 +35,11 @@ class PBTScheduler:
     """
 
     def __init__(self, config: PBTConfig, seed: int | None = None) -> None:
-        seed = None if seed is None else whole_number("seed", seed)
-        if seed is not None and config.seed is not None and seed != config.seed:
-            raise SettingError(
-                "seed", f"seed={seed!r} and PBTConfig.seed={config.seed!r} contradict each other; give one of them"
-            )
         self.config = config
         self.population: list[PopulationMember] = []
         self.exploitation_count = 0
         self.exploration_count = 0
-        self.generator = make_generator(config.seed if seed is None else seed)
+        self.generator = make_generator(agreed_seed(config, seed))
 
     def initialize_population(
         self, initial_hyperparams: Sequence[Mapping[str, HyperparamValue]] | None = None
@@ -88,13 +82,13 @@ class PBTScheduler:
         :raises CheckpointError: if the file cannot be written; the member and its older files are unchanged
         """
         self._require_own(member)
-        step = whole_number("step", step)
-        if isinstance(performance, bool) or not isinstance(performance, Real):
+        step, score = whole_number("step", step), plain(performance)
+        if isinstance(score, bool) or not isinstance(score, int | float):
             raise SettingError(
                 "performance",
                 f"performance={performance!r} is no number, so members could not be ranked; give one, or NaN",
             )
-        performance = float(performance)
+        performance = float(score)
         if model_parameters is not None and model_state_dict is not None:
             raise SettingError(
                 "model_state_dict", "model_parameters and model_state_dict are both given; give model_parameters only"
@@ -240,6 +234,24 @@ class PBTScheduler:
             raise CallOrderError(
                 f"this member {member.member_id} is not of this population (any more); take it from population"
             )
+
+
+def agreed_seed(config: PBTConfig, given: int | None, of_folder: int | None = None) -> int | None:
+    """The seed that is said, or None.
+
+    :param of_folder: with which the population's folder was begun
+    :raises SettingError: if two of them differ, or ``given`` is no whole number
+    """
+    said = {
+        "seed": None if given is None else whole_number("seed", given),
+        "PBTConfig.seed": config.seed,
+        "the folder's seed": of_folder,
+    }
+    known = {name: value for name, value in said.items() if value is not None}
+    if len(set(known.values())) > 1:
+        named = " and ".join(f"{name}={value}" for name, value in known.items())
+        raise SettingError("seed", f"{named} contradict each other; give one of them, or another folder")
+    return next(iter(known.values()), None)
 
 
 def make_generator(seed: int | None) -> np.random.Generator:

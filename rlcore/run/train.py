@@ -21,7 +21,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore.checkpoint.storage import write_new
 from rlcore.errors import CheckpointError, RLCoreError
-from rlcore.pbt.cli import MemberBars, result_table
+from rlcore.pbt.cli import member_bars, result_table
 from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
@@ -92,8 +92,8 @@ def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, devic
     make_folder(folder)
     updates = updates_in_all(config)
     try:
-        with MemberBars(population, updates) as bars:
-            result = population.train(updates, bars.show)
+        with member_bars(population, updates) as show:
+            result = population.train(updates, show)
     except KeyboardInterrupt:
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
     Console(soft_wrap=True).print(result_table(result))

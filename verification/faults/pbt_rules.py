@@ -99,7 +99,7 @@ def state_shared_with_the_member(self: Any) -> StateDict:
 @unclaimed(
     "drawn-at-construction",
     target="rlcore.pbt.scheduler:PBTScheduler.__init__",
-    pins="144b2470009201b7",
+    pins="81cea49c375496fc",
 )
 def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None) -> None:
     """There is a population before anybody asks for one."""
