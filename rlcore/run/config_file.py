@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
@@ -30,6 +31,17 @@ from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed, resolve_settings
 from rlcore.ppo.suggestions import reject_unknown
 
 MAX_BYTES: Final = 1_000_000
+"""Largest file that is read."""
+TOP: Final = "the top level"
+_MAKE_OPTIONS: Final = ("max_episode_steps", "disable_env_checker")
+"""What ``gymnasium.make`` takes in addition to the arguments of the environment itself."""
+_CORE_SCHEMA: Final = {
+    "null": "~|null|Null|NULL|",
+    "bool": "true|True|TRUE|false|False|FALSE",
+    "int": "[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
+    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+}
+"""Which texts are no texts, by YAML 1.2 (yaml.org/spec/1.2.2, section 10.3.2); PyYAML follows YAML 1.1."""
 
 Place = tuple[str, ...]
 """The names, and the positions in lists, that lead to a value."""
@@ -56,18 +68,14 @@ class Document:
 
 
 def read_yaml(path: str | Path) -> Document:
-    """Read one mapping from a file, executing nothing that it says.
+    """Read one mapping from a file of YAML 1.2, executing nothing that it says.
 
     :raises ConfigFileError: with the line where there is one
     """
+    lines: dict[Place, int] = {}
     try:
-        text = storage.read_content(path, MAX_BYTES).decode("utf-8")
-        loader = _Loader(text)
-        root = loader.get_single_node()
-        lines = {}
-        if isinstance(root, yaml.MappingNode):
-            lines = dict(_checked_lines(root, ()))
-        content = None if root is None else loader.construct_document(root)
+        root = _Composer(storage.read_content(path, MAX_BYTES).decode("utf-8")).get_single_node()
+        content = None if root is None else _plain(root, (), lines)
     except RefusedError as error:
         raise ConfigFileError(path, None, str(error)) from error
     except UnicodeDecodeError as error:
@@ -84,10 +92,12 @@ def read_yaml(path: str | Path) -> Document:
     return Document(content, lines)
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the types of YAML 1.2, without anchors and tags."""
+class _Composer(yaml.SafeLoader):
+    """Takes no anchors, because a few of them can stand for more values than memory holds, and no tags."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}  # type: ignore[misc]
+    yaml_implicit_resolvers: ClassVar[dict[None, list[tuple[str, re.Pattern[str]]]]] = {  # type: ignore[misc]
+        None: [(kind, re.compile(f"^(?:{pattern})$")) for kind, pattern in _CORE_SCHEMA.items()]
+    }
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -98,56 +108,54 @@ class _Loader(yaml.SafeLoader):
         node: yaml.Node | None = super().compose_node(parent, index)
         return node
 
-    def construct_whole_number(self, node: yaml.ScalarNode) -> int:
-        text: str = node.value.lower()
-        try:
-            return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-        except ValueError as error:
-            raise _at(node, "the number has more digits than any setting") from error
 
-
-_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"), list("-+0123456789")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(
-        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-    ),
-    list("-+.0123456789"),
-)
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole_number)
-
-
-def _checked_lines(node: yaml.Node, place: Place) -> Iterator[tuple[Place, int]]:
-    """The line of every name and entry below ``node``; refuses a name that is no text or stands twice."""
+def _plain(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
+    """The value of a node; its lines are added to ``lines``. Refuses a name that is no text or stands twice."""
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node)
     if isinstance(node, yaml.SequenceNode):
-        for position, item in enumerate(node.value):
-            yield (*place, str(position)), item.start_mark.line + 1
-            yield from _checked_lines(item, (*place, str(position)))
-    if not isinstance(node, yaml.MappingNode):
-        return
-    first: dict[str, int] = {}
+        lines.update({(*place, str(i)): item.start_mark.line + 1 for i, item in enumerate(node.value)})
+        return [_plain(item, (*place, str(i)), lines) for i, item in enumerate(node.value)]
+    content = {}
     for key, value in node.value:
-        if key.tag != "tag:yaml.org,2002:str":
+        here = (*place, key.value)
+        if not isinstance(key, yaml.ScalarNode) or key.tag in _CORE_SCHEMA:
             raise _at(key, f"{key.value!r:.60} is no name; a name is a text, in quotes if need be")
-        if key.value in first:
-            raise _at(key, f"{key.value!r} stands here and in line {first[key.value]}; give it once")
-        first[key.value] = key.start_mark.line + 1
-        yield (*place, key.value), first[key.value]
-        yield from _checked_lines(value, (*place, key.value))
+        if here in lines:
+            raise _at(key, f"{key.value!r} stands here and in line {lines[here]}; give it once")
+        lines[here] = key.start_mark.line + 1
+        content[key.value] = _plain(value, here, lines)
+    return content
+
+
+def _scalar(node: yaml.ScalarNode) -> bool | int | float | str | None:
+    text: str = node.value
+    match node.tag:
+        case "null":
+            return None
+        case "bool":
+            return text.lower() == "true"
+        case "float":
+            return float(re.sub(r"\.(?=[a-zA-Z])", "", text))  # .inf and .nan
+        case "int":
+            try:
+                return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+            except ValueError as error:
+                raise _at(node, "the number has more digits than any setting") from error
+    return text
 
 
 def _at(where: Any, problem: str) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=where.start_mark)
 
 
-_MAKE_OPTIONS: Final = ("max_episode_steps", "disable_env_checker")
-"""What ``gymnasium.make`` takes beside the arguments of the environment itself."""
+@contextmanager
+def _inside(section: str) -> Iterator[None]:
+    """Name the section too, where a SettingError names a setting in it."""
+    try:
+        yield
+    except SettingError as error:
+        raise type(error)(f"{section}.{error.setting}", str(error)) from error
 
 
 def _whole(value: object) -> object:
@@ -189,24 +197,43 @@ class TrainingConfig(_Section):
         :raises SettingError: for a value that cannot be used, and for values that contradict each other
         """
         sections = dict(_require_mapping(given, TOP))
-        reject_unknown(sections, TOP, homes())
         policy = find_policy(given.get("policy", cls.model_fields["policy"].default))
         if "environment" in given:
             sections["environment"] = _checked(EnvironmentConfig, given["environment"], "environment")
         if "algorithm" in given:
             sections["algorithm"] = _read_algorithm(given["algorithm"], policy)
         if given.get("pbt") is not None:
-            sections["pbt"] = _read_pbt(given["pbt"])
+            population = _require_mapping(given["pbt"], "pbt")
+            with _inside("pbt"):
+                sections["pbt"] = PBTConfig.from_mapping(population)
         return _checked(cls, sections, TOP)
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
-        for rule in RULES:
-            rule(self)
+        given, pbt, n_envs = self.algorithm, self.pbt, self.environment.n_envs
+        rollout = given.n_steps * n_envs
+        if pbt is not None and None not in (self.seed, pbt.seed) and pbt.seed != self.seed:
+            raise SettingError(
+                "pbt.seed",
+                f"seed={self.seed!r} and pbt.seed={pbt.seed!r} contradict each other: everything derives from one "
+                "seed; give one of them",
+            )
+        if "seed" in given.model_fields_set:
+            raise SettingError(
+                "algorithm.seed",
+                f"algorithm.seed={given.seed!r} would leave the environments unseeded; give seed at the top level, for "
+                "environments and algorithm together",
+            )
+        if "batch_size" in given.model_fields_set and given.batch_size > rollout:
+            raise SettingError(
+                "algorithm.batch_size",
+                f"batch_size={given.batch_size} is larger than a rollout, n_steps={given.n_steps} times "
+                f"n_envs={n_envs}, so no minibatch could be filled; give batch_size={rollout} or less, or a larger "
+                "n_steps",
+            )
+        if pbt is not None:
+            _check_population(self, pbt)
         return self
-
-
-TOP: Final = "the top level"
 
 
 def homes() -> dict[str, list[str]]:
@@ -240,16 +267,10 @@ def build_envs(config: TrainingConfig, *, seed: int | None = None) -> VecEnv:
     :param seed: in place of the configured one
     :raises SettingError: for an environment that does not exist or cannot be made so
     """
-    given = config.environment
-    arguments = _arguments(given)
+    given, wrapper = config.environment, ResumableEnv if config.environment.resumable else None
+    arguments, seed = _arguments(given), config.seed if seed is None else seed
     try:
-        envs = make_vec_env(
-            given.id,
-            given.n_envs,
-            seed=config.seed if seed is None else seed,
-            env_kwargs=arguments,
-            wrapper_class=ResumableEnv if given.resumable else None,
-        )
+        envs = make_vec_env(given.id, given.n_envs, seed, env_kwargs=arguments, wrapper_class=wrapper)
     except SettingError as error:
         # ResumableEnv refuses an "env"; any other setting is one of the environment's own arguments.
         unsaveable = error.setting == "env"
@@ -258,7 +279,7 @@ def build_envs(config: TrainingConfig, *, seed: int | None = None) -> VecEnv:
     except (gym.error.Error, TypeError, ValueError, AssertionError) as error:
         raise SettingError(
             "environment",
-            f"environment {given.id!r} cannot be made with kwargs={given.kwargs!r}: {_one_line(error)}",
+            f"environment {given.id!r} cannot be made with kwargs={given.kwargs!r}: {' '.join(str(error).split())}",
         ) from error
     return VecNormalize(envs, gamma=config.algorithm.gamma) if given.normalize else envs
 
@@ -277,28 +298,16 @@ def build_model(
     return DistributionalPPO(config.policy, build_envs(config, seed=seed), device=device, **settings, seed=seed)
 
 
-# -- sections ---------------------------------------------------------------------------------------------------------
-
 _Model = TypeVar("_Model", bound=BaseModel)
-
-
-def _read_pbt(given: object) -> PBTConfig:
-    given = _require_mapping(given, "pbt")
-    try:
-        return PBTConfig.from_mapping(given)
-    except SettingError as error:
-        raise type(error)(f"pbt.{error.setting}", str(error)) from error
 
 
 def _read_algorithm(given: object, policy: type[DistributionalRecurrentPolicy]) -> PPOSettings:
     settings = _require_mapping(given, "algorithm")
     places = homes()
-    elsewhere = {name for names in (places[TOP], places["environment"]) for name in names}
+    elsewhere = {*places[TOP], *places["environment"]}
     reject_unknown([name for name in settings if name in elsewhere], "algorithm", places)
-    try:
+    with _inside("algorithm"):
         return resolve_settings(settings, policy.default_extractor, asked=settings)
-    except SettingError as error:
-        raise type(error)(f"algorithm.{error.setting}", str(error)) from error
 
 
 def _checked(table: type[_Model], given: object, where: str) -> _Model:
@@ -316,9 +325,8 @@ def _checked(table: type[_Model], given: object, where: str) -> _Model:
         wanted = table.model_fields[name].description
         if first["type"] == "missing":
             raise SettingError(where, f"{where} lacks {name!r} ({wanted}); give it") from error
-        raise SettingError(
-            setting, f"{setting}={settings[name]!r} cannot be used ({wanted}): {_lowered(first['msg'])}"
-        ) from error
+        problem = f"{first['msg'][:1].lower()}{first['msg'][1:]}"
+        raise SettingError(setting, f"{setting}={settings[name]!r} cannot be used ({wanted}): {problem}") from error
 
 
 def _require_mapping(given: object, where: str) -> Mapping[str, Any]:
@@ -339,7 +347,7 @@ def _arguments(environment: EnvironmentConfig) -> dict[str, Any]:
         creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
     except (gym.error.Error, ImportError) as error:
         raise SettingError(
-            "environment.id", f"environment.id={environment.id!r} cannot be made: {_one_line(error)}"
+            "environment.id", f"environment.id={environment.id!r} cannot be made: {' '.join(str(error).split())}"
         ) from error
     parameters = inspect.signature(creator).parameters if callable(creator) else {}
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
@@ -348,36 +356,11 @@ def _arguments(environment: EnvironmentConfig) -> dict[str, Any]:
     return ({"render_mode": None} if "render_mode" in parameters else {}) | environment.kwargs
 
 
-# -- rules over several settings ---------------------------------------------------------------------------------------
-
-
-def check_batch_size(config: TrainingConfig) -> None:
-    """
-    :raises SettingError: for minibatches that are larger than the rollout they are drawn from
-    """
-    given, n_envs = config.algorithm, config.environment.n_envs
-    rollout = given.n_steps * n_envs
-    if "batch_size" in given.model_fields_set and given.batch_size > rollout:
-        raise SettingError(
-            "algorithm.batch_size",
-            f"batch_size={given.batch_size} is larger than a rollout, n_steps={given.n_steps} times n_envs={n_envs}, "
-            f"so no minibatch could be filled; give batch_size={rollout} or less, or a larger n_steps",
-        )
-
-
-def check_hyperparams(config: TrainingConfig) -> None:
-    """
-    :raises SettingError: for what a population could not explore, as :func:`rlcore.pbt.hyperparams.check_explorable`,
-        and for a setting that is given and explored, of which the population would use its own value only
-    """
-    if config.pbt is None:
-        return
+def _check_population(config: TrainingConfig, pbt: PBTConfig) -> None:
     given, extractor = config.algorithm, find_policy(config.policy).default_extractor
-    try:
-        check_explorable(config.pbt.hyperparams, given, lambda changes: plan_settings(given, changes, extractor))
-    except SettingError as error:
-        raise type(error)(f"pbt.{error.setting}", str(error)) from error
-    for explored in config.pbt.hyperparams:
+    with _inside("pbt"):
+        check_explorable(pbt.hyperparams, given, lambda changes: plan_settings(given, changes, extractor))
+    for explored in pbt.hyperparams:
         found = _given_as(explored.name, given)
         if found is not None:
             where, value = found
@@ -386,6 +369,15 @@ def check_hyperparams(config: TrainingConfig) -> None:
                 f"{where}={value!r} is given and pbt.hyperparams explores {explored.name}, so the value would do "
                 "nothing; leave one of them out",
             )
+    with _inside("pbt"):
+        check_warm_up(pbt, given, config.environment.n_envs)
+    updates, interval = updates_in_all(config), pbt.perturbation_interval
+    if updates <= interval:
+        raise SettingError(
+            "pbt.perturbation_interval",
+            f"perturbation_interval={interval} updates, and total_timesteps={config.total_timesteps} are {updates}, so "
+            "no member would ever copy another; give a shorter interval or a larger total",
+        )
 
 
 def _given_as(explored: str, given: PPOSettings) -> tuple[str, object] | None:
@@ -400,55 +392,6 @@ def _given_as(explored: str, given: PPOSettings) -> tuple[str, object] | None:
     return (name, value) if value != getattr(defaults, name) else None
 
 
-def check_population(config: TrainingConfig) -> None:
-    """
-    :raises SettingError: where exploits come before the gradient scaler is warmed up, or never
-    """
-    if config.pbt is None:
-        return
-    given, interval = config.algorithm, config.pbt.perturbation_interval
-    try:
-        check_warm_up(config.pbt, given, config.environment.n_envs)
-    except SettingError as error:
-        raise SettingError(f"pbt.{error.setting}", str(error)) from error
-    updates = updates_in_all(config)
-    if updates <= interval:
-        raise SettingError(
-            "pbt.perturbation_interval",
-            f"perturbation_interval={interval} updates, and total_timesteps={config.total_timesteps} are {updates}, so "
-            "no member would ever copy another; give a shorter interval or a larger total",
-        )
-
-
 def updates_in_all(config: TrainingConfig) -> int:
     """Updates of a member, or of a single model, until ``total_timesteps`` are reached."""
     return math.ceil(config.total_timesteps / (config.algorithm.n_steps * config.environment.n_envs))
-
-
-def check_seed(config: TrainingConfig) -> None:
-    """
-    :raises SettingError: for a seed of the algorithm, which is the run's, and for another one of the population
-    """
-    if config.pbt is not None and None not in (config.seed, config.pbt.seed) and config.pbt.seed != config.seed:
-        raise SettingError(
-            "pbt.seed",
-            f"seed={config.seed!r} and pbt.seed={config.pbt.seed!r} contradict each other: everything derives from one "
-            "seed; give one of them",
-        )
-    if "seed" in config.algorithm.model_fields_set:
-        raise SettingError(
-            "algorithm.seed",
-            f"algorithm.seed={config.algorithm.seed!r} would leave the environments unseeded; give seed at the top "
-            "level, for environments and algorithm together",
-        )
-
-
-RULES: Final = (check_seed, check_batch_size, check_hyperparams, check_population)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
-def _lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]
