@@ -9,8 +9,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,15 +69,13 @@ def train(
             UserWarning,
         )
     trained = Population(model_maker(env, n_envs, normalize=normalize), config, folder=folder, seed=seed)
-    with member_bars(trained, updates) as show:
-        result = trained.train(updates, show)
+    result = train_shown(trained, updates)
     Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; what is wrong is said in one line.
+    """Run the command, and report what is wrong in one line.
 
-    :param arguments: default those of the process
     :return: the exit code
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -116,12 +113,9 @@ def parsed_range(text: str) -> HyperparamConfig:
 
 
 def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
-    """What builds a member: environments that a resumed run can restore, and the settings' defaults.
+    """What builds a member: environments that a resumed run can restore, and the settings' defaults."""
 
-    The hyperparameters are the population's to apply: some are options of the optimizer, which no constructor takes.
-    """
-
-    def make(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
+    def make(_: Mapping[str, Any], seed: int) -> DistributionalPPO:  # the population applies the hyperparameters
         try:
             envs: VecEnv = make_vec_env(env_id, n_envs=n_envs, seed=seed, wrapper_class=ResumableEnv)
         except ImportError as error:
@@ -131,9 +125,8 @@ def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
     return make
 
 
-@contextmanager
-def member_bars(population: Population, updates: int) -> Iterator[Callable[[MemberStatus], None]]:
-    """One bar a member, with its score and how often it has copied another; yields what moves a bar."""
+def train_shown(population: Population, updates: int) -> PopulationResult:
+    """Train with one bar a member, which shows its score and how often it has copied another."""
 
     def fields(status: MemberStatus) -> dict[str, Any]:
         return {"completed": status.step, "performance": _shown(status.performance), "exploits": status.exploits}
@@ -141,11 +134,11 @@ def member_bars(population: Population, updates: int) -> Iterator[Callable[[Memb
     figures = TextColumn("return {task.fields[performance]}, exploits {task.fields[exploits]}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), figures)
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        tasks = {
-            each.member_id: progress.add_task(f"member {each.member_id}", total=updates, **fields(each))
-            for each in population.statuses()
-        }
-        yield lambda status: progress.update(tasks[status.member_id], **fields(status))
+        tasks = [
+            progress.add_task(f"member {status.member_id}", total=updates, **fields(status))
+            for status in population.statuses()
+        ]
+        return population.train(updates, lambda status: progress.update(tasks[status.member_id], **fields(status)))
 
 
 def result_table(result: PopulationResult) -> Table:

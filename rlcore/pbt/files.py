@@ -41,9 +41,7 @@ def path_of(folder: Path, member: PopulationMember, step: int) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """
-    :raises CheckpointError: if the folder or one of its parents cannot be made
-    """
+    """Make it and its parents, or raise CheckpointError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -254,9 +252,7 @@ def described(config: PBTConfig) -> dict[str, Any]:
 
 
 def require_same_config(config: PBTConfig, state: SavedPopulation, folder: Path) -> None:
-    """
-    :raises SettingError: naming the first setting in which ``config`` differs from the state's
-    """
+    """Raise SettingError for the first setting in which ``config`` differs from the state's."""
     for name, value in described(config).items():
         if state.config.get(name) != value:
             raise SettingError(

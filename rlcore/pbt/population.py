@@ -379,9 +379,6 @@ class Population:
 
 
 def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:
-    """
-    :raises SettingError: for a metric that nothing here measures
-    """
     default = PBTConfig.model_fields["metric_name"].default
     if config.metric_name != default:
         raise SettingError(

@@ -272,9 +272,7 @@ def _plain_values(number: int, given: Mapping[str, Any]) -> Hyperparams:
 
 
 def _require_values(who: str, held: Hyperparams, config: PBTConfig) -> None:
-    """
-    :raises SettingError: if one of the configured hyperparameters is missing or has a value that it cannot have
-    """
+    """Raise SettingError if a configured hyperparameter is missing or has a value that it cannot have."""
     for each in config.hyperparams:
         if each.name not in held:
             raise SettingError(
@@ -295,9 +293,6 @@ class _State(BaseModel):
 
 
 def _checked_state(state: object, config: PBTConfig) -> _State:
-    """
-    :raises StateError: if it is no state of a scheduler, or of another configuration
-    """
     try:
         given = _State.model_validate(state)
     except ValidationError as error:

@@ -46,10 +46,7 @@ class PopulationMember:
     copied_from: Natural | None = None
 
     def record_step(self, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
-        """Take a score as the present one and add it to the history.
-
-        :param hyperparams: under which the score was reached
-        """
+        """Take a score, reached under ``hyperparams``, as the present one and add it to the history."""
         self.step = step
         self.performance = performance
         self.history.append({"step": step, "performance": performance, "hyperparams": dict(hyperparams)})

@@ -45,7 +45,7 @@ BESIDE_SETTINGS: Final = {
     "env": "give load_policy env=... or spaces=...",
     "_init_setup_model": "leave it out",
 }
-"""What the constructor takes beside settings, and where a user says it here."""
+"""What the constructor takes in addition to settings, and where a user gives it here."""
 
 
 class InferencePolicy:
@@ -201,10 +201,8 @@ def infer_signals(
     deterministic: bool = True,
     **options: Any,
 ) -> NDArray[Any]:
-    """The actions of a saved policy over a sequence of observations: :func:`load_policy` and its ``infer``.
+    """The actions of a saved policy over a sequence of observations, as :meth:`InferencePolicy.infer` takes it.
 
-    :param observations: shape (steps, *shape), or (steps, n, *shape) for n environments side by side
-    :param episode_starts: shape (steps,) or (steps, n), True where an episode starts; None for one episode
     :param options: what :func:`load_policy` takes
     """
     return load_policy(path, **options).infer(observations, episode_starts, deterministic)

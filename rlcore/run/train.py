@@ -1,18 +1,17 @@
 """``python -m rlcore.train CONFIG.yaml``: train what a file describes, a model or a population, and save it.
 
 Exit codes: 0 trained and saved; 2 the configuration or the output cannot be used (a file that appeared under its name
-during the training stays, and the model is saved beside it); 130 interrupted, what was trained is
-saved.
+during the training stays, and the model is saved next to it); 130 interrupted, what was trained is saved.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import os
-from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -21,7 +20,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore.checkpoint.storage import write_new
 from rlcore.errors import CheckpointError, RLCoreError
-from rlcore.pbt.cli import member_bars, result_table
+from rlcore.pbt.cli import result_table, train_shown
+from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
@@ -76,24 +76,20 @@ def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bo
         model.save(output)
     else:
         save_new(model, output)
-    return (
-        f"{'interrupted after' if interrupted else 'trained'} {model.num_timesteps} steps; saved {output}",
-        interrupted,
-    )
+    done = "interrupted after" if interrupted else "trained"
+    return f"{done} {model.num_timesteps} steps; saved {output}", interrupted
 
 
 def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, device: str) -> tuple[str, bool]:
     """Train every member for ``total_timesteps``; what came of it, and whether Ctrl-C ended it early."""
 
-    def make_model(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
-        return build_model(config, seed=seed, device=device)  # the population applies the hyperparameters
-
-    population = Population(make_model, pbt, folder=folder, seed=config.seed)
+    # The population applies the hyperparameters.
+    population = Population(
+        lambda _, seed: build_model(config, seed=seed, device=device), pbt, folder=folder, seed=config.seed
+    )
     make_folder(folder)
-    updates = updates_in_all(config)
     try:
-        with member_bars(population, updates) as show:
-            result = population.train(updates, show)
+        result = train_shown(population, updates_in_all(config))
     except KeyboardInterrupt:
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
     Console(soft_wrap=True).print(result_table(result))
@@ -102,9 +98,7 @@ def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, devic
 
 
 def require_free(output: Path) -> None:
-    """
-    :raises CheckpointError: if no model could be saved there when it is trained, or another one would be lost
-    """
+    """Raise CheckpointError if no model could be saved there when it is trained, or another one would be lost."""
     folder = next(parent for parent in output.absolute().parents if parent.exists())
     if output.exists():
         raise CheckpointError(output, "exists already and would be lost; give another --output, or move it away")
@@ -113,10 +107,7 @@ def require_free(output: Path) -> None:
 
 
 def save_new(model: DistributionalPPO, output: Path) -> None:
-    """Save under a name that nothing has: what came to be there meanwhile is not replaced.
-
-    :raises CheckpointError: if it could not be ``output``; the message says under which name beside it the model is
-    """
+    """Save without replacing what came to be there meanwhile: then raise CheckpointError with the name it has now."""
     content = io.BytesIO()
     model.save(content)
     make_folder(output.parent)
@@ -132,14 +123,8 @@ def save_new(model: DistributionalPPO, output: Path) -> None:
 
 def _learn(model: DistributionalPPO, total_timesteps: int, *, anew: bool) -> bool:
     """Train with a progress bar; whether Ctrl-C ended it early, in which case the model stands at its last update."""
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[mean]}"),
-    )
-    console = Console(stderr=True)
+    bar = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns, console = (*bar, TextColumn("{task.fields[mean]}")), Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("training", total=model.num_timesteps + total_timesteps, mean="")
         try:
@@ -162,6 +147,5 @@ class ProgressBar(BaseCallback):
         return True
 
     def _on_rollout_end(self) -> None:
-        returns = [episode["r"] for episode in self.model.ep_info_buffer or ()]
-        mean = f"mean return {sum(returns) / len(returns):.2f}" if returns else ""
-        self.progress.update(self.task, mean=mean)
+        mean = mean_episode_return(self.model)
+        self.progress.update(self.task, mean="" if math.isnan(mean) else f"mean return {mean:.2f}")
