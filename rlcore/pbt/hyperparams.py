@@ -1,4 +1,4 @@
-"""What a population is set to: its hyperparameters and their ranges, its own settings, and whether they can work."""
+"""Settings of a population and of the hyperparameters it explores, and checks that they work together."""
 
 from __future__ import annotations
 
@@ -50,11 +50,12 @@ class Table(BaseModel):
                 where, f"{where} has {len(fields)} settings and {len(positional)} values are given; give them by name"
             )
         given = dict(zip(fields, positional, strict=False))
-        for name in given.keys() & named.keys():
-            raise SettingError(
-                f"{where}[{name!r}]",
-                f"{where}: {name} is given by position, as {given[name]!r}, and by name; give it once",
-            )
+        for name in named:
+            if name in given:
+                raise SettingError(
+                    f"{where}[{name!r}]",
+                    f"{where}: {name} is given by position, as {given[name]!r}, and by name; give it once",
+                )
         return {**given, **named}
 
     def check_rules(self) -> None:
@@ -319,7 +320,7 @@ def _hyperparam(position: int, given: object) -> object:
 
 
 def check_explorable(hyperparams: Sequence[HyperparamConfig], settings: Any, plan: Plan) -> None:
-    """Try the ends of every range, each with those of every other: a contradiction found later would end a population.
+    """Try the ends of every range, each with those of every other, because a later contradiction ends a population.
 
     :param settings: what has every setting of the algorithm as an attribute
     :raises SettingError: naming the settings that could not be explored, or not together, or that would do nothing;

@@ -297,7 +297,7 @@ def _checked_state(state: object, config: PBTConfig) -> _State:
         given = _State.model_validate(state)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
+        wrong = f"{'.'.join(map(str, first['loc'])) or 'state'}: {first['msg'].lower()}"
         raise StateError(f"no state of a scheduler, {wrong}; it is damaged or of something else") from error
     if len(given.members) not in (0, config.population_size):
         raise StateError(

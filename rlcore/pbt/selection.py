@@ -15,7 +15,7 @@ from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
 from rlcore.types import StateDict
 
 _ROUNDING = 1e-9
-"""What a product such as 100 * 0.29 = 28.999999999999996 may lie below the count that is meant."""
+"""How far below a whole number a product may be and count as it, such as 100 * 0.29 = 28.999999999999996."""
 
 Natural = Annotated[int, Field(strict=True, ge=0)]
 

@@ -41,7 +41,7 @@ _CORE_SCHEMA: Final = {
     "int": "[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
     "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
 }
-"""Which texts are no texts, by YAML 1.2 (yaml.org/spec/1.2.2, section 10.3.2); PyYAML follows YAML 1.1."""
+"""Scalars that are not strings, by YAML 1.2 (yaml.org/spec/1.2.2, section 10.3.2); PyYAML itself follows YAML 1.1."""
 
 Place = tuple[str, ...]
 """The names, and the positions in lists, that lead to a value."""
@@ -93,7 +93,7 @@ def read_yaml(path: str | Path) -> Document:
 
 
 class _Composer(yaml.SafeLoader):
-    """Takes no anchors, because a few of them can stand for more values than memory holds, and no tags."""
+    """Refuses tags, and anchors, because a few of those can represent more values than memory holds."""
 
     yaml_implicit_resolvers: ClassVar[dict[None, list[tuple[str, re.Pattern[str]]]]] = {  # type: ignore[misc]
         None: [(kind, re.compile(f"^(?:{pattern})$")) for kind, pattern in _CORE_SCHEMA.items()]
@@ -110,7 +110,7 @@ class _Composer(yaml.SafeLoader):
 
 
 def _plain(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
-    """The value of a node; its lines are added to ``lines``. Refuses a name that is no text or stands twice."""
+    """The value of a node; adds its lines to ``lines``. Refuses a name that is not a string or occurs twice."""
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node)
     if isinstance(node, yaml.SequenceNode):
@@ -151,7 +151,7 @@ def _at(where: Any, problem: str) -> yaml.MarkedYAMLError:
 
 @contextmanager
 def _inside(section: str) -> Iterator[None]:
-    """Name the section too, where a SettingError names a setting in it."""
+    """Add the section to the name of the setting in a SettingError."""
     try:
         yield
     except SettingError as error:

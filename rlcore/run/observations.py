@@ -1,4 +1,4 @@
-"""What a policy is given to act on: checked, so that nothing is cut, wrapped or made infinite, and then normalised."""
+"""Checks and normalises the observations, states and episode starts that a policy acts on."""
 
 from __future__ import annotations
 
@@ -76,11 +76,8 @@ def checked_observation(observation: Observation, space: spaces.Space[Any]) -> t
     return whole({key: array for key, (array, _) in fitted.items()}), number
 
 
-class _Part(NamedTuple):
-    """An entry of a Dict observation, or under None the whole.
-
-    :param name: for an error
-    """
+class Part(NamedTuple):
+    """An entry of a Dict observation, or the whole observation under the key None; ``name`` is for errors."""
 
     key: str | None
     array: NDArray[Any]
@@ -88,21 +85,24 @@ class _Part(NamedTuple):
     name: str
 
 
-def parts_of(given: Any, space: spaces.Space[Any], name: str) -> list[_Part]:
+def parts_of(given: Any, space: spaces.Space[Any], name: str) -> list[Part]:
+    """The entries of an observation, or of a sequence of them, as arrays."""
     if not isinstance(space, spaces.Dict):
-        return [_Part(None, _as_array(given, name), space, name)]
+        return [Part(None, _as_array(given, name), space, name)]
     found = sorted(map(str, given)) if isinstance(given, Mapping) else f"a {type(given).__name__}"
     if not isinstance(given, Mapping) or set(given) != set(space.spaces):
         raise SettingError(name, f"{name} must be a dict with the keys {sorted(space.spaces)}, and is {found}")
     names = {key: f"{name}[{key!r}]" for key in space.spaces}
-    return [_Part(key, _as_array(given[key], names[key]), part, names[key]) for key, part in space.spaces.items()]
+    return [Part(key, _as_array(given[key], names[key]), part, names[key]) for key, part in space.spaces.items()]
 
 
 def whole(parts: Mapping[str | None, Any]) -> Observation:
+    """The observation that has these entries."""
     return parts[None] if None in parts else dict(parts)
 
 
 def common_number(numbers: Mapping[str | None, int], name: str, unit: str) -> int:
+    """The number that all entries share, or SettingError."""
     if len(set(numbers.values())) > 1:
         raise SettingError(name, f"the parts of {name} are of {numbers} {unit}; give as many of each")
     return next(iter(numbers.values()))
@@ -115,7 +115,7 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
         raise SettingError(name, f"{name}={values!r:.80} makes no array ({error}); give rows of one shape") from error
 
 
-def _fitted(part: _Part) -> tuple[NDArray[Any], int]:
+def _fitted(part: Part) -> tuple[NDArray[Any], int]:
     """An array of the space's type, and of how many environments it is."""
     _, array, space, name = part
     assert space.dtype is not None, "only a Dict or Tuple of spaces has none"

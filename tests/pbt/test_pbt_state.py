@@ -148,6 +148,11 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(case: str, tmp
     assert scheduler.state_dict() == before
 
 
+def test_what_is_no_state_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="no state of a scheduler, state: input should be a valid dict"):
+        make_scheduler(tmp_path).load_state_dict(3)  # type: ignore[arg-type]
+
+
 def test_a_state_of_other_hyperparameters_is_refused(tmp_path: Path) -> None:
     other = make_config(tmp_path, hyperparams=[HyperparamConfig("gamma", values=[0.9, 0.99])])
     with pytest.raises(StateError, match="has no 'gamma'"):
