@@ -17,10 +17,10 @@ from stable_baselines3.common.utils import set_random_seed
 
 from rlcore.checkpoint import save_container
 from rlcore.errors import CheckpointError, NonFiniteError, SettingError
-from rlcore.pbt import files
+from rlcore.pbt import files, hyperparams
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
 from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
-from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, check_explorable, check_warm_up
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
 from rlcore.pbt.scheduler import PBTScheduler, agreed_seed
 from rlcore.pbt.selection import PopulationMember
 from rlcore.ppo import continuing
@@ -271,8 +271,8 @@ class Population:
                 except CheckpointError as error:
                     reason = f"{error.reason}; without it the population cannot go on: {files.BRING_BACK}"
                     raise CheckpointError(path, reason) from error
-        check_explorable(self.config.hyperparams, model, partial(plan_change, model))
-        check_warm_up(self.config, model, model.n_envs)
+        hyperparams.check_explorable(self.config.hyperparams, model, partial(plan_change, model))
+        hyperparams.check_warm_up(self.config, model, model.n_envs)
         trainee.model = model
 
     def _take_turn(self, trainee: _Trainee, target: int) -> None:
