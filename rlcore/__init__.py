@@ -4,7 +4,6 @@ from importlib import metadata
 
 from rlcore import starting as starting  # isort: skip  # first: see there
 from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rlcore.configuration import TrainingConfig, build_model, load_config
 from rlcore.environments import register_environments
 from rlcore.envs import ResumableEnv
 from rlcore.errors import (
@@ -22,12 +21,11 @@ from rlcore.errors import (
     TooLargeError,
     UnknownSettingError,
 )
-from rlcore.inference import InferencePolicy, infer_signals, load_policy
 from rlcore.optim import UPGD, AdaptiveUPGD, VarianceGradientScaler
 from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
 from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
-from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
-from rlcore.pbt.lineage import Ancestor, LineageEvent, ancestors, read_lineage
+from rlcore.pbt.files import Ancestor, LineageEvent, ancestors, read_lineage
+from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
 from rlcore.ppo import (
     CategoricalValues,
@@ -41,6 +39,8 @@ from rlcore.ppo import (
     ValueDistribution,
     set_hyperparameters,
 )
+from rlcore.run.config_file import TrainingConfig, build_model, load_config
+from rlcore.run.inference import InferencePolicy, infer_signals, load_policy
 
 register_environments()
 

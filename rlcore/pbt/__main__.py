@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rlcore.pbt.command import run
+from rlcore.pbt.cli import run
 from rlcore.starting import let_interrupts_raise
 
 if __name__ == "__main__":

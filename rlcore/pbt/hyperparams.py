@@ -1,27 +1,87 @@
-"""Hyperparameters that a population explores: their ranges, how one is drawn, and how one is perturbed."""
+"""Settings of a population and of the hyperparameters it explores, and checks that they work together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations, product
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rlcore.errors import SettingError
-from rlcore.pbt.table import Table
-from rlcore.ppo.arguments import plain
-from rlcore.ppo.settings import Flag, Fraction
+from rlcore.ppo.arguments import plain, reject_unknown
+from rlcore.ppo.resolving import idle_under
+from rlcore.ppo.settings import Count, Flag, Fraction, Seed
 
 HyperparamValue: TypeAlias = bool | int | float | str | None
 Hyperparams: TypeAlias = dict[str, HyperparamValue]
 ExploreMethod: TypeAlias = Literal["both", "perturb", "resample"]
-
-
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 Bound: TypeAlias = Annotated[int | Finite, BeforeValidator(plain)]
 Choice: TypeAlias = Annotated[bool | int | Finite | str | None, BeforeValidator(plain)]
+Plan: TypeAlias = Callable[[Mapping[str, HyperparamValue]], object]
+"""Checks a change of settings, as :func:`rlcore.ppo.live_settings.plan_change` does for a model."""
+
+
+class Table(BaseModel):
+    """A table whose every wrong value raises SettingError and whose every unknown name raises UnknownSettingError."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        given, where = self.by_name(positional, named), type(self).__name__
+        reject_unknown(given, where, {table.__name__: list(table.model_fields) for table in Table.__subclasses__()})
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise _explained(where, given, error) from error
+        self.check_rules()
+
+    @classmethod
+    def by_name(cls, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings by name, where some are given by position, in the order of the table."""
+        where, fields = cls.__name__, list(cls.model_fields)
+        if len(positional) > len(fields):
+            raise SettingError(
+                where, f"{where} has {len(fields)} settings and {len(positional)} values are given; give them by name"
+            )
+        given = dict(zip(fields, positional, strict=False))
+        for name in named:
+            if name in given:
+                raise SettingError(
+                    f"{where}[{name!r}]",
+                    f"{where}: {name} is given by position, as {given[name]!r}, and by name; give it once",
+                )
+        return {**given, **named}
+
+    def check_rules(self) -> None:
+        """Raise SettingError for settings that contradict each other."""
+
+    @classmethod
+    def from_mapping(cls, given: Mapping[str, Any]) -> Self:
+        """The table that a plain mapping describes, such as one read from YAML.
+
+        :raises SettingError: as the constructor, and for anything but a mapping from names to values
+        """
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise SettingError(
+                cls.__name__, f"{cls.__name__} is written as {given!r}; give a mapping from names to values"
+            )
+        return cls(**given)
+
+
+def _explained(where: str, given: Mapping[str, Any], error: ValidationError) -> SettingError:
+    """One sentence about the first thing that is wrong."""
+    errors = error.errors(include_url=False, include_context=False)
+    place, name = errors[0]["loc"][:-1], str(errors[0]["loc"][0])
+    # Each type that a value may have reports an error of its own; the last type is the widest.
+    message = [each for each in errors if each["loc"][:-1] == place][-1 if place else 0]["msg"]
+    text = f"{where}: {name}={given.get(name)!r} cannot be used: {message[0].lower()}{message[1:]}"
+    return SettingError(f"{where}[{name!r}]", text)
 
 
 class HyperparamConfig(Table):
@@ -36,7 +96,7 @@ class HyperparamConfig(Table):
     :param max_value: upper end of the range, inclusive
     :param values: at least two different values, in an order in which neighbours are similar
     :param perturbation_factor: greater than 1; of a range alone
-    :param resample_probability: under ``explore_method="both"``, how often a value is drawn afresh instead
+    :param resample_probability: under ``explore_method="both"``, how often a value is drawn again instead
     :param is_log_scale: draw log-uniformly; the range must lie above 0
     :raises SettingError: naming the settings that cannot be used, or not together
     """
@@ -48,9 +108,6 @@ class HyperparamConfig(Table):
     perturbation_factor: Annotated[float, BeforeValidator(plain), Field(gt=1, allow_inf_nan=False)] = 1.2
     resample_probability: Fraction = 0.25
     is_log_scale: Flag = False
-
-    def __init__(self, *positional: Any, **named: Any) -> None:
-        super().__init__(**{"name": None, **self.by_name(positional, named)})
 
     @property
     def is_categorical(self) -> bool:
@@ -69,35 +126,31 @@ class HyperparamConfig(Table):
 
     @property
     def ends(self) -> list[HyperparamValue]:
-        """Where something could go wrong first: the two ends of the range, or every value of the list."""
+        """The two ends of the range, or every value of the list."""
         return self.values if self.values is not None else [self.min_value, self.max_value]
 
     def check_rules(self) -> None:
-        """Either a range that can be drawn from, or a list of different values."""
+        """Require either a range that can be drawn from, or a list of different values."""
         if self.values is not None:
             self._check_values(self.values)
             return
+        ends = f"min_value={self.min_value!r} and max_value={self.max_value!r}"
         if self.min_value is None or self.max_value is None:
-            raise self._error(
-                f"min_value={self.min_value!r} and max_value={self.max_value!r} make no range, and there are no "
-                "values; give both ends, or values"
-            )
+            raise self._error(f"{ends} make no range, and there are no values; give both ends, or values")
         if self.min_value >= self.max_value or not math.isfinite(self.max_value - self.min_value):
-            raise self._error(
-                f"min_value={self.min_value!r} and max_value={self.max_value!r} leave nothing to draw from; give a "
-                "finite range whose min_value is smaller"
-            )
+            raise self._error(f"{ends} leave nothing to draw from; give a finite range whose min_value is smaller")
         self._check_log_scale()
 
     def resample(self, generator: np.random.Generator) -> HyperparamValue:
-        """A value drawn afresh: uniformly, or log-uniformly with ``is_log_scale``."""
+        """A value drawn uniformly, or log-uniformly with ``is_log_scale``."""
         if self.values is not None:
             return self.values[int(generator.integers(len(self.values)))]
         # An int stands for the interval of what rounds to it, so that every int has its share.
         margin = 0.5 if self.is_integer else 0.0
-        low, high = self._ends()
+        low, high = self._range()
         if self.is_log_scale:
-            return self._fitted(float(_log_uniform(low - margin, high + margin, generator)))
+            bottom, top = np.log(low - margin), np.log(high + margin)
+            return self._fitted(float(np.exp(bottom + (top - bottom) * generator.random())))
         return self._fitted(generator.uniform(low - margin, high + margin))
 
     def perturb(self, value: HyperparamValue, generator: np.random.Generator) -> HyperparamValue:
@@ -115,27 +168,26 @@ class HyperparamConfig(Table):
         return moved
 
     def check_value(self, value: HyperparamValue) -> None:
-        """Refuse what this hyperparameter cannot be.
-
+        """
         :raises SettingError: outside the range, not an int where only ints are, or none of ``values``
         """
         if self.values is not None:
             self._position(value, self.values)
             return
-        number, (low, high) = self._number(value), self._ends()
+        number, (low, high) = self._number(value), self._range()
         if not low <= number <= high or (self.is_integer and not isinstance(number, int)):
             kind = "an int" if self.is_integer else "a number"
             raise self._error(f"{value!r} cannot be its value; give {kind} from {low!r} to {high!r}")
 
     def _fitted(self, value: float) -> int | float:
         """The nearest value that the range holds, of the range's type."""
-        low, high = self._ends()
+        low, high = self._range()
         clipped = min(max(value, low), high)
         return round(clipped) if self.is_integer else float(clipped)
 
-    def _ends(self) -> tuple[int | float, int | float]:
-        if self.min_value is None or self.max_value is None:
-            raise self._error("it has values and no range")
+    def _range(self) -> tuple[int | float, int | float]:
+        assert self.min_value is not None, "check_rules() refuses a range without both ends"
+        assert self.max_value is not None
         return self.min_value, self.max_value
 
     def _number(self, value: HyperparamValue) -> int | float:
@@ -150,19 +202,19 @@ class HyperparamConfig(Table):
         return values.index(value)
 
     def _check_values(self, values: Sequence[HyperparamValue]) -> None:
-        ends = {"min_value": self.min_value, "max_value": self.max_value}
-        range_given = [f"{name}={end!r}" for name, end in ends.items() if end is not None]
-        if self.is_log_scale:
-            range_given.append("is_log_scale=True")
-        if self.perturbation_factor != type(self).model_fields["perturbation_factor"].default:
-            range_given.append(f"perturbation_factor={self.perturbation_factor!r}")
-        if range_given:
-            raise self._error(f"{', '.join(range_given)} and values={values} contradict each other; give one of them")
+        defaults = {name: field.default for name, field in type(self).model_fields.items()}
+        of_a_range = [
+            f"{name}={getattr(self, name)!r}"
+            for name in ("min_value", "max_value", "is_log_scale", "perturbation_factor")
+            if getattr(self, name) != defaults[name]
+        ]
+        if of_a_range:
+            raise self._error(f"{', '.join(of_a_range)} and values={values} contradict each other; give one of them")
         if len(values) < 2 or any(value in values[:position] for position, value in enumerate(values)):
             raise self._error(f"values={values} must be at least two, all different; otherwise nothing is explored")
 
     def _check_log_scale(self) -> None:
-        if self.is_log_scale and self._ends()[0] <= 0:
+        if self.is_log_scale and self._range()[0] <= 0:
             raise self._error(
                 f"min_value={self.min_value!r} and is_log_scale=True contradict each other, because 0 and less have no "
                 "logarithm; give a min_value above 0, or leave is_log_scale out"
@@ -200,6 +252,147 @@ def _neighbour(position: int, size: int, generator: np.random.Generator) -> int:
     return neighbours[int(generator.integers(len(neighbours)))]
 
 
-def _log_uniform(low: float, high: float, generator: np.random.Generator) -> np.floating[Any]:
-    bottom, top = np.log(low), np.log(high)
-    return np.exp(bottom + (top - bottom) * generator.random())  # type: ignore[no-any-return]
+def _as_path(value: object) -> object:
+    return Path(value) if isinstance(value, str) and value else value
+
+
+class PBTConfig(Table):
+    """Settings of a population (Jaderberg et al., 2017).
+
+    :param population_size: number of members, at least 2
+    :param perturbation_interval: steps between two exploits of a member, in the unit in which steps are reported
+    :param hyperparams: what is explored, as HyperparamConfig or as mappings of its settings
+    :param exploit_method: ``truncation``: the worst ``truncation_ratio`` of the members copy one of the best;
+        ``binary_tournament``: every member copies one opponent, drawn once, that is better
+    :param explore_method: ``perturb``, ``resample``, or ``both`` by each hyperparameter's ``resample_probability``
+    :param truncation_ratio: share of the members at either end, above 0; at least one member
+    :param checkpoint_dir: folder of the members' checkpoints, made when the first is written
+    :param metric_name: what performance measures, for reports
+    :param metric_mode: whether the largest or the smallest performance is best
+    :param ready_percentage: share of the members (0 to 1) that must have reported before any exploits; two at least
+    :param optimizer_exploit_strategy: whether an exploit resets the optimizer or copies the source's moments
+    :param explore_without_exploit: let members explore that copied nothing, the best one too
+    :param seed: seed of the population's own generator; None for a random one
+    :raises SettingError: naming the setting that cannot be used
+    """
+
+    population_size: Annotated[int, BeforeValidator(plain), Field(ge=2)] = 10
+    perturbation_interval: Count = 5
+    hyperparams: list[HyperparamConfig] = Field([])
+    exploit_method: Literal["truncation", "binary_tournament"] = "truncation"
+    explore_method: ExploreMethod = "both"
+    truncation_ratio: Annotated[Fraction, Field(gt=0)] = 0.2
+    checkpoint_dir: Annotated[Path, BeforeValidator(_as_path)] = Path("pbt_checkpoints")
+    metric_name: Annotated[str, Field(min_length=1)] = "rollout/ep_rew_mean"
+    metric_mode: Literal["max", "min"] = "max"
+    ready_percentage: Fraction = 0.8
+    optimizer_exploit_strategy: Literal["reset", "copy"] = "reset"
+    explore_without_exploit: Flag = False
+    seed: Seed | None = None
+
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        given = self.by_name(positional, named)
+        if isinstance(given.get("hyperparams"), list | tuple):
+            given["hyperparams"] = [_hyperparam(i, each) for i, each in enumerate(given["hyperparams"])]
+        super().__init__(**given)
+
+    def check_rules(self) -> None:
+        """Require every hyperparameter once, and ``truncation_ratio`` only where something is truncated."""
+        names = [each.name for each in self.hyperparams]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise SettingError(
+                "PBTConfig['hyperparams']", f"hyperparams names {', '.join(repeated)} more than once; give each once"
+            )
+        if self.exploit_method != "truncation" and "truncation_ratio" in self.model_fields_set:
+            raise SettingError(
+                "PBTConfig['truncation_ratio']",
+                f"truncation_ratio={self.truncation_ratio!r} and exploit_method={self.exploit_method!r} contradict "
+                "each other: it would do nothing; leave truncation_ratio out, or set exploit_method='truncation'",
+            )
+
+
+def _hyperparam(position: int, given: object) -> object:
+    try:
+        return HyperparamConfig.from_mapping(given) if isinstance(given, Mapping) else given
+    except SettingError as error:
+        raise type(error)(f"hyperparams[{position}].{error.setting}", str(error)) from error
+
+
+def check_explorable(hyperparams: Sequence[HyperparamConfig], settings: Any, plan: Plan) -> None:
+    """Try the ends of every range, each with those of every other, because a later contradiction ends a population.
+
+    :param settings: what has every setting of the algorithm as an attribute
+    :raises SettingError: naming the settings that could not be explored, or not together, or that would do nothing;
+        its ``setting`` is ``hyperparams[i]``
+    """
+    ends = {each.name: each.ends for each in hyperparams}
+    first = {name: values[0] for name, values in ends.items()}
+    for position, (name, values) in enumerate(ends.items()):
+        switch = idle_under(name, settings)
+        if switch is not None and switch not in ends:
+            raise SettingError(
+                f"hyperparams[{position}]",
+                f"{name} is explored, which would do nothing under {switch}={getattr(settings, switch)!r}; give "
+                f"{switch}, or leave {name} out",
+            )
+        for value in values:
+            _try(plan, first | {name: value}, name)
+    for left, right in combinations(ends, 2):
+        for pair in product(ends[left], ends[right]):
+            _try(plan, first | dict(zip((left, right), pair, strict=True)), right)
+
+
+def _try(plan: Plan, changes: Mapping[str, HyperparamValue], name: str) -> None:
+    """
+    :param name: what has just been changed, to blame where the error names nothing that is explored
+    """
+    try:
+        plan(changes)
+    except SettingError as error:
+        blamed = [each for each in changes if each in re.findall(r"\w+", error.setting)] or [name]
+        raise type(error)(f"hyperparams[{list(changes).index(blamed[0])}]", str(error)) from error
+
+
+def optimizer_steps_per_update(*, n_steps: int, n_envs: int, batch_size: int, n_epochs: int) -> int:
+    """Optimizer steps that one update takes, unless ``target_kl`` stops it early."""
+    return n_epochs * math.ceil(n_steps * n_envs / batch_size)
+
+
+def check_interval(perturbation_interval: int, steps_per_update: int, vgs_warmup_steps: int) -> None:
+    """Refuse a population whose first exploits would copy gradient statistics that are still warming up.
+
+    :param perturbation_interval: updates between exploits
+    :param steps_per_update: optimizer steps an update, see :func:`optimizer_steps_per_update`
+    :param vgs_warmup_steps: optimizer steps before the scaling acts
+    :raises SettingError: unless ``perturbation_interval * steps_per_update > vgs_warmup_steps``
+    """
+    steps = perturbation_interval * steps_per_update
+    if steps <= vgs_warmup_steps:
+        raise SettingError(
+            "perturbation_interval",
+            f"perturbation_interval={perturbation_interval} updates of {steps_per_update} optimizer steps are {steps} "
+            f"steps, not more than vgs_warmup_steps={vgs_warmup_steps}, so the first exploits would hand over gradient "
+            "statistics that have not warmed up; give an interval of at least "
+            f"{vgs_warmup_steps // steps_per_update + 1} updates, or a warm-up of fewer than {steps} steps",
+        )
+
+
+def check_warm_up(config: PBTConfig, settings: Any, n_envs: int) -> None:
+    """:func:`check_interval` with what may be explored: the fewest optimizer steps an update, the longest warm-up.
+
+    :param settings: what has every setting of the algorithm as an attribute
+    """
+    if not settings.variance_gradient_scaling:
+        return
+    explored = {each.name: each.ends for each in config.hyperparams}
+    choices: dict[str, Callable[[Any], Any]] = {"n_epochs": min, "batch_size": max, "vgs_warmup_steps": max}
+    worst = {name: choose(explored.get(name, [getattr(settings, name)])) for name, choose in choices.items()}
+    steps = optimizer_steps_per_update(
+        n_steps=settings.n_steps, n_envs=n_envs, batch_size=worst["batch_size"], n_epochs=worst["n_epochs"]
+    )
+    try:
+        check_interval(config.perturbation_interval, steps, worst["vgs_warmup_steps"])
+    except SettingError as error:
+        ends = ", ".join(f"{name}={value}" for name, value in worst.items() if name in explored)
+        raise SettingError(error.setting, f"{error}{ends and f'; counted at {ends}, which may be explored'}") from error

@@ -4,32 +4,105 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+from stable_baselines3.common.utils import set_random_seed
 
 from rlcore.checkpoint import save_container
 from rlcore.errors import CheckpointError, NonFiniteError, SettingError
-from rlcore.pbt import explorable, member_files, population_state
-from rlcore.pbt.config import PBTConfig
+from rlcore.pbt import files, hyperparams
 from rlcore.pbt.exploit import apply_exploit, mean_episode_return
-from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
-from rlcore.pbt.lineage import LINEAGE_FILE, LineageEvent, LineageFile
-from rlcore.pbt.member import PopulationMember
-from rlcore.pbt.scheduler import PBTScheduler
-from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
+from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
+from rlcore.pbt.scheduler import PBTScheduler, agreed_seed
+from rlcore.pbt.selection import PopulationMember
 from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import whole_number
 from rlcore.ppo.live_settings import plan_change, set_hyperparameters
-from rlcore.types import StateDict, StateValue
+from rlcore.state.generators import apply_generators, capture_generators
+from rlcore.types import StateDict
 
-STATE_FILE = "population.pt"
-MEMBERS = "members"
+
+class OwnGenerators:
+    """The global generators as one member has them: what others draw in between changes nothing for it.
+
+    :param seed: of Python's, NumPy's and torch's generators at first
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._state = capture_generators()
+        with self.in_place():
+            set_random_seed(seed)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Apply them, and restore the others afterwards."""
+        outside = capture_generators()
+        apply_generators(self._state)
+        try:
+            yield
+        finally:
+            self._state = capture_generators()
+            apply_generators(outside)
+
+
+class TurnwiseTraining:
+    """``learn()`` in pieces: after all of them the model has the bits that one call would have left.
+
+    A model that was loaded goes on where its run stood.
+
+    :param total_timesteps: of the whole run, what the model has already made included; schedules count by it
+    :param name: of the run in TensorBoard
+    """
+
+    def __init__(self, model: DistributionalPPO, total_timesteps: int, name: str) -> None:
+        self.model = model
+        left = max(0, total_timesteps - model.num_timesteps)
+        self.total_timesteps, self._callback = model._setup_learn(left, reset_num_timesteps=False, tb_log_name=name)
+
+    def advance(self, updates: int, figures: Mapping[str, float]) -> None:
+        """Collect a rollout and update, several times.
+
+        :param figures: what is logged with every rollout beside the model's own
+        :raises NonFiniteError: if a rollout or an update cannot be made; it leaves no trace, the rollout is lost, and
+            the next turn goes on from where the environments are, or from a reset if they returned NaN
+        """
+        for _ in range(updates):
+            try:
+                self._advance_once(figures)
+            except NonFiniteError:
+                self.model._boundary = None
+                with suppress(NonFiniteError):  # an environment that returns NaN again is reset in the next turn
+                    self._reset_if_lost()
+                raise
+
+    def _reset_if_lost(self) -> None:
+        """Reset the environments if what they returned last could not be used."""
+        model = self.model
+        assert model.env is not None, "learn() cannot be entered without an environment"
+        if model._last_obs is None:
+            model._last_obs = model.env.reset()
+            model._last_episode_starts = np.ones(model.n_envs, dtype=bool)
+
+    def _advance_once(self, figures: Mapping[str, float]) -> None:
+        model = self.model
+        self._reset_if_lost()
+        assert model.env is not None
+        model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+        model._update_current_progress_remaining(model.num_timesteps, self.total_timesteps)
+        for key, value in figures.items():
+            model.logger.record(key, value)
+        model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
+        model.train()
+
 
 _logger = logging.getLogger("rlcore.pbt")
 
@@ -39,7 +112,7 @@ MakeModel: TypeAlias = Callable[[Mapping[str, HyperparamValue], int], Distributi
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """Where a member stands.
+    """Where a member is.
 
     :param step: updates that it has made
     :param performance: its last score; None before the first
@@ -75,15 +148,13 @@ Progress: TypeAlias = Callable[[MemberStatus], None]
 class _Trainee:
     """A member's model, with what trains it; counts what the scheduler does not know of."""
 
-    def __init__(self, member: PopulationMember, seed: int) -> None:
+    def __init__(self, member: PopulationMember, seed: int, saved: SavedMember) -> None:
         self.member = member
         self.seed = seed
         self.generators = OwnGenerators(seed)
         self.model: DistributionalPPO
         self.training: TurnwiseTraining
-        self.file: str | None = None
-        self.exploits = 0
-        self.vgs_transfers = 0
+        self.file, self.exploits, self.vgs_transfers = saved.file, saved.exploits, saved.vgs_transfers
 
     def status(self, copied_from: int | None = None) -> MemberStatus:
         member = self.member
@@ -129,26 +200,27 @@ class Population:
     ) -> None:
         self.folder = Path(folder)
         self._performance = performance or _default_performance(config)
-        state = population_state.read_state(self.folder / STATE_FILE)
-        if state is None:
-            member_files.require_unused(self.folder / MEMBERS, STATE_FILE)
-        self.seed = population_state.agreed_seed(seed, config, state)
-        self.config = _placed(config, self.folder, self.seed)
-        population_state.require_same_config(self.config, state, self.folder / STATE_FILE)
-        self.scheduler = PBTScheduler(self.config)
-        self._lineage = LineageFile(self.folder / LINEAGE_FILE)
-        self._explored_step = 0
         self._make_model = make_model
+        state = files.read_state(self.folder)
+        agreed = agreed_seed(config, seed, None if state is None else state.seed)
+        self.seed = secrets.randbits(32) if agreed is None else agreed
+        own = {} if "checkpoint_dir" in config.model_fields_set else {"checkpoint_dir": self.folder / "checkpoints"}
+        self.config = config.model_copy(update={"seed": self.seed, **own})
+        self.scheduler = PBTScheduler(self.config)
+        self._lineage = LineageFile(self.folder / files.LINEAGE_FILE)
+        self._explored_step = 0
         if state is None:
             self.scheduler.initialize_population(initial_hyperparams)
         else:
-            self.scheduler.load_state_dict(state["scheduler"])
-            population_state.require_checkpoints(self.scheduler.population, state)
+            files.require_same_config(self.config, state, self.folder)
+            self.scheduler.load_state_dict(state.scheduler)
+            files.require_checkpoints(self.scheduler.population, state)
+            self._explored_step, self._lineage.size = state.explored_step, state.lineage_size
+        saved = [SavedMember()] * self.config.population_size if state is None else state.members
         self._trainees = [
-            _Trainee(member, member_seed(self.seed, member.member_id)) for member in self.scheduler.population
+            _Trainee(member, member_seed(self.seed, member.member_id), of_file)
+            for member, of_file in zip(self.scheduler.population, saved, strict=True)
         ]
-        if state is not None:
-            self._restore(state)
         for trainee in self._trainees:
             self._build(trainee)
 
@@ -172,45 +244,36 @@ class Population:
         :raises CheckpointError: if something cannot be written, the folder is as after the last turn; or if another
             process trains in it
         """
-        total = whole_number("updates_per_member", updates_per_member)
-        member_files.make_folder(self.folder)
-        with member_files.locked(self.folder):
+        total, tell = whole_number("updates_per_member", updates_per_member), progress or (lambda _: None)
+        files.make_folder(self.folder)
+        with files.locked(self.folder):
             self._begin(total)
-            return self._trained(total, progress or (lambda _: None))
-
-    def _trained(self, total: int, tell: Progress) -> PopulationResult:
-        """Turns and exploits by turns, up to the total."""
-        while True:
-            target = min(self._explored_step + self.config.perturbation_interval, total)
-            for trainee in self._trainees:
-                if trainee.member.step < target:
-                    self._take_turn(trainee, target)
-                    tell(trainee.status())
-            if self._explored_step + self.config.perturbation_interval >= total:
-                return self._result()
-            for trainee in self._exploit_and_explore():
-                tell(trainee.status(trainee.member.copied_from))
-
-    # -- one member -----------------------------------------------------------------------------------------------
+            while True:
+                due = self._explored_step + self.config.perturbation_interval
+                for trainee in self._trainees:
+                    if trainee.member.step < min(due, total):
+                        self._take_turn(trainee, min(due, total))
+                        tell(trainee.status())
+                if due >= total:
+                    return self._result()
+                for trainee in self._exploit_and_explore():
+                    tell(trainee.status(trainee.member.copied_from))
 
     def _build(self, trainee: _Trainee) -> None:
         """Make the model, or load the one that the folder has, and check that its hyperparameters can be explored."""
         with trainee.generators.in_place():
             model = self._make_model(dict(trainee.member.hyperparams), trainee.seed)
             set_hyperparameters(model, trainee.member.hyperparams)
-            trainee.model = model if trainee.file is None else self._loaded(trainee.file, model)
-        explorable.check_explorable(self.config.hyperparams, trainee.model, partial(plan_change, trainee.model))
-        explorable.check_warm_up(self.config, trainee.model, trainee.model.n_envs)
-
-    def _loaded(self, file: str, expected: DistributionalPPO) -> DistributionalPPO:
-        """The model that the folder has, in the environments of the one that would be built now."""
-        path = self._model_file(file)
-        try:
-            return continuing.continued(path, expected)
-        except CheckpointError as error:
-            raise CheckpointError(
-                path, f"{error.reason}; without it the population cannot go on: {population_state.BRING_BACK}"
-            ) from error
+            if trainee.file is not None:
+                path = self._model_file(trainee.file)
+                try:
+                    model = continuing.continued(path, model)
+                except CheckpointError as error:
+                    reason = f"{error.reason}; without it the population cannot go on: {files.BRING_BACK}"
+                    raise CheckpointError(path, reason) from error
+        hyperparams.check_explorable(self.config.hyperparams, model, partial(plan_change, model))
+        hyperparams.check_warm_up(self.config, model, model.n_envs)
+        trainee.model = model
 
     def _take_turn(self, trainee: _Trainee, target: int) -> None:
         """Train up to the step ``target``, score, and make it durable."""
@@ -241,9 +304,7 @@ class Population:
         trainee.file = name
 
     def _model_file(self, name: str) -> Path:
-        return self.folder / MEMBERS / name
-
-    # -- exploits -------------------------------------------------------------------------------------------------
+        return self.folder / files.MEMBERS / name
 
     def _exploit_and_explore(self) -> list[_Trainee]:
         """Let every member that is due copy and explore, as one whole; the members for which something changed."""
@@ -266,18 +327,12 @@ class Population:
             else:
                 self._take_over(trainee, parameters, hyperparams)
             self._save_model(trainee, f"member_{member.member_id}_step_{member.step}_explored.zip")
-        source = None if parameters is None else member.copied_from
-        return LineageEvent(
-            "explore" if source is None else "exploit",
-            member.member_id,
-            member.step,
-            _finite(member.performance),
-            hyperparams,
-            before,
-            source,
-            None if source is None else self.scheduler.population[source].step,
-            checkpoint_format,
-        )
+        score = member.performance if math.isfinite(member.performance or 0.0) else None
+        if member.copied_from is None:
+            return LineageEvent("explore", member.member_id, member.step, score, hyperparams, before)
+        source = self.scheduler.population[member.copied_from]
+        who = source.member_id, source.step, checkpoint_format
+        return LineageEvent("exploit", member.member_id, member.step, score, hyperparams, before, *who)
 
     def _take_over(self, trainee: _Trainee, parameters: Mapping[Any, Any], hyperparams: Hyperparams) -> None:
         """Apply an exploit; what was earned with the old weights is no longer counted."""
@@ -289,8 +344,6 @@ class Population:
         trainee.exploits += 1
         trainee.vgs_transfers += model.variance_gradient_scaler is not None and parameters.get("vgs_state") is not None
 
-    # -- the folder -----------------------------------------------------------------------------------------------
-
     def _begin(self, total: int) -> None:
         for trainee in self._trainees:
             model = trainee.model
@@ -299,51 +352,33 @@ class Population:
                     model, total * model.n_steps * model.n_envs, f"member_{trainee.member.member_id}"
                 )
         if self._lineage.size == 0:
-            self._commit([self._start_event(trainee) for trainee in self._trainees])
-
-    @staticmethod
-    def _start_event(trainee: _Trainee) -> LineageEvent:
-        return LineageEvent("start", trainee.member.member_id, 0, None, dict(trainee.member.hyperparams))
+            members = self.scheduler.population
+            self._commit([LineageEvent("start", each.member_id, 0, None, dict(each.hyperparams)) for each in members])
 
     def _commit(self, events: Sequence[LineageEvent] = ()) -> None:
         """Make everything up to here what a resumed run starts from; then remove what no longer counts."""
         self._lineage.append(events)
-        members: list[StateValue] = [
-            {"file": each.file, "exploits": each.exploits, "vgs_transfers": each.vgs_transfers}
-            for each in self._trainees
-        ]
-        state: StateDict = {
-            "format_version": population_state.FORMAT,
-            "seed": self.seed,
-            "config": population_state.described(self.config),  # type: ignore[dict-item]  # dict is invariant
-            "explored_step": self._explored_step,
-            "lineage_size": self._lineage.size,
-            "scheduler": self.scheduler.state_dict(),
-            "members": members,
-        }
-        save_container(self.folder / STATE_FILE, state)
+        state = SavedPopulation(
+            seed=self.seed,
+            config=files.described(self.config),
+            explored_step=self._explored_step,
+            lineage_size=self._lineage.size,
+            scheduler=self.scheduler.state_dict(),
+            members=[SavedMember.model_validate(each, from_attributes=True) for each in self._trainees],
+        )
+        save_container(self.folder / files.STATE_FILE, cast(StateDict, state.model_dump()))
         for trainee in self._trainees:
             for path in self._model_file("").glob(f"member_{trainee.member.member_id}_step_*.zip"):
                 if path.name != trainee.file:
                     path.unlink(missing_ok=True)
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self._explored_step = state["explored_step"]
-        self._lineage.size = state["lineage_size"]
-        for trainee, saved in zip(self._trainees, state["members"], strict=True):
-            trainee.file, trainee.exploits = saved["file"], saved["exploits"]
-            trainee.vgs_transfers = saved["vgs_transfers"]
-
     def _result(self) -> PopulationResult:
-        by_id = {trainee.member.member_id: trainee for trainee in self._trainees}
-        table = tuple(by_id[member.member_id].status() for member in self.scheduler.ranked())
-        return PopulationResult(table[0], self._model_file(by_id[table[0].member_id].file or ""), table)
+        ranked = [self._trainees[member.member_id] for member in self.scheduler.ranked()]
+        table = tuple(trainee.status() for trainee in ranked)
+        return PopulationResult(table[0], self._model_file(ranked[0].file or ""), table)
 
 
 def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:
-    """
-    :raises SettingError: for a metric that nothing here measures
-    """
     default = PBTConfig.model_fields["metric_name"].default
     if config.metric_name != default:
         raise SettingError(
@@ -354,16 +389,6 @@ def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], flo
     return mean_episode_return
 
 
-def _placed(config: PBTConfig, folder: Path, seed: int) -> PBTConfig:
-    """The configuration with its seed, and its checkpoints in the population's folder unless they have one."""
-    place = {} if "checkpoint_dir" in config.model_fields_set else {"checkpoint_dir": folder / "checkpoints"}
-    return config.model_copy(update={"seed": seed, **place})
-
-
 def member_seed(seed: int, member_id: int) -> int:
     """A member's seed; not near another's, for environments count up from it."""
     return int(np.random.SeedSequence([seed, member_id]).generate_state(1)[0])
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, cast
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rlcore.checkpoint import save_checkpoint
 from rlcore.checkpoint.v1 import save_policy
-from rlcore.errors import CallOrderError, SettingError
-from rlcore.pbt import member_files, scheduler_state, selection
-from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, explored
-from rlcore.pbt.member import PopulationMember
-from rlcore.pbt.statistics import performance_statistics
+from rlcore.errors import CallOrderError, SettingError, StateError
+from rlcore.pbt import files, selection
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, explored
+from rlcore.pbt.selection import Natural, PopulationMember, performance_statistics
 from rlcore.ppo.arguments import plain, whole_number
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
@@ -37,16 +35,11 @@ class PBTScheduler:
     """
 
     def __init__(self, config: PBTConfig, seed: int | None = None) -> None:
-        seed = None if seed is None else whole_number("seed", seed)
-        if seed is not None and config.seed is not None and seed != config.seed:
-            raise SettingError(
-                "seed", f"seed={seed!r} and PBTConfig.seed={config.seed!r} contradict each other; give one of them"
-            )
         self.config = config
         self.population: list[PopulationMember] = []
         self.exploitation_count = 0
         self.exploration_count = 0
-        self.generator = make_generator(config.seed if seed is None else seed)
+        self.generator = make_generator(agreed_seed(config, seed))
 
     def initialize_population(
         self, initial_hyperparams: Sequence[Mapping[str, HyperparamValue]] | None = None
@@ -57,7 +50,10 @@ class PBTScheduler:
         :raises SettingError: for another number of mappings, a name left out, or a value outside its range
         """
         if initial_hyperparams is None:
-            drawn = [self._drawn_hyperparams() for _ in range(self.config.population_size)]
+            drawn = [
+                explored({}, self.config.hyperparams, "resample", self.generator)
+                for _ in range(self.config.population_size)
+            ]
         else:
             drawn = self._checked_hyperparams(initial_hyperparams)
         self.population = [PopulationMember(member_id, each) for member_id, each in enumerate(drawn)]
@@ -86,7 +82,13 @@ class PBTScheduler:
         :raises CheckpointError: if the file cannot be written; the member and its older files are unchanged
         """
         self._require_own(member)
-        performance, step = _number("performance", performance), whole_number("step", step)
+        step, score = whole_number("step", step), plain(performance)
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise SettingError(
+                "performance",
+                f"performance={performance!r} is no number, so members could not be ranked; give one, or NaN",
+            )
+        performance = float(score)
         if model_parameters is not None and model_state_dict is not None:
             raise SettingError(
                 "model_state_dict", "model_parameters and model_state_dict are both given; give model_parameters only"
@@ -97,7 +99,7 @@ class PBTScheduler:
         if model_parameters is not None or model_state_dict is not None:
             self._save(member, performance, step, model_parameters, model_state_dict)
         member.record_step(step, performance, member.hyperparams)
-        member_files.prune(self.config.checkpoint_dir, member)
+        files.prune(self.config.checkpoint_dir, member)
 
     def exploit_and_explore(self, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
         """Let a member copy a better one, and let it explore if it did.
@@ -114,7 +116,7 @@ class PBTScheduler:
         if not self.is_ready():
             return None, dict(member.hyperparams), None
         source = self.choose_source(member)
-        checkpoint = None if source is None else member_files.read_source(source)
+        checkpoint = None if source is None else files.read_source(source)
         if source is not None and checkpoint is not None:
             trained = source.checkpoint_hyperparams
             member.hyperparams = dict(source.hyperparams if trained is None else trained)
@@ -166,7 +168,12 @@ class PBTScheduler:
 
     def state_dict(self) -> StateDict:
         """Members, counters and generator, in plain Python that shares nothing with the scheduler."""
-        return scheduler_state.capture(self)
+        return {
+            "members": [member.state_dict() for member in self.population],
+            "generator": self.generator.bit_generator.state,  # type: ignore[dict-item]
+            "exploitation_count": self.exploitation_count,
+            "exploration_count": self.exploration_count,
+        }
 
     def load_state_dict(self, state: StateDict) -> None:
         """Go on exactly where :meth:`state_dict` was taken; ``population`` then holds new members.
@@ -175,10 +182,18 @@ class PBTScheduler:
 
         :raises StateError: if the state does not fit the configuration or is damaged; nothing is changed
         """
-        scheduler_state.restore(self, state)
-
-    def _drawn_hyperparams(self) -> Hyperparams:
-        return {config.name: config.resample(self.generator) for config in self.config.hyperparams}
+        given, generator = _checked_state(state, self.config), make_generator(0)
+        try:
+            generator.bit_generator.state = given.generator
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise StateError(
+                f"the generator's state is none that PCG64 takes ({error}); the state is damaged"
+            ) from error
+        for member in given.members:
+            if member.saved_steps:
+                member.checkpoint_path = str(files.path_of(self.config.checkpoint_dir, member, member.saved_steps[-1]))
+        self.population, self.generator = given.members, generator
+        self.exploitation_count, self.exploration_count = given.exploitation_count, given.exploration_count
 
     def _checked_hyperparams(self, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:
         size = self.config.population_size
@@ -190,13 +205,7 @@ class PBTScheduler:
             )
         members = [_plain_values(number, each) for number, each in enumerate(given)]
         for number, each in enumerate(members):
-            for config in self.config.hyperparams:
-                if config.name not in each:
-                    raise SettingError(
-                        "initial_hyperparams",
-                        f"initial_hyperparams[{number}] has no {config.name!r}, only {sorted(each)}; give it a value",
-                    )
-                config.check_value(each[config.name])
+            _require_values(f"initial_hyperparams[{number}]", each, self.config)
         return members
 
     def _save(
@@ -208,8 +217,8 @@ class PBTScheduler:
         policy: dict[str, Any] | None,
     ) -> None:
         folder = self.config.checkpoint_dir
-        member_files.make_folder(folder)
-        path = member_files.path_of(folder, member, step)
+        files.make_folder(folder)
+        path = files.path_of(folder, member, step)
         if parameters is not None:
             save_checkpoint(path, cast(StateDict, parameters), step=step, performance=performance)
         elif policy is not None:
@@ -227,15 +236,27 @@ class PBTScheduler:
             )
 
 
+def agreed_seed(config: PBTConfig, given: int | None, of_folder: int | None = None) -> int | None:
+    """The seed that is said, or None.
+
+    :param of_folder: with which the population's folder was begun
+    :raises SettingError: if two of them differ, or ``given`` is no whole number
+    """
+    said = {
+        "seed": None if given is None else whole_number("seed", given),
+        "PBTConfig.seed": config.seed,
+        "the folder's seed": of_folder,
+    }
+    known = {name: value for name, value in said.items() if value is not None}
+    if len(set(known.values())) > 1:
+        named = " and ".join(f"{name}={value}" for name, value in known.items())
+        raise SettingError("seed", f"{named} contradict each other; give one of them, or another folder")
+    return next(iter(known.values()), None)
+
+
 def make_generator(seed: int | None) -> np.random.Generator:
     """The scheduler's own generator."""
     return np.random.Generator(np.random.PCG64(seed))
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise SettingError(name, f"{name}={value!r} is no number, so members could not be ranked; give one, or NaN")
-    return float(value)
 
 
 def _plain_values(number: int, given: Mapping[str, Any]) -> Hyperparams:
@@ -248,3 +269,47 @@ def _plain_values(number: int, given: Mapping[str, Any]) -> Hyperparams:
                 "text, True, False or None (an option of the optimizer by its own name)",
             )
     return values
+
+
+def _require_values(who: str, held: Hyperparams, config: PBTConfig) -> None:
+    """Raise SettingError if a configured hyperparameter is missing or has a value that it cannot have."""
+    for each in config.hyperparams:
+        if each.name not in held:
+            raise SettingError(
+                "initial_hyperparams", f"{who} has no {each.name!r}, only {sorted(held)}; give it a value"
+            )
+        each.check_value(held[each.name])
+
+
+class _State(BaseModel):
+    """What :meth:`PBTScheduler.state_dict` gives."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    members: list[PopulationMember]
+    generator: dict[str, Any]
+    exploitation_count: Natural
+    exploration_count: Natural
+
+
+def _checked_state(state: object, config: PBTConfig) -> _State:
+    try:
+        given = _State.model_validate(state)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        wrong = f"{'.'.join(map(str, first['loc'])) or 'state'}: {first['msg'].lower()}"
+        raise StateError(f"no state of a scheduler, {wrong}; it is damaged or of something else") from error
+    if len(given.members) not in (0, config.population_size):
+        raise StateError(
+            f"the state has {len(given.members)} members and population_size={config.population_size}; give the same "
+            "configuration"
+        )
+    for number, member in enumerate(given.members):
+        if member.member_id != number:
+            raise StateError(f"member {number} of the state has the number {member.member_id}; the state is damaged")
+        for held in (member.hyperparams, member.checkpoint_hyperparams):
+            try:
+                _require_values("it", member.hyperparams if held is None else held, config)
+            except SettingError as error:
+                raise StateError(f"member {number} of the state has another configuration's values: {error}") from error
+    return given

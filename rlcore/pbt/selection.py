@@ -1,17 +1,71 @@
-"""Who copies whom: ranking, truncation and the binary tournament."""
+"""The members of a population, how they rank, and who copies whom."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, field
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
-from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
+from rlcore.types import StateDict
 
 _ROUNDING = 1e-9
-"""What a product such as 100 * 0.29 = 28.999999999999996 may lie below the count that is meant."""
+"""How far below a whole number a product may be and count as it, such as 100 * 0.29 = 28.999999999999996."""
+
+Natural = Annotated[int, Field(strict=True, ge=0)]
+
+
+@dataclass(config=ConfigDict(extra="forbid"))
+class PopulationMember:
+    """What is known of one member; it holds plain Python only.
+
+    :param member_id: its number in the population, from 0
+    :param hyperparams: values by name, which train it now
+    :param performance: its last score; None before the first, NaN if it diverged
+    :param step: at which the score was reported
+    :param checkpoint_path: file of its last saved parameters, or None
+    :param history: one ``{"step", "performance", "hyperparams"}`` a report, oldest first
+    :param checkpoint_hyperparams: those under which what is in the file was trained; None for ``hyperparams``
+    :param saved_steps: steps of which it still has a file, in the order of writing
+    :param copied_from: the member that it copied when it was last asked to exploit, or None if it copied nothing
+    """
+
+    member_id: Natural
+    hyperparams: Hyperparams
+    performance: Annotated[float, Field(strict=True)] | None = None
+    step: Natural = 0
+    checkpoint_path: str | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    checkpoint_hyperparams: Hyperparams | None = None
+    saved_steps: list[Natural] = field(default_factory=list)
+    copied_from: Natural | None = None
+
+    def record_step(self, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
+        """Take a score, reached under ``hyperparams``, as the present one and add it to the history."""
+        self.step = step
+        self.performance = performance
+        self.history.append({"step": step, "performance": performance, "hyperparams": dict(hyperparams)})
+
+    def state_dict(self) -> StateDict:
+        """The member as plain Python that shares nothing with it."""
+        return asdict(self)  # type: ignore[return-value]  # dict is invariant in its keys
+
+
+def performance_statistics(members: Sequence[PopulationMember]) -> dict[str, float]:
+    """Mean, population standard deviation, smallest and largest of the finite performances; NaN where there is none."""
+    numbers = [each.performance for each in members if each.performance is not None]
+    finite = np.array([number for number in numbers if math.isfinite(number)] or [math.nan])
+    return {
+        "pbt/mean_performance": float(finite.mean()),
+        "pbt/std_performance": float(finite.std()),
+        "pbt/min_performance": float(finite.min()),
+        "pbt/max_performance": float(finite.max()),
+    }
 
 
 def choose_source(

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rlcore import DistributionalPPO
-from rlcore.train import app
+from rlcore.run.train import app
 
 RUN = """
 environment: {id: CartPole-v1, n_envs: 2, normalize: true}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlcore import CheckpointError
-from rlcore.pbt.lineage import Ancestor, LineageEvent, LineageFile, ancestors, read_lineage
+from rlcore.pbt.files import Ancestor, LineageEvent, LineageFile, ancestors, read_lineage
 
 
 def start(member: int) -> LineageEvent:

@@ -12,8 +12,8 @@ import gymnasium as gym
 import pytest
 
 from rlcore import SettingError
-from rlcore.pbt.command import parsed_range, run
-from rlcore.pbt.lineage import read_lineage
+from rlcore.pbt.cli import parsed_range, run
+from rlcore.pbt.files import read_lineage
 from tests.support.environments import Custom
 
 INTERRUPTING = "Interrupting-v0"

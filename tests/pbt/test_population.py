@@ -27,9 +27,15 @@ from rlcore import (
 )
 from rlcore.checkpoint import storage
 from rlcore.pbt import PBTConfig
-from rlcore.pbt.lineage import Ancestor, ancestors, read_lineage
-from rlcore.pbt.population import MemberStatus, Population, PopulationResult, member_seed
-from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
+from rlcore.pbt.files import Ancestor, ancestors, read_lineage
+from rlcore.pbt.population import (
+    MemberStatus,
+    OwnGenerators,
+    Population,
+    PopulationResult,
+    TurnwiseTraining,
+    member_seed,
+)
 from rlcore.state.generators import capture_generators
 from rlcore.state.registry import Scope
 from tests.support.population_run import CONFIG, UPDATES, build, build_model

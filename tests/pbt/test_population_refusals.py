@@ -15,9 +15,9 @@ from rlcore import (
     SettingError,
     UnknownSettingError,
 )
-from rlcore.checkpoint import save_container
+from rlcore.checkpoint import load_container, save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
-from rlcore.pbt.interval import check_interval, optimizer_steps_per_update
+from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
 from tests.support.population_run import CONFIG, build
 from tests.support.training import make_envs, make_model
@@ -110,6 +110,11 @@ class TestRefusals:
     def test_a_state_that_is_damaged_or_foreign_is_named(self, tmp_path: Path) -> None:
         build(tmp_path).train(0)
         path = tmp_path / "population.pt"
+        state: Any = load_container(path)
+        state["members"][0]["file"] = "../model.zip"
+        save_container(path, state)
+        with pytest.raises(CheckpointError, match=r"has other fields than a population's state \(members\)"):
+            build(tmp_path)
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)

@@ -21,9 +21,9 @@ from rlcore import (
     build_model,
     load_config,
 )
-from rlcore.configuration import build_envs
-from rlcore.pbt.interval import optimizer_steps_per_update
+from rlcore.pbt.hyperparams import optimizer_steps_per_update
 from rlcore.ppo.resolving import resolve_settings
+from rlcore.run.config_file import build_envs
 from tests.support.training import make_envs, make_model
 
 ALGORITHM: dict[str, Any] = {

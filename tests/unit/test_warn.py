@@ -92,7 +92,7 @@ def test_a_filter_makes_an_error_of_it() -> None:
 def test_all_warnings_of_this_package_take_this_way() -> None:
     package = Path(rlcore.__file__).parent
     others = [path for path in package.rglob("*.py") if path.name != "warn.py"]
-    assert len(others) > 90
+    assert len(others) > 40
     assert [path.name for path in others if re.search(r"\bwarn\(|from warnings import", path.read_text("utf-8"))] == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlcore import ConfigFileError
-from rlcore.yaml_file import Document, read_yaml
+from rlcore.run.config_file import Document, read_yaml
 
 
 def read(tmp_path: Path, text: str | bytes) -> Document:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from rlcore.pbt.hyperparams import Hyperparams
-from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.selection import PopulationMember
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.buffer import TwinCriticBuffer
 from rlverify import fault, healthy
 
 
 @fault(
-    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="9d1ff740d155baec"
+    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="e6d4f30256ea1ae1"
 )
 def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
     """Nobody learns of what format the copied file was."""

@@ -12,8 +12,8 @@ import torch
 
 from rlcore.checkpoint import Checkpoint, load_checkpoint
 from rlcore.errors import SettingError
-from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.hyperparams import PBTConfig
+from rlcore.pbt.selection import PopulationMember
 from rlverify import fault, healthy
 
 
@@ -60,7 +60,7 @@ def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, floa
     return True, performance if metric_mode == "max" else -performance
 
 
-@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.member_files:read_source", pins="0e230d3eae84c376")
+@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.files:read_source", pins="0e230d3eae84c376")
 def missing_file_escapes(source: PopulationMember) -> Checkpoint | None:
     """The file is opened and read without asking whether it is there and whole."""
     with Path(str(source.checkpoint_path)).open("rb") as file:
@@ -78,18 +78,18 @@ def global_generators_reseeded(seed: int | None) -> np.random.Generator:
     return generator
 
 
-@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="4f36b83a3804af1d")
+@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="8c5780bcc2292831")
 def ints_become_floats(self: Any, value: float) -> float:
     """Clipped, and not rounded."""
     return float(min(max(value, self.min_value), self.max_value))
 
 
-@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="b77466c029ecbac2")
+@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="0cbeeac3980a2e06")
 def log_of_zero(self: Any) -> None:
     """A range that touches 0 is taken for a logarithmic one."""
 
 
-@fault("fnd-12-files-never-removed", target="rlcore.pbt.member_files:prune", pins="049ce793eb018598")
+@fault("fnd-12-files-never-removed", target="rlcore.pbt.files:prune", pins="049ce793eb018598")
 def files_never_removed(folder: Path, member: PopulationMember) -> None:
     """Every checkpoint of every member stays."""
 
@@ -102,12 +102,12 @@ def file_written_in_place(target: Path, content: bytes) -> None:
     target.write_bytes(content)
 
 
-@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.explorable:check_warm_up", pins="da9ffb1da6b2d9c6")
+@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="da9ffb1da6b2d9c6")
 def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Nobody counts how many optimizer steps come before the first exploit."""
 
 
-@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.explorable:check_warm_up", pins="da9ffb1da6b2d9c6")
+@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="da9ffb1da6b2d9c6")
 def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> None:  # noqa: ARG001
     """Document 000: perturbation_interval * update_batch_size > vgs.warmup_steps."""
     if config.perturbation_interval * settings.batch_size <= settings.vgs_warmup_steps:
@@ -117,7 +117,7 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
 @fault(
     "int-08-two-values-returned",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="9d1ff740d155baec",
+    pins="e6d4f30256ea1ae1",
 )
 def two_values_returned(self: Any, member: PopulationMember) -> Any:
     """The interface of before: parameters and hyperparameters, and nothing of the format."""

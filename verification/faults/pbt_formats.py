@@ -9,7 +9,7 @@ import torch
 
 from rlcore.checkpoint import Checkpoint, storage
 from rlcore.checkpoint.refusal import PathOrFile
-from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.selection import PopulationMember
 from rlcore.types import StateDict
 from rlverify import fault, healthy
 
@@ -31,7 +31,7 @@ def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
 
 @fault(
     "fix-04-older-files-read-without-a-word",
-    target="rlcore.pbt.member_files:load_checkpoint",
+    target="rlcore.pbt.files:load_checkpoint",
     pins="a03ead1acc6ff074",
     area="pbt",
 )
@@ -54,7 +54,7 @@ def older_files_read_without_a_word(
 @fault(
     "fix-05-two-results",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="9d1ff740d155baec",
+    pins="e6d4f30256ea1ae1",
     area="pbt",
 )
 def two_results(self: Any, member: PopulationMember) -> Any:

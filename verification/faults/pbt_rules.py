@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig, Hyperparams, HyperparamValue
-from rlcore.pbt.member import PopulationMember
+from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig, Hyperparams, HyperparamValue, PBTConfig
+from rlcore.pbt.selection import PopulationMember
 from rlcore.types import StateDict
 from rlverify import healthy, unclaimed
 
@@ -37,23 +36,23 @@ def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
 @unclaimed(
     "rules-unchecked",
     target="rlcore.pbt.hyperparams:HyperparamConfig.check_rules",
-    pins="70746c8b2904376a",
+    pins="fc49c67a60d82d75",
 )
 def rules_unchecked(self: Any) -> None:
     """Nobody asks whether the settings go together."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.table:Table.__init__", pins="2b95acf2ecb11c37")
-def settings_unchecked(self: Any, **given: Any) -> None:
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="ea26b7ac8c1dbffb")
+def settings_unchecked(self: Any, *positional: Any, **named: Any) -> None:
     """Every value is taken as it comes."""
-    whole = type(self).model_construct(**given)
+    whole = type(self).model_construct(**self.by_name(positional, named))
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
         object.__setattr__(self, name, getattr(whole, name))
 
 
 @unclaimed(
     "settings-of-another-population",
-    target="rlcore.pbt.config:PBTConfig.__init__",
+    target="rlcore.pbt.hyperparams:PBTConfig.__init__",
     pins="690ab9a80575d254",
 )
 def settings_of_another_population(self: Any, *positional: Any, **named: Any) -> None:
@@ -65,7 +64,7 @@ def settings_of_another_population(self: Any, *positional: Any, **named: Any) ->
 
 @unclaimed(
     "history-of-one-report",
-    target="rlcore.pbt.member:PopulationMember.record_step",
+    target="rlcore.pbt.selection:PopulationMember.record_step",
     pins="b1b763a6621f63d1",
 )
 def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
@@ -76,7 +75,7 @@ def history_of_one_report(self: Any, step: int, performance: float, hyperparams:
 
 @unclaimed(
     "history-shared-with-the-report",
-    target="rlcore.pbt.member:PopulationMember.record_step",
+    target="rlcore.pbt.selection:PopulationMember.record_step",
     pins="b1b763a6621f63d1",
 )
 def history_shared_with_the_report(
@@ -89,7 +88,7 @@ def history_shared_with_the_report(
 
 @unclaimed(
     "state-shared-with-the-member",
-    target="rlcore.pbt.member:PopulationMember.state_dict",
+    target="rlcore.pbt.selection:PopulationMember.state_dict",
     pins="8d8ead8be78420e8",
 )
 def state_shared_with_the_member(self: Any) -> StateDict:
@@ -100,7 +99,7 @@ def state_shared_with_the_member(self: Any) -> StateDict:
 @unclaimed(
     "drawn-at-construction",
     target="rlcore.pbt.scheduler:PBTScheduler.__init__",
-    pins="144b2470009201b7",
+    pins="81cea49c375496fc",
 )
 def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None) -> None:
     """There is a population before anybody asks for one."""
@@ -111,7 +110,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
 @unclaimed(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="848c3cde7c2f2039",
+    pins="02a939b4802cbe7d",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
     """Any number of mappings with anything in them."""
@@ -128,7 +127,7 @@ def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
-@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="2a83dd3df259244f")
+@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="8eac18ea7d0f8969")
 def report_saves_nothing(
     self: Any,
     member: PopulationMember,
@@ -180,7 +179,7 @@ def always_the_first_candidate(
 @unclaimed(
     "drawn-at-the-lower-end",
     target="rlcore.pbt.hyperparams:HyperparamConfig.resample",
-    pins="12de04209f3cc01e",
+    pins="edbe491087e4b9d5",
 )
 def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
     """Every value drawn is the first."""
@@ -213,7 +212,7 @@ class _Upwards:
 @unclaimed(
     "range-left",
     target="rlcore.pbt.hyperparams:HyperparamConfig._fitted",
-    pins="4f36b83a3804af1d",
+    pins="8c5780bcc2292831",
 )
 def range_left(self: Any, value: float) -> int | float:
     """Nothing keeps a value inside its range."""

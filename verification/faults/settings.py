@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, model_validator, root_validator
 
-from rlcore.yaml_file import Document
+from rlcore.run.config_file import Document
 from rlverify import fault, healthy
 
 
@@ -26,7 +26,7 @@ def any_text_is_true(value: object) -> object:
     return bool(value)
 
 
-@fault("int-02-rules-as-root-validator", target="rlcore.configuration:_checked", pins="9668fd044e002c34")
+@fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="4fb185d4128165d2")
 def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """A section is checked in the manner of pydantic 1."""
 
@@ -40,7 +40,7 @@ def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -
     return checked
 
 
-@fault("int-02-fix-rules-as-model-validator", target="rlcore.configuration:_checked", pins="9668fd044e002c34")
+@fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="4fb185d4128165d2")
 def rules_as_model_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Document 000: the same in the manner of pydantic 2."""
 
@@ -54,7 +54,7 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
     return checked
 
 
-@fault("cfg-01-yaml-1-1", target="rlcore.configuration:read_yaml", pins="00e83bdae3d7dc05")
+@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="8b4f1d3bcea36001")
 def yaml_1_1(path: str | Path) -> Document:
     """What PyYAML makes of it, by YAML 1.1: 3e-4 is a text there, for want of a point."""
     return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), {})

@@ -14,10 +14,10 @@ from verification.probes.make import Make
 
 MODULES = (
     "rlcore.ppo.settings",
-    "rlcore.pbt.table",
     "rlcore.pbt.hyperparams",
-    "rlcore.pbt.config",
-    "rlcore.configuration",
+    "rlcore.pbt.hyperparams",
+    "rlcore.pbt.hyperparams",
+    "rlcore.run.config_file",
 )
 """Those that define tables of settings."""
 RUN = {"environment": {"id": "CartPole-v1"}, "algorithm": {"n_steps": 32, "batch_size": 32}, "total_timesteps": 64}

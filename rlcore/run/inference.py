@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -12,18 +12,26 @@ import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
-from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize, VecTransposeImage
 
-from rlcore import acting_inputs, env_state
 from rlcore.checkpoint import container, loading, storage, v1
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place
 from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import SettingError, UnknownSettingError
-from rlcore.observation_scaling import Observation, Scaling, read_scalings
 from rlcore.ppo import model_content, model_file, weights
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.run.observations import (
+    Observation,
+    check_starts,
+    check_state,
+    checked_observation,
+    common_number,
+    parts_of,
+    read_normalizers,
+    whole,
+)
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
@@ -37,20 +45,20 @@ BESIDE_SETTINGS: Final = {
     "env": "give load_policy env=... or spaces=...",
     "_init_setup_model": "leave it out",
 }
-"""What the constructor takes beside settings, and where a user says it here."""
+"""What the constructor takes in addition to settings, and where a user gives it here."""
 
 
 class InferencePolicy:
     """A policy that only acts. It is given the observations of the environment, and normalises them where training did.
 
     :param policy: the network, on its device
-    :param scalings: what is done to an observation first, in this order
+    :param normalizers: what normalises an observation first, in this order
     """
 
-    def __init__(self, policy: DistributionalRecurrentPolicy, scalings: list[Scaling]) -> None:
+    def __init__(self, policy: DistributionalRecurrentPolicy, normalizers: Sequence[VecNormalize]) -> None:
         policy.requires_grad_(False)
         self._policy = policy
-        self._scalings = scalings
+        self._normalizers = normalizers
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
@@ -70,7 +78,7 @@ class InferencePolicy:
     @property
     def normalizes(self) -> bool:
         """Whether observations are normalised here, so that they must be given as the environment has them."""
-        return bool(self._scalings)
+        return bool(self._normalizers)
 
     def predict(
         self,
@@ -89,14 +97,14 @@ class InferencePolicy:
         :raises SettingError: for observations of another shape or kind, values that the space does not have or no
             network computes with, or states of another number of environments
         """
-        checked, n_envs = acting_inputs.checked_observation(observation, self.observation_space)
+        checked, n_envs = checked_observation(observation, self.observation_space)
         if state is not None:
             layers, _, hidden = self._policy.lstm_hidden_state_shape
-            acting_inputs.check_state(state, (layers, n_envs, hidden))
+            check_state(state, (layers, n_envs, hidden))
         if episode_start is not None:
-            acting_inputs.check_starts(episode_start, n_envs)
-        for scaling in self._scalings:
-            checked = scaling(checked)
+            check_starts(episode_start, n_envs)
+        for normalizer in self._normalizers:
+            checked = normalizer.normalize_obs(checked)
         starts = None if episode_start is None else np.asarray(episode_start)
         actions, states = self._policy.predict(checked, state, starts, deterministic)
         return actions, states  # type: ignore[return-value]
@@ -111,7 +119,9 @@ class InferencePolicy:
         :return: actions, shape (steps, *action shape) or (steps, n, *action shape)
         :raises SettingError: as :meth:`predict`, and for parts or starts of another length
         """
-        observations, steps = acting_inputs.checked_sequence(observations, self.observation_space)
+        arrays = {part.key: part.array for part in parts_of(observations, self.observation_space, "observations")}
+        lengths = {key: len(array) if array.ndim else 0 for key, array in arrays.items()}
+        steps = common_number(lengths, "observations", "steps")
         starts = np.zeros(steps, bool) if episode_starts is None else np.asarray(episode_starts)
         if steps == 0 or starts.ndim == 0 or len(starts) != steps:
             found = f" of {len(starts)}" if starts.ndim else f"={episode_starts!r}"
@@ -123,7 +133,8 @@ class InferencePolicy:
         actions, state = [], None
         for step in range(steps):
             start = np.atleast_1d(starts[step]) if episode_starts is not None else None
-            action, state = self.predict(acting_inputs.at_step(observations, step), state, start, deterministic)
+            observation = whole({key: array[step] for key, array in arrays.items()})
+            action, state = self.predict(observation, state, start, deterministic)
             actions.append(action)
         return np.stack(actions)
 
@@ -190,10 +201,8 @@ def infer_signals(
     deterministic: bool = True,
     **options: Any,
 ) -> NDArray[Any]:
-    """The actions of a saved policy over a sequence of observations: :func:`load_policy` and its ``infer``.
+    """The actions of a saved policy over a sequence of observations, as :meth:`InferencePolicy.infer` takes it.
 
-    :param observations: shape (steps, *shape), or (steps, n, *shape) for n environments side by side
-    :param episode_starts: shape (steps,) or (steps, n), True where an episode starts; None for one episode
     :param options: what :func:`load_policy` takes
     """
     return load_policy(path, **options).infer(observations, episode_starts, deterministic)
@@ -245,20 +254,21 @@ def _build(content: Mapping[str, Any], device: str | torch.device) -> InferenceP
     weights.check_policy(state["policy"], network.state_dict())
     weights.warn_of_casts(state["policy"], None, network.state_dict())
     network.load_state_dict(state["policy"])
-    normalizer = state.get("normalizer_state")
-    return InferencePolicy(network, [] if normalizer is None else read_scalings(normalizer, network.observation_space))
+    return InferencePolicy(network, read_normalizers(state.get("normalizer_state"), network.observation_space))
 
 
 def _spaces_of(env: gym.Env[Any, Any] | VecEnv | None) -> Spaces | None:
     if env is None:
         return None
-    normalizer = env_state.capture_normalizer(env) if isinstance(env, VecEnv) else None
-    if normalizer is not None and read_scalings(normalizer, env.observation_space):
-        raise SettingError(
-            "env",
-            "env has VecNormalize, whose observations are normalised already, and predict() normalises those of the "
-            "environment itself; give the environment inside it (env.venv)",
-        )
+    layer: object = env
+    while isinstance(layer, VecEnvWrapper):
+        if isinstance(layer, VecNormalize) and layer.norm_obs:
+            raise SettingError(
+                "env",
+                "env has VecNormalize, whose observations are normalised already, and predict() normalises those of "
+                "the environment itself; give the environment inside it (env.venv)",
+            )
+        layer = layer.venv
     return env.observation_space, env.action_space
 
 

@@ -5,6 +5,7 @@ Exit codes: 0 trained to the end; 2 something cannot be used, read or written; 1
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import warnings
@@ -15,15 +16,14 @@ from typing import Annotated, Any
 import gymnasium as gym
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs import ResumableEnv
 from rlcore.errors import RLCoreError, SettingError
-from rlcore.pbt.config import PBTConfig
-from rlcore.pbt.hyperparams import HyperparamConfig
+from rlcore.pbt.hyperparams import HyperparamConfig, PBTConfig
 from rlcore.pbt.population import MakeModel, MemberStatus, Population, PopulationResult
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.warn import warn_caller
@@ -60,17 +60,6 @@ def train(
         perturbation_interval=interval,
         hyperparams=[parsed_range(text) for text in hyperparam or EXPLORED],
     )
-    _check_updates(updates, interval)
-    trained = Population(model_maker(env, n_envs, normalize=normalize), config, folder=folder, seed=seed)
-    with MemberBars(trained, updates) as bars:
-        result = trained.train(updates, bars.show)
-    Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
-
-
-def _check_updates(updates: int, interval: int) -> None:
-    """
-    :raises SettingError: where there would be no best model
-    """
     if updates < 1:
         raise SettingError("updates", f"--updates {updates} trains nothing, so no model would be best; give 1 or more")
     if updates <= interval:
@@ -79,12 +68,14 @@ def _check_updates(updates: int, interval: int) -> None:
             "command goes on with more updates",
             UserWarning,
         )
+    trained = Population(model_maker(env, n_envs, normalize=normalize), config, folder=folder, seed=seed)
+    result = train_shown(trained, updates)
+    Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; what is wrong is said in one line.
+    """Run the command, and report what is wrong in one line.
 
-    :param arguments: default those of the process
     :return: the exit code
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -108,37 +99,23 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def parsed_range(text: str) -> HyperparamConfig:
-    """
-    :param text: ``NAME=LOW:HIGH`` or ``NAME=LOW:HIGH:log``; two whole numbers make a range of whole numbers
-    :raises SettingError: for anything else
-    """
-    name, equals, ends = text.partition("=")
-    low, _, rest = ends.partition(":")
-    high, _, scale = rest.partition(":")
+    """``NAME=LOW:HIGH`` or ``NAME=LOW:HIGH:log``; two whole numbers make a range of whole numbers."""
+    found = re.fullmatch(r"([^=]*)=([^:]*):([^:]*)(:log)?", text)
     try:
-        bounds = [_number(low), _number(high)]
+        if found is None:
+            raise ValueError("not of that form")
+        low, high = (int(end) if end.strip("+-").isdigit() else float(end) for end in found.group(2, 3))
     except ValueError as error:
         raise SettingError(
             "hyperparam", f"--hyperparam {text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log"
         ) from error
-    if not equals or scale not in ("", "log"):
-        raise SettingError(
-            "hyperparam", f"--hyperparam {text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log"
-        )
-    return HyperparamConfig(name=name, min_value=bounds[0], max_value=bounds[1], is_log_scale=scale == "log")
-
-
-def _number(text: str) -> int | float:
-    return int(text) if text.strip("+-").isdigit() else float(text)
+    return HyperparamConfig(name=found[1], min_value=low, max_value=high, is_log_scale=found[4] is not None)
 
 
 def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
-    """What builds a member: environments that a resumed run can restore, and the settings' defaults.
+    """What builds a member: environments that a resumed run can restore, and the settings' defaults."""
 
-    The hyperparameters are the population's to apply: some are options of the optimizer, which no constructor takes.
-    """
-
-    def make(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
+    def make(_: Mapping[str, Any], seed: int) -> DistributionalPPO:  # the population applies the hyperparameters
         try:
             envs: VecEnv = make_vec_env(env_id, n_envs=n_envs, seed=seed, wrapper_class=ResumableEnv)
         except ImportError as error:
@@ -148,38 +125,20 @@ def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
     return make
 
 
-class MemberBars:
-    """One bar a member, with its score and how often it has copied another."""
+def train_shown(population: Population, updates: int) -> PopulationResult:
+    """Train with one bar a member, which shows its score and how often it has copied another."""
 
-    def __init__(self, population: Population, updates: int) -> None:
-        columns = "{task.description}", "return {task.fields[performance]}, exploits {task.fields[exploits]}"
-        self._progress = Progress(
-            TextColumn(columns[0]),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(columns[1]),
-            console=Console(stderr=True),
-        )
-        self._tasks: dict[int, TaskID] = {}
-        for status in population.statuses():
-            self._tasks[status.member_id] = self._progress.add_task(
-                f"member {status.member_id}", total=updates, **self._fields(status)
-            )
-
-    def __enter__(self) -> MemberBars:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, status: MemberStatus) -> None:
-        """Move the bar of a member."""
-        self._progress.update(self._tasks[status.member_id], **self._fields(status))
-
-    @staticmethod
-    def _fields(status: MemberStatus) -> dict[str, Any]:
+    def fields(status: MemberStatus) -> dict[str, Any]:
         return {"completed": status.step, "performance": _shown(status.performance), "exploits": status.exploits}
+
+    figures = TextColumn("return {task.fields[performance]}, exploits {task.fields[exploits]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), figures)
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        tasks = [
+            progress.add_task(f"member {status.member_id}", total=updates, **fields(status))
+            for status in population.statuses()
+        ]
+        return population.train(updates, lambda status: progress.update(tasks[status.member_id], **fields(status)))
 
 
 def result_table(result: PopulationResult) -> Table:
