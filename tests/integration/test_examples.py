@@ -23,7 +23,7 @@ algorithm: {n_steps: 16, batch_size: 32, n_epochs: 1, policy_kwargs: {lstm_hidde
 total_timesteps: 64
 seed: 0
 """
-SMALL_POPULATION = SMALL_RUN.replace("n_steps", "vgs_warmup_steps: 0, n_steps") + (
+SMALL_POPULATION = SMALL_RUN.replace("n_steps", "variance_gradient_scaling: true, vgs_warmup_steps: 0, n_steps") + (
     "pbt: {population_size: 2, perturbation_interval: 1}\n"
 )
 
@@ -67,7 +67,9 @@ def test_the_example_of_pbt_with_an_interval_within_the_warm_up_is_refused(tmp_p
     (tmp_path / "early.yaml").write_text(text)
     with pytest.raises(SettingError, match=r"line \d+: perturbation_interval=1 updates of 80.*vgs_warmup_steps=100"):
         load_config(tmp_path / "early.yaml")
-    (tmp_path / "off.yaml").write_text(text.replace("vgs_warmup_steps: 100", "variance_gradient_scaling: false"))
+    (tmp_path / "off.yaml").write_text(
+        text.replace("variance_gradient_scaling: true\n  vgs_warmup_steps: 100", "variance_gradient_scaling: false")
+    )
     assert load_config(tmp_path / "off.yaml").pbt is not None
 
 

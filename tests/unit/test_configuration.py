@@ -199,7 +199,8 @@ def test_an_exploit_within_the_warm_up_is_refused_with_both_numbers_and_what_to_
     population = {"perturbation_interval": interval}
 
     def run(**settings: Any) -> TrainingConfig:
-        return TrainingConfig.from_mapping(changed(algorithm=settings, pbt=population, total_timesteps=1000))
+        algorithm = {"variance_gradient_scaling": True, **settings}
+        return TrainingConfig.from_mapping(changed(algorithm=algorithm, pbt=population, total_timesteps=1000))
 
     accepted = run(vgs_warmup_steps=4 * interval - 1).pbt
     assert accepted is not None

@@ -10,7 +10,7 @@ import yaml
 
 from rlcore import SettingError, TrainingConfig, UnknownSettingError, load_config
 
-SIZES = {"n_steps": 16, "batch_size": 24, "n_epochs": 2, "vgs_warmup_steps": 0}
+SIZES = {"n_steps": 16, "batch_size": 24, "n_epochs": 2, "variance_gradient_scaling": True, "vgs_warmup_steps": 0}
 """With three environments 48 samples in minibatches of 24, twice: 4 optimizer steps an update."""
 
 
