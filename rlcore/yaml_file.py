@@ -51,7 +51,7 @@ def read_yaml(path: str | Path) -> Document:
     :raises ConfigFileError: with the line where there is one
     """
     try:
-        text = storage.read_content(path, MAX_BYTES).decode("utf-8")
+        text = str(storage.read_content(path, MAX_BYTES), "utf-8")
         loader = _Loader(text)
         root = loader.get_single_node()
         lines = {}

@@ -1,7 +1,7 @@
-"""Reads the pickle inside a checkpoint without building anything but lists, dicts and descriptions of tensors.
+"""Reads the pickle inside a checkpoint: builds lists, dicts and tensors over the file's own bytes, and nothing else.
 
-torch.load is given only what passed here: its own weights_only reader executes no code, but it allocates what the file
-tells it to, and a tensor's claimed size need not fit the bytes behind it.
+torch.load is not used: its weights_only reader executes no code either, but it allocates what the file tells it to,
+and a tensor's claimed size need not fit the bytes behind it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from rlcore.checkpoint.refusal import RefusedError, quoted
-from rlcore.checkpoint.values import DTYPES, tensors_in
+from rlcore.checkpoint.values import DTYPES, check_values
 
 MAX_PICKLE_BYTES = 2**23
 """Largest pickle that is read (8 MiB): the tensors' contents lie outside it."""
@@ -39,15 +39,10 @@ _MAX_DIMENSIONS = 64
 
 
 @dataclass(frozen=True)
-class StorageOutline:
-    """A tensor's storage whose record has the size that the pickle claims, in elements."""
+class _Storage:
+    """A record's elements as a tensor of one dimension; the record has the size that the pickle claims."""
 
-    numel: int
-    itemsize: int
-
-
-class TensorOutline:
-    """A tensor whose elements lie inside its storage; nothing more is asked of it."""
+    elements: torch.Tensor
 
 
 _REBUILD_TENSOR = object()
@@ -58,42 +53,43 @@ _GLOBALS: dict[str, object] = {
 }
 
 
-def check_pickle(records: Mapping[str, memoryview]) -> None:
-    """Refuse the pickle ``data.pkl`` unless it holds plain values and tensors that fit their records.
+def read_pickle(records: Mapping[str, memoryview], device: torch.device) -> object:
+    """Return what the pickle ``data.pkl`` holds: plain values, and tensors that fit their records.
 
-    :param records: what :func:`rlcore.checkpoint.archive.read_records` returned
+    :param records: what :func:`rlcore.checkpoint.archive.read_records` returned, writable
+    :param device: of the tensors; those on the CPU are the records' own memory
     :raises RefusedError: an instruction or name that a checkpoint never needs, a damaged pickle, a foreign value, a
         tensor whose claimed size does not fit its record
     """
     pickled = records["data.pkl"]
     if len(pickled) > MAX_PICKLE_BYTES:
         raise RefusedError(f"its pickle has {len(pickled)} bytes; at most {MAX_PICKLE_BYTES} are read")
-    reader = _PickleReader(records)
-    outline = reader.read(bytes(pickled))
-    for _ in tensors_in(outline, TensorOutline):
-        pass  # the walk itself refuses; the tensors were checked as they were met, even if the pickle drops them again
-    unused = {name for name in records if name.startswith("data/")} - reader.used
+    reader = _PickleReader(records, device)
+    found = reader.read(bytes(pickled))
+    check_values(found)
+    unused = {name for name in records if name.startswith("data/")} - reader.storages.keys()
     if unused:
         raise RefusedError(f"its record {quoted(min(unused))} belongs to no tensor")
+    return found
 
 
 class _PickleReader:
     """A machine for the instructions that torch.save emits for plain values and tensors, and for no others."""
 
-    def __init__(self, records: Mapping[str, memoryview]) -> None:
-        self.used: set[str] = set()
+    def __init__(self, records: Mapping[str, memoryview], device: torch.device) -> None:
+        self.storages: dict[str, _Storage] = {}
         self._records = records
+        self._device = device
         data = [len(record) for name, record in records.items() if name.startswith("data/")]
         self._operations = min(OPERATIONS + OPERATIONS_OF_A_TENSOR * len(data), MAX_OPERATIONS)
         self._large_keys = LARGE_KEYS
         self._claimable = MAX_SHARING * sum(data)
-        self._dtypes: dict[str, torch.dtype] = {}
         self._stack: list[object] = []
         self._outer_stacks: list[list[object]] = []
         self._memo: list[object] = []
 
     def read(self, pickled: bytes) -> object:
-        """Return the outline of the pickled value."""
+        """Return the pickled value."""
         try:
             _require(pickled.startswith(_PROTOCOL_HEADER))
             end = 0
@@ -181,17 +177,19 @@ class _PickleReader:
         if not isinstance(dtype, torch.dtype) or not isinstance(key, str) or type(numel) is not int:
             raise TypeError
         _require(kind == "storage" and isinstance(location, str))
-        record = self._records.get(f"data/{key}")
-        same_type = self._dtypes.setdefault(key, dtype) is dtype
+        name = f"data/{key}"
+        record, known = self._records.get(name), self.storages.get(name)
+        same_type = known is None or known.elements.dtype is dtype
         if record is None or len(record) != numel * dtype.itemsize or not same_type:
             raise RefusedError(
                 f"its tensor data {quoted(key)} is not the {numel} elements of {dtype} that its pickle claims"
             )
-        self.used.add(f"data/{key}")
-        self._stack.append(StorageOutline(numel, dtype.itemsize))
+        if known is None:
+            known = self.storages[name] = _Storage(_elements(record, dtype).to(self._device))
+        self._stack.append(known)
 
     def call(self) -> None:
-        """Make an empty OrderedDict or a tensor's outline; nothing else can be called."""
+        """Make an empty OrderedDict or a tensor; nothing else can be called."""
         function, arguments = self.pop(2)
         if function is OrderedDict and arguments == ():
             self._stack.append(OrderedDict())
@@ -199,7 +197,7 @@ class _PickleReader:
             storage, offset, size, stride, requires_grad, hooks = arguments
             _require(requires_grad is False and type(hooks) is OrderedDict and not hooks)
             self._claim(_check_tensor(storage, offset, size, stride))
-            self._stack.append(TensorOutline())
+            self._stack.append(storage.elements.as_strided(size, stride, offset))
         else:
             raise TypeError
 
@@ -218,23 +216,29 @@ class _PickleReader:
         target.__dict__.update(attributes)
 
 
+def _elements(record: memoryview, dtype: torch.dtype) -> torch.Tensor:
+    if not record:
+        return torch.empty(0, dtype=dtype)
+    elements = torch.frombuffer(record, dtype=dtype)
+    return elements if elements.data_ptr() % dtype.itemsize == 0 else elements.clone()
+
+
 def _check_tensor(storage: object, offset: object, size: object, stride: object) -> int:
     """The bytes of the tensor."""
-    if type(storage) is not StorageOutline or type(offset) is not int or offset < 0:
+    if type(storage) is not _Storage or type(offset) is not int or offset < 0:
         raise TypeError
     sizes, strides = _dimensions(size), _dimensions(stride)
     _require(math.prod(max(1, length) for length in sizes) < 2**63)
     numel = math.prod(sizes)
-    if offset + numel > storage.numel:
-        raise RefusedError(
-            f"a tensor of shape {quoted(sizes)} claims more than the {storage.numel} elements that are stored"
-        )
+    stored = storage.elements.numel()
+    if offset + numel > stored:
+        raise RefusedError(f"a tensor of shape {quoted(sizes)} claims more than the {stored} elements that are stored")
     step = 1
     for length, stride_of in zip(reversed(sizes), reversed(strides), strict=True):
         if numel and length != 1 and stride_of != step:
             raise RefusedError(f"a tensor of shape {quoted(sizes)} is not contiguous; save a contiguous copy of it")
         step *= length
-    return numel * storage.itemsize
+    return numel * storage.elements.itemsize
 
 
 def _dimensions(value: object) -> tuple[int, ...]:

@@ -8,8 +8,9 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 if sys.platform != "win32":
     import fcntl
@@ -21,8 +22,8 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 @contextlib.contextmanager
-def synced(target: Path, content: bytes) -> Iterator[Path]:
-    """``content`` in the new file ``.<start of the name>.<16 hex digits>.tmp`` beside ``target``, which the disk has.
+def synced(target: Path, write: Callable[[BinaryIO], object]) -> Iterator[Path]:
+    """What ``write`` writes, on disk in the new file ``.<start of the name>.<16 hex digits>.tmp`` beside ``target``.
 
     It is removed afterwards, unless it was renamed. It is locked meanwhile, so that what a killed writer left is told
     from what another one is writing: the next writer of the same name removes the former.
@@ -30,8 +31,8 @@ def synced(target: Path, content: bytes) -> Iterator[Path]:
     _remove_abandoned(target)
     path, descriptor = _created(target)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+        with os.fdopen(descriptor, "w+b") as file:
+            write(file)
             file.flush()
             os.fsync(file.fileno())
             if sys.platform == "win32":  # which renames no open file, and has no lock that closing would end
@@ -46,7 +47,7 @@ def _created(target: Path) -> tuple[Path, int]:
     """A new file and its descriptor. A link planted under its name is not followed."""
     while True:
         path = target.with_name(f".{target.name[:_NAME]}.{secrets.token_hex(8)}.tmp")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, _WRITE_MODE)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINKS, _WRITE_MODE)
         _lock(descriptor, wait=True)
         if path.exists():
             return path, descriptor
@@ -56,10 +57,10 @@ def _created(target: Path) -> tuple[Path, int]:
 def _remove_abandoned(target: Path) -> None:
     """Remove what writers of ``target`` left that were killed, where the system can tell."""
     ours = re.compile(rf"\.{re.escape(target.name[:_NAME])}\.[0-9a-f]{{16}}\.tmp")
-    for path in target.parent.iterdir():
-        if ours.fullmatch(path.name):
+    for name in os.listdir(target.parent):  # noqa: PTH208 - ten times as fast in a folder of many files
+        if ours.fullmatch(name):
             with contextlib.suppress(OSError):  # renamed meanwhile, or another user's: the write does not need it
-                _remove_if_abandoned(path)
+                _remove_if_abandoned(target.with_name(name))
 
 
 def _remove_if_abandoned(path: Path) -> None:

@@ -1,29 +1,29 @@
-"""Bytes on disk: atomic writing, bounded reading, and the digest that shows damage."""
+"""Bytes on disk: atomic writing and bounded reading."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import io
 import os
 import stat
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from io import BufferedIOBase
 from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
 
 from rlcore.checkpoint import sibling
+from rlcore.checkpoint.digest import check_size
 from rlcore.checkpoint.refusal import PathOrFile, RefusedError, refusals_name, require_place
 
 DEFAULT_MAX_BYTES = 2**31
 """Largest file that is read, in bytes (2 GiB): it is held in memory as a whole."""
 
-DIGEST_MARK = b"rlcore-sha256:"
-END_RECORD = struct.Struct("<4s4H2LH")
-END_SIGNATURE = b"PK\x05\x06"
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 """What a file system answers on which a file has one name only."""
-_COMMENT_LENGTH = len(DIGEST_MARK) + 2 * hashlib.sha256().digest_size
+Write = Callable[[BinaryIO], object]
+"""Writes the content of a file that is open for reading and writing."""
 
 
 def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
@@ -35,12 +35,17 @@ def write_atomic(path: str | os.PathLike[str], content: bytes) -> None:
 
     :raises CheckpointError: the file cannot be written; an older file is unchanged and the sibling is removed
     """
+    replace_file(path, lambda file: file.write(content))
+
+
+def replace_file(path: str | os.PathLike[str], write: Write) -> None:
+    """Do what :func:`write_atomic` does with the content that ``write`` writes."""
     with refusals_name(path), _os_errors_refused("an older file there is unchanged"):
-        _write_through_sibling(Path(path).resolve(), content)
+        _write_through_sibling(Path(path).resolve(), write)
 
 
-def _write_through_sibling(target: Path, content: bytes) -> None:
-    with sibling.synced(target, content) as new:
+def _write_through_sibling(target: Path, write: Write) -> None:
+    with sibling.synced(target, write) as new:
         os.replace(new, target)  # noqa: PTH105 - the order of the system calls is the contract here
     sync_folder(target.parent)
 
@@ -53,7 +58,7 @@ def write_new(path: str | os.PathLike[str], content: bytes) -> bool:
     """
     with refusals_name(path), _os_errors_refused("nothing was written"):
         target = Path(path).resolve()
-        with sibling.synced(target, content) as new:
+        with sibling.synced(target, lambda file: file.write(content)) as new:
             try:
                 _take_name(new, target)
             except FileExistsError:
@@ -101,32 +106,26 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_content(target: PathOrFile, content: bytes) -> None:
-    """Write atomically to a path, or with one complete ``write`` call to a binary file object."""
-    require_place(target, "write")
-    if isinstance(target, str | os.PathLike):
-        write_atomic(target, content)
-        return
-    with refusals_name(target):
-        try:
-            written = target.write(content)
-        except OSError as error:
-            raise RefusedError(f"cannot be written ({_os_text(error)})") from error
-        if written is not None and written != len(content):
-            raise RefusedError(f"only {written} of {len(content)} bytes were written")
+def write_once(target: BinaryIO | BufferedIOBase, content: bytes) -> None:
+    """Give a binary file object its content with one complete ``write`` call."""
+    try:
+        written = target.write(content)
+    except OSError as error:
+        raise RefusedError(f"cannot be written ({_os_text(error)})") from error
+    if written is not None and written != len(content):
+        raise RefusedError(f"only {written} of {len(content)} bytes were written")
 
 
-def read_content(source: PathOrFile, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
-    """Read a regular file (or a binary file object) once, never more than ``max_bytes``.
+def read_content(source: PathOrFile, max_bytes: int = DEFAULT_MAX_BYTES) -> memoryview:
+    """Read a regular file (or a binary file object) once, never more than ``max_bytes``, into memory of its own.
 
     :raises RefusedError: missing, unreadable, not a regular file, larger than ``max_bytes``, or not binary
     """
     require_place(source, "read")
     try:
         if isinstance(source, str | os.PathLike):
-            content = _read_regular_file(source, max_bytes)
-        else:
-            content = source.read(max_bytes + 1)
+            return _read_regular_file(source, max_bytes)
+        content = source.read(max_bytes + 1)
     except RefusedError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path, a closed file, a text file
@@ -134,10 +133,10 @@ def read_content(source: PathOrFile, max_bytes: int = DEFAULT_MAX_BYTES) -> byte
     if not isinstance(content, bytes):
         raise RefusedError(f"reading gave {type(content).__name__}, not bytes; open the file in binary mode")
     check_size(len(content), max_bytes)
-    return content
+    return memoryview(bytearray(content))
 
 
-def _read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+def _read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> memoryview:
     # Non-blocking, so that a named pipe without a writer is refused instead of waited for.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -146,58 +145,10 @@ def _read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
             raise RefusedError("is not a regular file")
         check_size(status.st_size, max_bytes)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(status.st_size)  # whatever is asked for, memory is taken for all of it
+            content = np.empty(status.st_size, np.uint8).data  # unlike a bytearray not filled with zeros first
+            return content[: file.readinto(content)]
     finally:
         os.close(descriptor)
-
-
-def check_size(size: int, max_bytes: int) -> None:
-    if size > max_bytes:
-        raise RefusedError(f"is larger than {max_bytes} bytes, the most that is read or written (max_bytes)")
-
-
-def append_digest(archive: io.BytesIO) -> None:
-    """Give a zip file without comment one, which is the SHA-256 of everything before the digest itself.
-
-    The comment's length is hashed with the rest, so the comment can be neither cut off nor lengthened unseen.
-    """
-    archive.seek(-2, io.SEEK_END)
-    archive.write(struct.pack("<H", _COMMENT_LENGTH) + DIGEST_MARK)
-    with archive.getbuffer() as hashed:
-        digest = hashlib.sha256(hashed).hexdigest()
-    archive.write(digest.encode())
-
-
-def verify_digest(content: bytes) -> bool:
-    """Say whether the file carries a digest, having compared it with the content.
-
-    A digest is integrity, not authenticity: whoever writes a file can also write its digest.
-
-    :raises RefusedError: no end of a zip file, a foreign comment there, or a digest that does not fit
-    """
-    if end_record_position(content) + END_RECORD.size == len(content):
-        return False
-    hex_length = 2 * hashlib.sha256().digest_size
-    hashed, stored = memoryview(content)[:-hex_length], content[-hex_length:]
-    if bytes(hashed[-len(DIGEST_MARK) :]) != DIGEST_MARK:
-        raise RefusedError("its zip comment is damaged, or was not written by this project")
-    if hashlib.sha256(hashed).hexdigest().encode() != stored:
-        raise RefusedError("its SHA-256 digest does not fit its content: the file was damaged or changed after saving")
-    return True
-
-
-def end_record_position(content: bytes) -> int:
-    """Return where the zip end record starts, which leaves room for our digest or for nothing.
-
-    :raises RefusedError: no end record at either place: truncated, or not a file of this kind
-    """
-    for comment_length in (0, _COMMENT_LENGTH):
-        position = len(content) - END_RECORD.size - comment_length
-        if position >= 0 and content.startswith(END_SIGNATURE, position):
-            (*_, stored_length) = END_RECORD.unpack_from(content, position)
-            if stored_length == comment_length:
-                return position
-    raise RefusedError("is truncated, or not a file that torch.save wrote in its zip format")
 
 
 def _os_text(error: Exception) -> str:

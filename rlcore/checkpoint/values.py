@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TypeVar
 
 import torch
 
@@ -30,7 +29,6 @@ DTYPES: dict[str, torch.dtype] = {
 
 _MAX_INT_BITS = 2000  # the file format holds integers of up to 255 bytes
 _ALLOWED = "tensors, bool, int, float, str, None, lists, dicts with str or int keys and tuples of plain values"
-_TensorT = TypeVar("_TensorT")
 
 
 def plain(payload: object) -> StateDict:
@@ -92,14 +90,11 @@ def _owns(tensor: torch.Tensor, storages: set[int]) -> bool:
     return storage.nbytes() == tensor.nbytes and storage.data_ptr() not in storages
 
 
-def tensors_in(payload: object, tensor_type: type[_TensorT]) -> Iterator[tuple[str, _TensorT]]:
-    """Yield every tensor with the path of keys to it, refusing everything that a checkpoint may not hold.
+def check_values(payload: object) -> None:
+    """Refuse everything that a checkpoint may not hold: a foreign type, a bad key, a shared or too deeply nested list.
 
     The walk keeps its own stack, of the lists and dicts that it is inside of, and refuses one that stands in two
     places: its cost is bounded by the size of the file.
-
-    :param tensor_type: the class that stands for tensors, which need not be torch's
-    :raises RefusedError: a foreign type, a bad key, a shared or too deeply nested list or dict
     """
     seen: set[int] = set()
     inside: list[Iterator[tuple[str, object]]] = [iter([("payload", payload)])]
@@ -107,15 +102,13 @@ def tensors_in(payload: object, tensor_type: type[_TensorT]) -> Iterator[tuple[s
         place, value = next(inside[-1], (None, None))
         if place is None:
             inside.pop()
-        elif isinstance(value, tensor_type):
-            yield place, value
         elif type(value) in (list, dict, OrderedDict):
             _check_depth(place, len(inside))
             if id(value) in seen:
                 raise RefusedError(f"{place} is a {type(value).__name__} that stands in two places")
             seen.add(id(value))
             inside.append(_items(value, place))
-        else:
+        elif type(value) is not torch.Tensor:
             _check_plain(value, place)
 
 

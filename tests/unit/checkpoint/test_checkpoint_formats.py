@@ -213,7 +213,7 @@ def test_a_v2_file_without_digest_is_named(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_goes_to_the_device_that_is_asked_for() -> None:
-    with pytest.raises(CheckpointError, match="could not load it onto 'nowhere'"):
+    with pytest.raises(CheckpointError, match="cannot be loaded onto 'nowhere'"):
         load_checkpoint(container_of(v2_payload()), map_location="nowhere")
 
 
