@@ -15,9 +15,9 @@ from stable_baselines3.common.preprocessing import is_image_space, is_image_spac
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from rlcore import acting_inputs, env_state
-from rlcore.checkpoint import container, loading, storage, v1
+from rlcore.checkpoint import container, formats, storage
+from rlcore.checkpoint.formats import FORMAT_MODEL
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place
-from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import SettingError, UnknownSettingError
 from rlcore.observation_scaling import Observation, Scaling, read_scalings
 from rlcore.ppo import model_content, model_file, state_checks
@@ -166,7 +166,7 @@ def load_policy(
     payload, has_digest = container.read_container(
         source, map_location="cpu", require_digest=require_digest, max_bytes=storage.DEFAULT_MAX_BYTES
     )
-    if not has_digest and not v1.is_v1(payload):
+    if not has_digest and not formats.is_v1(payload):
         container.warn_of_missing_digest(source)
     if payload.get("format_version") == FORMAT_MODEL:
         for name, value in {"settings": settings, "policy": policy}.items():
@@ -204,7 +204,7 @@ def _content_of_checkpoint(
 ) -> dict[str, Any]:
     """What a model file would hold, from a checkpoint and what the caller knows."""
     with refusals_name(path):
-        checkpoint = loading.from_payload(payload)
+        checkpoint = formats.from_payload(payload)
     for name in settings or {}:
         if name in BESIDE_SETTINGS:
             raise UnknownSettingError(

@@ -12,14 +12,7 @@ import torch
 
 from rlcore.checkpoint import archive, outline, storage, values
 from rlcore.checkpoint.digest import DigestWriter, verify_digest
-from rlcore.checkpoint.refusal import (
-    PathOrFile,
-    RefusedError,
-    path_of,
-    quoted,
-    refusals_name,
-    require_place,
-)
+from rlcore.checkpoint.refusal import PathOrFile, RefusedError, path_of, quoted, refusals_name, require_place
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
@@ -84,31 +77,23 @@ def read_container(
 def warn_of_missing_digest(path_or_file: PathOrFile) -> None:
     """Warn that damage to the file may have gone unnoticed."""
     name = path_of(path_or_file) or "the file object"
-    warn_caller(
-        f"{name} carries no digest, so damage may have gone unnoticed; save it again to add one",
-        UserWarning,
-    )
+    warn_caller(f"{name} carries no digest, so damage may have gone unnoticed; save it again to add one", UserWarning)
 
 
 def write(payload: StateDict, file: BinaryIO) -> None:
     """Write what :func:`decode` reads to a file that is open for reading and writing.
 
-    :raises RefusedError: a value that cannot be saved
+    :raises RefusedError: a value that cannot be saved, or more tensors or values than are read
     """
-    plain = values.plain(payload)
     writer = DigestWriter(file, storage.DEFAULT_MAX_BYTES)
-    torch.save(plain, writer)  # type: ignore[arg-type]  # which writes and flushes, and asks for nothing else
+    torch.save(values.plain(payload), writer)  # type: ignore[arg-type]  # which only writes and flushes
     writer.finish()
-    _check_written(file)
-
-
-def _check_written(file: BinaryIO) -> None:
-    """Refuse what could not be read again (too many tensors or values), without reading the tensors."""
     if isinstance(file, BytesIO):
         decode(file.getbuffer(), is_intact=True)
         return
     file.flush()
-    # Copied on being written to, which nothing does; a tensor cannot be made over memory that is read-only.
+    # Mapped, as the tensors need not be read. Copied on being written to, which nothing does: torch
+    # makes no tensor over read-only memory.
     decode(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)), is_intact=True)
 
 
@@ -119,14 +104,6 @@ def decode(content: memoryview, map_location: str | torch.device = "cpu", *, is_
     :param is_intact: whether a digest of the whole content has been compared
     :raises RefusedError: anything but a dict of tensors and plain Python in the zip format of torch.save
     """
-    device = _device(map_location)
-    payload = outline.read_pickle(archive.read_records(content, is_intact=is_intact), device)
-    if not isinstance(payload, dict):
-        raise RefusedError(f"holds a {type(payload).__name__}, not a dict")
-    return payload
-
-
-def _device(map_location: str | torch.device) -> torch.device:
     try:
         device = torch.device(map_location)
         torch.empty(0, device=device)
@@ -134,4 +111,7 @@ def _device(map_location: str | torch.device) -> torch.device:
         raise RefusedError(f"cannot be loaded onto {quoted(str(map_location))} ({type(error).__name__})") from None
     if device.type == "meta":
         raise RefusedError("cannot be loaded onto 'meta', which holds no data")
-    return device
+    payload = outline.read_pickle(archive.read_records(content, is_intact=is_intact), device)
+    if not isinstance(payload, dict):
+        raise RefusedError(f"holds a {type(payload).__name__}, not a dict")
+    return payload

@@ -15,36 +15,32 @@ END_SIGNATURE = b"PK\x05\x06"
 MARK = b"rlcore-xxh3-128:"
 """Starts the comment of every file that is written; the hexadecimal digest of all bytes before it follows."""
 
-_ALGORITHMS: dict[bytes, Any] = {MARK: xxhash.xxh3_128, b"rlcore-sha256:": hashlib.sha256}
-"""By mark, what is read: XXH3-128 is what is written now, SHA-256 what older versions wrote."""
-
+_ALGORITHMS: dict[bytes, Any] = {MARK: xxhash.xxh3_128, b"rlcore-sha256:": hashlib.sha256}  # the latter is only read
 _LENGTHS = {mark: len(mark) + 2 * algorithm().digest_size for mark, algorithm in _ALGORITHMS.items()}
 _HELD_BYTES = 2**12
 
 
 class DigestWriter:
-    """What torch.save writes to: passes everything on, and hashes it on the way, so that nothing is read again.
+    """What torch.save writes to: passes everything on to ``file``, and hashes it on the way.
 
-    Errors are kept until :meth:`finish`, as they would have to pass through C++ code that calls ``write``.
+    Errors are kept until :meth:`finish`, as C++ code calls ``write``.
 
-    :param file: where the bytes go
     :param max_bytes: more are refused
     """
 
     def __init__(self, file: BinaryIO, max_bytes: int) -> None:
-        self._file = file
+        self._file, self._max_bytes = file, max_bytes
         self._hash = xxhash.xxh3_128()
-        self._left = max_bytes
-        self._max_bytes = max_bytes
+        self._size = 0
         self._held = b""
         self._error: Exception | None = None
 
     def write(self, content: bytes | memoryview) -> int:
         """Take the next bytes. The last few are held back, because the comment's length belongs into them."""
-        self._left -= len(content)
+        self._size += len(content)
         if self._error is None:
             try:
-                check_size(self._max_bytes - self._left, self._max_bytes)
+                check_size(self._size, self._max_bytes)
                 self._pass_on(self._held)
                 self._held = bytes(content) if len(content) <= _HELD_BYTES else b""
                 if not self._held:
@@ -63,8 +59,8 @@ class DigestWriter:
         """
         if self._error is not None:
             raise self._error
-        if not (self._held[-END_RECORD.size :].startswith(END_SIGNATURE) and self._held.endswith(b"\0\0")):
-            raise RefusedError("cannot be written: torch.save did not end it with the end record of a zip file")
+        if end_record_position(memoryview(self._held)) + END_RECORD.size != len(self._held):
+            raise RefusedError("cannot be written: torch.save gave it a comment")
         self._pass_on(self._held[:-2] + struct.pack("<H", _LENGTHS[MARK]) + MARK)
         self._file.write(self._hash.hexdigest().encode())
 
@@ -88,10 +84,8 @@ def verify_digest(content: memoryview) -> bool:
             stored = comment[len(mark) :]
             if algorithm(content[: -len(stored)]).hexdigest().encode() == stored:
                 return True
-            name = mark.decode().removeprefix("rlcore-").removesuffix(":").upper()
-            raise RefusedError(
-                f"its {name} digest does not fit its content: the file was damaged or changed after saving"
-            )
+            name = mark[len("rlcore-") : -1].decode().upper()
+            raise RefusedError(f"its {name} digest does not fit its content: the file was damaged or changed")
     raise RefusedError("its zip comment is damaged, or was not written by this project")
 
 
@@ -101,7 +95,7 @@ def end_record_position(content: memoryview) -> int:
     :raises RefusedError: no end record at any of these places: truncated, or not a file of this kind
     """
     for comment_length in (0, *_LENGTHS.values()):
-        position = len(content) - END_RECORD.size - comment_length
+        position: int = len(content) - END_RECORD.size - comment_length
         if position >= 0:
             signature, *_, stored_length = END_RECORD.unpack_from(content, position)
             if (signature, stored_length) == (END_SIGNATURE, comment_length):

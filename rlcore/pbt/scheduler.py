@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from rlcore.checkpoint import save_checkpoint
-from rlcore.checkpoint.v1 import save_policy
+from rlcore.checkpoint.formats import save_policy
 from rlcore.errors import CallOrderError, SettingError
 from rlcore.pbt import member_files, scheduler_state, selection
 from rlcore.pbt.config import PBTConfig

@@ -14,8 +14,8 @@ from gymnasium import spaces
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import load_container
+from rlcore.checkpoint.formats import FORMAT_MODEL
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
-from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
 from rlcore.ppo import space_support
 from rlcore.ppo.policy import DistributionalRecurrentPolicy

@@ -14,7 +14,7 @@ from rlcore.types import StateDict
 from rlverify import fault
 
 
-@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="ccf063e41f1c145a")
+@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="733b87ebdde7660a")
 def unpickled_as_it_comes(
     content: memoryview,
     map_location: str | torch.device = "cpu",
@@ -26,7 +26,7 @@ def unpickled_as_it_comes(
     return payload
 
 
-@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="ccf063e41f1c145a")
+@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="733b87ebdde7660a")
 def weights_only(
     content: memoryview,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
@@ -38,7 +38,7 @@ def weights_only(
     return payload
 
 
-@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:decode", pins="ccf063e41f1c145a")
+@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:decode", pins="733b87ebdde7660a")
 def device_of_the_file(
     content: memoryview,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
@@ -50,7 +50,7 @@ def device_of_the_file(
     return payload
 
 
-@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="0431e514c8c63787")
+@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="912f11b4501197f1")
 def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
     """What is saved is pickled as it is given: a mean of NumPy's stays one of its scalars."""
     writer: Any = DigestWriter(file, storage.DEFAULT_MAX_BYTES)
@@ -58,7 +58,7 @@ def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
     writer.finish()
 
 
-@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.v1:is_v1", pins="553480ec730799ed")
+@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.formats:is_v1", pins="553480ec730799ed")
 def v1_not_recognised(payload: StateDict) -> bool:  # noqa: ARG001
     """A bare policy state dict is taken for no known format."""
     return False

@@ -95,7 +95,7 @@ def files_never_removed(folder: Path, member: PopulationMember) -> None:
 
 
 @fault(
-    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="7cdd8c90aa04e2ce"
+    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="ee072ea861d7f97a"
 )
 def file_written_in_place(target: Path, write: Any) -> None:
     """The new bytes go over the old file, so that a write that fails halfway leaves neither."""

@@ -23,7 +23,7 @@ def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: in
     healthy("fix-02-file-without-statistics")(path, kept, step=step, performance=performance)
 
 
-@fault("fix-03-older-files-refused", target="rlcore.checkpoint.v1:is_v1", pins="553480ec730799ed", area="pbt")
+@fault("fix-03-older-files-refused", target="rlcore.checkpoint.formats:is_v1", pins="553480ec730799ed", area="pbt")
 def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
     """A bare policy state dict is no known format."""
     return False

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from rlcore.checkpoint import load_container, save_container, sibling, write_atomic
+from rlcore.checkpoint import load_container, save_container, storage, write_atomic
 from rlcore.checkpoint.digest import end_record_position
 from rlcore.checkpoint.refusal import RefusedError, quoted
 from rlcore.checkpoint.storage import read_content, sync_folder, write_new
@@ -111,7 +111,7 @@ def test_several_write_one_file_and_none_fails(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_left_is_removed_and_what_another_writes_is_not(tmp_path: Path) -> None:
-    with sibling.synced(tmp_path / "x", lambda file: file.write(b"of another")) as other:
+    with storage.synced_sibling(tmp_path / "x", lambda file: file.write(b"of another")) as other:
         abandoned = tmp_path / ".x.0123456789abcdef.tmp"
         strangers = [tmp_path / name for name in (".x.tmp", ".x.y.0123456789abcdef.tmp", ".y.0123456789abcdef.tmp")]
         for path in (abandoned, *strangers):
@@ -189,7 +189,7 @@ def test_windows_which_has_no_locks_and_two_ways_to_open_writes_and_reads_the_by
         return open_file(path, flags & ~binary, *mode)
 
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.delattr(sibling, "fcntl")
+    monkeypatch.delattr(storage, "fcntl")
     monkeypatch.delattr(os, "O_NONBLOCK")
     monkeypatch.setattr(os, "O_BINARY", binary, raising=False)
     monkeypatch.setattr(os, "open", open_there)
