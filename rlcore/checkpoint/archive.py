@@ -6,13 +6,14 @@ import re
 import struct
 import sys
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from rlcore.checkpoint.digest import END_RECORD, end_record_position
 from rlcore.checkpoint.refusal import RefusedError, quoted
 
-_ENTRY = struct.Struct("<4s6H3L5H2L")
-_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_ENTRY = struct.Struct("<4s4x2H4x3L3H8xL")
+_LOCAL_HEADER = struct.Struct("<4s2x2H16x2H")
 _END_RECORD_64 = struct.Struct("<4sQ4s2L4Q")
 _LOCATOR_64 = struct.Struct("<4sLQL")
 _ENTRY_SIGNATURE = b"PK\x01\x02"
@@ -34,7 +35,6 @@ _SMALL_RECORDS = {
 class _Entry(NamedTuple):
     """What the zip directory says of a record; ``additions`` are the bytes of its extra field and comment."""
 
-    name: str
     raw_name: bytes
     flags: int
     method: int
@@ -43,6 +43,10 @@ class _Entry(NamedTuple):
     size: int
     additions: int
     offset: int
+
+    @property
+    def name(self) -> str:
+        return self.raw_name.decode("utf-8", "backslashreplace")
 
 
 def read_records(content: memoryview, *, is_intact: bool = False) -> dict[str, memoryview]:
@@ -73,8 +77,10 @@ def read_records(content: memoryview, *, is_intact: bool = False) -> dict[str, m
         if entry.offset < end_of_previous:
             raise RefusedError(f"its record {quoted(name)} overlaps the one before")
         start = _data_start(content, entry)
-        records[name] = _data(content, entry, start, is_intact)
         end_of_previous = start + entry.size
+        data = records[name] = content[start:end_of_previous]
+        if len(data) != entry.size or not (is_intact or zlib.crc32(data) == entry.crc):
+            raise RefusedError(f"its record {quoted(entry.name)} is damaged: length or CRC-32 do not fit")
     _check_names(records)
     return records
 
@@ -89,30 +95,22 @@ def _directory(content: memoryview) -> list[_Entry]:
     after = bytes(content[offset + size : end])
     if offset + size != end and after != _end_records_64(after, entries, size, offset):
         raise RefusedError("its zip directory is damaged: the end records contradict each other")
-    found = _entries(content[offset : offset + size])
+    found = list(_entries(content[offset : offset + size]))
     if not found or len(found) != entries:
         raise RefusedError(f"its zip directory announces {entries} records and lists {len(found)}")
     return found
 
 
-def _entries(directory: memoryview) -> list[_Entry]:
-    found: list[_Entry] = []
-    place = 0
-    while place + _ENTRY.size <= len(directory):
-        signature, _, _, flags, method, _, _, crc, compressed, size, *lengths, _, _, _, offset = _ENTRY.unpack_from(
-            directory, place
-        )
-        name_length, additions = lengths[0], lengths[1] + lengths[2]
-        raw_name = bytes(directory[place + _ENTRY.size :][:name_length])
-        place += _ENTRY.size + name_length + additions
-        if signature != _ENTRY_SIGNATURE:
-            break
-        name = raw_name.decode("utf-8", "backslashreplace")
-        found.append(_Entry(name, raw_name, flags, method, crc, compressed, size, additions, offset))
-    else:
-        if place == len(directory):
-            return found
-    raise RefusedError("its zip directory is damaged")
+def _entries(directory: memoryview) -> Iterator[_Entry]:
+    while directory:
+        if len(directory) < _ENTRY.size or directory[:4] != _ENTRY_SIGNATURE:
+            raise RefusedError("its zip directory is damaged")
+        _, flags, method, crc, compressed, size, *lengths, offset = _ENTRY.unpack_from(directory)
+        if _ENTRY.size + sum(lengths) > len(directory):
+            raise RefusedError("its zip directory is damaged")
+        raw_name = bytes(directory[_ENTRY.size :][: lengths[0]])
+        yield _Entry(raw_name, flags, method, crc, compressed, size, lengths[1] + lengths[2], offset)
+        directory = directory[_ENTRY.size + sum(lengths) :]
 
 
 def _end_records_64(found: bytes, entries: int, size: int, offset: int) -> bytes:
@@ -134,36 +132,22 @@ def _data_start(content: memoryview, entry: _Entry) -> int:
     start = entry.offset + _LOCAL_HEADER.size
     if start > len(content):
         raise RefusedError(f"its record {name} lies outside the file")
-    signature, _, flags, method, *_, name_length, extra_length = _LOCAL_HEADER.unpack_from(content, entry.offset)
+    signature, flags, method, name_length, extra_length = _LOCAL_HEADER.unpack_from(content, entry.offset)
     local_name = bytes(content[start : start + name_length])
     if (signature, flags, method, local_name) != (_LOCAL_SIGNATURE, entry.flags, 0, entry.raw_name):
         raise RefusedError(f"its record {name} contradicts the zip directory")
     return start + int(name_length) + int(extra_length)
 
 
-def _data(content: memoryview, entry: _Entry, start: int, is_intact: bool) -> memoryview:
-    data = content[start : start + entry.size]
-    if len(data) != entry.size or not (is_intact or zlib.crc32(data) == entry.crc):
-        raise RefusedError(f"its record {quoted(entry.name)} is damaged: length or CRC-32 do not fit")
-    return data
-
-
 def _check_names(records: dict[str, memoryview]) -> None:
     for name, data in records.items():
-        expected = _SMALL_RECORDS.get(name)
-        if expected is not None:
-            _check_small_record(name, data, expected)
-        elif name != "data.pkl" and not _STORAGE_NAME.fullmatch(name):
+        expected, start = _SMALL_RECORDS.get(name), bytes(data[:_SMALL_RECORD_BYTES])
+        if expected is None and name != "data.pkl" and not _STORAGE_NAME.fullmatch(name):
             raise RefusedError(f"holds the foreign record {quoted(name)}; torch.save writes no such file")
+        if expected is not None and (len(start) != len(data) or not expected.fullmatch(start)):
+            raise RefusedError(f"its record {name!r} holds {quoted(start)}, which is not readable here")
     for name in ("data.pkl", "version"):
         if name not in records:
             raise RefusedError(f"its record {name!r} is missing")
     if sys.byteorder != "little":
         raise RefusedError("holds little-endian weights and this machine is big-endian")
-
-
-def _check_small_record(name: str, data: memoryview, expected: re.Pattern[bytes]) -> None:
-    if len(data) > _SMALL_RECORD_BYTES or not expected.fullmatch(data):
-        raise RefusedError(
-            f"its record {name!r} holds {quoted(bytes(data[:_SMALL_RECORD_BYTES]))}, which is not readable here"
-        )

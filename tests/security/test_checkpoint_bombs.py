@@ -350,6 +350,14 @@ def test_a_directory_has_as_many_bytes_as_are_read_and_no_more(forge: Any, monke
     refused(io.BytesIO(content), "its zip directory is damaged$")
 
 
+@pytest.mark.parametrize("place", [28, 30, 32], ids=["name", "extra field", "comment"])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_an_entry_that_goes_on_beyond_the_directory_is_refused(place: int, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(n=b"N"), {}).getvalue())
+    struct.pack_into("<H", content, content.rfind(b"PK\x01\x02") + place, 99)
+    refused(io.BytesIO(bytes(content)), "its zip directory is damaged$")
+
+
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_zip_behind_another_file_is_refused(forge: Any) -> None:
     """Its directory is consistent, but torch.load goes by the first bytes and would take it for the legacy stream."""
