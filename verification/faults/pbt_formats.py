@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 
 @fault(
-    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="4044812942a55901", area="pbt"
+    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="003dcb44374adfd9", area="pbt"
 )
 def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: int, performance: float) -> None:
     """A member's file holds everything but what its scaler has measured."""

@@ -54,7 +54,7 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
     return checked
 
 
-@fault("cfg-01-yaml-1-1", target="rlcore.configuration:read_yaml", pins="00e83bdae3d7dc05")
+@fault("cfg-01-yaml-1-1", target="rlcore.configuration:read_yaml", pins="9734593c8d4a4999")
 def yaml_1_1(path: str | Path) -> Document:
     """What PyYAML makes of it, by YAML 1.1: 3e-4 is a text there, for want of a point."""
     return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), {})
