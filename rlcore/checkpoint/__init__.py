@@ -1,10 +1,8 @@
 """Checkpoint files: reading them executes nothing, and writing them never loses the old one."""
 
 from rlcore.checkpoint.container import load_container, save_container
-from rlcore.checkpoint.loading import load_checkpoint
-from rlcore.checkpoint.schema import FORMAT_V1, FORMAT_V2, Checkpoint
+from rlcore.checkpoint.formats import FORMAT_V1, FORMAT_V2, Checkpoint, load_checkpoint, save_checkpoint
 from rlcore.checkpoint.storage import write_atomic
-from rlcore.checkpoint.v2 import save_checkpoint
 
 __all__ = [
     "FORMAT_V1",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 import sys
-import zipfile
 import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from rlcore.checkpoint.digest import END_RECORD, end_record_position
 from rlcore.checkpoint.refusal import RefusedError, quoted
-from rlcore.checkpoint.storage import END_RECORD, end_record_position
 
-_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_ENTRY = struct.Struct("<4s4x2H4x3L3H8xL")
+_LOCAL_HEADER = struct.Struct("<4s2x2H16x2H")
 _END_RECORD_64 = struct.Struct("<4sQ4s2L4Q")
 _LOCATOR_64 = struct.Struct("<4sLQL")
+_ENTRY_SIGNATURE = b"PK\x01\x02"
 _LOCAL_SIGNATURE = b"PK\x03\x04"
 _MAX_DIRECTORY_BYTES = 2**22  # some 60,000 records, of which each costs half a kilobyte to list
 _DATA_DESCRIPTOR_OR_UTF8 = 0x808
@@ -30,7 +32,24 @@ _SMALL_RECORDS = {
 }
 
 
-def read_records(content: bytes, *, is_intact: bool = False) -> dict[str, memoryview]:
+class _Entry(NamedTuple):
+    """What the zip directory says of a record; ``additions`` are the bytes of its extra field and comment."""
+
+    raw_name: bytes
+    flags: int
+    method: int
+    crc: int
+    compressed: int
+    size: int
+    additions: int
+    offset: int
+
+    @property
+    def name(self) -> str:
+        return self.raw_name.decode("utf-8", "backslashreplace")
+
+
+def read_records(content: memoryview, *, is_intact: bool = False) -> dict[str, memoryview]:
     """Return the records of a torch.save file by name, without the folder's name that torch puts before each.
 
     Everything is a view into ``content``, so the cost in memory is that of the names.
@@ -40,48 +59,58 @@ def read_records(content: bytes, *, is_intact: bool = False) -> dict[str, memory
         damaged records, or with weights in another byte order
     """
     entries = _directory(content)
-    if not _SB3_RECORDS.isdisjoint(entry.filename for entry in entries):
+    if not _SB3_RECORDS.isdisjoint(entry.name for entry in entries):
         raise RefusedError(
             "is a file of Stable-Baselines3's save(), which holds pickles that could run code and no distributional "
             "critics; if you trust it, load it with the class that wrote it (RecurrentPPO.load) and train a "
             "DistributionalPPO on the same environment"
         )
-    folder, separator, _ = entries[0].filename.partition("/")
+    folder, separator, _ = entries[0].name.partition("/")
     if not separator:
-        raise RefusedError(f"holds the foreign record {quoted(entries[0].filename)}; torch.save writes no such file")
+        raise RefusedError(f"holds the foreign record {quoted(entries[0].name)}; torch.save writes no such file")
     records: dict[str, memoryview] = {}
     end_of_previous = 0
-    for entry in sorted(entries, key=lambda entry: entry.header_offset):
-        name = entry.filename.removeprefix(f"{folder}/")
+    for entry in sorted(entries, key=lambda entry: entry.offset):
+        name = entry.name.removeprefix(f"{folder}/")
         if name in records:
             raise RefusedError(f"holds the record {quoted(name)} twice")
-        if entry.header_offset < end_of_previous:
+        if entry.offset < end_of_previous:
             raise RefusedError(f"its record {quoted(name)} overlaps the one before")
         start = _data_start(content, entry)
-        records[name] = _data(content, entry, start, is_intact)
-        end_of_previous = start + entry.file_size
+        end_of_previous = start + entry.size
+        data = records[name] = content[start:end_of_previous]
+        if len(data) != entry.size or not (is_intact or zlib.crc32(data) == entry.crc):
+            raise RefusedError(f"its record {quoted(entry.name)} is damaged: length or CRC-32 do not fit")
     _check_names(records)
     return records
 
 
-def _directory(content: bytes) -> list[zipfile.ZipInfo]:
-    if not content.startswith(_LOCAL_SIGNATURE):
+def _directory(content: memoryview) -> list[_Entry]:
+    if content[:4] != _LOCAL_SIGNATURE:
         raise RefusedError("is not a file that torch.save wrote in its zip format")
     end = end_record_position(content)
     _, disk, directory_disk, entries_here, entries, size, offset, _ = END_RECORD.unpack_from(content, end)
     if disk or directory_disk or entries_here != entries or size > _MAX_DIRECTORY_BYTES:
         raise RefusedError("its zip directory is damaged")
-    after = content[offset + size : end]
+    after = bytes(content[offset + size : end])
     if offset + size != end and after != _end_records_64(after, entries, size, offset):
         raise RefusedError("its zip directory is damaged: the end records contradict each other")
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            found = archive.infolist()
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error, OSError):
-        raise RefusedError("its zip directory is damaged") from None
+    found = list(_entries(content[offset : offset + size]))
     if not found or len(found) != entries:
         raise RefusedError(f"its zip directory announces {entries} records and lists {len(found)}")
     return found
+
+
+def _entries(directory: memoryview) -> Iterator[_Entry]:
+    while directory:
+        if len(directory) < _ENTRY.size or directory[:4] != _ENTRY_SIGNATURE:
+            raise RefusedError("its zip directory is damaged")
+        _, flags, method, crc, compressed, size, *lengths, offset = _ENTRY.unpack_from(directory)
+        if _ENTRY.size + sum(lengths) > len(directory):
+            raise RefusedError("its zip directory is damaged")
+        raw_name = bytes(directory[_ENTRY.size :][: lengths[0]])
+        yield _Entry(raw_name, flags, method, crc, compressed, size, lengths[1] + lengths[2], offset)
+        directory = directory[_ENTRY.size + sum(lengths) :]
 
 
 def _end_records_64(found: bytes, entries: int, size: int, offset: int) -> bytes:
@@ -94,45 +123,31 @@ def _end_records_64(found: bytes, entries: int, size: int, offset: int) -> bytes
     return record + _LOCATOR_64.pack(b"PK\x06\x07", 0, offset + size, 1)
 
 
-def _data_start(content: bytes, entry: zipfile.ZipInfo) -> int:
-    name = quoted(entry.filename)
-    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+def _data_start(content: memoryview, entry: _Entry) -> int:
+    name = quoted(entry.name)
+    if entry.method or entry.compressed != entry.size:
         raise RefusedError(f"its record {name} is compressed; torch.save compresses nothing")
-    if entry.flag_bits & ~_DATA_DESCRIPTOR_OR_UTF8 or entry.extra or entry.comment:
+    if entry.flags & ~_DATA_DESCRIPTOR_OR_UTF8 or entry.additions:
         raise RefusedError(f"its record {name} is encrypted or carries additions that torch.save does not write")
-    start = entry.header_offset + _LOCAL_HEADER.size
+    start = entry.offset + _LOCAL_HEADER.size
     if start > len(content):
         raise RefusedError(f"its record {name} lies outside the file")
-    signature, _, flags, method, *_, name_length, extra_length = _LOCAL_HEADER.unpack_from(content, entry.header_offset)
-    local_name = content[start : start + name_length]
-    if (signature, flags, method, local_name) != (_LOCAL_SIGNATURE, entry.flag_bits, 0, entry.filename.encode()):
+    signature, flags, method, name_length, extra_length = _LOCAL_HEADER.unpack_from(content, entry.offset)
+    local_name = bytes(content[start : start + name_length])
+    if (signature, flags, method, local_name) != (_LOCAL_SIGNATURE, entry.flags, 0, entry.raw_name):
         raise RefusedError(f"its record {name} contradicts the zip directory")
     return start + int(name_length) + int(extra_length)
 
 
-def _data(content: bytes, entry: zipfile.ZipInfo, start: int, is_intact: bool) -> memoryview:
-    data = memoryview(content)[start : start + entry.file_size]
-    if len(data) != entry.file_size or not (is_intact or zlib.crc32(data) == entry.CRC):
-        raise RefusedError(f"its record {quoted(entry.filename)} is damaged: length or CRC-32 do not fit")
-    return data
-
-
 def _check_names(records: dict[str, memoryview]) -> None:
     for name, data in records.items():
-        expected = _SMALL_RECORDS.get(name)
-        if expected is not None:
-            _check_small_record(name, data, expected)
-        elif name != "data.pkl" and not _STORAGE_NAME.fullmatch(name):
+        expected, start = _SMALL_RECORDS.get(name), bytes(data[:_SMALL_RECORD_BYTES])
+        if expected is None and name != "data.pkl" and not _STORAGE_NAME.fullmatch(name):
             raise RefusedError(f"holds the foreign record {quoted(name)}; torch.save writes no such file")
+        if expected is not None and (len(start) != len(data) or not expected.fullmatch(start)):
+            raise RefusedError(f"its record {name!r} holds {quoted(start)}, which is not readable here")
     for name in ("data.pkl", "version"):
         if name not in records:
             raise RefusedError(f"its record {name!r} is missing")
     if sys.byteorder != "little":
         raise RefusedError("holds little-endian weights and this machine is big-endian")
-
-
-def _check_small_record(name: str, data: memoryview, expected: re.Pattern[bytes]) -> None:
-    if len(data) > _SMALL_RECORD_BYTES or not expected.fullmatch(data):
-        raise RefusedError(
-            f"its record {name!r} holds {quoted(bytes(data[:_SMALL_RECORD_BYTES]))}, which is not readable here"
-        )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -14,36 +13,33 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
+from rlcore.checkpoint.refusal import quoted
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.types import StateDict, StateValue
 
 KIND = "__kind__"
 """The key that marks a dict as the form of something that is not a dict."""
 
-NUMERIC = "biuf"
-"""Kinds of dtype whose arrays a file can hold as bytes."""
+_NUMERIC = "biuf"  # kinds of dtype whose arrays a file can hold as bytes
+_MAX_DEPTH = 50  # how many dots the path of a part may have; settings have three or four
 
-MAX_DEPTH = 50
-"""How many dots the path of a part may have; settings have three or four."""
-
-Nested = Callable[[Any, str], Any]
-"""Encodes or decodes a part: (part, its field) -> result."""
+Nested = Callable[..., Any]
+"""Encodes or decodes a part: (part, the names that are added to the field) -> result."""
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """How the objects of one exact type are written.
 
     :param kind: name in the file
     :param keys: the entries of its dict, besides the kind
-    :param encode: (object, field, nested) -> entries
-    :param decode: (entries, field, nested) -> object; may raise what the type's constructor raises
+    :param encode: (object, nested) -> entries
+    :param decode: (entries, nested) -> object; may raise what the type's constructor raises
     """
 
     kind: str
-    keys: frozenset[str]
-    encode: Callable[[Any, str, Nested], StateDict]
-    decode: Callable[[dict[str, Any], str, Nested], object]
+    keys: tuple[str, ...]
+    encode: Callable[[Any, Nested], StateDict]
+    decode: Callable[[dict[str, Any], Nested], object]
 
 
 def encode(value: object, field: str) -> StateValue:
@@ -57,6 +53,10 @@ def encode(value: object, field: str) -> StateValue:
     :param field: name of the setting; parts are named ``policy_kwargs.activation_fn``, ``net_arch.0``
     :raises CheckpointError: lists or dicts are nested deeper than any setting, or contain themselves
     """
+
+    def nested(part: Any, *names: object) -> StateValue:
+        return encode(part, ".".join((field, *map(str, names))))
+
     _require_shallow(field)
     if isinstance(value, np.generic):
         value = value.item()
@@ -65,15 +65,17 @@ def encode(value: object, field: str) -> StateValue:
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
     if type(value) is list:
-        return [encode(part, f"{field}.{position}") for position, part in enumerate(value)]
-    if _is_plain_dict(value):
-        return {key: encode(part, f"{field}.{key}") for key, part in cast("dict[str, object]", value).items()}
-    if isinstance(value, type) and value in _NAMES:
+        return [nested(part, position) for position, part in enumerate(value)]
+    if isinstance(value, dict) and type(value) in (dict, OrderedDict):
+        # Others have keys that a file cannot hold, or one that would look like a mark.
+        if KIND not in value and all(type(key) in (str, int) for key in value):
+            return {key: nested(part, key) for key, part in value.items()}
+    elif isinstance(value, type) and value in _NAMES:
         return {KIND: "class", "name": _NAMES[value]}
     form = _FORMS.get(type(value))
-    if form is None or (isinstance(value, np.ndarray) and value.dtype.kind not in NUMERIC):
-        return {KIND: "placeholder", "description": _description(value)}
-    return {KIND: form.kind, **form.encode(value, field, encode)}
+    if form is None or (isinstance(value, np.ndarray) and value.dtype.kind not in _NUMERIC):
+        return {KIND: "placeholder", "description": _described(value)}
+    return {KIND: form.kind, **form.encode(value, nested)}
 
 
 def same(left: object, right: object) -> bool:
@@ -97,8 +99,8 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
     :raises CheckpointError: a placeholder without its custom object, an unregistered class, or a malformed value
     """
 
-    def nested(part: Any, name: str) -> object:
-        return decode(part, name, custom_objects)
+    def nested(part: Any, *names: object) -> object:
+        return decode(part, ".".join((field, *map(str, names))), custom_objects)
 
     if field in custom_objects:
         return custom_objects[field]
@@ -106,12 +108,12 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
     if value is None or isinstance(value, bool | int | float | str | torch.Tensor):
         return value
     if isinstance(value, list):
-        return [nested(part, f"{field}.{position}") for position, part in enumerate(value)]
+        return [nested(part, position) for position, part in enumerate(value)]
     if not isinstance(value, dict):
         raise _malformed(field, f"a {type(value).__name__}, which a model file cannot hold")
     if KIND not in value:
-        return {key: nested(part, f"{field}.{key}") for key, part in value.items()}
-    return _decode_marked(value, field, nested)
+        return {key: nested(part, key) for key, part in value.items()}
+    return _decode_marked(cast("dict[str, Any]", value), field, nested)
 
 
 def register_class(name: str, cls: type) -> None:
@@ -131,50 +133,36 @@ def register_class(name: str, cls: type) -> None:
     _NAMES[cls] = name
 
 
-def _decode_marked(value: StateDict, field: str, nested: Nested) -> object:
-    kind = value[KIND]
+def _decode_marked(value: dict[str, Any], field: str, nested: Nested) -> object:
+    kind, name, keys = value[KIND], value.get("name"), set(value) - {KIND}
     if kind == "class":
-        return _decode_class(value, field)
+        if not isinstance(name, str) or name not in _CLASSES:
+            raise CheckpointError(
+                None,
+                f"the setting {field!r} is the class {quoted(name, 120)}, which is not registered; register it with "
+                f"rlcore.checkpoint.codec.register_class or pass custom_objects={{{field!r}: ...}}",
+            )
+        return _CLASSES[name]
     if kind == "placeholder":
         raise CheckpointError(
             None,
-            f"the setting {field!r} was {_shown(value.get('description'))}, which no model file can hold; "
+            f"the setting {field!r} was {quoted(value.get('description'), 120)}, which no model file can hold; "
             f"pass custom_objects={{{field!r}: ...}} with the object to use",
         )
     form = _KINDS.get(kind) if isinstance(kind, str) else None
     if form is None:
-        raise _malformed(field, f"a value of the unknown kind {_shown(kind)}")
-    if set(value) - {KIND} != form.keys:
-        raise _malformed(field, f"a {form.kind} with the entries {_shown(sorted(map(str, set(value) - {KIND})))}")
+        raise _malformed(field, f"a value of the unknown kind {quoted(kind, 120)}")
+    if keys != set(form.keys):
+        raise _malformed(field, f"a {form.kind} with the entries {quoted(sorted(map(str, keys)), 120)}")
     try:
-        return form.decode(cast("dict[str, Any]", value), field, nested)
+        return form.decode(value, nested)
     except CheckpointError:
         raise
     except (AssertionError, ValueError, TypeError, OverflowError, RuntimeError) as error:
-        raise _malformed(field, f"a {form.kind} that cannot be built ({_shown(str(error))})") from error
+        raise _malformed(field, f"a {form.kind} that cannot be built ({quoted(str(error), 120)})") from error
 
 
-def _decode_class(value: StateDict, field: str) -> type:
-    name = value.get("name")
-    if not isinstance(name, str) or name not in _CLASSES:
-        raise CheckpointError(
-            None,
-            f"the setting {field!r} is the class {_shown(name)}, which is not registered; register it with "
-            f"rlcore.checkpoint.codec.register_class or pass custom_objects={{{field!r}: ...}}",
-        )
-    return _CLASSES[name]
-
-
-def _is_plain_dict(value: object) -> bool:
-    """Whether ``value`` can be written as a dict: plain keys, and none that would look like a mark."""
-    return (
-        type(value) in (dict, OrderedDict)
-        and all(type(key) in (str, int) for key in cast("dict[Any, object]", value))
-        and KIND not in cast("dict[Any, object]", value)
-    )
-
-
-def _description(value: object) -> str:
+def _described(value: object) -> str:
     """Describe an object by its names alone: the same text in every process, without addresses or paths."""
     if isinstance(value, type):
         return f"the class {value.__module__}.{value.__qualname__}"
@@ -184,16 +172,11 @@ def _description(value: object) -> str:
 
 
 def _require_shallow(field: str) -> None:
-    if field.count(".") > MAX_DEPTH:
+    if field.count(".") > _MAX_DEPTH:
         raise CheckpointError(
-            None, f"the setting {_shown(field)} is nested more than {MAX_DEPTH} deep; give it without such nesting"
+            None,
+            f"the setting {quoted(field, 120)} is nested more than {_MAX_DEPTH} deep; give it without such nesting",
         )
-
-
-def _shown(value: object) -> str:
-    """Show something that a file says: escaped and cut."""
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def _malformed(field: str, found: str) -> CheckpointError:
@@ -221,151 +204,142 @@ def _decode_array(value: object) -> np.ndarray[Any, Any]:
 
 def _decode_dtype(name: object) -> np.dtype[Any]:
     dtype = np.dtype(name) if isinstance(name, str) else None
-    if dtype is None or dtype.kind not in NUMERIC or dtype.name != name:
-        raise ValueError(f"{_shown(name)} is not the name of a numeric dtype")
+    if dtype is None or dtype.kind not in _NUMERIC or dtype.name != name:
+        raise ValueError(f"{quoted(name, 120)} is not the name of a numeric dtype")
     return dtype
 
 
 def _decode_shape(shape: object) -> tuple[int, ...]:
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-        raise ValueError(f"{_shown(shape)} is not a shape")
+        raise ValueError(f"{quoted(shape, 120)} is not a shape")
     return tuple(shape)
 
 
 def _typed(value: object, kind: type) -> Any:
     if type(value) is not kind:
-        raise TypeError(f"{_shown(value)} is not of the type {kind.__name__}")
+        raise TypeError(f"{quoted(value, 120)} is not of the type {kind.__name__}")
     return value
 
 
-def _encode_box(box: spaces.Box[Any], _field: str, _nested: Nested) -> StateDict:
-    arrays = {"low": box.low, "high": box.high, "bounded_below": box.bounded_below, "bounded_above": box.bounded_above}
-    return {name: _encode_array(array) for name, array in arrays.items()}
+_BOUNDS = ("low", "high", "bounded_below", "bounded_above")
 
 
-def _decode_box(entries: dict[str, Any], _field: str, _nested: Nested) -> spaces.Box[Any]:
-    arrays = {name: _decode_array(entry) for name, entry in entries.items() if name != KIND}
-    low, high = arrays["low"], arrays["high"]
-    if low.dtype != high.dtype or any(array.shape != low.shape for array in arrays.values()):
+def _decode_box(entries: dict[str, Any], _: Nested) -> spaces.Box[Any]:
+    low, high, below, above = arrays = [_decode_array(entries[name]) for name in _BOUNDS]
+    if low.dtype != high.dtype or any(array.shape != low.shape for array in arrays):
         raise ValueError("the bounds differ in shape or dtype")
     box = spaces.Box(low, high, shape=low.shape, dtype=low.dtype)
     # Of an integer Box the bounds alone do not tell an infinite one from the smallest integer.
-    box.bounded_below = arrays["bounded_below"].astype(bool)
-    box.bounded_above = arrays["bounded_above"].astype(bool)
+    box.bounded_below, box.bounded_above = below.astype(bool), above.astype(bool)
     return box
 
 
-def _encode_discrete(space: spaces.Discrete[Any], _field: str, _nested: Nested) -> StateDict:
-    return {"n": int(space.n), "start": int(space.start), "dtype": np.dtype(space.dtype).name}
-
-
-def _decode_discrete(entries: dict[str, Any], _field: str, _nested: Nested) -> object:
+def _decode_discrete(entries: dict[str, Any], _: Nested) -> object:
     n, start, dtype = _typed(entries["n"], int), _typed(entries["start"], int), _decode_dtype(entries["dtype"])
     if dtype == np.int64:
         return spaces.Discrete(n, start=start)
     return spaces.Discrete(n, start=start, dtype=dtype.type)
 
 
-def _encode_multi_discrete(space: spaces.MultiDiscrete[Any], _field: str, _nested: Nested) -> StateDict:
-    return {"nvec": _encode_array(space.nvec), "start": _encode_array(space.start)}
-
-
-def _decode_multi_discrete(entries: dict[str, Any], _field: str, _nested: Nested) -> object:
+def _decode_multi_discrete(entries: dict[str, Any], _: Nested) -> object:
     nvec, start = _decode_array(entries["nvec"]), _decode_array(entries["start"])
     return spaces.MultiDiscrete(nvec, dtype=nvec.dtype.type, start=start)
 
 
-def _encode_multi_binary(space: spaces.MultiBinary, _field: str, _nested: Nested) -> StateDict:
-    return {"n": space.n if isinstance(space.n, int) else [int(size) for size in space.n]}
+def _decode_dict_space(entries: dict[str, Any], nested: Nested) -> object:
+    return spaces.Dict(OrderedDict((_typed(key, str), nested(part, key)) for key, part in entries["spaces"]))
 
 
-def _decode_multi_binary(entries: dict[str, Any], _field: str, _nested: Nested) -> object:
-    n = entries["n"]
-    return spaces.MultiBinary(n if type(n) is int else _decode_shape(n))
+def _encode_items(items: Any, nested: Nested) -> StateDict:
+    return {"items": [nested(part, position) for position, part in enumerate(items)]}
 
 
-def _encode_dict_space(space: spaces.Dict, field: str, nested: Nested) -> StateDict:
-    return {"spaces": [[key, nested(part, f"{field}.{key}")] for key, part in space.spaces.items()]}
+def _decode_items(entries: dict[str, Any], nested: Nested) -> tuple[Any, ...]:
+    return tuple(nested(part, position) for position, part in enumerate(_typed(entries["items"], list)))
 
 
-def _decode_dict_space(entries: dict[str, Any], field: str, nested: Nested) -> object:
-    pairs = [(_typed(key, str), nested(part, f"{field}.{key}")) for key, part in entries["spaces"]]
-    return spaces.Dict(OrderedDict(pairs))
-
-
-def _encode_items(items: Any, field: str, nested: Nested) -> StateDict:
-    return {"items": [nested(part, f"{field}.{position}") for position, part in enumerate(items)]}
-
-
-def _decode_items(entries: dict[str, Any], field: str, nested: Nested) -> tuple[Any, ...]:
-    parts = _typed(entries["items"], list)
-    return tuple(nested(part, f"{field}.{position}") for position, part in enumerate(parts))
-
-
-def _decode_torch_dtype(entries: dict[str, Any], _field: str, _nested: Nested) -> torch.dtype:
+def _decode_torch_dtype(entries: dict[str, Any], _: Nested) -> torch.dtype:
     dtype = vars(torch).get(_typed(entries["name"], str))
     if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"torch has no dtype {_shown(entries['name'])}")
+        raise ValueError(f"torch has no dtype {quoted(entries['name'], 120)}")
     return dtype
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{_shown(value)} is not a number")
-    return value
 
 
 def _numbers(kind: str, cls: type, names: tuple[str, ...]) -> Form:
     """Return the form of a class that is built from numbers, which it keeps under the names of its parameters."""
 
-    def write(value: Any, field: str, nested: Nested) -> StateDict:
-        return {name: nested(getattr(value, name), f"{field}.{name}") for name in names}
+    def read(entries: dict[str, Any], nested: Nested) -> object:
+        numbers = [nested(entries[name], name) for name in names]
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise TypeError(f"{quoted(number, 120)} is not a number")
+        return cls(*numbers)
 
-    def read(entries: dict[str, Any], field: str, nested: Nested) -> object:
-        return cls(*(_number(nested(entries[name], f"{field}.{name}")) for name in names))
-
-    return Form(kind, frozenset(names), write, read)
+    return Form(kind, names, lambda value, nested: {name: nested(getattr(value, name), name) for name in names}, read)
 
 
 _FORMS: dict[type, Form] = {
-    tuple: Form("tuple", frozenset({"items"}), _encode_items, _decode_items),
+    tuple: Form("tuple", ("items",), _encode_items, _decode_items),
     np.ndarray: Form(
         "numpy.ndarray",
-        frozenset({"dtype", "shape", "bytes"}),
-        lambda array, _field, _nested: _encode_array(array),
-        lambda entries, _field, _nested: _decode_array(entries),
+        ("dtype", "shape", "bytes"),
+        lambda array, _: _encode_array(array),
+        lambda entries, _: _decode_array(entries),
     ),
     torch.device: Form(
         "torch.device",
-        frozenset({"name"}),
-        lambda device, _field, _nested: {"name": str(device)},
-        lambda entries, _field, _nested: torch.device(_typed(entries["name"], str)),
+        ("name",),
+        lambda device, _: {"name": str(device)},
+        lambda entries, _: torch.device(_typed(entries["name"], str)),
     ),
     torch.dtype: Form(
         "torch.dtype",
-        frozenset({"name"}),
-        lambda dtype, _field, _nested: {"name": str(dtype).removeprefix("torch.")},
+        ("name",),
+        lambda dtype, _: {"name": str(dtype).removeprefix("torch.")},
         _decode_torch_dtype,
     ),
-    spaces.Box: Form("Box", frozenset({"low", "high", "bounded_below", "bounded_above"}), _encode_box, _decode_box),
-    spaces.Discrete: Form("Discrete", frozenset({"n", "start", "dtype"}), _encode_discrete, _decode_discrete),
-    spaces.MultiDiscrete: Form(
-        "MultiDiscrete", frozenset({"nvec", "start"}), _encode_multi_discrete, _decode_multi_discrete
+    spaces.Box: Form(
+        "Box",
+        _BOUNDS,
+        lambda box, _: {name: _encode_array(getattr(box, name)) for name in _BOUNDS},
+        _decode_box,
     ),
-    spaces.MultiBinary: Form("MultiBinary", frozenset({"n"}), _encode_multi_binary, _decode_multi_binary),
-    spaces.Dict: Form("Dict", frozenset({"spaces"}), _encode_dict_space, _decode_dict_space),
+    spaces.Discrete: Form(
+        "Discrete",
+        ("n", "start", "dtype"),
+        lambda space, _: {"n": int(space.n), "start": int(space.start), "dtype": np.dtype(space.dtype).name},
+        _decode_discrete,
+    ),
+    spaces.MultiDiscrete: Form(
+        "MultiDiscrete",
+        ("nvec", "start"),
+        lambda space, _: {"nvec": _encode_array(space.nvec), "start": _encode_array(space.start)},
+        _decode_multi_discrete,
+    ),
+    spaces.MultiBinary: Form(
+        "MultiBinary",
+        ("n",),
+        lambda space, _: {"n": space.n if isinstance(space.n, int) else [int(size) for size in space.n]},
+        lambda entries, _: spaces.MultiBinary(n if type(n := entries["n"]) is int else _decode_shape(n)),
+    ),
+    spaces.Dict: Form(
+        "Dict",
+        ("spaces",),
+        lambda space, nested: {"spaces": [[key, nested(part, key)] for key, part in space.spaces.items()]},
+        _decode_dict_space,
+    ),
     spaces.Tuple: Form(
         "Tuple",
-        frozenset({"items"}),
-        lambda space, field, nested: _encode_items(space.spaces, field, nested),
-        lambda entries, field, nested: spaces.Tuple(_decode_items(entries, field, nested)),
+        ("items",),
+        lambda space, nested: _encode_items(space.spaces, nested),
+        lambda entries, nested: spaces.Tuple(_decode_items(entries, nested)),
     ),
     # The callable inside has the name of the setting: that is what the user would pass as a custom object.
     FloatSchedule: Form(
         "FloatSchedule",
-        frozenset({"value_schedule"}),
-        lambda schedule, field, nested: {"value_schedule": nested(schedule.value_schedule, field)},
-        lambda entries, field, nested: FloatSchedule(nested(entries["value_schedule"], field)),
+        ("value_schedule",),
+        lambda schedule, nested: {"value_schedule": nested(schedule.value_schedule)},
+        lambda entries, nested: FloatSchedule(nested(entries["value_schedule"])),
     ),
     ConstantSchedule: _numbers("ConstantSchedule", ConstantSchedule, ("val",)),
     LinearSchedule: _numbers("LinearSchedule", LinearSchedule, ("start", "end", "end_fraction")),

@@ -14,8 +14,6 @@ from rlcore.errors import CheckpointError, RLCoreError, SettingError, StateError
 
 PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"
 
-_QUOTE_LIMIT = 80
-
 
 class RefusedError(ValueError):
     """What is wrong with a file's content or with the values to be saved; the public functions add which file."""
@@ -71,7 +69,7 @@ def path_of(target: PathOrFile) -> str | None:
     return fspath(target) if isinstance(target, str | PathLike) else None
 
 
-def quoted(text: object, limit: int = _QUOTE_LIMIT) -> str:
+def quoted(text: object, limit: int = 80) -> str:
     """Return ``text`` as printable ASCII of bounded length, for texts that a file supplies."""
     # Cut before escaping too, so that a text of a gigabyte costs no more than a short one.
     escaped = ascii(text[: limit + 1] if isinstance(text, str | bytes) else text)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any
 
 import torch
 
 from rlcore.checkpoint.refusal import RefusedError, quoted
-from rlcore.types import StateDict, StateValue
+from rlcore.types import StateDict
 
 MAX_DEPTH = 64
 """How deep lists and dicts may be nested."""
@@ -30,7 +30,6 @@ DTYPES: dict[str, torch.dtype] = {
 
 _MAX_INT_BITS = 2000  # the file format holds integers of up to 255 bytes
 _ALLOWED = "tensors, bool, int, float, str, None, lists, dicts with str or int keys and tuples of plain values"
-_TensorT = TypeVar("_TensorT")
 
 
 def plain(payload: object) -> StateDict:
@@ -44,62 +43,43 @@ def plain(payload: object) -> StateDict:
     """
     if not isinstance(payload, dict):
         raise RefusedError(f"a checkpoint holds a dict, not {type(payload).__name__}")
-    return _plain_dict(payload, "payload", 1, set())
+    check_values(payload, may_repeat=True)
+    copied: StateDict = _copied(payload, set())
+    return copied
 
 
-def _plain(value: object, place: str, depth: int, storages: set[int]) -> StateValue:
+def _copied(value: Any, storages: set[int]) -> Any:
+    """
+    :param storages: addresses of those that tensors before this one have; those in ``value`` are added
+    """
     if isinstance(value, torch.Tensor):
-        return _plain_tensor(value, place, storages)
-    _check_depth(place, depth)
-    if isinstance(value, dict):
-        return _plain_dict(value, place, depth, storages)
-    if type(value) is list:
-        return [_plain(item, f"{place}[{index}]", depth + 1, storages) for index, item in enumerate(value)]
-    _check_plain(value, place)
-    return value  # type: ignore[return-value]  # just checked; mypy cannot follow
+        return _alone(value.detach(), storages)
+    if isinstance(value, list):
+        return [_copied(item, storages) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = type(value)((key, _copied(item, storages)) for key, item in value.items())
+    if hasattr(value, "_metadata"):
+        made._metadata = _copied(value._metadata, storages)  # type: ignore[attr-defined]
+    return made
 
 
-def _plain_dict(value: dict[object, object], place: str, depth: int, storages: set[int]) -> StateDict:
-    _check_keys(value, place)
-    made = type(value)()
-    for key, item in value.items():
-        made[key] = _plain(item, _inside(place, key), depth + 1, storages)
-    metadata = _metadata_of(value, place)
-    if metadata is not None:
-        made._metadata = _plain(metadata, f"{place}._metadata", depth + 1, storages)  # type: ignore[attr-defined]
-    return made  # type: ignore[return-value]  # keys were checked; mypy cannot follow
-
-
-def _plain_tensor(tensor: torch.Tensor, place: str, storages: set[int]) -> torch.Tensor:
-    """
-    :param storages: addresses of those that tensors before this one have; its own is added
-    """
-    if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.dtype not in DTYPES.values():
-        kind = f"{tensor.layout}, {tensor.dtype}, on {tensor.device}"
-        raise RefusedError(f"{place} is a tensor that cannot be saved ({kind}): it must be dense, real and hold data")
-    found = tensor.detach()
-    if type(found) is not torch.Tensor:
-        raise RefusedError(f"{place} is a {type(tensor).__name__}; save a plain torch.Tensor of it")
-    if not found.is_cpu or not found.is_contiguous() or found.is_neg() or not _owns(found, storages):
-        found = found.to("cpu").clone(memory_format=torch.contiguous_format)
-    storages.add(found.untyped_storage().data_ptr())
-    return found
-
-
-def _owns(tensor: torch.Tensor, storages: set[int]) -> bool:
-    """Whether the storage of a tensor holds it alone, and none of those before."""
+def _alone(tensor: torch.Tensor, storages: set[int]) -> torch.Tensor:
     storage = tensor.untyped_storage()
-    return storage.nbytes() == tensor.nbytes and storage.data_ptr() not in storages
+    is_whole = storage.nbytes() == tensor.nbytes and storage.data_ptr() not in storages
+    if not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_neg() or not is_whole:
+        tensor = tensor.to("cpu").clone(memory_format=torch.contiguous_format)
+    storages.add(tensor.untyped_storage().data_ptr())
+    return tensor
 
 
-def tensors_in(payload: object, tensor_type: type[_TensorT]) -> Iterator[tuple[str, _TensorT]]:
-    """Yield every tensor with the path of keys to it, refusing everything that a checkpoint may not hold.
+def check_values(payload: object, *, may_repeat: bool = False) -> None:
+    """Refuse everything that a checkpoint may not hold: a foreign type, a bad key, a shared or too deeply nested list.
 
-    The walk keeps its own stack, of the lists and dicts that it is inside of, and refuses one that stands in two
-    places: its cost is bounded by the size of the file.
+    The walk keeps its own stack, of the lists and dicts that it is inside of. As it refuses one that stands in two
+    places, its cost is bounded by the size of the file.
 
-    :param tensor_type: the class that stands for tensors, which need not be torch's
-    :raises RefusedError: a foreign type, a bad key, a shared or too deeply nested list or dict
+    :param may_repeat: whether a list or dict may stand in several places, as it may in what is to be saved
     """
     seen: set[int] = set()
     inside: list[Iterator[tuple[str, object]]] = [iter([("payload", payload)])]
@@ -107,11 +87,12 @@ def tensors_in(payload: object, tensor_type: type[_TensorT]) -> Iterator[tuple[s
         place, value = next(inside[-1], (None, None))
         if place is None:
             inside.pop()
-        elif isinstance(value, tensor_type):
-            yield place, value
-        elif type(value) in (list, dict, OrderedDict):
-            _check_depth(place, len(inside))
-            if id(value) in seen:
+        elif isinstance(value, torch.Tensor):
+            _check_tensor(value, place)
+        elif isinstance(value, dict) or type(value) is list:
+            if len(inside) > MAX_DEPTH:
+                raise RefusedError(f"{place[:80]}... is nested deeper than {MAX_DEPTH} levels")
+            if id(value) in seen and not may_repeat:
                 raise RefusedError(f"{place} is a {type(value).__name__} that stands in two places")
             seen.add(id(value))
             inside.append(_items(value, place))
@@ -119,18 +100,10 @@ def tensors_in(payload: object, tensor_type: type[_TensorT]) -> Iterator[tuple[s
             _check_plain(value, place)
 
 
-def _items(container: object, place: str) -> Iterator[tuple[str, object]]:
+def _items(container: dict[object, object] | list[object], place: str) -> Iterator[tuple[str, object]]:
     if isinstance(container, list):
         yield from ((f"{place}[{index}]", item) for index, item in enumerate(container))
-    elif isinstance(container, dict):
-        _check_keys(container, place)
-        yield from ((_inside(place, key), item) for key, item in container.items())
-        metadata = _metadata_of(container, place)
-        if metadata is not None:
-            yield f"{place}._metadata", metadata
-
-
-def _check_keys(container: dict[object, object], place: str) -> None:
+        return
     if type(container) not in (dict, OrderedDict):
         raise RefusedError(f"{place} is a {type(container).__name__}; save a plain dict of it")
     for key in container:
@@ -138,15 +111,21 @@ def _check_keys(container: dict[object, object], place: str) -> None:
             _check_int(key, f"a key of {place}")
         elif type(key) is not str:
             raise RefusedError(f"{place} has a key of type {type(key).__name__}; keys must be str or int")
-
-
-def _metadata_of(container: dict[object, object], place: str) -> object:
+    yield from ((f"{place}[{quoted(key)}]", item) for key, item in container.items())
     attributes = getattr(container, "__dict__", {})
     if attributes.keys() - {"_metadata"}:
-        raise RefusedError(
-            f"{place} carries attributes {quoted(sorted(map(str, attributes)))}; only _metadata may be attached"
-        )
-    return attributes.get("_metadata")
+        names = quoted(sorted(map(str, attributes)))
+        raise RefusedError(f"{place} carries attributes {names}; only _metadata may be attached")
+    if attributes.get("_metadata") is not None:
+        yield f"{place}._metadata", attributes["_metadata"]
+
+
+def _check_tensor(tensor: torch.Tensor, place: str) -> None:
+    if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.dtype not in DTYPES.values():
+        kind = f"{tensor.layout}, {tensor.dtype}, on {tensor.device}"
+        raise RefusedError(f"{place} is a tensor that cannot be saved ({kind}): it must be dense, real and hold data")
+    if type(tensor) is not torch.Tensor and type(tensor.detach()) is not torch.Tensor:
+        raise RefusedError(f"{place} is a {type(tensor).__name__}; save a plain torch.Tensor of it")
 
 
 def _check_plain(value: object, place: str) -> None:
@@ -164,12 +143,3 @@ def _check_plain(value: object, place: str) -> None:
 def _check_int(value: int, place: str) -> None:
     if value.bit_length() > _MAX_INT_BITS:
         raise RefusedError(f"{place} is an integer of {value.bit_length()} bits; at most {_MAX_INT_BITS} can be saved")
-
-
-def _check_depth(place: str, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise RefusedError(f"{place[:80]}... is nested deeper than {MAX_DEPTH} levels")
-
-
-def _inside(place: str, key: object) -> str:
-    return f"{place}[{quoted(key)}]"

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rlcore.checkpoint import save_checkpoint
-from rlcore.checkpoint.v1 import save_policy
+from rlcore.checkpoint.formats import save_policy
 from rlcore.errors import CallOrderError, SettingError, StateError
 from rlcore.pbt import files, selection
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, explored

@@ -15,8 +15,8 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList, Check
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import load_container
+from rlcore.checkpoint.formats import FORMAT_MODEL
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
-from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
 from rlcore.ppo import space_support
 from rlcore.ppo.arguments import reject_unknown

@@ -13,10 +13,10 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import maybe_make_env
 from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info
 
-from rlcore.checkpoint import codec, loading
+from rlcore.checkpoint import codec, formats
 from rlcore.checkpoint.container import load_container, save_container
+from rlcore.checkpoint.formats import FORMAT_MODEL, FORMAT_V1
 from rlcore.checkpoint.refusal import refusals_name, require_place
-from rlcore.checkpoint.schema import FORMAT_MODEL, FORMAT_V1
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
 from rlcore.ppo import adapted_state, construction, progress, space_support, weights
 from rlcore.ppo.arguments import check_device
@@ -148,7 +148,7 @@ class ModelFile(ConfiguredPPO):
             state: dict[str, Any] = read_model_content(content, path)["state"]
             return {key: value for key, value in state.items() if key in parts and parts[key].scope in LEARNT}
         with refusals_name(path):
-            checkpoint = loading.from_payload(content)
+            checkpoint = formats.from_payload(content)
         if checkpoint.format_version == FORMAT_V1:
             warn_caller(f"{FORMAT_V1}: the file holds only the policy", ResumeWarning)
         data = {str(key): part for key, part in checkpoint.data.items()}

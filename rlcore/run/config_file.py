@@ -75,7 +75,7 @@ def read_yaml(path: str | Path) -> Document:
     """
     lines: dict[Place, int] = {}
     try:
-        root = _Composer(storage.read_content(path, MAX_BYTES).decode("utf-8")).get_single_node()
+        root = _Composer(str(storage.read_content(path, MAX_BYTES), "utf-8")).get_single_node()
         content = None if root is None else _plain(root, (), lines)
     except RefusedError as error:
         raise ConfigFileError(path, None, str(error)) from error

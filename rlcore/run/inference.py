@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize, VecTransposeImage
 
-from rlcore.checkpoint import container, loading, storage, v1
+from rlcore.checkpoint import container, formats, storage
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place
-from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import SettingError, UnknownSettingError
 from rlcore.ppo import model_content, model_file, weights
 from rlcore.ppo.algorithm import DistributionalPPO
@@ -177,9 +176,9 @@ def load_policy(
     payload, has_digest = container.read_container(
         source, map_location="cpu", require_digest=require_digest, max_bytes=storage.DEFAULT_MAX_BYTES
     )
-    if not has_digest and not v1.is_v1(payload):
+    if not has_digest and not formats.is_v1(payload):
         container.warn_of_missing_digest(source)
-    if payload.get("format_version") == FORMAT_MODEL:
+    if payload.get("format_version") == formats.FORMAT_MODEL:
         for name, value in {"settings": settings, "policy": policy}.items():
             if value is not None:
                 raise SettingError(
@@ -213,7 +212,7 @@ def _content_of_checkpoint(
 ) -> dict[str, Any]:
     """What a model file would hold, from a checkpoint and what the caller knows."""
     with refusals_name(path):
-        checkpoint = loading.from_payload(payload)
+        checkpoint = formats.from_payload(payload)
     for name in settings or {}:
         if name in BESIDE_SETTINGS:
             raise UnknownSettingError(

@@ -80,7 +80,6 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
     [
         ({"--env": "CartPole-v9"}, "CartPole"),
         ({"--population": "1"}, "population_size=1"),
-        ({"--interval": "1"}, "give an interval of at least 3 updates"),
         ({"--hyperparam": "lerning_rate=0.1:0.2"}, "did you mean 'learning_rate'"),
         ({"--hyperparam": "gamma=0.9"}, "is no range"),
         ({"--updates": "-1"}, "--updates -1 trains nothing"),

@@ -76,7 +76,7 @@ def forge() -> Forge:
 
 @pytest.fixture
 def torch_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fail if torch.load is given the file: what it would allocate is what the attacker asks for."""
+    """Fail if torch.load is called: it would allocate what the attacker asks for."""
     calls: list[object] = []
     real_load = torch.load
 

@@ -304,6 +304,17 @@ def test_records_may_come_in_any_order(forge: Any) -> None:
     assert payload["x"].tolist() == [0.0] * 4  # type: ignore[union-attr]
 
 
+def test_a_tensor_that_does_not_lie_where_its_type_needs_it_is_copied(forge: Any) -> None:
+    """A zip file of another writer puts records anywhere."""
+    with pytest.warns(UserWarning, match="no digest"):
+        found = [
+            load_container(forge.file(forge.dictionary(x=forge.tensor()), **{".data/serialization_id": b"1" * n}))
+            for n in range(1, 5)
+        ]
+    assert all(each["x"].data_ptr() % 4 == 0 for each in found)  # type: ignore[union-attr]
+    assert all(each["x"].tolist() == [1.0, 2.0, 3.0, 4.0] for each in found)  # type: ignore[union-attr]
+
+
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_anything_before_after_or_between_is_refused(forge: Any) -> None:
     content = forge.file(forge.dictionary(n=b"N"), {}).getvalue()
@@ -337,6 +348,14 @@ def test_a_directory_has_as_many_bytes_as_are_read_and_no_more(forge: Any, monke
         load_container(io.BytesIO(content))
     monkeypatch.setattr(archive, "_MAX_DIRECTORY_BYTES", size - 1)
     refused(io.BytesIO(content), "its zip directory is damaged$")
+
+
+@pytest.mark.parametrize("place", [28, 30, 32], ids=["name", "extra field", "comment"])
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_an_entry_that_goes_on_beyond_the_directory_is_refused(place: int, forge: Any) -> None:
+    content = bytearray(forge.file(forge.dictionary(n=b"N"), {}).getvalue())
+    struct.pack_into("<H", content, content.rfind(b"PK\x01\x02") + place, 99)
+    refused(io.BytesIO(bytes(content)), "its zip directory is damaged$")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlcore.checkpoint import container, load_checkpoint, load_container
+from rlcore.checkpoint import load_checkpoint, load_container
 from rlcore.errors import CheckpointError
 
 
@@ -157,18 +157,17 @@ def test_an_instruction_that_no_checkpoint_needs_is_named(forge: Any) -> None:
         load_container(forge.file(forge.dictionary(x=ABUSES["a set"]), {}))
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_torch_itself_would_not_execute_what_the_check_let_pass(
-    attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even where the environment tells torch to execute whatever the caller does not forbid."""
-    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    monkeypatch.setattr(container, "check_content", lambda *_, **__: None)
-    marker = tmp_path / "marker"
-    torch.save(CONTAINERS["valid version"](ATTACKS[attack](marker)), tmp_path / "x.pt")
-    with pytest.raises(CheckpointError, match=r"torch could not load it onto 'cpu' \(UnpicklingError\)"):
-        load_container(tmp_path / "x.pt")
-    assert not marker.exists()
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_no_unpickler_is_given_the_file_even_of_a_healthy_one(monkeypatch: pytest.MonkeyPatch, forge: Any) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("an unpickler was made")
+
+    file = forge.file(forge.dictionary(x=forge.tensor()))
+    for module in (pickle, torch._weights_only_unpickler):
+        for name in ("load", "loads", "Unpickler"):
+            monkeypatch.setattr(module, name, fail, raising=False)
+    with pytest.warns(UserWarning, match="no digest"):
+        assert load_container(file)["x"].tolist() == [1.0, 2.0, 3.0, 4.0]  # type: ignore[union-attr]
 
 
 def test_texts_of_the_file_are_escaped_and_cut_and_nothing_advises_to_drop_the_protection(forge: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import random
+import struct
 import warnings
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 
 from rlcore.checkpoint import load_checkpoint, load_container, save_checkpoint
 from rlcore.checkpoint.archive import read_records
+from rlcore.checkpoint.digest import MARK
 from rlcore.checkpoint.refusal import RefusedError
 from rlcore.errors import CheckpointError
 
@@ -78,7 +81,7 @@ def test_a_damaged_record_of_a_file_without_digest_is_named() -> None:
     with pytest.raises(CheckpointError, match=r"its record '.*/data/0' is damaged"):
         load_container(damaged)
     with pytest.raises(RefusedError):
-        read_records(damaged.getvalue())
+        read_records(memoryview(damaged.getvalue()))
 
 
 def test_two_files_spliced_together_are_refused() -> None:
@@ -91,8 +94,32 @@ def test_two_files_spliced_together_are_refused() -> None:
 
 def test_a_digest_of_another_file_is_refused() -> None:
     content = protected_file()
-    with pytest.raises(CheckpointError, match="SHA-256 digest does not fit"):
-        load_checkpoint(io.BytesIO(content[:-64] + b"0" * 64))
+    with pytest.raises(CheckpointError, match="XXH3-128 digest does not fit"):
+        load_checkpoint(io.BytesIO(content[:-32] + b"0" * 32))
+
+
+def of_an_older_version(content: bytes) -> bytes:
+    """The same file with the digest that was written before XXH3-128."""
+    archive = content[: -2 - len(MARK) - 32] + struct.pack("<H", 78) + b"rlcore-sha256:"
+    return archive + hashlib.sha256(archive).hexdigest().encode()
+
+
+def test_a_file_with_a_sha_256_digest_is_read_and_checked() -> None:
+    content = of_an_older_version(protected_file())
+    assert load_checkpoint(io.BytesIO(content), require_digest=True).step == 3
+    for changed in (content[:-64] + b"0" * 64, flipped(content, 8 * content.find(b"policy")).getvalue()):
+        with pytest.raises(CheckpointError, match="SHA256 digest does not fit"):
+            load_checkpoint(io.BytesIO(changed))
+
+
+def test_a_file_names_the_algorithm_of_its_digest_and_one_that_is_unknown_is_refused() -> None:
+    content = protected_file()
+    assert content[-32 - len(MARK) : -32] == b"rlcore-xxh3-128:"
+    with pytest.raises(CheckpointError, match="zip comment is damaged"):
+        load_checkpoint(io.BytesIO(content.replace(MARK, b"rlcore-xxh9-128:")))
+    longer = content[: -2 - len(MARK) - 32] + struct.pack("<H", 99) + b"rlcore-later:".ljust(99, b"0")
+    with pytest.raises(CheckpointError, match="has a digest of a newer version"):
+        load_checkpoint(io.BytesIO(longer))
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"PK\x05\x06" + bytes(18), b"\x80\x02}.", b"\x00" * 5000])

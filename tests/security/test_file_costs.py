@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from rlcore.checkpoint import load_container, save_container, storage
+from rlcore.checkpoint.digest import DigestWriter
 from tests.support.training import make_model
 
 CHILD = """
@@ -59,8 +60,11 @@ def empty_lists(mebibytes: int) -> Callable[[Path, Path], None]:
             pickled = b"\x80\x02}(X\x01\x00\x00\x00x](" + b"]" * (mebibytes * 2**20 - 64) + b"eu."
             archive.writestr("archive/data.pkl", pickled)
             archive.writestr("archive/version", b"3\n")
-        storage.append_digest(file)
-        path.write_bytes(file.getvalue())
+        with path.open("wb") as protected:
+            writer = DigestWriter(protected, storage.DEFAULT_MAX_BYTES)
+            for part in (file.getvalue()[:-22], file.getvalue()[-22:]):
+                writer.write(part)
+            writer.finish()
 
     return write
 

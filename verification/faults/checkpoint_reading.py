@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 
 from rlcore.checkpoint import storage
+from rlcore.checkpoint.digest import DigestWriter
 from rlcore.types import StateDict
 from rlverify import fault
 
 
-@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="121267244de378b8")
+@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="733b87ebdde7660a")
 def unpickled_as_it_comes(
-    content: bytes,
+    content: memoryview,
     map_location: str | torch.device = "cpu",
     *,
     is_intact: bool = False,  # noqa: ARG001
@@ -24,9 +26,9 @@ def unpickled_as_it_comes(
     return payload
 
 
-@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="121267244de378b8")
+@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="733b87ebdde7660a")
 def weights_only(
-    content: bytes,
+    content: memoryview,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
     *,
     is_intact: bool = False,  # noqa: ARG001
@@ -36,22 +38,27 @@ def weights_only(
     return payload
 
 
-@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:_load_tensors", pins="c7d311b352dd4d11")
-def device_of_the_file(content: bytes, map_location: str | torch.device) -> object:  # noqa: ARG001
+@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:decode", pins="733b87ebdde7660a")
+def device_of_the_file(
+    content: memoryview,
+    map_location: str | torch.device = "cpu",  # noqa: ARG001
+    *,
+    is_intact: bool = False,  # noqa: ARG001
+) -> StateDict:
     """Without map_location every tensor goes to the device that it was saved from."""
-    return torch.load(io.BytesIO(content), weights_only=True)
+    payload: StateDict = torch.load(io.BytesIO(content), weights_only=True)
+    return payload
 
 
-@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:encode", pins="23e87c457575b55d")
-def numpy_numbers_saved(payload: StateDict) -> bytes:
+@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="912f11b4501197f1")
+def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
     """What is saved is pickled as it is given: a mean of NumPy's stays one of its scalars."""
-    buffer = io.BytesIO()
-    torch.save({name: np.float64(each) if type(each) is float else each for name, each in payload.items()}, buffer)
-    storage.append_digest(buffer)
-    return buffer.getvalue()
+    writer: Any = DigestWriter(file, storage.DEFAULT_MAX_BYTES)
+    torch.save({name: np.float64(each) if type(each) is float else each for name, each in payload.items()}, writer)
+    writer.finish()
 
 
-@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.v1:is_v1", pins="553480ec730799ed")
+@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.formats:is_v1", pins="553480ec730799ed")
 def v1_not_recognised(payload: StateDict) -> bool:  # noqa: ARG001
     """A bare policy state dict is taken for no known format."""
     return False

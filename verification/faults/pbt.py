@@ -95,11 +95,12 @@ def files_never_removed(folder: Path, member: PopulationMember) -> None:
 
 
 @fault(
-    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="3158c4f984c7a1fc"
+    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="ee072ea861d7f97a"
 )
-def file_written_in_place(target: Path, content: bytes) -> None:
+def file_written_in_place(target: Path, write: Any) -> None:
     """The new bytes go over the old file, so that a write that fails halfway leaves neither."""
-    target.write_bytes(content)
+    with target.open("w+b") as file:
+        write(file)
 
 
 @fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="da9ffb1da6b2d9c6")

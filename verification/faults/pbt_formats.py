@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 
 @fault(
-    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="4044812942a55901", area="pbt"
+    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="003dcb44374adfd9", area="pbt"
 )
 def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: int, performance: float) -> None:
     """A member's file holds everything but what its scaler has measured."""
@@ -23,7 +23,7 @@ def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: in
     healthy("fix-02-file-without-statistics")(path, kept, step=step, performance=performance)
 
 
-@fault("fix-03-older-files-refused", target="rlcore.checkpoint.v1:is_v1", pins="553480ec730799ed", area="pbt")
+@fault("fix-03-older-files-refused", target="rlcore.checkpoint.formats:is_v1", pins="553480ec730799ed", area="pbt")
 def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
     """A bare policy state dict is no known format."""
     return False

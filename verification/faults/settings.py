@@ -54,7 +54,7 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
     return checked
 
 
-@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="8b4f1d3bcea36001")
+@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="6d9139a399645c51")
 def yaml_1_1(path: str | Path) -> Document:
     """What PyYAML makes of it, by YAML 1.1: 3e-4 is a text there, for want of a point."""
     return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), {})

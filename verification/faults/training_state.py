@@ -58,7 +58,7 @@ def errors_are_logged(self: Any, state: StateDict) -> None:
 @fault(
     "bug-10-state-not-in-the-archive",
     target="rlcore.ppo.model_file:save_container",
-    pins="deb7688958e829fe",
+    pins="b59ad77e600be6f7",
 )
 def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> None:
     """A pickle has the scaler's statistics, the file of save() has not."""
@@ -161,7 +161,7 @@ def settings_of_the_source(
     return dict(state)
 
 
-@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.loading:from_payload", pins="211e2fda9b85d2b8")
+@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.formats:from_payload", pins="c41e69440b037a47")
 def third_format_accepted(payload: StateDict) -> Checkpoint:
     """The proposed dict is read for the policy that is in it."""
     if "model_state_dict" in payload:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from rlcore.checkpoint import FORMAT_V1, FORMAT_V2, load_checkpoint, save_checkpoint, save_container
-from rlcore.checkpoint.v1 import save_policy
+from rlcore.checkpoint.formats import save_policy
 from rlcore.errors import CheckpointError, ResumeWarning
 
 OPTIONAL = [
@@ -213,7 +213,7 @@ def test_a_v2_file_without_digest_is_named(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_goes_to_the_device_that_is_asked_for() -> None:
-    with pytest.raises(CheckpointError, match="could not load it onto 'nowhere'"):
+    with pytest.raises(CheckpointError, match="cannot be loaded onto 'nowhere'"):
         load_checkpoint(container_of(v2_payload()), map_location="nowhere")
 
 

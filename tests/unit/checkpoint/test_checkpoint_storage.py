@@ -19,9 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from rlcore.checkpoint import load_container, save_container, sibling, write_atomic
+from rlcore.checkpoint import load_container, save_container, storage, write_atomic
+from rlcore.checkpoint.digest import end_record_position
 from rlcore.checkpoint.refusal import RefusedError, quoted
-from rlcore.checkpoint.storage import end_record_position, read_content, sync_folder, write_new
+from rlcore.checkpoint.storage import read_content, sync_folder, write_new
 from rlcore.errors import CheckpointError
 
 KILL_ROUNDS = 20
@@ -110,7 +111,7 @@ def test_several_write_one_file_and_none_fails(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_left_is_removed_and_what_another_writes_is_not(tmp_path: Path) -> None:
-    with sibling.synced(tmp_path / "x", b"of another") as other:
+    with storage.synced_sibling(tmp_path / "x", lambda file: file.write(b"of another")) as other:
         abandoned = tmp_path / ".x.0123456789abcdef.tmp"
         strangers = [tmp_path / name for name in (".x.tmp", ".x.y.0123456789abcdef.tmp", ".y.0123456789abcdef.tmp")]
         for path in (abandoned, *strangers):
@@ -188,7 +189,7 @@ def test_windows_which_has_no_locks_and_two_ways_to_open_writes_and_reads_the_by
         return open_file(path, flags & ~binary, *mode)
 
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.delattr(sibling, "fcntl")
+    monkeypatch.delattr(storage, "fcntl")
     monkeypatch.delattr(os, "O_NONBLOCK")
     monkeypatch.setattr(os, "O_BINARY", binary, raising=False)
     monkeypatch.setattr(os, "open", open_there)
@@ -346,10 +347,10 @@ def test_a_file_object_that_is_closed_for_writing_is_one_error(tmp_path: Path) -
 
 
 def test_an_end_record_is_found_where_it_is_all_there_is_and_nowhere_else() -> None:
-    assert end_record_position(b"PK\x05\x06" + bytes(18)) == 0
+    assert end_record_position(memoryview(b"PK\x05\x06" + bytes(18))) == 0
     for content in (b"", bytes(22), bytes(1000), b"PK\x05\x06" + bytes(17)):
         with pytest.raises(RefusedError, match="is truncated"):
-            end_record_position(content)
+            end_record_position(memoryview(content))
 
 
 def test_a_text_is_quoted_in_80_characters_whatever_follows_them() -> None:
