@@ -84,7 +84,7 @@ def fields(**values: Any) -> Callable[[Path, Path], None]:
 
 NETWORKS: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "a wide LSTM": (network(lstm_hidden_size=12000), "the model's has shape .8, 12000."),
-    "wide layers": (network(net_arch=[20000, 20000]), "policy does not fit the model: missing"),
+    "wide layers": (network(net_arch=[20000, 20000]), "policy does not fit: missing"),
     "a deep LSTM": (network(n_lstm_layers=20000), "ask for 20000 layers, and the file has 20 tensors"),
     "many layers": (network(net_arch=[1] * 20000), "ask for 20000 layers, and the file has 20 tensors"),
     "many layers of the actor": (network(net_arch={"pi": [1] * 20000}), "ask for 20000 layers"),
