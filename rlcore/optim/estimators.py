@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from rlcore.optim.gradient_moments import Floats, Gradients, Integers, Moments, on_host
-from rlcore.optim.sketch import SketchEstimator
 from rlcore.optim.state_reading import read_entries, read_tensor
 from rlcore.optim.tensor_statistics import TensorLayout, carry_over, read_list, read_numbers, snapshot
 from rlcore.types import StateDict, StateValue
@@ -265,6 +264,5 @@ ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(
         "spatial": SpatialEstimator,
         "total": TotalEstimator,
         "element": ElementEstimator,
-        "sketch": SketchEstimator,
     }
 )

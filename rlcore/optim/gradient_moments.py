@@ -104,24 +104,6 @@ class Gradients:
             variances[position] = _exact_variance(self.tensors[position])
         return variances
 
-    def elements(self, coordinates: Sequence[Integers], places: Integers) -> Floats:
-        """Read some elements of each gradient, float64 ``[sum of their numbers]``.
-
-        :param coordinates: which elements of each flattened gradient
-        :param places: the same in all of them, one after another
-        """
-        if self.gathered is not None:
-            return self.gathered[places].astype(np.float64)
-        if self.arrays:
-            pairs = zip(self.arrays, coordinates, strict=True)
-            return np.concatenate([array.reshape(-1)[drawn] for array, drawn in pairs]).astype(np.float64)
-        watched = [
-            number
-            for tensor, drawn in zip(self.tensors, coordinates, strict=True)
-            for number in tensor.reshape(-1)[torch.from_numpy(drawn).to(tensor.device)].unbind()
-        ]
-        return on_host(watched)
-
 
 def _sums_of_gathered(gathered: NDArray[np.float32], size: Floats) -> tuple[Floats, Floats]:
     """Sum and sum of squares of each tensor."""

@@ -13,11 +13,15 @@ from torch import nn
 from rlcore.errors import SettingError
 from rlcore.optim import estimators
 
-Estimator: TypeAlias = Literal["mean", "spatial", "total", "element", "sketch"]
+Estimator: TypeAlias = Literal["mean", "spatial", "total", "element"]
 Normalization: TypeAlias = Literal["squared_mean", "second_moment"]
 ScalableParameters: TypeAlias = "Iterable[nn.Parameter] | Iterable[tuple[str, nn.Parameter]]"
 
 NORMALIZATIONS: Final = ("squared_mean", "second_moment")
+REMOVED_ESTIMATORS: Final = {
+    "sketch": "'sketch' was removed. Use 'element', which measures the same over all elements. To load a model file, "
+    "pass vgs_estimator='element': its statistics start fresh"
+}
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class ScalerSettings:
 
     def _check_choice(self, name: str, choices: Sequence[str]) -> None:
         value = getattr(self, name)
+        if name == "estimator" and isinstance(value, str) and value in REMOVED_ESTIMATORS:
+            raise SettingError(name, f"{name}={value!r} cannot be used: {REMOVED_ESTIMATORS[value]}.")
         if not isinstance(value, str) or value not in choices:
             raise SettingError(name, f"{name}={value!r} is unknown; choose one of {', '.join(map(repr, choices))}.")
 

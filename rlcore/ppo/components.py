@@ -17,6 +17,7 @@ from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.errors import ResumeWarning, StateError
 from rlcore.optim import upgd_state
 from rlcore.optim.estimators import ESTIMATORS
+from rlcore.optim.scaler_settings import REMOVED_ESTIMATORS
 from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import observations, optimizer_state, state_checks
 from rlcore.ppo.optimizers import find_optimizer
@@ -264,7 +265,7 @@ def under_settings(
     state_checks.check_weights(state.get("policy"))
     fitted = dict(state)
     scaler = fitted.get("vgs_state")
-    if isinstance(scaler, dict) and scaler.get("estimator") in list(ESTIMATORS):
+    if isinstance(scaler, dict) and scaler.get("estimator") in [*ESTIMATORS, *REMOVED_ESTIMATORS]:
         ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
         other_estimator = ruled.get("estimator", scaler["estimator"]) != scaler["estimator"]
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}

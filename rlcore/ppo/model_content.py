@@ -17,6 +17,7 @@ from rlcore.checkpoint.container import load_container
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
 from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
+from rlcore.optim.scaler_settings import REMOVED_ESTIMATORS
 from rlcore.ppo import space_support
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.settings import PPOSettings, resolve_settings
@@ -84,6 +85,8 @@ def decoded(
     asked_for = _AskedFor(objects)
     settings: dict[str, Any] = {}
     for name, value in content["settings"].items():
+        if name in changes and value in list(REMOVED_ESTIMATORS):
+            continue
         try:
             with refusals_of(path, f"the setting {name!r}"):
                 settings[name] = codec.decode(value, name, asked_for)

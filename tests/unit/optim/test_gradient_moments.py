@@ -126,17 +126,6 @@ def test_autograd_hears_of_the_scaling() -> None:
         torch.autograd.grad(penalty, weight)
 
 
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_elements_are_read_by_their_place_in_row_major_order(dtype: torch.dtype) -> None:
-    tensors = gradients(dtype=dtype)
-    coordinates = [np.array(drawn) for drawn in ([0, 34], [0], [5], [1, 2, 129], [80])]
-    offsets = np.cumsum([0, *(tensor.numel() for tensor in tensors)])
-    places = np.concatenate([offset + drawn for offset, drawn in zip(offsets, coordinates, strict=False)])
-    expected = [float(t.flatten()[i]) for t, drawn in zip(tensors, coordinates, strict=True) for i in drawn]
-    assert Gradients.measure(tensors).elements(coordinates, places).tolist() == expected
-
-
 def test_no_gradients_have_no_moments() -> None:
     nothing = Gradients.measure([])
     assert (nothing.moments.maximum, nothing.moments.largest_norm, nothing.moments.size.tolist()) == (0.0, 0.0, [])

@@ -63,7 +63,7 @@ def test_a_number_outside_its_range_is_refused_with_the_range(name: str, range_o
 @pytest.mark.parametrize(
     ("name", "choices"),
     [
-        ("estimator", "'mean', 'spatial', 'total', 'element', 'sketch'"),
+        ("estimator", "'mean', 'spatial', 'total', 'element'"),
         ("normalization", "'squared_mean', 'second_moment'"),
     ],
 )
