@@ -21,9 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
-from rlcore.optim import estimators
-from rlcore.optim.estimators import VarianceEstimator
 from rlcore.optim.gradient_moments import LARGEST, Floats, Gradients, Integers, Moments
+from rlcore.optim.gradient_variance import ESTIMATORS, TensorLayout, VarianceEstimator, carry_over, snapshot
 from rlcore.optim.scaler_settings import (
     Estimator,
     Normalization,
@@ -32,7 +31,6 @@ from rlcore.optim.scaler_settings import (
     checked_parameters,
 )
 from rlcore.optim.scaler_state import GLOBAL_AVERAGES, STATE_VERSION, LoadedState
-from rlcore.optim.tensor_statistics import TensorLayout, carry_over, snapshot
 from rlcore.types import StateDict, StateValue
 from rlcore.warn import warn_caller
 
@@ -45,11 +43,15 @@ Count = TypeVar("Count", float, Floats)
 
 @dataclass(frozen=True)
 class Pending:
-    """The raw gradients of one step, measured and not yet committed."""
+    """The raw gradients of one step, measured and not yet committed.
+
+    :param weights: of this step in each tensor's averages, float64 ``[k]``
+    """
 
     positions: Integers
     gradients: Gradients
-    measured: Any
+    moments: Moments
+    weights: Floats
 
 
 class VarianceGradientScaler:
@@ -220,7 +222,7 @@ class VarianceGradientScaler:
         self._mean, self._mean_square = np.zeros(size), np.zeros(size)
         self._global_observations = 0
         self._global_averages = np.zeros(len(GLOBAL_AVERAGES))
-        self._estimator: VarianceEstimator = estimators.ESTIMATORS[self._settings.estimator](self._layouts)
+        self._estimator: VarianceEstimator = ESTIMATORS[self._settings.estimator](self._layouts)
         self._pending = None
 
     def update_parameters(self, parameters: ScalableParameters) -> None:
@@ -293,11 +295,13 @@ class VarianceGradientScaler:
             )
         found = {i: p.grad for i, p in self._observable if p.grad is not None}
         tensors = [self._usable(position, gradient) for position, gradient in found.items()]
-        gradients = Gradients.measure(tensors, maximum=self._global_observations % MAXIMUM_EVERY == 0)
-        if not np.isfinite(gradients.moments.mean_square).all():
-            self._refuse_non_finite(found)
         positions = np.array(list(found), dtype=np.int64)
-        self._pending = Pending(positions, gradients, self._estimator.measure(positions, gradients))
+        weights = _newest_weight(self._settings.beta, (self._observations[positions] + 1).astype(np.float64))
+        maximum = self._global_observations % MAXIMUM_EVERY == 0
+        gradients, moments = self._estimator.measure(positions, tensors, weights, maximum=maximum)
+        if not np.isfinite(moments.mean_square).all():
+            self._refuse_non_finite(found)
+        self._pending = Pending(positions, gradients, moments, weights)
 
     def _usable(self, position: int, gradient: Tensor) -> Tensor:
         if gradient.layout != torch.strided:
@@ -323,15 +327,14 @@ class VarianceGradientScaler:
             self._pending.gradients.scale(factor)
 
     def _commit(self, pending: Pending) -> None:
-        observed, moments = pending.positions, pending.gradients.moments
+        observed, moments, weights = pending.positions, pending.moments, pending.weights
         self._step_count += 1
         if not len(observed):
             return
         self._observations[observed] += 1
-        weights = _newest_weight(self._settings.beta, self._observations[observed].astype(np.float64))
         self._mean[observed] += weights * (moments.mean - self._mean[observed])
         self._mean_square[observed] += weights * (moments.mean_square - self._mean_square[observed])
-        self._estimator.commit(observed, moments, pending.measured, weights)
+        self._estimator.commit(observed, moments, weights)
         self._commit_global(moments)
 
     def _commit_global(self, moments: Moments) -> None:

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from torch import nn
 
 from rlcore.errors import SettingError
-from rlcore.optim import estimators
+from rlcore.optim import gradient_variance as estimators
 
 Estimator: TypeAlias = Literal["mean", "spatial", "total", "element"]
 Normalization: TypeAlias = Literal["squared_mean", "second_moment"]

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 
 from rlcore.errors import SettingError, StateError
-from rlcore.optim import estimators
-from rlcore.optim.estimators import VarianceEstimator
+from rlcore.optim import gradient_variance as estimators
 from rlcore.optim.gradient_moments import Floats, Integers
+from rlcore.optim.gradient_variance import TensorLayout, VarianceEstimator, read_numbers
 from rlcore.optim.scaler_settings import ScalerSettings
 from rlcore.optim.state_reading import read_count, read_entries, read_tensor, show
-from rlcore.optim.tensor_statistics import TensorLayout, read_numbers
 from rlcore.types import StateValue
 
 STATE_VERSION: Final = 1

@@ -16,7 +16,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from rlcore.errors import NonFiniteGradientError, ResumeWarning, SettingError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim import upgd_paths, upgd_state
+from rlcore.optim import memory, upgd_paths, upgd_state
 from rlcore.optim import upgd_settings as settings
 from rlcore.optim.upgd_paths import Coefficients, Group, Part, Scalar, Update
 from rlcore.optim.upgd_state import bias_correction
@@ -211,7 +211,7 @@ class UtilityGatedOptimizer(Optimizer):
     def _collect(self) -> list[Update]:
         parameters = [(group, parameter) for group in self.param_groups for parameter in group["params"]]
         return [
-            Update(parameter, gradient, group, self.state.get(parameter, {}), index, upgd_paths.address(gradient))
+            Update(parameter, gradient, group, self.state.get(parameter, {}), index, memory.address(gradient))
             for index, (group, parameter) in enumerate(parameters)
             if (gradient := parameter.grad) is not None and parameter.numel() > 0
         ]

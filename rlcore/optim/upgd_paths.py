@@ -6,10 +6,9 @@ Both take the same scalars from the optimizer and draw the same noise; they diff
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -18,15 +17,12 @@ from torch import Tensor
 
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim import counter_noise
+from rlcore.optim import counter_noise, memory
 from rlcore.optim.upgd_state import state_dtype
 
 Group: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, Any]
 Scalar: TypeAlias = float | Tensor
-
-COMPILES: Final = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
-"""Whether Numba compiles anything in this process."""
 
 
 class Coefficients(NamedTuple):
@@ -255,16 +251,10 @@ def is_finite(updates: Sequence[Update]) -> bool | Tensor:
     return bool(upgd_kernel.all_finite(addresses, sizes))
 
 
-def address(tensor: Tensor) -> int:
-    """Where a tensor begins that is float32 and lies row by row on the CPU; 0 for others, or without compiling."""
-    is_plain = tensor.dtype is torch.float32 and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
-    return tensor.data_ptr() if is_plain and COMPILES else 0
-
-
 def _row(update: Update, names: Sequence[str]) -> list[int] | None:
     """The row of the kernel's table, None if some memory is not as the kernel takes it."""
     averages = [update.state[name] for name in names]
-    addresses = [address(update.parameter), update.address, *map(address, averages)]
+    addresses = [memory.address(update.parameter), update.address, *map(memory.address, averages)]
     sizes = {update.parameter.numel(), update.gradient.numel(), *(average.numel() for average in averages)}
     if 0 in addresses or len(sizes) > 1:
         return None

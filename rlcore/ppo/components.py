@@ -16,7 +16,7 @@ from rlcore import env_state
 from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.errors import ResumeWarning, StateError
 from rlcore.optim import upgd_state
-from rlcore.optim.estimators import ESTIMATORS
+from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.scaler_settings import REMOVED_ESTIMATORS
 from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import observations, optimizer_state, state_checks

@@ -31,7 +31,7 @@ def flag_value(value: object) -> object:
 
 def _estimator(value: object) -> object:
     if isinstance(value, str) and value in REMOVED_ESTIMATORS:
-        raise PydanticCustomError("removed", REMOVED_ESTIMATORS[value])  # type: ignore[arg-type]
+        raise PydanticCustomError("removed", REMOVED_ESTIMATORS[value])
     return value
 
 

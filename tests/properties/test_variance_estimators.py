@@ -13,10 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rlcore.optim.estimators import ESTIMATORS, VarianceEstimator
-from rlcore.optim.gradient_moments import Gradients
+from rlcore.optim.gradient_variance import ESTIMATORS, TensorLayout, VarianceEstimator
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.optim.tensor_statistics import TensorLayout
 from tests.reference import variance_reference as reference
 
 betas = st.sampled_from([0.0, 0.5, 0.9, 0.99])
@@ -81,8 +79,9 @@ def feed(estimator: VarianceEstimator, history: History, beta: float) -> torch.T
 
 
 def commit(estimator: VarianceEstimator, seen: Sequence[int], tensors: Sequence[Any], weights: Sequence[float]) -> None:
-    positions, gradients = np.array(seen, dtype=np.int64), Gradients.measure(tensors)
-    estimator.commit(positions, gradients.moments, estimator.measure(positions, gradients), np.array(weights))
+    positions = np.array(seen, dtype=np.int64)
+    _, moments = estimator.measure(positions, tensors, np.array(weights))
+    estimator.commit(positions, moments, np.array(weights))
 
 
 def layouts_of(sizes: Sequence[int]) -> list[TensorLayout]:

@@ -150,7 +150,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """A state that is refused in the middle leaves what came before it."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="e9d4ecbd874afbe4")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.components:under_settings", pins="9f17fcd80d2ce332")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from rlcore.errors import StateError
-from rlcore.optim.estimators import ESTIMATORS, LARGEST_ELEMENT
 from rlcore.optim.gradient_moments import Gradients
-from rlcore.optim.tensor_statistics import TensorLayout
+from rlcore.optim.gradient_variance import ESTIMATORS, LARGEST_ELEMENT, TensorLayout
 
 CPU = torch.device("cpu")
 PATTERN = torch.tensor([0.5, -0.5, 0.5, -0.5], dtype=torch.float64)
@@ -27,9 +26,9 @@ def layout(*shape: int) -> TensorLayout:
 
 def show(estimator: Any, *gradients: Tensor, share: float = 0.5) -> None:
     """Commit one step of all tensors with the given weight."""
-    positions, measured = np.arange(len(gradients)), Gradients.measure(gradients)
-    weights = np.full(len(gradients), share)
-    estimator.commit(positions, measured.moments, estimator.measure(positions, measured), weights)
+    positions, weights = np.arange(len(gradients)), np.full(len(gradients), share)
+    _, moments = estimator.measure(positions, gradients, weights)
+    estimator.commit(positions, moments, weights)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +41,7 @@ def show(estimator: Any, *gradients: Tensor, share: float = 0.5) -> None:
 def test_the_spatial_variance_is_exact_at_any_size(dtype: torch.dtype, scale: float) -> None:
     gradients = [(PATTERN * scale).to(dtype), torch.zeros(3, dtype=dtype), torch.full((2,), scale, dtype=dtype)]
     expected = float((gradients[0].double() / scale).square().mean()) * scale**2
-    measured = Gradients.measure(gradients).spatial_variances()
+    measured = Gradients(gradients).measure(maximum=False)[0].variance
     assert measured.dtype == np.float64
     assert measured.tolist() == [pytest.approx(expected, rel=1e-6, abs=0.0), 0.0, 0.0]
 
@@ -50,17 +49,17 @@ def test_the_spatial_variance_is_exact_at_any_size(dtype: torch.dtype, scale: fl
 @pytest.mark.parametrize(("negative", "positive"), [(1, 1), (1, 2), (50, 100)])
 def test_the_spatial_variance_of_the_largest_numbers_is_limited_and_finite(negative: int, positive: int) -> None:
     gradient = torch.tensor([-1.7e308] * negative + [1.7e308] * positive, dtype=torch.float64)
-    assert Gradients.measure([gradient]).spatial_variances().tolist() == [1e150]
+    assert Gradients([gradient]).measure(maximum=False)[0].variance.tolist() == [1e150]
 
 
 def test_no_gradients_have_no_spatial_variances() -> None:
-    assert Gradients.measure([]).spatial_variances().tolist() == []
+    assert Gradients([]).measure(maximum=False)[0].variance.tolist() == []
 
 
 def test_the_spatial_variance_of_a_million_elements_beside_a_large_mean() -> None:
     gradient = 10.0 + 1e-3 * torch.randn(1_000_000, generator=torch.Generator().manual_seed(0))
     expected = gradient.double().numpy().var()
-    assert Gradients.measure([gradient]).spatial_variances().item() == pytest.approx(expected, rel=1e-6)
+    assert Gradients([gradient]).measure(maximum=False)[0].variance.item() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("mean", 0.0), ("spatial", 0.25), ("total", 0.25), ("element", 0.25)])
@@ -116,10 +115,11 @@ def seen_twice(name: str, *sizes: int) -> Any:
     estimator = ESTIMATORS[name]([layout(size) for size in sizes])
     positions = np.flatnonzero(sizes)
     for step in (1.0, 3.0):
-        gradients = Gradients.measure([step * torch.arange(sizes[i], dtype=torch.float64) for i in positions])
-        estimator.commit(
-            positions, gradients.moments, estimator.measure(positions, gradients), np.full(len(positions), 0.5)
+        gradients, weights = (
+            [step * torch.arange(sizes[i], dtype=torch.float64) for i in positions],
+            np.full(len(positions), 0.5),
         )
+        estimator.commit(positions, estimator.measure(positions, gradients, weights)[1], weights)
     return estimator
 
 

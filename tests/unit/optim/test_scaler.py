@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError
-from rlcore.optim.estimators import ESTIMATORS
+from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.scaler import VarianceGradientScaler
 from tests.reference import variance_reference as reference
 

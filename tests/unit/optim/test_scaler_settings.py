@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from rlcore.errors import SettingError
-from rlcore.optim.estimators import ESTIMATORS
+from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.scaler_settings import ScalerSettings, checked_parameters
 
 

@@ -427,11 +427,11 @@ def test_nothing_compiles_where_numba_is_told_not_to() -> None:
 
 def test_a_function_whose_code_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None:
     """Numba finds no folder for code without a file, as for a folder that cannot be written."""
-    from rlcore.optim import upgd_kernel
+    from rlcore.optim import compiled
 
     names: dict[str, Any] = {}
     exec("def twice(x): return 2 * x", names)  # noqa: S102
     with pytest.warns(UserWarning, match="cannot be kept on disk .*NUMBA_CACHE_DIR"):
-        twice = upgd_kernel._compiled("int64(int64)")(names["twice"])
+        twice = compiled.compiled("int64(int64)")(names["twice"])
     assert twice(3) == 6
     assert len(twice.signatures) == 1

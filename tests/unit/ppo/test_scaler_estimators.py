@@ -8,7 +8,7 @@ import pytest
 
 from rlcore import DistributionalPPO, VarianceGradientScaler
 from rlcore.errors import CheckpointError, ResumeWarning, StateError
-from rlcore.optim.estimators import ESTIMATORS
+from rlcore.optim.gradient_variance import ESTIMATORS
 from tests.support.training import differing, make_envs, make_model, tensors_in
 
 
