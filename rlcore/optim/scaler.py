@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
@@ -23,14 +23,8 @@ from torch import Tensor, nn
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
 from rlcore.optim.gradient_moments import LARGEST, Floats, Gradients, Integers, Moments
 from rlcore.optim.gradient_variance import ESTIMATORS, TensorLayout, VarianceEstimator, carry_over, snapshot
-from rlcore.optim.scaler_settings import (
-    Estimator,
-    Normalization,
-    ScalableParameters,
-    ScalerSettings,
-    checked_parameters,
-)
 from rlcore.optim.scaler_state import GLOBAL_AVERAGES, STATE_VERSION, LoadedState
+from rlcore.optim.settings import Estimator, Normalization, ScalableParameters, ScalerSettings, checked_parameters
 from rlcore.types import StateDict, StateValue
 from rlcore.warn import warn_caller
 
@@ -96,15 +90,7 @@ class VarianceGradientScaler:
         max_normalized_variance: float = 100.0,
     ) -> None:
         self._settings = ScalerSettings(
-            enabled,
-            beta,
-            alpha,
-            eps,
-            warmup_steps,
-            estimator,
-            normalization,
-            min_scaling_factor,
-            max_normalized_variance,
+            **{name: value for name, value in locals().items() if name in ScalerSettings.model_fields}
         )
         self._pending: Pending | None = None
         self._link(*checked_parameters(parameters))
@@ -249,7 +235,7 @@ class VarianceGradientScaler:
     def state_dict(self) -> StateDict:
         """Return a snapshot of settings and statistics as tensors and plain Python values, without what is pending."""
         shapes: list[StateValue] = [list(layout.shape) for layout in self._layouts]
-        settings: StateDict = {x.name: getattr(self._settings, x.name) for x in fields(self._settings)}
+        settings: StateDict = dict(iter(self._settings))
         return {
             "version": STATE_VERSION,
             **settings,

@@ -16,8 +16,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from rlcore.errors import NonFiniteGradientError, ResumeWarning, SettingError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim import memory, upgd_paths, upgd_state
-from rlcore.optim import upgd_settings as settings
+from rlcore.optim import memory, settings, upgd_paths, upgd_state
 from rlcore.optim.upgd_paths import Coefficients, Group, Part, Scalar, Update
 from rlcore.optim.upgd_state import bias_correction
 from rlcore.warn import warn_caller
@@ -56,17 +55,15 @@ class UtilityGatedOptimizer(Optimizer):
     gradient, and ``skipped_steps`` counts it. The device needs float64.
     """
 
-    _settings: ClassVar[tuple[str, ...]] = settings.SHARED
+    _settings: ClassVar[tuple[str, ...]] = tuple(settings.UPGDSettings.model_fields)
     _averages: ClassVar[upgd_state.Averages] = {"step": ("utility",)}
 
     def __init__(self, params: ParamsT, **values: object) -> None:
         if values["seed"] is None:
             values["seed"] = _draw_seed()
-        for name, value in values.items():
-            settings.check(name, name, value)
         self._skipped: Tensor | int = 0
         self._forget_steps()
-        super().__init__(params, {name: settings.plain(name, value) for name, value in values.items()})
+        super().__init__(params, {name: settings.check(name, name, value) for name, value in values.items()})
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; settings that it leaves out take the constructor's values, keys of other kinds are kept.
@@ -78,7 +75,7 @@ class UtilityGatedOptimizer(Optimizer):
         if not isinstance(group["params"], (Tensor, set)):  # of which torch takes the one and refuses the other
             group["params"] = list(group["params"])
         parameters = group["params"]
-        settings.check_parameters([parameters] if isinstance(parameters, Tensor) else parameters, where)
+        settings.check_optimized([parameters] if isinstance(parameters, Tensor) else parameters, where)
         super().add_param_group(group)
 
     def _forget_steps(self) -> None:
@@ -98,7 +95,8 @@ class UtilityGatedOptimizer(Optimizer):
         self._forget_steps()
         for name in self._settings:
             if name not in self.defaults:
-                self.defaults[name] = _draw_seed() if name == "seed" else settings.RULES[name].default
+                default = settings.AdaptiveSettings.model_fields[name].default
+                self.defaults[name] = _draw_seed() if name == "seed" else default
             for group in self.param_groups:
                 group.setdefault(name, self.defaults[name])
 
@@ -242,7 +240,7 @@ class UtilityGatedOptimizer(Optimizer):
         for index, group in enumerate(self.param_groups):
             values = [group[name] for name in self._settings]
             if values != self._checked.get(index):
-                settings.check_group(group, self._settings, f"param_groups[{index}]")
+                settings.plain_group(group, self._settings, f"param_groups[{index}]")
                 self._checked[index] = values
         for update in updates:
             if not update.address and update.gradient.layout != torch.strided:
@@ -376,7 +374,7 @@ class AdaptiveUPGD(UtilityGatedOptimizer):
     The other settings and the errors are those of :class:`UPGD`.
     """
 
-    _settings = (*settings.SHARED, "betas", "eps")
+    _settings = tuple(settings.AdaptiveSettings.model_fields)
     _averages: ClassVar[upgd_state.Averages] = {
         **UtilityGatedOptimizer._averages,
         "moment_step": ("first_moment", "second_moment"),

@@ -17,7 +17,7 @@ from rlcore.checkpoint.training_state import Scope, StatePart
 from rlcore.errors import ResumeWarning, StateError
 from rlcore.optim import upgd_state
 from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.scaler_settings import REMOVED_ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import observations, optimizer_state, state_checks
 from rlcore.ppo.optimizers import find_optimizer

@@ -17,7 +17,7 @@ from rlcore.checkpoint.container import load_container
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
 from rlcore.checkpoint.schema import FORMAT_MODEL
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
-from rlcore.optim.scaler_settings import REMOVED_ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import space_support
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.settings import PPOSettings, resolve_settings

@@ -16,7 +16,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, Flatten
 from torch import nn
 
 from rlcore.errors import SettingError
-from rlcore.optim.scaler_settings import REMOVED_ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import entropy, kl
 from rlcore.ppo.arguments import Schedule, plain
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, optimizer_options

@@ -219,7 +219,7 @@ def test_a_damaged_state_is_refused_and_nothing_changes(damage: Callable[[dict[A
     [
         ("version", 3, "The state of the gradient scaler has version 3 (int), and this program reads version 1;"),
         ("surplus", 1, "state of the gradient scaler does not fit: missing keys [], unknown keys ['surplus']."),
-        ("eps", 0.0, "The state of the gradient scaler holds an unusable setting: eps=0.0 cannot be used:"),
+        ("eps", 0.0, "The state of the gradient scaler holds an unusable setting: eps=0.0: the variance"),
         ("shapes", [[3, 2]], "The state is for 1 tensors and the scaler has 3 parameters;"),
         ("shapes", {}, "The state is for {} (dict) tensors and the scaler has 3 parameters;"),
         ("shapes", [[3, 2], [4], [2]], "The state is for a tensor of shape [2] (list) at position 2, where the scaler "

@@ -354,15 +354,18 @@ def test_autograd_notices_that_a_step_has_changed_a_parameter(optimizer_class: A
         loss.backward()  # type: ignore[no-untyped-call]
 
 
-def test_numba_is_imported_by_the_first_step() -> None:
-    code = """
+@pytest.mark.parametrize("step", ["optimizer.step()", "scaler.scale_gradients()"])
+def test_numba_is_imported_by_the_first_step(step: str) -> None:
+    code = f"""
 import sys, torch, rlcore, rlcore.train
 parameter = torch.nn.Parameter(torch.ones(3))
 optimizer = rlcore.AdaptiveUPGD([parameter])
 optimizer.load_state_dict(optimizer.state_dict())
+scaler = rlcore.VarianceGradientScaler([parameter], estimator="element")
+scaler.load_state_dict(scaler.state_dict())
 parameter.grad = torch.ones(3)
 assert "numba" not in sys.modules
-optimizer.step()
+{step}
 assert "numba" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
