@@ -42,7 +42,7 @@ class UtilityGatedOptimizer(Optimizer):
     noise in either case.
 
     Noise is a function of the seed, the parameter's index among all parameters, its own step count and the element
-    alone; see :mod:`rlcore.optim.counter_noise`.
+    alone; see :mod:`rlcore.optim.noise`.
 
     State is float32, or float64 for float64 parameters. It is finite for every finite input (magnitudes above a
     quarter of the dtype's range are taken as that); a parameter overflows only where its new value leaves its dtype.

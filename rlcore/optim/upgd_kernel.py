@@ -4,7 +4,7 @@ Each function serves all tensors of a step in one call. ``table`` has a row per 
 gradient, utility, first and second moment, its number of elements, its index among all parameters, and the row of
 ``coefficients`` that it follows. These rows are :class:`rlcore.optim.upgd_paths.Coefficients`. Without moments, as in
 UPGD, the gradient stands for both, and coefficients make it the direction.
-The formulas are those of :mod:`rlcore.functional.utility` and :mod:`rlcore.optim.counter_noise`.
+The formulas are those of :mod:`rlcore.functional.utility` and :mod:`rlcore.optim.noise`.
 
 NaN and infinity are treated as IEEE 754 has them; products may be fused with sums. Where a loop is written in an
 unusual way, it vectorises in this way only.
@@ -25,7 +25,7 @@ from rlcore.optim.compiled import compiled, inlined, pointer, summing
 PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, SIZE, INDEX, COEFFICIENTS = range(8)
 LIMIT: Final = np.finfo(np.float32).max / np.float32(4)
 
-# Those of rlcore.optim.counter_noise, which a test compares: numba's cache follows changes of this file alone.
+# Those of rlcore.optim.noise, which a test compares: numba's cache follows changes of this file alone.
 BLOCK: Final = 4096
 LANES: Final = BLOCK // 4
 ROUNDS: Final = 10

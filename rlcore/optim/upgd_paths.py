@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim import counter_noise, memory
+from rlcore.optim import memory, noise
 from rlcore.optim.upgd_state import state_dtype
 
 Group: TypeAlias = dict[str, Any]
@@ -130,7 +130,7 @@ class TorchPart:
     def _noise(self) -> Tensor:
         update, like = self._update, self._gradient
         step, seed = update.state["step"], update.group["seed"]
-        return counter_noise.normal(like.numel(), update.index, step, seed, like.device).to(like.dtype).view(like.shape)
+        return noise.normal(like.numel(), update.index, step, seed, like.device).to(like.dtype).view(like.shape)
 
 
 def _in_dtype(scalar: Any, dtype: torch.dtype) -> Any:

@@ -372,9 +372,9 @@ assert "numba" in sys.modules
 
 
 def test_the_kernel_needs_little_memory_of_its_own() -> None:
-    from rlcore.optim import counter_noise, upgd_kernel
+    from rlcore.optim import noise, upgd_kernel
 
-    assert (upgd_kernel.BLOCK, upgd_kernel.LANES) == (counter_noise.BLOCK, counter_noise.LANES)
+    assert (upgd_kernel.BLOCK, upgd_kernel.LANES) == (noise.BLOCK, noise.LANES)
     assert upgd_kernel.BLOCK * (4 + 4) <= 64 * 1024
 
 
