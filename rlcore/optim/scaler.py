@@ -3,10 +3,15 @@
 Per tensor the variance of the gradient over time is divided by its power; the 90th percentile over tensors, ``nv``,
 gives the factor ``max(min_scaling_factor, 1 / (1 + alpha * nv))``.
 
-What that does depends on the optimizer. SGD and UPGD take steps in proportion to the gradient, so the factor scales the
-learning rate. Adam and AdaptiveUPGD divide by the gradient's own size: a constant factor cancels but for eps, and
-only changes of the factor act, for as long as the averages remember. In every case the factor decides how often
-the norm is clipped. UPGD's fixed noise is not scaled with the gradient.
+What this does depends on the optimizer:
+
+- SGD and UPGD take steps in proportion to the gradient. A factor below 1 acts as a smaller learning rate.
+- UPGD adds noise of a fixed size, which the factor does not scale. The smaller the factor, the larger the noise is
+  relative to the step. ``adaptive_noise=True`` lets the noise follow.
+- Adam and AdaptiveUPGD divide by the size of past gradients. A constant factor cannot change their steps, except
+  through ``eps`` and clipping. Only changes of the factor act, for as long as the averages remember the old one.
+
+If the norm of the gradients is clipped after the scaling, a smaller factor means that it is clipped less often.
 """
 
 from __future__ import annotations

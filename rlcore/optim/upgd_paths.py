@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlcore.errors import NonFiniteGradientError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim import memory, noise
@@ -249,6 +250,25 @@ def is_finite(updates: Sequence[Update]) -> bool | Tensor:
 
     sizes = np.array([update.gradient.numel() for update in updates if update.address], np.int64)
     return bool(upgd_kernel.all_finite(addresses, sizes))
+
+
+def non_finite(updates: Sequence[Update], groups: Sequence[Group]) -> NonFiniteGradientError:
+    """The error for the first gradient that is not finite."""
+    name = next(label(update, groups) for update in updates if not update.gradient.isfinite().all())
+    return NonFiniteGradientError(
+        name,
+        f"the gradient of {name} holds NaN or infinity: through the global maximum of the utility it would reach every "
+        "parameter. Nothing was changed; look at the loss and the inputs of this batch.",
+    )
+
+
+def label(update: Update, groups: Sequence[Group]) -> str:
+    """The name of a parameter, or its group, its index there and its shape."""
+    number = next(number for number, group in enumerate(groups) if group is update.group)
+    index = update.index - sum(len(group["params"]) for group in groups[:number])
+    if names := update.group.get("param_names"):
+        return str(names[index])
+    return f"parameter {index} of group {number}, shape {tuple(update.parameter.shape)}"
 
 
 def _row(update: Update, names: Sequence[str]) -> list[int] | None:
