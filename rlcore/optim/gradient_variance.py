@@ -188,10 +188,11 @@ class ElementEstimator(VarianceEstimator):
     def measure(
         self, positions: Integers, tensors: Sequence[Tensor], weights: Floats, *, maximum: bool = False
     ) -> tuple[Gradients, Moments]:
-        gradients = Gradients(tensors, [self._compilable[position] for position in positions])
+        gradients = Gradients(tensors, [self._compilable[position] for position in positions.tolist()])
         rows = positions[gradients.compiled]
         gradients.table[:, 1:4] = self._table[rows, 1:4]
-        pairs = np.stack([self._weights[rows], weights[gradients.compiled]], axis=1)
+        pairs = np.empty((len(rows), 2))
+        pairs[:, 0], pairs[:, 1] = self._weights[rows], weights[gradients.compiled]
         moments, sums = gradients.measure(maximum=maximum, weights=pairs)
         self._weights[rows] = 0.0
         self._announced[positions], self._announced[rows] = np.nan, sums
