@@ -93,8 +93,8 @@ def _check_shapes(shapes: StateValue, layouts: Sequence[TensorLayout]) -> None:
     shapes = read_list(shapes, "shapes")
     if len(shapes) != len(layouts):
         raise StateError(
-            f"The state is for {len(shapes)} tensors and the scaler has {len(layouts)} parameters; load it into a scaler of "
-            "the same network. Nothing was changed."
+            f"The state is for {len(shapes)} tensors and the scaler has {len(layouts)} parameters; load it into a "
+            "scaler of the same network. Nothing was changed."
         )
     for position, (shape, layout) in enumerate(zip(shapes, layouts, strict=True)):
         if repr(shape) != repr(list(layout.shape)):

@@ -243,7 +243,7 @@ def test_a_damaged_state_is_refused_with_what_is_wrong_where(key: str, value: An
 
 def test_a_state_without_observations_that_has_an_average_is_refused() -> None:
     scaler = VarianceGradientScaler(parameters_of(*SHAPES))
-    with pytest.raises(StateError, match="^grad_max_ema must be None after 0 observations, and is 0.5;"):
+    with pytest.raises(StateError, match=r"^grad_max_ema must be None after 0 observations, and is 0\.5;"):
         scaler.load_state_dict({**scaler.state_dict(), "grad_max_ema": 0.5})
 
 
