@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import defaults
-from benchmarks.learning import ENVIRONMENTS, STEPS, Run
+from benchmarks.learning import ENVIRONMENTS, Run
 
 
 def runs(**scores: float) -> list[Run]:
     """Runs of every combination, which score 0 or what is given for their environment (``first``, ``second``)."""
     at = dict(zip(ENVIRONMENTS, (scores.get("first", 0.0), scores.get("second", 0.0), 0.0), strict=True))
     return [
-        Run(name, environment, seed, STEPS, [at[environment] if name == "AdaptiveUPGD" else 0.0] * 4)
+        Run(name, environment, seed, defaults.STEPS, [at[environment] if name == "AdaptiveUPGD" else 0.0] * 4)
         for name in defaults.COMBINATIONS
         for environment in ENVIRONMENTS
         for seed in defaults.SEEDS
