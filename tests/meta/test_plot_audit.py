@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from rlverify.evidence.lock_file import NAME as LOCK_FILE
 from rlverify.evidence.lock_file import Lock, lock_json
 from rlverify.evidence.plot_files import from_json, load_plots, to_json
+from rlverify.evidence.seals import sealed
 from rlverify.gating import plot_audit
 from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.plot_audit import AGREEMENT, check_plots, replace_plots
@@ -27,6 +29,7 @@ from rlverify.running.runner import Progress
 NAME = "toy-squares"
 PART = "toyproject.plots.squares:squares"
 ANOTHER = "toyproject.target:clip"
+IMPORTED = "toyproject.target:Average.add"
 
 
 class Measuring:
@@ -36,6 +39,7 @@ class Measuring:
         self.asked: list[tuple[list[str], frozenset[str]]] = []
         self.executed = Executed((PART,))
         self.error = ""
+        self.values: tuple[float | None, ...] = (0.0, 1.0, 4.0, 9.0)
 
     def measure_plots(
         self, project: Project, names: Collection[str], *, processes: int, on_progress: Progress,
@@ -46,17 +50,20 @@ class Measuring:
         on_progress(len(names), len(names))
         if self.error:
             return {name: MeasuredPlot(None, error=self.error) for name in names}
-        return {
-            name: MeasuredPlot(project.plots[name](*project.make()), self.executed if name in recorded else Executed())
-            for name in names
-        }
+        return {name: MeasuredPlot(self.plot(project, name), self._executed(name in recorded)) for name in names}
+
+    def plot(self, project: Project, name: str) -> Plot:
+        return replace(project.plots[name](*project.make()), lines=(Line("x^2", self.values),))
+
+    def _executed(self, is_recorded: bool) -> Executed:
+        return self.executed if is_recorded else Executed()
 
 
 @pytest.fixture
 def measuring(monkeypatch: pytest.MonkeyPatch) -> Measuring:
     made = Measuring()
     monkeypatch.setattr(plot_audit, "measure_plots", made.measure_plots)
-    monkeypatch.setattr(plot_audit, "executed_by_imports", lambda _project: Executed())
+    monkeypatch.setattr(plot_audit, "executed_by_imports", lambda _project: Executed((IMPORTED,)))
     return made
 
 
@@ -176,6 +183,25 @@ def test_every_difference_is_told(committed: Committed, change: Callable[[Plot],
     assert problems(committed, NAME) == expected
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "agree"),
+    [
+        ((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0), True),
+        ((None, 0.0, 0.0, 0.1), (None, 0.0, 0.0, 0.101), True),
+        ((None, 0.0, 0.0, 0.1), (None, 0.0, 0.0, 0.11), False),
+        ((None, 0.0, 0.0, -0.1), (None, 0.0, 0.0, -0.11), False),
+    ],
+)
+def test_values_agree_to_a_part_of_the_largest_of_their_line(
+    committed: Committed, measuring: Measuring, toyproject: Project, was: tuple[float | None, ...],
+    now: tuple[float | None, ...], agree: bool,
+) -> None:  # fmt: skip
+    measuring.values = was
+    path_of(committed).write_text(to_json(measuring.plot(toyproject, NAME)))
+    measuring.values = now
+    assert (problems(committed, NAME) == []) == agree
+
+
 def test_missing_and_orphaned_plots_are_told_and_replaced(committed: Committed) -> None:
     folder = path_of(committed).parent
     path_of(committed).rename(folder / "gone.json")
@@ -252,10 +278,29 @@ def test_what_a_plot_executes_is_compared_with_the_lock_file_where_it_is_asked(
 
 
 def test_an_update_measures_and_records_what_does_not_fit(committed: Committed, measuring: Measuring) -> None:
+    """With what imports execute."""
     assert replace_plots(committed, processes=1, all_claims=True) == committed.lock.plots
+    assert {PART, IMPORTED} <= {*dict(committed.lock.plots[NAME].parts)}
     path_of(committed).unlink()
     replace_plots(committed, processes=1, all_claims=True)
     assert measuring.asked == [([], frozenset()), ([NAME], frozenset({NAME}))]
+
+
+def test_a_plot_that_cannot_be_drawn_is_an_error_even_if_it_is_sealed(committed: Committed) -> None:
+    path = path_of(committed)
+    content = json.loads(path.read_text())
+    del content["digest"], content["lines"][0]["values"][0]
+    with pytest.raises(EvidenceError) as caught:
+        from_json(sealed(content), path)
+    assert str(caught.value) == (
+        f"evidence {path}: 'Squares': every line needs one value or None for each of 4; measure it again"
+    )
+
+
+def test_an_edited_plot_names_the_command_that_replaces_it(committed: Committed) -> None:
+    path = path_of(committed)
+    with pytest.raises(EvidenceError, match=r"was edited after it was measured.* run `rlverify audit --update`"):
+        from_json(path.read_text().replace("9.0", "18.0"), path)
 
 
 def test_an_update_records_what_a_plot_executed(toyproject: Project, tmp_path: Path) -> None:

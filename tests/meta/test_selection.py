@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,12 +12,15 @@ from rlverify.evidence.evidence_files import to_json
 from rlverify.evidence.figure_evidence import measured_figure
 from rlverify.evidence.lock_file import NAME as LOCK_FILE
 from rlverify.evidence.lock_file import Lock, load_lock, lock_json
+from rlverify.evidence.staleness import SETTINGS
+from rlverify.gating import changes
 from rlverify.gating.changes import Selection, select
 from rlverify.project.content import open_project
 from rlverify.project.current_code import CurrentCode
 from rlverify.records.code_records import Executed
 from rlverify.records.measured import Evidence
 from tests.meta.in_process import fresh_projects
+from tests.meta.project_folders import PROJECTS
 from tests.meta.test_changes import commit, copy_project, git, replace
 
 MIDDLE = "figureproject.target:middle"
@@ -49,7 +54,10 @@ def lock(checkout: Path, *ids: str, executed: str = MIDDLE) -> None:
             )
             for name in sorted(ids)
         }
-        (checkout / "reports" / LOCK_FILE).write_text(lock_json(Lock(claims, {}), code), encoding="utf-8")
+        plots = {
+            name: code.record("", [plot.__module__], Executed(), Executed()) for name, plot in project.plots.items()
+        }
+        (checkout / "reports" / LOCK_FILE).write_text(lock_json(Lock(claims, plots), code), encoding="utf-8")
 
 
 def selected(checkout: Path) -> Selection:
@@ -169,3 +177,75 @@ def test_a_lock_file_of_code_that_is_still_to_come_hides_no_change(checkout: Pat
     found = selected(checkout)
     assert found.changed["FIG-GAIN"] == (MIDDLE,)
     assert "FIG-GAIN" in found.in_diff
+
+
+def test_other_settings_of_a_claim_are_what_changed(checkout: Path) -> None:
+    path = checkout / "figureproject/catalogue/figures.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("runs = 8", "runs = 9", 1), encoding="utf-8")
+    found = selected(checkout)
+    assert found.changed == {**dict.fromkeys(EVERYTHING, ()), "FIG-GAIN": (SETTINGS,)}
+    assert found.in_diff == {*FIGURES}  # those of this file
+
+
+def test_an_entry_for_another_version_of_a_library_is_not_new(checkout: Path) -> None:
+    """Every claim is selected then; what its runs execute need not be recorded again."""
+    path = checkout / "reports" / LOCK_FILE
+    now = path.read_text(encoding="utf-8")
+    start = now.index('"rlverify.verdicts": "') + len('"rlverify.verdicts": "')
+    path.write_text(now[:start] + "0" * 16 + now[start + 16 :], encoding="utf-8")
+    commit(checkout, "other statistics")
+    path.write_text(now, encoding="utf-8")
+    found = selected(checkout)
+    assert (found.in_diff, found.relocked) == (EVERYTHING, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("numpy.py", "numpy.py changed"),
+        ("numpy/__init__.py", "numpy/__init__.py changed"),
+        ("numpy/core.py", ""),
+        ("numpy.txt", ""),
+        ("words.py", ""),  # which is edited
+        ("engine/core.py", "engine/core.py changed"),
+        ("engine/core.txt", ""),
+    ],
+)
+def test_the_engine_and_modules_that_may_hide_others_affect_everything(
+    checkout: Path, name: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = SimpleNamespace(__file__=str(checkout / "engine" / "__init__.py"))
+    monkeypatch.setattr(changes, "rlverify", engine)
+    (checkout / "engine").mkdir()
+    for old in ("words.py", "engine/core.py"):
+        (checkout / old).write_text("WORD = 1\n", encoding="utf-8")
+    commit(checkout, "words")
+    (checkout / name).parent.mkdir(exist_ok=True)
+    (checkout / name).write_text("WORD = 2\n", encoding="utf-8")
+    found = selected(checkout)
+    assert found.claim_ids == (EVERYTHING if reason else frozenset())
+    assert found.in_diff == frozenset()
+    assert found.reason.startswith(reason or "those of which")
+
+
+def test_a_plot_is_selected_by_its_code_and_by_its_files(checkout: Path) -> None:
+    shutil.copytree(PROJECTS / "toyproject" / "plots", checkout / "figureproject" / "plots")
+    plot = checkout / "figureproject/plots/squares.py"
+    plot.write_text(plot.read_text(encoding="utf-8").replace("toyproject", "figureproject"), encoding="utf-8")
+    (checkout / "figureproject/probes/make.py").write_text("class Make:\n    pass\n", encoding="utf-8")
+    lock(checkout, *EVERYTHING)
+    commit(checkout, "plot")
+    assert selected(checkout).plots == frozenset()
+    folder = checkout / "reports" / "plots"
+    folder.mkdir()
+    for name, expected in (
+        ("other.json", set()),
+        ("toy-squares.json", {"toy-squares"}),
+        ("toy-squares.svg", {"toy-squares"}),
+    ):
+        (folder / name).touch()
+        assert selected(checkout).plots == expected
+        (folder / name).unlink()
+    replace(plot, '"Exact."', '"Not exact."')
+    assert selected(checkout).plots == frozenset()  # the record has the module, and no run executed the function
+    replace(plot, "positions = (0.0,", "positions = (0.5,")
