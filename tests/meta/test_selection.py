@@ -165,17 +165,26 @@ def test_an_entry_of_the_lock_file_is_new_if_it_lists_something_else_or_other_co
     assert selected(checkout).relocked == EVERYTHING
 
 
-def test_a_lock_file_of_code_that_is_still_to_come_hides_no_change(checkout: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("(low + high) / 2", "(low + high) / 2.2", MIDDLE),
+        ("def middle(", "def new():\n    pass\n\n\ndef middle(", "figureproject.target:new"),
+    ],
+)
+def test_a_lock_file_of_code_that_is_still_to_come_hides_no_change(
+    checkout: Path, old: str, new: str, part: str
+) -> None:
     path = checkout / "figureproject/target.py"
     before = path.read_bytes()
-    replace(path, "(low + high) / 2", "(low + high) / 2.2")
+    replace(path, old, new)
     after = path.read_bytes()
-    lock(checkout, "FIG-GAIN")
+    lock(checkout, "FIG-GAIN", executed=part)
     path.write_bytes(before)
     commit(checkout, "ahead")
     path.write_bytes(after)
     found = selected(checkout)
-    assert found.changed["FIG-GAIN"] == (MIDDLE,)
+    assert found.changed["FIG-GAIN"] == (part,)
     assert "FIG-GAIN" in found.in_diff
 
 
