@@ -216,6 +216,7 @@ def test_an_entry_for_another_version_of_a_library_is_not_new(checkout: Path) ->
         ("numpy/core.py", ""),
         ("numpy.txt", ""),
         ("words.py", ""),  # which is edited
+        ("figureproject/new.py", ""),
         ("engine/core.py", "engine/core.py changed"),
         ("engine/core.txt", ""),
     ],
