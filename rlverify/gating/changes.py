@@ -126,13 +126,15 @@ def _edited_parts(base: Base, code: CurrentCode) -> Iterator[str]:
         for package, place in places.items():
             if path.suffix == ".py" and path.is_relative_to(place):
                 module = module_name(package, place, path)
-                was, now = parts_or_whole(_encoded(base.text(path))), code.parts(module)
+                was, now = _parts_before(base, path), code.parts(module)
                 differ = (name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
                 yield from (f"{module}:{name}" if name else module for name in differ)
 
 
-def _encoded(text: str | None) -> bytes:
-    return (text or "").encode(errors="surrogateescape")
+def _parts_before(base: Base, path: Path) -> Mapping[str, str]:
+    """As `parts_or_whole`, of a file at the base; no parts where it is not there."""
+    text = base.text(path)
+    return parts_or_whole(text.encode(errors="surrogateescape")) if text is not None else {}
 
 
 def _relocked(base: Base, paths: ReportPaths, was: Lock, code: CurrentCode) -> frozenset[str]:

@@ -82,10 +82,9 @@ def _urgency(project: Project, record: Record, problems: Sequence[Problem]) -> t
 
 def _violated(record: Record) -> int:
     """How many symptoms of healthy code are violated."""
-    variants = record.evidence.variants if record.evidence is not None else ()
-    return sum(
-        each.held_runs < each.runs for variant in variants if variant.variant == "healthy" for each in variant.symptoms
-    )
+    assert record.evidence is not None  # a claim without evidence is out of date, which is no fall
+    healthy = [each for each in record.evidence.variants if each.variant == "healthy"]
+    return sum(each.held_runs < each.runs for variant in healthy for each in variant.symptoms)
 
 
 def _targets(project: Project, claim: Claim) -> set[str]:

@@ -91,13 +91,7 @@ def _commit(top: Path, revision: str) -> str:
 
 def _git(folder: Path, *arguments: str) -> list[str]:
     """What a command says, in parts; without the variables by which another repository is named."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        check=True,
-        capture_output=True,
-        env=environment,
-        encoding="utf-8",
-        errors="surrogateescape",
-    )
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, env=own, encoding="utf-8", errors="surrogateescape")
     return [part for part in done.stdout.split("\0") if part]

@@ -76,5 +76,5 @@ def _telling(
 ) -> Observation | None:
     """What a run of this variant observed: one that came out otherwise than all did before, if there is one."""
     found = [each for run in runs if run.variant == variant for each in run.observations if each.symptom == now.symptom]
-    held = was is None or was.held_runs > 0
+    held = was is None or _share(was) == 1.0
     return min(found, key=lambda each: each.holds is held, default=None)

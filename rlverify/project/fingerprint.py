@@ -251,7 +251,7 @@ def _digest_of_file(path: Path, modified: int, qualified_name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _tree(path: Path, _modified: int) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return ast.parse(path.read_bytes(), filename=str(path))
 
 
 def file_digest(path: Path, qualified_name: str) -> str:

@@ -75,8 +75,10 @@ def summary(outcome: Outcome) -> str:
         words = (
             "the committed evidence or reports are out of date" if repairable else "something else failed, see above"
         )
+    elif expected < len(outcome.records):
+        words = "no other has failed"
     else:
-        words = "no other has failed" if expected < len(outcome.records) else "nothing to report"
+        words = "see the notes" if outcome.notes else "nothing to report"
     if not outcome.records:
         return f"no claim was measured; {words}"
     return f"{expected} of {len(outcome.records)} claims as expected; {words}"

@@ -93,8 +93,8 @@ class Setting:
         self.plots.append(selected)
         return self.of_plots
 
-    def replace_plots(self, _: Committed, *, all_claims: bool, **options: Any) -> dict[str, CodeRecord]:
-        assert options == PLOTTING
+    def replace_plots(self, committed: Committed, *, all_claims: bool, **options: Any) -> dict[str, CodeRecord]:
+        assert (committed.paths, options) == (self.paths, PLOTTING)
         self.replaced.append(all_claims)
         return {}
 

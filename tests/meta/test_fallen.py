@@ -10,8 +10,10 @@ import pytest
 
 from rlverify.gating.audit import Audit
 from rlverify.gating.fallen import outcome_of_audit
+from rlverify.gating.git_base import Base
 from rlverify.gating.replay import CRASHES, DIFFERS
 from rlverify.project.content import Project
+from rlverify.project.current_code import FILE
 from rlverify.records.claims import FixGrade
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, ProblemKind
@@ -201,3 +203,41 @@ def test_the_command_repeats_the_run_of_a_figure_that_differs(toyproject: Projec
     problem = fell("values", f"{DIFFERS}: seed {seed} gives 1 %, committed 2", record.claim.id)
     _, claim = fallen(toyproject, record, problem, committed=None)
     assert claim.command == f"{toyproject.settings.command} reproduce {record.claim.id}{option}"
+
+
+class Before(Base):
+    """A commit with these texts, by the names of the files."""
+
+    texts: dict[str, str]
+
+    def text(self, path: Path) -> str | None:
+        return self.texts.get(path.name)
+
+
+def first_suspect(project: Project, part: str, **texts: str) -> tuple[int, tuple[str, ...]]:
+    """The line and the edit that are told of it; of a claim that fell after a change of this part."""
+    base = Before(project.root, "0" * 40)
+    vars(base)["texts"] = {name.replace("_", "."): text for name, text in texts.items()}
+    record = replace(measured(PLAIN, healthy=0, faulty=0), changed=(part,))
+    (claim,) = outcome_of_audit(project, Audit((record,), (fell("healthy"),), 1), base=base).fallen
+    assert claim.changed_parts == (part,)
+    return claim.suspect_line, claim.edit
+
+
+def test_what_changed_in_the_first_suspect_is_quoted(toyproject: Project) -> None:
+    path = PROJECTS / "toyproject" / "target.py"
+    now = path.read_text(encoding="utf-8")
+    clip = "return min(max(value, low), high)"
+    line = now[: now.index("def clip(")].count("\n") + 1
+    before = now.replace(clip, "return value").replace("made = cls()", "made = cls(0)")
+    found = first_suspect(toyproject, "toyproject.target:clip", target_py=before)
+    assert found == (line, ("- return value", f"+ {clip}"))
+    assert first_suspect(toyproject, "toyproject.target:clip") == (line, ())  # the base does not have it
+    assert first_suspect(toyproject, "rlverify.verdicts", target_py=before) == (1, ())  # no file is suspected
+
+
+def test_data_in_any_encoding_is_quoted_and_what_is_gone_is_not(tmp_path: Path) -> None:
+    project = project_in(tmp_path)
+    (tmp_path / "limits.txt").write_bytes(b"\xe9\n")
+    assert first_suspect(project, f"{FILE}limits.txt", limits_txt="e\n") == (1, ("- e", "+ \N{REPLACEMENT CHARACTER}"))
+    assert first_suspect(project, f"{FILE}gone.txt", gone_txt="e\n") == (1, ())

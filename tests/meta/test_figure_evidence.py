@@ -244,6 +244,18 @@ def test_a_fresh_measurement_agrees_where_the_intervals_meet(claim: Claim) -> No
     assert compare(near, other) == ["a mean of 20.5 (20.4 to 20.6) instead of 20 (19.9 to 20.1)"]
 
 
+def test_runs_are_compared_one_by_one_where_they_repeat_and_are_as_many(claim: Claim) -> None:
+    evidence = _evidence(claim)
+    other = _with(evidence, values=(16.5, *VALUES[1:-1], 24.2))  # which is within 1 % of 24
+    assert compare(evidence, other) == []
+    assert compare(evidence, other, repeats=True) == ["seed 0 gives 16.5, committed 16"]
+    assert compare(evidence, other, tolerance=0.5, repeats=True) == []
+    more = _with(evidence, values=(16.5, *VALUES))
+    assert compare(evidence, more, repeats=True) == ["9 runs instead of 8"]
+    apart = _with(other, low=22.0, mean=23.0, high=24.5)
+    assert [each.partition(" ")[0] for each in compare(evidence, apart, repeats=True)] == ["a", "seed"]
+
+
 def test_every_other_difference_is_told_whatever_the_tolerance(claim: Claim) -> None:
     evidence = _evidence(claim)
     undecided = _with(evidence, high=25.5)

@@ -45,7 +45,8 @@ class Fell:
         )  # fmt: skip
         symptoms = tuple(SymptomEvidence(f"symptom {n}", int(n >= self.violated), 1, None, None) for n in range(2))
         healthy = VariantEvidence("healthy", 1, 0, None, symptoms, ("boom",) if self.crashed else ())
-        faulty = VariantEvidence("faulty", 1, 0, True, symptoms)
+        broken = tuple(replace(each, held_runs=0) for each in symptoms)  # which must not count
+        faulty = VariantEvidence("faulty", 1, 0, True, broken)
         return Record(claim, Evidence(claim_id, (0,), (healthy, faulty)), changed=(self.changed,))
 
 

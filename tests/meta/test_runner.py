@@ -233,3 +233,13 @@ def test_a_file_that_an_audit_did_not_write_is_named_and_not_replaced(
         check_ours(troubleproject, paths)
     write_files(paths.evidence, {"CRASH.json": to_json(KEPT)})
     check_ours(troubleproject, paths)
+
+
+@pytest.mark.parametrize(("name", "text"), [("CRASH.json", "broken"), ("GONE-1.json", to_json(KEPT))])
+def test_a_folder_with_evidence_of_a_claim_is_one_that_an_audit_wrote(
+    name: str, text: str, troubleproject: Project, tmp_path: Path
+) -> None:
+    """Also if the file is broken, or the claim is gone."""
+    paths = ReportPaths(tmp_path / "reports")
+    write_files(paths.reports, {"index.md": "ours", f"evidence/{name}": text})
+    check_ours(troubleproject, paths)

@@ -247,3 +247,4 @@ def test_texts_of_other_claims_may_be_unwritten(toy: Command, reports: Path, tmp
         assert (found, unwritten in output) == (code, bool(code))
         found, output, _ = toy("audit", claim, "--reports", reports, "--jobs", "1", project=project)
         assert (found, f"note: the gate will fail: {unwritten}" in output) == (0, bool(code))
+        assert ("nothing to report" in output) == (code == 0)

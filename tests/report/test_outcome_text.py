@@ -203,6 +203,8 @@ def test_other_values_alone_may_be_right() -> None:
 def test_the_last_line_says_what_the_exit_code_means() -> None:
     harness = Problem("TOY-02", 2, "ERROR")
     assert summary(outcome()) == "1 of 1 claims as expected; nothing to report"
+    noted = replace(outcome(), notes=("note: the gate will fail: TOY-01 has no title",))
+    assert summary(noted) == "1 of 1 claims as expected; see the notes"
     assert summary(outcome(problems=(harness,))).endswith("; the harness failed")
     assert summary(outcome(fallen(1), problems=(harness,))) == "1 of 2 claims as expected; 1 claim fell"
     stale = replace(measured(simple(3), healthy=2, faulty=0), misfits=("seeds changed",))
