@@ -52,7 +52,10 @@ draws), 95 %.
 
 The rule was written down before the first run (2026-11-24): the simpler one of a pair is the default, unless the
 interval of the difference lies above 0 in at least one environment and below 0 in none. "Better" and "worse" are such
-intervals.
+intervals. The length of the runs was halved after the first one (CartPole, Adam), which was at the limit of 500.
+
+Each optimizer trains with its own default rate, AdaptiveUPGD with 2e-3 and Adam with 3e-4. So the first question
+compares defaults; it does not say which optimizer is better at its best rate.
 """
 
 
