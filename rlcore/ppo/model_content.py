@@ -18,7 +18,6 @@ from rlcore.checkpoint.container import load_container
 from rlcore.checkpoint.formats import FORMAT_MODEL
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
-from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import space_support
 from rlcore.ppo.arguments import reject_unknown
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -87,8 +86,6 @@ def decoded(
     asked_for = _AskedFor(objects)
     settings: dict[str, Any] = {}
     for name, value in content["settings"].items():
-        if name in changes and value in list(REMOVED_ESTIMATORS):
-            continue
         try:
             with refusals_of(path, f"the setting {name!r}"):
                 settings[name] = codec.decode(value, name, asked_for)

@@ -60,6 +60,7 @@ ESTIMATES = {
     "spatial": spatial_variance,
     "total": total_variance,
     "element": element_variance,
+    "sketch": element_variance,
 }
 
 
