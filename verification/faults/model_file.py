@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import inspect
 from typing import Any
 
 from rlcore import PPOSettings
@@ -30,10 +30,11 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
 
 @unclaimed(
     "second-phase-from-defaults",
-    target="rlcore.ppo.configured:ConfiguredPPO._configure",
-    pins="3dd9440442c74188",
+    target="rlcore.ppo.algorithm:DistributionalPPO._setup_model",
+    pins="143c5ec86f56b5ef",
 )
-def second_phase_from_defaults(self: Any, given: Mapping[str, Any], asked: Collection[str] = ()) -> None:
+def second_phase_from_defaults(self: Any) -> None:
     """BUG-08: what is built in two phases has lost some of its settings by the second."""
-    healthy("second-phase-from-defaults")(self, given, asked)
-    self.clip_range, self.critic_lr_multiplier = 0.2, 1.0
+    if not any(frame.filename.endswith("configured.py") for frame in inspect.stack(0)):
+        self.clip_range, self.critic_lr_multiplier = 0.2, 1.0
+    healthy("second-phase-from-defaults")(self)
