@@ -13,7 +13,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import DistributionalPPO
-from rlcore.state import generators
+from rlcore.ppo import state_parts
 from tests.support.training import differing, make_envs, make_model
 
 
@@ -44,9 +44,9 @@ def draws() -> list[Any]:
 
 def test_every_global_generator_goes_on_where_it_was_captured() -> None:
     draws()
-    captured = generators.capture_generators()
+    captured = state_parts.capture_generators()
     first = [draws(), draws()]
-    generators.apply_generators(captured)
+    state_parts.apply_generators(captured)
     assert [draws(), draws()] == first
 
 
