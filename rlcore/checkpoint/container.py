@@ -31,7 +31,8 @@ def save_container(path_or_file: PathOrFile, payload: StateDict) -> None:
     if isinstance(path_or_file, str | os.PathLike):
         storage.replace_file(path_or_file, partial(write, payload))
         return
-    with refusals_name(path_or_file), BytesIO() as buffer:
+    with refusals_name(path_or_file):
+        buffer = BytesIO()  # not closed: the traceback of a refusal holds views of it, and a close would fail for them
         write(payload, buffer)
         storage.write_once(path_or_file, buffer.getvalue())
 

@@ -388,3 +388,8 @@ def test_the_error_carries_path_and_reason_and_belongs_to_the_family(tmp_path: P
     assert isinstance(caught.value, RLCoreError)
     assert caught.value.path == str(tmp_path / "x.pt")
     assert caught.value.reason in str(caught.value)
+
+
+def test_a_file_object_is_refused_what_would_not_be_read_again_by_the_same_error_as_a_path() -> None:
+    with pytest.raises(CheckpointError, match=r"file object: its pickle has \d+ bytes; at most"):
+        save_container(io.BytesIO(), {"a": "x" * 9_000_000})
