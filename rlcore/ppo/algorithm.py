@@ -32,6 +32,7 @@ from rlcore.ppo.monitoring import UpdateLog
 from rlcore.ppo.observations import CheckedObservations
 from rlcore.ppo.optimizers import set_learning_rate
 from rlcore.ppo.policy import POLICIES
+from rlcore.ppo.resolving import idle_under
 from rlcore.ppo.settings import described
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
 from rlcore.warn import warn_caller
@@ -55,6 +56,12 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
 
     def _change_setting(self, name: str, value: Any) -> None:
+        switch = idle_under(name, self)
+        if switch is not None:
+            raise SettingError(
+                name,
+                f"{name}={value!r} would do nothing, as {switch}={getattr(self, switch)!r}; give {switch} first",
+            )
         set_hyperparameters(self, {name: value})
 
     # -- construction ---------------------------------------------------------------------------------------------

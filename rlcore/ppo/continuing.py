@@ -33,8 +33,12 @@ def continued(path: str | Path, expected: DistributionalPPO) -> DistributionalPP
     with refusals_name(path):
         _require_same_envs(content, expected)
         require_same_settings(content["settings"], expected)
-    own = {name: getattr(expected, name) for name in PPOSettings.model_fields}
-    model = type(expected).load(path, env=expected.get_env(), device=expected.device, custom_objects=own)
+        saved, own = content.get(model_content.OWN_SETTINGS, {}), expected.own_settings()
+        own = {name: own[name] for name in own if name in saved}
+        for name, asked in own.items():
+            _require_same(name, saved[name], asked)
+    given = {**{name: getattr(expected, name) for name in PPOSettings.model_fields}, **own}
+    model = type(expected).load(path, env=expected.get_env(), device=expected.device, custom_objects=given)
     if expected._custom_logger:
         model.set_logger(expected.logger)
     return model
@@ -46,14 +50,19 @@ def require_same_settings(saved: Mapping[str, Any], expected: DistributionalPPO)
     :raises SettingError: naming the first setting that differs, with both values
     """
     for name, field in PPOSettings.model_fields.items():
-        asked = getattr(expected, name)
-        before = saved.get(name, codec.encode(field.default, name))
-        if name not in SHOWING and not codec.same(before, codec.encode(asked, name)):
-            raise SettingError(
-                name,
-                f"{name}={asked!r} is asked for, and what is to go on was trained with {_shown(before, name)}; "
-                f"{_REMEDY}",
-            )
+        if name not in SHOWING:
+            _require_same(name, saved.get(name, codec.encode(field.default, name)), getattr(expected, name))
+
+
+def _require_same(name: str, before: Any, asked: object) -> None:
+    """
+    :param before: encoded as the file has it
+    """
+    if not codec.same(before, codec.encode(asked, name)):
+        raise SettingError(
+            name,
+            f"{name}={asked!r} is asked for, and what is to go on was trained with {_shown(before, name)}; {_REMEDY}",
+        )
 
 
 def _require_same_envs(content: Mapping[str, Any], expected: DistributionalPPO) -> None:

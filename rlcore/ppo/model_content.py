@@ -84,16 +84,8 @@ def decoded(
     if "lr_schedule" in objects:  # which rl-baselines3-zoo gives: the name that the schedule has on a model
         objects["learning_rate"] = objects.pop("lr_schedule")
     asked_for = _AskedFor(objects)
-    settings: dict[str, Any] = {}
-    for name, value in content["settings"].items():
-        try:
-            with refusals_of(path, f"the setting {name!r}"):
-                settings[name] = codec.decode(value, name, asked_for)
-        except CheckpointError:
-            if name not in changes:
-                raise
-    with refusals_of(path, OWN_SETTINGS):
-        own = {name: codec.decode(value, name, asked_for) for name, value in content.get(OWN_SETTINGS, {}).items()}
+    settings = _decoded_settings(content["settings"], asked_for, path, changes)
+    own = _decoded_settings(content.get(OWN_SETTINGS, {}), asked_for, path, changes)
     with refusals_of(path, "a space or the policy class"):
         encoded: dict[str, Any] = {name: codec.decode(content[name], name, asked_for) for name in ENCODED}
     reject_unknown(objects, "custom_objects", {"custom_objects": sorted(asked_for.names)})
@@ -109,6 +101,21 @@ def decoded(
         resolve_settings(settings, encoded["policy_class"].default_extractor, asked=())
         space_support.require(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
     return {**content, **encoded, "settings": settings, OWN_SETTINGS: own}
+
+
+def _decoded_settings(
+    saved: Mapping[str, Any], asked_for: _AskedFor, path: Any, changes: Collection[str]
+) -> dict[str, Any]:
+    """What can be decoded; the rest must be in ``changes``."""
+    settings: dict[str, Any] = {}
+    for name, value in saved.items():
+        try:
+            with refusals_of(path, f"the setting {name!r}"):
+                settings[name] = codec.decode(value, name, asked_for)
+        except CheckpointError:
+            if name not in changes:
+                raise
+    return settings
 
 
 @contextmanager

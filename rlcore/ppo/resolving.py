@@ -11,7 +11,8 @@ import torch
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor
 
 from rlcore.errors import SettingError
-from rlcore.ppo.arguments import Schedule, plain, reject_unknown
+from rlcore.ppo import settings as tables
+from rlcore.ppo.arguments import Schedule, plain
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, optimizer_options
 from rlcore.ppo.settings import (
     LstmSettings,
@@ -20,7 +21,6 @@ from rlcore.ppo.settings import (
     PPOSettings,
     Table,
     clear_errors,
-    flag_value,
     homes,
 )
 from rlcore.ppo.values import DEFAULT_NUM_ATOMS, OF_CATEGORICAL, OF_QUANTILE
@@ -44,7 +44,7 @@ def resolve_settings(
     """
     settings = PPOSettings(**given)
     policy_kwargs = dict(settings.policy_kwargs or {})
-    lifted = _lift_optimizer(settings, policy_kwargs)
+    lifted = _lift_optimizer(settings, policy_kwargs, asked or ())
     _check_policy({"features_extractor_class": default_extractor, **policy_kwargs})
     options = dict(lifted.optimizer_kwargs or {})
     optimizer_class = find_optimizer(lifted.optimizer_class)
@@ -93,18 +93,21 @@ def resolve_learning_rate(
     return float(lr)
 
 
-def _lift_optimizer(settings: PPOSettings, policy_kwargs: dict[str, Any]) -> PPOSettings:
-    """Move the optimizer's settings out of ``policy_kwargs``, where Stable-Baselines3 users write them."""
+def _lift_optimizer(settings: PPOSettings, policy_kwargs: dict[str, Any], asked: Collection[str]) -> PPOSettings:
+    """Move the optimizer's settings out of ``policy_kwargs``, where Stable-Baselines3 users write them.
+
+    A keyword at its default does not count as given unless it is in ``asked``: a constructor cannot tell.
+    """
     lifted: dict[str, Any] = {}
     for name in ("optimizer_class", "optimizer_kwargs"):
         if name not in policy_kwargs:
             continue
         value = policy_kwargs.pop(name)
-        if getattr(settings, name) not in (value, PPOSettings.model_fields[name].default):
+        above = getattr(settings, name)
+        if above != value and (name in asked or above != PPOSettings.model_fields[name].default):
             raise SettingError(
                 f"policy_kwargs[{name!r}]",
-                f"{name}={getattr(settings, name)!r} and policy_kwargs[{name!r}]={value!r} contradict each other; "
-                "give one of them",
+                f"{name}={above!r} and policy_kwargs[{name!r}]={value!r} contradict each other; give one of them",
             )
         lifted[name] = value
     if not lifted:
@@ -115,7 +118,7 @@ def _lift_optimizer(settings: PPOSettings, policy_kwargs: dict[str, Any]) -> PPO
 
 def _check(table: type[Table], given: Mapping[str, Any], where: str) -> Any:
     """Validate one level inside the settings."""
-    reject_unknown(given, where, homes({}))
+    tables.reject_unknown(given, where, homes({}))
     with clear_errors(table, given, where):
         return table(**given)
 
@@ -142,15 +145,15 @@ def _check_policy(policy_kwargs: Mapping[str, Any]) -> None:
     extractor_options = optimizer_options(checked.features_extractor_class)  # type: ignore[arg-type]
     extractor_options.pop("observation_space", None)
     where = "policy_kwargs['features_extractor_kwargs']"
-    reject_unknown(checked.features_extractor_kwargs, where, {where: list(extractor_options)})
+    tables.reject_unknown(checked.features_extractor_kwargs, where, {where: list(extractor_options)})
 
 
 def _check_optimizer(optimizer_class: type[torch.optim.Optimizer], options: Mapping[str, Any]) -> None:
     known = optimizer_options(optimizer_class)
-    reject_unknown(options, "optimizer_kwargs", {**homes({}), "optimizer_kwargs": list(known)})
+    tables.reject_unknown(options, "optimizer_kwargs", {**homes({}), "optimizer_kwargs": list(known)})
     for name, value in options.items():
         setting = f"optimizer_kwargs[{name!r}]"
-        if _is_flag(optimizer_class, name, known[name]) and not isinstance(flag_value(value), bool | None):
+        if _is_flag(optimizer_class, name, known[name]) and not isinstance(tables.flag_value(value), bool | None):
             raise SettingError(
                 setting, f"{setting}={value!r} is neither True nor False, and any text would count as True; give a bool"
             )

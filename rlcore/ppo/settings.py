@@ -13,7 +13,8 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, Flatten
 from torch import nn
 
 from rlcore.errors import SettingError
-from rlcore.ppo.arguments import Schedule, plain, reject_unknown
+from rlcore.ppo.arguments import Schedule, plain
+from rlcore.ppo.arguments import reject_unknown as reject_unknown
 from rlcore.ppo.optimizers import find_optimizer, optimizer_options
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rlcore import CheckpointError, DistributionalPPO, SettingError, load_policy
+from rlcore.ppo.continuing import continued
 from tests.support.training import make_envs
 
 SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0, "device": "cpu"}
@@ -149,3 +150,30 @@ def test_a_file_of_the_base_class_gives_a_subclass_with_its_defaults(tmp_path: P
     DistributionalPPO("MlpLstmPolicy", make_envs(), **SMALL).save(tmp_path / "base.zip")
     loaded = Further.load(tmp_path / "base.zip", device="cpu")
     assert (loaded.foo, loaded.baz, loaded.n_quantiles) == (1, 0.5, 32)
+
+
+class Hooked(DistributionalPPO):
+    """Takes what no file can hold."""
+
+    def __init__(self, *args: Any, hook: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.hook = hook
+
+
+def test_an_own_setting_that_no_file_holds_can_be_replaced_as_it_is_loaded(tmp_path: Path) -> None:
+    Hooked("MlpLstmPolicy", make_envs(), hook=lambda x: x, **SMALL).save(tmp_path / "model.zip")
+    assert Hooked.load(tmp_path / "model.zip", hook=abs, device="cpu").hook is abs
+    with pytest.raises(CheckpointError, match="'hook' was 'the function"):
+        Hooked.load(tmp_path / "model.zip", device="cpu")
+
+
+def test_own_settings_go_on_as_they_were(tmp_path: Path) -> None:
+    def hook() -> None:
+        pass
+
+    path = tmp_path / "model.zip"
+    Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL).save(path)
+    assert continued(path, Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL)).hook is hook  # type: ignore[attr-defined]
+    Hooked("MlpLstmPolicy", make_envs(), hook=1, **SMALL).save(path)
+    with pytest.raises(SettingError, match="hook=2 is asked for, and what is to go on was trained with 1"):
+        continued(path, Hooked("MlpLstmPolicy", make_envs(), hook=2, **SMALL))

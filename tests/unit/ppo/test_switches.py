@@ -76,3 +76,15 @@ def test_a_population_may_switch_a_penalty_off_and_go_on_exploring_it(tuned: Pat
     assert (model.kl_penalty.coefficient, model.kl_penalty_coef) == (0.0, 0.25)
     set_hyperparameters(model, {"kl_penalty_target": 0.01})
     assert model.kl_penalty.coefficient == 0.25
+
+
+def test_setting_an_attribute_of_what_is_switched_off_is_refused() -> None:
+    model = make_model(variance_gradient_scaling=False)
+    with pytest.raises(SettingError, match=r"vgs_beta=0\.5 would do nothing, as variance_gradient_scaling=False"):
+        model.vgs_beta = 0.5
+    assert model.vgs_beta == 0.99
+    with pytest.raises(SettingError, match=r"kl_penalty_coef=0\.5 would do nothing, as kl_penalty_target=None"):
+        model.kl_penalty_coef = 0.5
+    model.kl_penalty_target = 0.01
+    model.kl_penalty_coef = 0.5
+    assert model.kl_penalty.coefficient == 0.5
