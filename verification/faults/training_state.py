@@ -58,7 +58,7 @@ def errors_are_logged(self: Any, state: StateDict) -> None:
 @fault(
     "bug-10-state-not-in-the-archive",
     target="rlcore.ppo.model_file:save_container",
-    pins="b59ad77e600be6f7",
+    pins="2e6fc3f99071de9c",
 )
 def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> None:
     """A pickle has the scaler's statistics, the file of save() has not."""
