@@ -132,7 +132,7 @@ def test_an_inherited_test_has_the_digest_of_the_class_that_names_it(tmp_path: P
         ("tests/test_gone.py::test_low", "no such file"),
         ("tests/test_gone.py", "no such file"),
         ("tests/broken.py::test_low", "invalid syntax"),
-        ("tests/bytes.py", "'utf-8' codec can't decode"),
+        ("tests/bytes.py", "(unicode error) 'utf-8' codec can't decode"),
         ("tests", "Is a directory"),
     ],
 )
