@@ -30,7 +30,7 @@ def values_after_the_step(
 @fault(
     "fnd-39-memory-across-episodes",
     target="rlcore.ppo.policy:DistributionalRecurrentPolicy._process_sequence",
-    pins="31604f9d0d094b22",
+    pins="64b814c522bd6401",
 )
 def memory_across_episodes(
     features: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor, lstm: nn.LSTM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,3 +197,17 @@ def test_a_policy_has_no_file_of_its_own_and_the_error_says_what_to_call(tmp_pat
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(CheckpointError, match=remedy):
         DistributionalRecurrentPolicy.load(tmp_path / "policy.pth")
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"num_layers": 2, "bias": False}])
+def test_one_step_of_an_lstm_is_its_call_on_a_sequence_of_one(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    lstm = nn.LSTM(4, 8, **options)
+    features, starts = torch.randn(3, 4), torch.tensor([0.0, 1.0, 0.0])
+    before = (torch.randn(lstm.num_layers, 3, 8), torch.randn(lstm.num_layers, 3, 8))
+    with torch.no_grad():
+        outputs, states = DistributionalRecurrentPolicy._process_sequence(features, before, starts, lstm)
+    kept = (1.0 - starts).view(1, 3, 1)
+    expected, after = lstm(features.unsqueeze(0), (kept * before[0], kept * before[1]))
+    torch.testing.assert_close(outputs, expected[0])
+    torch.testing.assert_close(states, after)
