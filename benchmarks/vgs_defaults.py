@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import DistributionalPPO, ResumableEnv, VarianceGradientScaler
-from rlcore.optim.estimators import ESTIMATORS
-from rlcore.optim.scaler_settings import NORMALIZATIONS, ScalerSettings
+from rlcore.optim.gradient_variance import ESTIMATORS
+from rlcore.optim.settings import NORMALIZATIONS, ScalerSettings
 
 Series = NDArray[np.float64]
 

@@ -1,16 +1,77 @@
-"""How loud the noise of a UPGD optimizer was beside the step that it perturbed."""
+"""The noise of a UPGD optimizer: what it is, and how loud it was next to the step that it perturbed.
+
+It is standard normal noise as a function of seed, step, parameter and element alone.
+
+Bits: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011). Its key is
+the seed; its counter holds lane and block of the element, the index of the parameter, and the step. Normal numbers:
+Box and Muller, "A Note on the Generation of Random Normal Deviates", 1958, from two words of 32 bits each, so that
+noise ends at 6.8 standard deviations.
+
+Elements come in blocks of ``BLOCK``. Element e of block b has the word e // LANES of the counter b * LANES + e % LANES,
+which lets a compiler compute neighbours at once.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from rlcore.functional import utility as functional
-from rlcore.optim.upgd import AdaptiveUPGD, UtilityGatedOptimizer
 from rlcore.optim.upgd_state import bias_correction
+
+BLOCK: Final = 4096
+LANES: Final = BLOCK // 4
+
+MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
+KEY_STEPS: Final = (0x9E3779B9, 0xBB67AE85)
+ROUNDS: Final = 10
+
+_MASK: Final = 0xFFFFFFFF
+
+
+def philox(counter: tuple[Tensor, ...], seed: int) -> tuple[Tensor, ...]:
+    """Philox4x32-10.
+
+    :param counter: four int64 tensors of one shape, values in [0, 2^32), least significant word first
+    :param seed: the key, in [0, 2^64)
+    :return: four tensors like those of ``counter``
+    """
+    a, b, c, d = counter
+    keys = [seed & _MASK, seed >> 32]
+    for _ in range(ROUNDS):
+        # int64 products wrap, which leaves their 64 bits as they are.
+        p, q = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
+        a, b, c, d = ((q >> 32) & _MASK) ^ b ^ keys[0], q & _MASK, ((p >> 32) & _MASK) ^ d ^ keys[1], p & _MASK
+        keys = [(key + step) & _MASK for key, step in zip(keys, KEY_STEPS, strict=True)]
+    return a, b, c, d
+
+
+def normal(size: int, index: int, step: int | Tensor, seed: int, device: torch.device | None = None) -> Tensor:
+    """Noise of one parameter in one step, float64, of shape ``[size]``.
+
+    :param index: of the parameter among all of an optimizer, in [0, 2^32)
+    :param step: the parameter's own step, at least 0; as a tensor 0-dimensional, on ``device``
+    :param seed: in [0, 2^64)
+    """
+    lane = torch.arange(math.ceil(size / BLOCK) * LANES, device=device)
+    words = philox((lane, torch.full_like(lane, index), *_halves(lane, step)), seed)
+    blocks = [word.view(-1, LANES) for word in words]
+    pairs = [half for first in (0, 2) for half in _box_muller(blocks[first], blocks[first + 1])]
+    return torch.stack(pairs, dim=1).view(-1)[:size]
+
+
+def _halves(like: Tensor, step: int | Tensor) -> tuple[Tensor, Tensor]:
+    return torch.zeros_like(like) + (step & _MASK), torch.zeros_like(like) + (step >> 32)
+
+
+def _box_muller(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Two independent normal numbers from two words; the first is rounded to float32, as the compiled path has it."""
+    uniform = (first.float() + 0.5).double() * 2.0**-32
+    radius, angle = (-2.0 * uniform.log()).sqrt(), second.double() * (2.0 * math.pi * 2.0**-32)
+    return radius * angle.cos(), radius * angle.sin()
 
 
 def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
@@ -22,7 +83,8 @@ def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
     :return: at least 0; None for an optimizer of another kind, before its first step under the present settings, and
         where d is 0 throughout
     """
-    if not isinstance(optimizer, UtilityGatedOptimizer):
+    averages_of = getattr(optimizer, "_averages_of", None)
+    if averages_of is None:
         return None
     noise = signal = 0.0
     for group in optimizer.param_groups:
@@ -30,18 +92,18 @@ def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
             state = optimizer.state.get(parameter)
             if parameter.grad is None or not state:
                 continue
-            averages = optimizer._averages_of(group)
+            averages = averages_of(group)
             if not all(name in state for counter, names in averages.items() for name in (counter, *names)):
                 return None
-            power = float(_direction(parameter.grad, state, group, isinstance(optimizer, AdaptiveUPGD)).square().sum())
+            power = float(_direction(parameter.grad, state, group).square().sum())
             noise += parameter.numel() * _noise_std(state, group) ** 2
             signal += power
     return math.sqrt(noise / signal) if signal > 0 else None
 
 
-def _direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any], adaptive: bool) -> Tensor:
+def _direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     """The direction of the last step, float64; for UPGD the gradient, for AdaptiveUPGD from the averages."""
-    if not adaptive:
+    if "betas" not in group:
         return functional.bounded(gradient).double()
     first_beta, second_beta = group["betas"]
     steps = int(state["moment_step"])

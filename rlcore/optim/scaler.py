@@ -3,17 +3,22 @@
 Per tensor the variance of the gradient over time is divided by its power; the 90th percentile over tensors, ``nv``,
 gives the factor ``max(min_scaling_factor, 1 / (1 + alpha * nv))``.
 
-What that does depends on the optimizer. SGD and UPGD take steps in proportion to the gradient, so the factor scales the
-learning rate. Adam and AdaptiveUPGD divide by the gradient's own size: a constant factor cancels but for eps, and
-only changes of the factor act, for as long as the averages remember. In every case the factor decides how often
-the norm is clipped. UPGD's fixed noise is not scaled with the gradient.
+What this does depends on the optimizer:
+
+- SGD and UPGD take steps in proportion to the gradient. A factor below 1 acts as a smaller learning rate.
+- UPGD adds noise of a fixed size, which the factor does not scale. The smaller the factor, the larger the noise is
+  relative to the step. ``adaptive_noise=True`` lets the noise follow.
+- Adam and AdaptiveUPGD divide by the size of past gradients. A constant factor cannot change their steps, except
+  through ``eps`` and clipping. Only changes of the factor act, for as long as the averages remember the old one.
+
+If the norm of the gradients is clipped after the scaling, a smaller factor means that it is clipped less often.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
@@ -21,18 +26,10 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
-from rlcore.optim import estimators
-from rlcore.optim.estimators import VarianceEstimator
 from rlcore.optim.gradient_moments import LARGEST, Floats, Gradients, Integers, Moments
-from rlcore.optim.scaler_settings import (
-    Estimator,
-    Normalization,
-    ScalableParameters,
-    ScalerSettings,
-    checked_parameters,
-)
+from rlcore.optim.gradient_variance import ESTIMATORS, TensorLayout, VarianceEstimator, carry_over, snapshot
 from rlcore.optim.scaler_state import GLOBAL_AVERAGES, STATE_VERSION, LoadedState
-from rlcore.optim.tensor_statistics import TensorLayout, carry_over, snapshot
+from rlcore.optim.settings import Estimator, Normalization, ScalableParameters, ScalerSettings, checked_parameters
 from rlcore.types import StateDict, StateValue
 from rlcore.warn import warn_caller
 
@@ -45,11 +42,15 @@ Count = TypeVar("Count", float, Floats)
 
 @dataclass(frozen=True)
 class Pending:
-    """The raw gradients of one step, measured and not yet committed."""
+    """The raw gradients of one step, measured and not yet committed.
+
+    :param weights: of this step in each tensor's averages, float64 ``[k]``
+    """
 
     positions: Integers
     gradients: Gradients
-    measured: Any
+    moments: Moments
+    weights: Floats
 
 
 class VarianceGradientScaler:
@@ -67,8 +68,8 @@ class VarianceGradientScaler:
     :param eps: added to the denominator, > 0
     :param warmup_steps: number of committed steps during which the factor is 1
     :param estimator: which variance of a tensor's gradient g, over its elements (mean_s, Var_s) and over steps (E_t,
-        Var_t). ``"mean"``: M = Var_t[mean_s g]; ``"element"``: E = mean_s Var_t[g]; ``"sketch"``: E estimated from 64
-        elements; ``"spatial"``: S = E_t[Var_s g], which is no noise; ``"total"``: T = M + S. All take O(1) memory per
+        Var_t). ``"mean"``: M = Var_t[mean_s g]; ``"element"``: E = mean_s Var_t[g];
+        ``"spatial"``: S = E_t[Var_s g], which is no noise; ``"total"``: T = M + S. All take O(1) memory per
         tensor, ``"element"`` three numbers per element
     :param normalization: denominator ``"squared_mean"``: (E_t[mean_s g])^2, the published rule, whatever the estimator;
         ``"second_moment"``: E_t[mean_s g^2], which makes a scale-free fraction
@@ -94,15 +95,7 @@ class VarianceGradientScaler:
         max_normalized_variance: float = 100.0,
     ) -> None:
         self._settings = ScalerSettings(
-            enabled,
-            beta,
-            alpha,
-            eps,
-            warmup_steps,
-            estimator,
-            normalization,
-            min_scaling_factor,
-            max_normalized_variance,
+            **{name: value for name, value in locals().items() if name in ScalerSettings.model_fields}
         )
         self._pending: Pending | None = None
         self._link(*checked_parameters(parameters))
@@ -220,7 +213,7 @@ class VarianceGradientScaler:
         self._mean, self._mean_square = np.zeros(size), np.zeros(size)
         self._global_observations = 0
         self._global_averages = np.zeros(len(GLOBAL_AVERAGES))
-        self._estimator: VarianceEstimator = estimators.ESTIMATORS[self._settings.estimator](self._layouts)
+        self._estimator: VarianceEstimator = ESTIMATORS[self._settings.estimator](self._layouts)
         self._pending = None
 
     def update_parameters(self, parameters: ScalableParameters) -> None:
@@ -247,7 +240,7 @@ class VarianceGradientScaler:
     def state_dict(self) -> StateDict:
         """Return a snapshot of settings and statistics as tensors and plain Python values, without what is pending."""
         shapes: list[StateValue] = [list(layout.shape) for layout in self._layouts]
-        settings: StateDict = {x.name: getattr(self._settings, x.name) for x in fields(self._settings)}
+        settings: StateDict = dict(iter(self._settings))
         return {
             "version": STATE_VERSION,
             **settings,
@@ -293,11 +286,13 @@ class VarianceGradientScaler:
             )
         found = {i: p.grad for i, p in self._observable if p.grad is not None}
         tensors = [self._usable(position, gradient) for position, gradient in found.items()]
-        gradients = Gradients.measure(tensors, maximum=self._global_observations % MAXIMUM_EVERY == 0)
-        if not np.isfinite(gradients.moments.mean_square).all():
-            self._refuse_non_finite(found)
         positions = np.array(list(found), dtype=np.int64)
-        self._pending = Pending(positions, gradients, self._estimator.measure(positions, gradients))
+        weights = _newest_weight(self._settings.beta, (self._observations[positions] + 1).astype(np.float64))
+        maximum = self._global_observations % MAXIMUM_EVERY == 0
+        gradients, moments = self._estimator.measure(positions, tensors, weights, maximum=maximum)
+        if not np.isfinite(moments.mean_square).all():
+            self._refuse_non_finite(found)
+        self._pending = Pending(positions, gradients, moments, weights)
 
     def _usable(self, position: int, gradient: Tensor) -> Tensor:
         if gradient.layout != torch.strided:
@@ -323,15 +318,14 @@ class VarianceGradientScaler:
             self._pending.gradients.scale(factor)
 
     def _commit(self, pending: Pending) -> None:
-        observed, moments = pending.positions, pending.gradients.moments
+        observed, moments, weights = pending.positions, pending.moments, pending.weights
         self._step_count += 1
         if not len(observed):
             return
         self._observations[observed] += 1
-        weights = _newest_weight(self._settings.beta, self._observations[observed].astype(np.float64))
         self._mean[observed] += weights * (moments.mean - self._mean[observed])
         self._mean_square[observed] += weights * (moments.mean_square - self._mean_square[observed])
-        self._estimator.commit(observed, moments, pending.measured, weights)
+        self._estimator.commit(observed, moments, weights)
         self._commit_global(moments)
 
     def _commit_global(self, moments: Moments) -> None:

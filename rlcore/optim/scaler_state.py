@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from rlcore.errors import SettingError, StateError
-from rlcore.optim import estimators
-from rlcore.optim.estimators import VarianceEstimator
+from rlcore.optim import gradient_variance as estimators
 from rlcore.optim.gradient_moments import Floats, Integers
-from rlcore.optim.scaler_settings import ScalerSettings
+from rlcore.optim.gradient_variance import TensorLayout, VarianceEstimator, read_numbers
+from rlcore.optim.settings import ScalerSettings
 from rlcore.optim.state_reading import read_count, read_entries, read_tensor, show
-from rlcore.optim.tensor_statistics import TensorLayout, read_numbers
 from rlcore.types import StateValue
 
 STATE_VERSION: Final = 1
@@ -50,7 +49,7 @@ class LoadedState:
     @classmethod
     def read(cls, state: object, layouts: tuple[TensorLayout, ...]) -> LoadedState:
         _check_version(state)
-        setting_names = [field.name for field in fields(ScalerSettings)]
+        setting_names = list(ScalerSettings.model_fields)
         entries = read_entries(state, (*STATE_KEYS, *setting_names), "state of the gradient scaler")
         settings = _read_settings({name: entries[name] for name in setting_names})
         _check_shapes(entries["shapes"], layouts)

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
-from rlcore.errors import NonFiniteGradientError, ResumeWarning, SettingError
+from rlcore.errors import ResumeWarning, SettingError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim import upgd_paths, upgd_state
-from rlcore.optim import upgd_settings as settings
+from rlcore.optim import memory, settings, upgd_paths, upgd_state
 from rlcore.optim.upgd_paths import Coefficients, Group, Part, Scalar, Update
 from rlcore.optim.upgd_state import bias_correction
 from rlcore.warn import warn_caller
@@ -34,16 +33,19 @@ class UtilityGatedOptimizer(Optimizer):
 
     Where max u <= 0 the divisor is max |u|, and s = 0.5 where every u is 0.
 
-    Deviations: the authors' code divides by the maximum of the averages before their bias correction, and by the
-    maximum whatever its sign. Our rule has a jump: where the largest utility falls to 0, the share 1 - s of the least
-    useful weight falls from 1 to 0.731.
+    This differs from the authors' published code in two ways:
+
+    - We divide u_t by the maximum of the bias-corrected averages, they by the maximum of the uncorrected ones. Their
+      divisor is smaller early in training, so their gates s are closer to 0 and 1.
+    - They divide by a negative maximum too, which would protect the least useful weights most.
+
+    Our rule has a jump. As the largest utility falls towards 0, the share 1 - s of the least useful weight rises to 1.
+    Where the largest utility crosses 0, the divisor becomes max |u| and this share drops from 1.0 to 0.731.
 
     The noise is normal with the standard deviation sigma, or with ``adaptive_noise`` max(sigma * r, min_noise_std), r
     being the bias-corrected EMA (noise_beta) of the root mean square of d over the parameter tensor. sigma = 0 means no
-    noise in either case.
-
-    Noise is a function of the seed, the parameter's index among all parameters, its own step count and the element
-    alone; see :mod:`rlcore.optim.counter_noise`.
+    noise in either case. Noise is a function of the seed, the parameter's index among all parameters, its own step
+    count and the element alone; see :mod:`rlcore.optim.noise`.
 
     State is float32, or float64 for float64 parameters. It is finite for every finite input (magnitudes above a
     quarter of the dtype's range are taken as that); a parameter overflows only where its new value leaves its dtype.
@@ -56,17 +58,15 @@ class UtilityGatedOptimizer(Optimizer):
     gradient, and ``skipped_steps`` counts it. The device needs float64.
     """
 
-    _settings: ClassVar[tuple[str, ...]] = settings.SHARED
+    _settings: ClassVar[tuple[str, ...]] = tuple(settings.UPGDSettings.model_fields)
     _averages: ClassVar[upgd_state.Averages] = {"step": ("utility",)}
 
     def __init__(self, params: ParamsT, **values: object) -> None:
         if values["seed"] is None:
             values["seed"] = _draw_seed()
-        for name, value in values.items():
-            settings.check(name, name, value)
         self._skipped: Tensor | int = 0
         self._forget_steps()
-        super().__init__(params, {name: settings.plain(name, value) for name, value in values.items()})
+        super().__init__(params, {name: settings.check(name, name, value) for name, value in values.items()})
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; settings that it leaves out take the constructor's values, keys of other kinds are kept.
@@ -78,7 +78,7 @@ class UtilityGatedOptimizer(Optimizer):
         if not isinstance(group["params"], (Tensor, set)):  # of which torch takes the one and refuses the other
             group["params"] = list(group["params"])
         parameters = group["params"]
-        settings.check_parameters([parameters] if isinstance(parameters, Tensor) else parameters, where)
+        settings.check_optimized([parameters] if isinstance(parameters, Tensor) else parameters, where)
         super().add_param_group(group)
 
     def _forget_steps(self) -> None:
@@ -98,7 +98,8 @@ class UtilityGatedOptimizer(Optimizer):
         self._forget_steps()
         for name in self._settings:
             if name not in self.defaults:
-                self.defaults[name] = _draw_seed() if name == "seed" else settings.RULES[name].default
+                default = settings.AdaptiveSettings.model_fields[name].default
+                self.defaults[name] = _draw_seed() if name == "seed" else default
             for group in self.param_groups:
                 group.setdefault(name, self.defaults[name])
 
@@ -211,7 +212,7 @@ class UtilityGatedOptimizer(Optimizer):
     def _collect(self) -> list[Update]:
         parameters = [(group, parameter) for group in self.param_groups for parameter in group["params"]]
         return [
-            Update(parameter, gradient, group, self.state.get(parameter, {}), index, upgd_paths.address(gradient))
+            Update(parameter, gradient, group, self.state.get(parameter, {}), index, memory.address(gradient))
             for index, (group, parameter) in enumerate(parameters)
             if (gradient := parameter.grad) is not None and parameter.numel() > 0
         ]
@@ -223,34 +224,19 @@ class UtilityGatedOptimizer(Optimizer):
             for update in updates:
                 update.taken = finite.to(update.parameter.device)
         elif not finite:
-            label = next(self._label(update) for update in updates if not update.gradient.isfinite().all())
-            raise NonFiniteGradientError(
-                label,
-                f"the gradient of {label} holds NaN or infinity: through the global maximum of the utility it would "
-                "reach every parameter. Nothing was changed; look at the loss and the inputs of this batch.",
-            )
-
-    def _label(self, update: Update) -> str:
-        """The name of a parameter, or its group, its index there and its shape."""
-        number = next(number for number, group in enumerate(self.param_groups) if group is update.group)
-        index = update.index - sum(len(group["params"]) for group in self.param_groups[:number])
-        if names := update.group.get("param_names"):
-            return str(names[index])
-        return f"parameter {index} of group {number}, shape {tuple(update.parameter.shape)}"
+            raise upgd_paths.non_finite(updates, self.param_groups)
 
     def _check(self, updates: Sequence[Update]) -> None:
         for index, group in enumerate(self.param_groups):
             values = [group[name] for name in self._settings]
             if values != self._checked.get(index):
-                settings.check_group(group, self._settings, f"param_groups[{index}]")
+                settings.plain_group(group, self._settings, f"param_groups[{index}]")
                 self._checked[index] = values
         for update in updates:
             if not update.address and update.gradient.layout != torch.strided:
-                raise SettingError(
-                    "sparse",
-                    f"the gradient of {self._label(update)} is sparse: the utility needs every element. "
-                    "Build the layer with sparse=False.",
-                )
+                name = upgd_paths.label(update, self.param_groups)
+                message = f"the gradient of {name} is sparse: the utility needs every element. Build the layer with "
+                raise SettingError("sparse", message + "sparse=False.")
 
     def _complete(self, update: Update) -> None:
         """Start those averages fresh that the state of a parameter lacks."""
@@ -294,11 +280,7 @@ class UtilityGatedOptimizer(Optimizer):
         return bool(group["adaptive_noise"] and group["sigma"] > 0)
 
     def _extremes(self, parts: Sequence[Part], found: Sequence[UtilityExtremes]) -> UtilityExtremes:  # noqa: ARG002
-        """Of all corrected utilities.
-
-        :param parts: whose averages have been moved
-        :param found: the extremes of each part
-        """
+        """Of all corrected utilities; ``found`` are those of each part, whose averages have been moved."""
         return functional.joint_extremes(found)
 
     def _gate_scale(self, extremes: UtilityExtremes) -> Scalar:
@@ -316,10 +298,7 @@ class UtilityGatedOptimizer(Optimizer):
         )
 
     def _noise_std(self, update: Update, rms: Tensor) -> Scalar:
-        """Standard deviation of adaptive noise.
-
-        :param rms: root mean square of the direction, 0-dimensional
-        """
+        """Standard deviation of adaptive noise; ``rms`` is the direction's root mean square, 0-dimensional."""
         group, state = update.group, update.state
         update.advance(upgd_state.NOISE_AVERAGES)
         update.average("direction_rms", self._noise_reference(update, rms), 1 - group["noise_beta"])
@@ -376,7 +355,7 @@ class AdaptiveUPGD(UtilityGatedOptimizer):
     The other settings and the errors are those of :class:`UPGD`.
     """
 
-    _settings = (*settings.SHARED, "betas", "eps")
+    _settings = tuple(settings.AdaptiveSettings.model_fields)
     _averages: ClassVar[upgd_state.Averages] = {
         **UtilityGatedOptimizer._averages,
         "moment_step": ("first_moment", "second_moment"),

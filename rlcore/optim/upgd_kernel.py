@@ -4,7 +4,7 @@ Each function serves all tensors of a step in one call. ``table`` has a row per 
 gradient, utility, first and second moment, its number of elements, its index among all parameters, and the row of
 ``coefficients`` that it follows. These rows are :class:`rlcore.optim.upgd_paths.Coefficients`. Without moments, as in
 UPGD, the gradient stands for both, and coefficients make it the direction.
-The formulas are those of :mod:`rlcore.functional.utility` and :mod:`rlcore.optim.counter_noise`.
+The formulas are those of :mod:`rlcore.functional.utility` and :mod:`rlcore.optim.noise`.
 
 NaN and infinity are treated as IEEE 754 has them; products may be fused with sums. Where a loop is written in an
 unusual way, it vectorises in this way only.
@@ -15,19 +15,17 @@ unusual way, it vectorises in this way only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numba import carray, njit, types
-from numba.extending import intrinsic
+from numba import carray
 
-from rlcore.warn import warn_caller
+from rlcore.optim.compiled import compiled, inlined, pointer, summing
 
 PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, SIZE, INDEX, COEFFICIENTS = range(8)
 LIMIT: Final = np.finfo(np.float32).max / np.float32(4)
 
-# Those of rlcore.optim.counter_noise, which a test compares: numba's cache follows changes of this file alone.
+# Those of rlcore.optim.noise, which a test compares: numba's cache follows changes of this file alone.
 BLOCK: Final = 4096
 LANES: Final = BLOCK // 4
 ROUNDS: Final = 10
@@ -38,43 +36,13 @@ _KEY_STEP_0, _KEY_STEP_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _EXPONENT = np.int32(0x7F800000)
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 
-_inlined = njit(error_model="numpy", fastmath={"contract"})
 
-
-def _compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function for one signature, and keep it on disk for the next process if that can be written."""
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            return njit(signature, cache=True, error_model="numpy", fastmath={"contract"}, nogil=True)(function)
-        except (RuntimeError, OSError) as error:  # RuntimeError: Numba knows no folder that it can write
-            warn_caller(
-                f"the compiled optimizer step cannot be kept on disk ({error}), so every process compiles it again, "
-                "which takes seconds; set NUMBA_CACHE_DIR to a folder that can be written",
-                UserWarning,
-            )
-            return njit(signature, error_model="numpy", fastmath={"contract"}, nogil=True)(function)
-
-    return decorate
-
-
-@intrinsic
-def _pointer(_: Any, address: Any) -> Any:
-    """The float32 memory at an address."""
-    signature = types.CPointer(types.float32)(address)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return signature, generate
-
-
-@_inlined
+@inlined
 def _bounded(value):
     return -LIMIT if value < -LIMIT else LIMIT if value > LIMIT else value
 
 
-@_inlined
+@inlined
 def _exponential(x):
     """exp(x) for x in [-87, 88]; values beyond are taken as these, NaN stays NaN. Relative error below 2e-7."""
     x = np.float32(-87.0) if x < np.float32(-87.0) else np.float32(88.0) if x > np.float32(88.0) else x
@@ -89,7 +57,7 @@ def _exponential(x):
     return series * np.int32((power + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-@_inlined
+@inlined
 def _radius(word):
     """sqrt(-2 ln((word + 1/2) / 2^32)), from ln m = 2 artanh((m - 1) / (m + 1)) for m in [sqrt(1/2), sqrt(2)]."""
     bits = np.float32(np.float32(word) + np.float32(0.5)).view(np.int32)
@@ -104,7 +72,7 @@ def _radius(word):
     return np.sqrt(square if square > np.float32(0.0) else np.float32(0.0))
 
 
-@_inlined
+@inlined
 def _unit_vector(word):
     """Cosine and sine of 2 pi word / 2^32: series within a quarter turn, and the quarter from the two upper bits."""
     quarter = np.uint32(np.uint32(word + np.uint32(0x20000000)) >> np.uint32(30))
@@ -122,7 +90,7 @@ def _unit_vector(word):
     return -across if left else across, -up if down else up
 
 
-@_inlined
+@inlined
 def _draw_words(words, count, block, index, step, seed):
     """Philox4x32-10 in 64-bit lanes, whose upper halves hold what the next product masks away."""
     for i in range(min(count, LANES)):
@@ -139,7 +107,7 @@ def _draw_words(words, count, block, index, step, seed):
         words[i + 3 * LANES] = np.uint32(d)
 
 
-@_inlined
+@inlined
 def _box_muller(words, noise, count):
     """Two lanes of words give two of noise, of which the first ``count`` elements of each are written."""
     for i in range(min(count, LANES)):
@@ -149,7 +117,7 @@ def _box_muller(words, noise, count):
         noise[i + LANES] = radius * sine
 
 
-@_inlined
+@inlined
 def _draw(words, noise, count, block, index, step, seed):
     """Standard normal noise of at least the first ``count`` elements of a block."""
     _draw_words(words, count, block, index, step, seed)
@@ -157,13 +125,13 @@ def _draw(words, noise, count, block, index, step, seed):
         _box_muller(words[first:], noise[first:], count - first)
 
 
-@_inlined
+@inlined
 def _ordered(bits):
     """From the bits of a float32 an integer of the same order, and back."""
     return np.int32(bits ^ (np.int32(bits >> np.int32(31)) & _MAGNITUDE))
 
 
-@_inlined
+@inlined
 def _nearer(average, value, weight):
     """One step of an average towards a value, which it takes to the bit where the weight is 1."""
     change = value - average
@@ -172,23 +140,23 @@ def _nearer(average, value, weight):
     return value - (np.float32(1.0) - weight) * change
 
 
-@_inlined
+@inlined
 def _tensor(table, row, column):
-    return carray(_pointer(table[row, column]), table[row, SIZE])
+    return carray(pointer(table[row, column]), table[row, SIZE])
 
 
-@_compiled("boolean(int64[::1], int64[::1])")
+@compiled("boolean(int64[::1], int64[::1])")
 def all_finite(addresses, sizes):
     """Whether no tensor holds NaN or infinity."""
     bad = np.int32(0)
     for row in range(len(sizes)):
-        bits = carray(_pointer(addresses[row]), sizes[row]).view(np.int32)
+        bits = carray(pointer(addresses[row]), sizes[row]).view(np.int32)
         for i in range(len(bits)):
             bad |= np.int32((bits[i] & _EXPONENT) == _EXPONENT)
     return bad == 0
 
 
-@_inlined
+@inlined
 def _average_utility(parameter, gradient, utility, weight):
     """Return the smallest and the largest as ordered integers, whose minimum vectorises; that of floats does not."""
     low, high = np.int32(2**31 - 1), np.int32(-(2**31))
@@ -200,7 +168,7 @@ def _average_utility(parameter, gradient, utility, weight):
     return low, high
 
 
-@_inlined
+@inlined
 def _average_moments(gradient, first, second, first_weight, second_weight):
     for i in range(len(gradient)):
         value = _bounded(gradient[i])
@@ -208,7 +176,7 @@ def _average_moments(gradient, first, second, first_weight, second_weight):
         second[i] = _nearer(second[i], _bounded(value * value), second_weight)
 
 
-@_compiled("UniTuple(float32, 2)(int64[:, ::1], float32[:, ::1], boolean)")
+@compiled("UniTuple(float32, 2)(int64[:, ::1], float32[:, ::1], boolean)")
 def average(table, coefficients, has_moments):
     """Move all averages one step, and return the smallest and the largest of the corrected utilities."""
     smallest, largest = np.float32(np.inf), np.float32(-np.inf)
@@ -231,7 +199,7 @@ def average(table, coefficients, has_moments):
     return smallest, largest
 
 
-@njit(error_model="numpy", fastmath={"contract", "reassoc"})
+@summing
 def _power(values):
     """Sum of squares, in any order."""
     total = 0.0
@@ -240,14 +208,14 @@ def _power(values):
     return total
 
 
-@_inlined
+@inlined
 def _direct(direction, first, second, mean_factor, root_factor, eps):
     for i in range(len(first)):
         root = np.sqrt(abs(second[i])) * root_factor + eps
         direction[i] = _bounded(_bounded(first[i]) / root * mean_factor)
 
 
-@_compiled("void(int64[:, ::1], float32[:, ::1], float64[::1])")
+@compiled("void(int64[:, ::1], float32[:, ::1], float64[::1])")
 def mean_squares(table, coefficients, means):
     """Write the mean square of the direction of each tensor to ``means``."""
     direction = np.empty(BLOCK, np.float32)
@@ -262,7 +230,7 @@ def mean_squares(table, coefficients, means):
         means[row] = total / len(first)
 
 
-@_inlined
+@inlined
 def _move(parameter, first, second, utility, noise, std, kept, lr, half, other, mean_factor, root_factor, eps):
     """p * kept - lr * (d + noise) * (1 - s), where 1 - sigmoid(x) = 1 / (1 + exp(x)).
 
@@ -275,7 +243,7 @@ def _move(parameter, first, second, utility, noise, std, kept, lr, half, other, 
         parameter[i] = parameter[i] * kept - lr * step
 
 
-@_compiled("void(int64[:, ::1], float32[:, ::1], uint64[:, ::1], float32[::1], float64)")
+@compiled("void(int64[:, ::1], float32[:, ::1], uint64[:, ::1], float32[::1], float64)")
 def change(table, coefficients, keys, stds, scale):
     """Change every parameter.
 

@@ -6,27 +6,24 @@ Both take the same scalars from the optimizer and draw the same noise; they diff
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlcore.errors import NonFiniteGradientError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim import counter_noise
+from rlcore.optim import memory, noise
 from rlcore.optim.upgd_state import state_dtype
 
 Group: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, Any]
 Scalar: TypeAlias = float | Tensor
-
-COMPILES: Final = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
-"""Whether Numba compiles anything in this process."""
 
 
 class Coefficients(NamedTuple):
@@ -134,7 +131,7 @@ class TorchPart:
     def _noise(self) -> Tensor:
         update, like = self._update, self._gradient
         step, seed = update.state["step"], update.group["seed"]
-        return counter_noise.normal(like.numel(), update.index, step, seed, like.device).to(like.dtype).view(like.shape)
+        return noise.normal(like.numel(), update.index, step, seed, like.device).to(like.dtype).view(like.shape)
 
 
 def _in_dtype(scalar: Any, dtype: torch.dtype) -> Any:
@@ -255,16 +252,29 @@ def is_finite(updates: Sequence[Update]) -> bool | Tensor:
     return bool(upgd_kernel.all_finite(addresses, sizes))
 
 
-def address(tensor: Tensor) -> int:
-    """Where a tensor begins that is float32 and lies row by row on the CPU; 0 for others, or without compiling."""
-    is_plain = tensor.dtype is torch.float32 and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
-    return tensor.data_ptr() if is_plain and COMPILES else 0
+def non_finite(updates: Sequence[Update], groups: Sequence[Group]) -> NonFiniteGradientError:
+    """The error for the first gradient that is not finite."""
+    name = next(label(update, groups) for update in updates if not update.gradient.isfinite().all())
+    return NonFiniteGradientError(
+        name,
+        f"the gradient of {name} holds NaN or infinity: through the global maximum of the utility it would reach every "
+        "parameter. Nothing was changed; look at the loss and the inputs of this batch.",
+    )
+
+
+def label(update: Update, groups: Sequence[Group]) -> str:
+    """The name of a parameter, or its group, its index there and its shape."""
+    number = next(number for number, group in enumerate(groups) if group is update.group)
+    index = update.index - sum(len(group["params"]) for group in groups[:number])
+    if names := update.group.get("param_names"):
+        return str(names[index])
+    return f"parameter {index} of group {number}, shape {tuple(update.parameter.shape)}"
 
 
 def _row(update: Update, names: Sequence[str]) -> list[int] | None:
     """The row of the kernel's table, None if some memory is not as the kernel takes it."""
     averages = [update.state[name] for name in names]
-    addresses = [address(update.parameter), update.address, *map(address, averages)]
+    addresses = [memory.address(update.parameter), update.address, *map(memory.address, averages)]
     sizes = {update.parameter.numel(), update.gradient.numel(), *(average.numel() for average in averages)}
     if 0 in addresses or len(sizes) > 1:
         return None

@@ -9,7 +9,8 @@ import torch
 
 from rlcore.errors import ResumeWarning
 from rlcore.optim import upgd_state
-from rlcore.optim.estimators import ESTIMATORS
+from rlcore.optim.gradient_variance import ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.ppo import optimizer_state, weights
 from rlcore.ppo.configured import ConfiguredPPO
@@ -36,7 +37,7 @@ def under_settings(
     weights.check_weights(state.get("policy"))
     fitted = dict(state)
     scaler = fitted.get("vgs_state")
-    if isinstance(scaler, dict) and scaler.get("estimator") in list(ESTIMATORS):
+    if isinstance(scaler, dict) and scaler.get("estimator") in [*ESTIMATORS, *REMOVED_ESTIMATORS]:
         ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
         other_estimator = ruled.get("estimator", scaler["estimator"]) != scaler["estimator"]
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}

@@ -61,7 +61,7 @@ class ConfiguredPPO(RecurrentPPO):
     vgs_alpha: float
     vgs_eps: float
     vgs_warmup_steps: int
-    vgs_estimator: Literal["mean", "spatial", "total", "element", "sketch"]
+    vgs_estimator: Literal["mean", "spatial", "total", "element"]
     vgs_normalization: Literal["squared_mean", "second_moment"]
     vgs_min_scaling_factor: float
     vgs_max_normalized_variance: float
@@ -125,7 +125,7 @@ class ConfiguredPPO(RecurrentPPO):
         vgs_alpha: float = 0.1,
         vgs_eps: float = 1e-8,
         vgs_warmup_steps: int = 100,
-        vgs_estimator: Literal["mean", "spatial", "total", "element", "sketch"] = "mean",
+        vgs_estimator: Literal["mean", "spatial", "total", "element"] = "mean",
         vgs_normalization: Literal["squared_mean", "second_moment"] = "squared_mean",
         vgs_min_scaling_factor: float = 0.1,
         vgs_max_normalized_variance: float = 100.0,

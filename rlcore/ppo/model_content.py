@@ -18,6 +18,7 @@ from rlcore.checkpoint.container import load_container
 from rlcore.checkpoint.formats import FORMAT_MODEL
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import space_support
 from rlcore.ppo.arguments import reject_unknown
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -109,6 +110,8 @@ def _decoded_settings(
     """What can be decoded; the rest must be in ``changes``."""
     settings: dict[str, Any] = {}
     for name, value in saved.items():
+        if name in changes and value in list(REMOVED_ESTIMATORS):
+            continue
         try:
             with refusals_of(path, f"the setting {name!r}"):
                 settings[name] = codec.decode(value, name, asked_for)

@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import numpy as np
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor
 from torch import nn
 
 from rlcore.errors import SettingError
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo.arguments import Schedule, plain
 from rlcore.ppo.arguments import reject_unknown as reject_unknown
 from rlcore.ppo.optimizers import find_optimizer, optimizer_options
@@ -21,6 +23,12 @@ from rlcore.ppo.optimizers import find_optimizer, optimizer_options
 def flag_value(value: object) -> object:
     """NumPy's bools as Python's; anything else as it is, to be refused: bool() would take any text for True."""
     return bool(value) if isinstance(value, np.bool_) else value
+
+
+def _estimator(value: object) -> object:
+    if isinstance(value, str) and value in REMOVED_ESTIMATORS:
+        raise PydanticCustomError("removed", REMOVED_ESTIMATORS[value])
+    return value
 
 
 Positive = Annotated[float, BeforeValidator(plain), Field(gt=0, allow_inf_nan=False)]
@@ -156,7 +164,7 @@ class PPOSettings(Table):
     vgs_alpha: NonNegative = Field(0.1, description="strength of the scaling")
     vgs_eps: Positive = Field(1e-8, description="added to the denominator of the normalised variance")
     vgs_warmup_steps: Natural = Field(100, description="optimizer steps before the scaling acts")
-    vgs_estimator: Literal["mean", "spatial", "total", "element", "sketch"] = Field(
+    vgs_estimator: Annotated[Literal["mean", "spatial", "total", "element"], BeforeValidator(_estimator)] = Field(
         "mean", description="which variance is measured"
     )
     vgs_normalization: Literal["squared_mean", "second_moment"] = Field(

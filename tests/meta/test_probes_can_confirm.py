@@ -156,13 +156,6 @@ def test_opposite_signs_that_change_over_time_are_seen_as_noise(monkeypatch: pyt
     assert all(held("opposite-signs-are-noise").values())
 
 
-def test_a_sketch_that_misses_noise_or_grows_is_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured, size = gradient_noise._measured, gradient_noise._bytes
-    monkeypatch.setattr(gradient_noise, "_measured", lambda make, _, history: measured(make, "mean", history))
-    monkeypatch.setattr(gradient_noise, "_bytes", lambda make, _, elements: size(make, "element", elements))
-    assert not any(held("a-sketch-sees-spread-noise-in-memory-that-stays").values())
-
-
 @pytest.mark.parametrize("harmful", ["vf_coef", "learning_rate"])
 def test_twins_that_one_of_three_mutations_drives_apart_are_seen_to_be(
     harmful: str, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""Laws of the five variance estimators, side by side on one history of several tensors."""
+"""Laws of the four variance estimators, side by side on one history of several tensors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rlcore.optim.estimators import ESTIMATORS, VarianceEstimator
-from rlcore.optim.gradient_moments import Gradients
+from rlcore.optim.gradient_variance import ESTIMATORS, TensorLayout, VarianceEstimator
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.optim.sketch import SketchEstimator
-from rlcore.optim.tensor_statistics import TensorLayout
 from tests.reference import variance_reference as reference
 
 betas = st.sampled_from([0.0, 0.5, 0.9, 0.99])
@@ -82,8 +79,9 @@ def feed(estimator: VarianceEstimator, history: History, beta: float) -> torch.T
 
 
 def commit(estimator: VarianceEstimator, seen: Sequence[int], tensors: Sequence[Any], weights: Sequence[float]) -> None:
-    positions, gradients = np.array(seen, dtype=np.int64), Gradients.measure(tensors)
-    estimator.commit(positions, gradients.moments, estimator.measure(positions, gradients), np.array(weights))
+    positions = np.array(seen, dtype=np.int64)
+    _, moments = estimator.measure(positions, tensors, np.array(weights))
+    estimator.commit(positions, moments, np.array(weights))
 
 
 def layouts_of(sizes: Sequence[int]) -> list[TensorLayout]:
@@ -171,23 +169,6 @@ def test_tensors_in_another_order_have_their_variances_in_that_order(
     assert torch.equal(variances(name, history.reordered(order), beta), variances(name, history, beta)[order])
 
 
-@given(histories(offsets=(0.0, 1.0)), betas)
-def test_the_mean_over_all_single_elements_that_a_sketch_could_watch_is_the_element_variance(
-    history: History, beta: float
-) -> None:
-    """Every element is as likely as any other, so this mean is the expectation of a sketch of one element."""
-    largest = max(history.sizes)
-    expected, totals = variances("element", history, beta), torch.zeros(len(history.sizes), dtype=torch.float64)
-    for watched in range(largest):
-        sketch = SketchEstimator(layouts_of(history.sizes))
-        zeros = [torch.zeros(1, dtype=torch.float64) for _ in history.sizes]
-        coordinates = [torch.tensor([min(watched, size - 1)]) for size in history.sizes]
-        sketch.load_state_dict({"coordinates": coordinates, "means": zeros, "variances": zeros})
-        inside = torch.tensor([watched < size for size in history.sizes])
-        totals += torch.where(inside, feed(sketch, history, beta), 0.0)
-    assert_close(totals / torch.tensor(history.sizes), expected, history)
-
-
 @given(histories(), betas, names, st.integers(0, 10))
 def test_a_state_saved_in_the_middle_continues_to_the_bit(history: History, beta: float, name: str, cut: int) -> None:
     """Also through a relink to parameters of the same shapes."""
@@ -212,9 +193,6 @@ def test_float32_gradients_beside_a_large_mean_keep_their_variance(name: str, se
     for count, gradient in enumerate(gradients, start=1):
         commit(estimator, [0], [gradient], [weight(count, 0.5)])
     history = torch.stack(gradients).double().numpy()
-    if name == "sketch":
-        (watched,) = estimator.state_dict()["coordinates"]  # type: ignore[misc, union-attr]
-        history = history[:, watched]
     expected = reference.ESTIMATES[name](history, 0.5)
     # Of M only the rounding of a float32 mean is left beside the noise: 1e-8 of the squared deviation of an element.
     assert estimator.variance().item() == pytest.approx(expected, rel=1e-2, abs=1e-4 * (1e-4 * offset) ** 2)

@@ -60,7 +60,6 @@ ESTIMATES = {
     "spatial": spatial_variance,
     "total": total_variance,
     "element": element_variance,
-    "sketch": element_variance,
 }
 
 

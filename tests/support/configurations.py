@@ -51,7 +51,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "optimizer_class": "upgd",
         "n_critics": 1,
     },
-    "schedules, normaliser, sketch": {**ALWAYS_MOVING, "vgs_estimator": "sketch", NORMALIZED: True},
+    "schedules, normaliser, mean": {**ALWAYS_MOVING, "vgs_estimator": "mean", NORMALIZED: True},
     "raw returns, total, SGD": {
         "return_scale": None,
         "vgs_estimator": "total",

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from rlcore.optim.gradient_moments import Floats, Integers, Moments
-from rlcore.optim.tensor_statistics import TensorLayout
+from rlcore.optim.gradient_variance import TensorLayout
 from rlverify import fault, healthy
 
 
 @fault(
     "ppo-01-variance-of-the-mean",
-    target="rlcore.optim.estimators:ElementEstimator.commit",
-    pins="0f1ce5a1d59b4c8c",
+    target="rlcore.optim.gradient_variance:ElementEstimator.commit",
+    pins="2b4ed1f6f96d7554",
     area="scaler",
 )
 def variance_of_the_mean(
     self: Any,
     positions: Integers,
     moments: Moments,  # noqa: ARG001
-    measured: Sequence[Tensor],
     weights: Floats,
 ) -> None:
     """Version 3.0 under the name of the elements' variance: Var_t[mean_s g], the same for every element of a tensor."""
-    for position, delta, weight in zip(positions, measured, weights.tolist(), strict=True):
+    self._sums[positions] = np.nan
+    for position, weight in zip(positions, weights.tolist(), strict=True):
+        delta = self._deviations[position]
         of_mean = delta.double().mean().square().to(delta.dtype)
         self._variances[position].add_(weight * of_mean).mul_(1.0 - weight)
         self._means[position].add_(delta, alpha=weight)
@@ -35,8 +36,8 @@ def variance_of_the_mean(
 
 @fault(
     "ppo-01-numbers-of-every-element-kept",
-    target="rlcore.optim.estimators:MeanEstimator.__init__",
-    pins="140a8dfe82ffebce",
+    target="rlcore.optim.gradient_variance:MeanEstimator.__init__",
+    pins="046642262c11b858",
     area="scaler",
 )
 def numbers_of_every_element_kept(self: Any, layouts: Sequence[TensorLayout]) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rlcore.optim.estimators import LARGEST_ELEMENT
 from rlcore.optim.gradient_moments import Floats, Integers, Moments
+from rlcore.optim.gradient_variance import LARGEST_ELEMENT, TensorLayout
 from rlcore.optim.scaler import Pending
-from rlcore.optim.tensor_statistics import TensorLayout
 from rlcore.ppo import construction
 from rlcore.types import StateDict
 from rlverify import fault, healthy, unclaimed
@@ -88,38 +86,38 @@ def statistics_of_scaled_and_clipped_gradients(self: Any) -> None:
 
 @fault(
     "fnd-26-spread-over-elements-for-noise",
-    target="rlcore.optim.estimators:ElementEstimator.commit",
-    pins="0f1ce5a1d59b4c8c",
+    target="rlcore.optim.gradient_variance:ElementEstimator.commit",
+    pins="2b4ed1f6f96d7554",
 )
 def spread_over_elements_for_noise(
     self: Any,
     positions: Integers,
     moments: Moments,  # noqa: ARG001
-    measured: Sequence[Tensor],
     weights: Floats,
 ) -> None:
     """Option 2 of the document: the average over time of the variance between the elements of one gradient."""
-    for position, delta, weight in zip(positions, measured, weights.tolist(), strict=True):
-        gradient = delta + self._means[position]
+    self._sums[positions] = np.nan
+    for position, weight in zip(positions, weights.tolist(), strict=True):
+        gradient = self._deviations[position] + self._means[position]
         self._variances[position].mul_(1 - weight).add_(gradient.var(correction=0), alpha=weight)
 
 
 @fault(
     "fnd-27-difference-of-float32-averages",
-    target="rlcore.optim.estimators:ElementEstimator.commit",
-    pins="0f1ce5a1d59b4c8c",
+    target="rlcore.optim.gradient_variance:ElementEstimator.commit",
+    pins="2b4ed1f6f96d7554",
 )
 def difference_of_float32_averages(
     self: Any,
     positions: Integers,
     moments: Moments,  # noqa: ARG001
-    measured: Sequence[Tensor],
     weights: Floats,
 ) -> None:
     """E[g^2] - E[g]^2 in the precision of the gradients, where the difference of two large numbers is lost."""
-    for position, delta, weight in zip(positions, measured, weights.tolist(), strict=True):
+    self._sums[positions] = np.nan
+    for position, weight in zip(positions, weights.tolist(), strict=True):
         mean, variance = self._means[position], self._variances[position]
-        gradient = delta + mean
+        gradient = self._deviations[position] + mean
         square = variance + mean.square()
         square.mul_(1 - weight).add_(gradient.square(), alpha=weight)
         mean.mul_(1 - weight).add_(gradient, alpha=weight)
@@ -188,7 +186,7 @@ def disabled_scaler_acts(self: Any) -> float:
 @fault(
     "scaler-keeps-every-measurement",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="f6d8fdac61c46453",
+    pins="7040699fc36f0c3f",
 )
 def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
     """What was measured in a step is never let go."""
@@ -223,7 +221,7 @@ def factor_falls_with_every_step(self: Any) -> float:
 @unclaimed(
     "nothing-committed",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="f6d8fdac61c46453",
+    pins="7040699fc36f0c3f",
 )
 def nothing_committed(self: Any, pending: Pending) -> None:
     """What was measured in a step is dropped."""
@@ -289,7 +287,9 @@ def only_the_count_is_reset(self: Any) -> None:
     self._step_count = 0
 
 
-@fault("fnd-68-means-as-large-as-variances", target="rlcore.optim.estimators:_largest_mean", pins="56b10cddd0c76ef9")
+@fault(
+    "fnd-68-means-as-large-as-variances", target="rlcore.optim.gradient_variance:_largest_mean", pins="56b10cddd0c76ef9"
+)
 def means_as_large_as_variances(layout: TensorLayout) -> float:
     """One limit for both, that of the variances."""
     return 4.0 * LARGEST_ELEMENT[layout.state_dtype] ** 2

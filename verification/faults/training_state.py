@@ -150,7 +150,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """A state that is refused in the middle leaves what came before it."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="0d8fb421adbbea98")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="aea645449a4a24d3")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],

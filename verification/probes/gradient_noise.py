@@ -245,7 +245,7 @@ def _bytes(make: Make, estimator: str, elements: int) -> int:
 
 
 def _constant(make: Make, symptom: str, estimator: str, grows: bool) -> Observation:
-    """Whether the memory grows with the tensor beyond what a sketch of some of its elements takes."""
+    """Whether the memory grows with the tensor beyond twice what a small one takes."""
     found = _bytes(make, estimator, 100_000) > 2 * _bytes(make, estimator, 1_000)
     text = {True: "grows", False: "stays"}
     return Observation(symptom, text[grows], text[found], holds=found == grows)
@@ -261,12 +261,6 @@ def variance_of_the_mean_takes_the_same_memory(make: Make, seed: int) -> Sequenc
 def tracking_every_element_takes_memory_for_each(make: Make, seed: int) -> Sequence[Observation]:
     """The estimator that tracks every element, on noise of opposite signs and on a larger tensor."""
     return _seen_and_kept(make, seed, "element", grows=True)
-
-
-@probe("a-sketch-sees-spread-noise-in-memory-that-stays")
-def a_sketch_sees_spread_noise_in_memory_that_stays(make: Make, seed: int) -> Sequence[Observation]:
-    """The estimator that tracks some elements, drawn once, on noise that all have, and on a larger tensor."""
-    return _seen_and_kept(make, seed, "sketch", grows=False)
 
 
 def _seen_and_kept(make: Make, seed: int, estimator: str, *, grows: bool) -> list[Observation]:

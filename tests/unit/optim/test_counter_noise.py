@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from rlcore.optim import counter_noise, upgd_kernel
+from rlcore.optim import noise, upgd_kernel
 from rlcore.optim.upgd import UPGD
 from tests.reference import noise_reference
 
@@ -29,7 +29,7 @@ SEED = 2024
 
 
 def draws(size: int = SAMPLE, index: int = 0, step: int = 1, seed: int = SEED) -> np.ndarray:
-    return counter_noise.normal(size, index, step, seed).numpy()
+    return noise.normal(size, index, step, seed).numpy()
 
 
 @pytest.mark.parametrize(("counter", "key", "words"), KNOWN.values(), ids=KNOWN)
@@ -38,9 +38,9 @@ def test_the_generator_gives_the_published_words(
 ) -> None:
     seed, step = key[0] + (key[1] << 32), counter[2] + (counter[3] << 32)
     assert tuple(noise_reference.philox(counter, key)) == words
-    found = counter_noise.philox(tuple(torch.tensor([word]) for word in counter), seed)
+    found = noise.philox(tuple(torch.tensor([word]) for word in counter), seed)
     assert tuple(int(word) for word in found) == words
-    lanes = counter_noise.LANES
+    lanes = noise.LANES
     block, lane = divmod(counter[0], lanes)
     compiled = np.zeros(4 * lanes, np.uint32)
     upgd_kernel._draw_words(compiled, 4 * lanes, block, counter[1], np.uint64(step), np.uint64(seed))
@@ -58,11 +58,11 @@ def test_both_paths_have_the_same_noise_at_every_size_of_the_word() -> None:
     """Also at both ends: the largest noise is 6.8 standard deviations, the smallest 0."""
     words = np.array([0, 1, 2**8, 2**24, 2**31, 2**32 - 2**9, 2**32 - 1] * 2, np.int64)
     angles = np.repeat(np.array([0, 3 * 2**29 + 5], np.int64), len(words) // 2)
-    lanes = counter_noise.LANES
+    lanes = noise.LANES
     compiled, buffer = np.zeros(2 * lanes, np.float32), np.zeros(2 * lanes, np.uint32)
     buffer[: len(words)], buffer[lanes : lanes + len(words)] = words, angles
     upgd_kernel._box_muller(buffer, compiled, len(words))
-    plain = counter_noise._box_muller(torch.from_numpy(words), torch.from_numpy(angles))
+    plain = noise._box_muller(torch.from_numpy(words), torch.from_numpy(angles))
     found = compiled[: len(words)], compiled[lanes : lanes + len(words)]
     for one, other in zip(found, plain, strict=True):
         np.testing.assert_allclose(one, other.numpy(), rtol=2e-6, atol=1e-6)
@@ -121,8 +121,8 @@ def test_a_longer_parameter_begins_with_the_noise_of_a_shorter_one() -> None:
 
 
 def test_the_step_may_be_a_tensor() -> None:
-    expected = counter_noise.normal(10, 0, 2**32 + 3, SEED)
-    assert torch.equal(counter_noise.normal(10, 0, torch.tensor(2**32 + 3), SEED), expected)
+    expected = noise.normal(10, 0, 2**32 + 3, SEED)
+    assert torch.equal(noise.normal(10, 0, torch.tensor(2**32 + 3), SEED), expected)
 
 
 def noisy_step(optimizer: UPGD) -> Tensor:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 import torch
 from torch import nn
 
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.optim.scaler_settings import ScalerSettings
+from rlcore.optim.settings import ScalerSettings
 from rlcore.ppo.settings import PPOSettings
 
 
 def test_scaler_and_model_have_the_same_defaults() -> None:
     scaler = VarianceGradientScaler([nn.Parameter(torch.zeros(1))])
     assert scaler.settings == ScalerSettings()
-    names = {name for name in asdict(ScalerSettings()) if name != "enabled"}
+    names = {name for name in ScalerSettings.model_fields if name != "enabled"}
     of_model = {name: PPOSettings.model_fields[f"vgs_{name}"].default for name in names}
     assert of_model == {name: getattr(ScalerSettings(), name) for name in names}
 

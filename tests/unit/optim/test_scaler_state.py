@@ -16,11 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, ResumeWarning, SettingError, StateError
-from rlcore.optim.estimators import ESTIMATORS as ESTIMATOR_CLASSES
-from rlcore.optim.gradient_moments import Gradients
+from rlcore.optim.gradient_variance import ESTIMATORS as ESTIMATOR_CLASSES
+from rlcore.optim.gradient_variance import TensorLayout
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.scaler_state import GLOBAL_AVERAGES
-from rlcore.optim.tensor_statistics import TensorLayout
 
 SHAPES = ((3, 2), (4,), (1,))
 ESTIMATORS = list(ESTIMATOR_CLASSES)
@@ -220,7 +219,7 @@ def test_a_damaged_state_is_refused_and_nothing_changes(damage: Callable[[dict[A
     [
         ("version", 3, "The state of the gradient scaler has version 3 (int), and this program reads version 1;"),
         ("surplus", 1, "state of the gradient scaler does not fit: missing keys [], unknown keys ['surplus']."),
-        ("eps", 0.0, "The state of the gradient scaler holds an unusable setting: eps=0.0 cannot be used:"),
+        ("eps", 0.0, "The state of the gradient scaler holds an unusable setting: eps=0.0: the variance"),
         ("shapes", [[3, 2]], "The state is for 1 tensors and the scaler has 3 parameters;"),
         ("shapes", {}, "The state is for {} (dict) tensors and the scaler has 3 parameters;"),
         ("shapes", [[3, 2], [4], [2]], "The state is for a tensor of shape [2] (list) at position 2, where the scaler "
@@ -294,10 +293,9 @@ def test_an_estimators_variance_is_finite_and_a_copy(estimator: str) -> None:
     layouts = [TensorLayout.of(parameter) for parameter in parameters_of((4,), (0,))]
     subject = ESTIMATOR_CLASSES[estimator](layouts)
     for sign in (1.0, -1.0, 1.0, -1.0):
-        gradients = Gradients.measure([sign * torch.tensor([3e38, 3e38, 3e38, -3e38])])
-        first_of_all = np.array([0])
-        measured = subject.measure(first_of_all, gradients)
-        subject.commit(first_of_all, gradients.moments, measured, np.array([0.5]))
+        first_of_all, weights = np.array([0]), np.array([0.5])
+        _, moments = subject.measure(first_of_all, [sign * torch.tensor([3e38, 3e38, 3e38, -3e38])], weights)
+        subject.commit(first_of_all, moments, weights)
     first = subject.variance()
     assert np.isfinite(first).all()
     assert first[0] > (1e29 if estimator == "element" else 1e37)

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from rlcore.errors import StateError
+from rlcore.optim.gradient_variance import read_list, read_numbers
 from rlcore.optim.state_reading import read_count, read_entries, read_tensor, show
-from rlcore.optim.tensor_statistics import read_list, read_numbers
 
 
 def refusal(read: Any, *arguments: Any) -> str:

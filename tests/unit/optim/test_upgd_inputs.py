@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import NonFiniteGradientError, SettingError
-from rlcore.optim import upgd_settings
+from rlcore.optim import settings
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from tests.unit.optim.upgd_steps import BOTH, assert_same, make_parameters, parameters_of, snapshot, take_steps
 
@@ -90,7 +90,7 @@ class TestSettings:
     def test_defaults_of_the_signature_are_those_of_the_rules(self, optimizer_class: Any) -> None:
         defaults = optimizer_class(make_parameters()).defaults
         assert {name: defaults[name] for name in optimizer_class._settings} == {
-            **{name: upgd_settings.RULES[name].default for name in optimizer_class._settings},
+            **{name: settings.AdaptiveSettings.model_fields[name].default for name in optimizer_class._settings},
             "seed": defaults["seed"],
         }
         assert type(defaults["seed"]) is int

@@ -354,24 +354,27 @@ def test_autograd_notices_that_a_step_has_changed_a_parameter(optimizer_class: A
         loss.backward()  # type: ignore[no-untyped-call]
 
 
-def test_numba_is_imported_by_the_first_step() -> None:
-    code = """
+@pytest.mark.parametrize("step", ["optimizer.step()", "scaler.scale_gradients()"])
+def test_numba_is_imported_by_the_first_step(step: str) -> None:
+    code = f"""
 import sys, torch, rlcore, rlcore.train
 parameter = torch.nn.Parameter(torch.ones(3))
 optimizer = rlcore.AdaptiveUPGD([parameter])
 optimizer.load_state_dict(optimizer.state_dict())
+scaler = rlcore.VarianceGradientScaler([parameter], estimator="element")
+scaler.load_state_dict(scaler.state_dict())
 parameter.grad = torch.ones(3)
 assert "numba" not in sys.modules
-optimizer.step()
+{step}
 assert "numba" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_kernel_needs_little_memory_of_its_own() -> None:
-    from rlcore.optim import counter_noise, upgd_kernel
+    from rlcore.optim import noise, upgd_kernel
 
-    assert (upgd_kernel.BLOCK, upgd_kernel.LANES) == (counter_noise.BLOCK, counter_noise.LANES)
+    assert (upgd_kernel.BLOCK, upgd_kernel.LANES) == (noise.BLOCK, noise.LANES)
     assert upgd_kernel.BLOCK * (4 + 4) <= 64 * 1024
 
 
@@ -427,11 +430,11 @@ def test_nothing_compiles_where_numba_is_told_not_to() -> None:
 
 def test_a_function_whose_code_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None:
     """Numba finds no folder for code without a file, as for a folder that cannot be written."""
-    from rlcore.optim import upgd_kernel
+    from rlcore.optim import compiled
 
     names: dict[str, Any] = {}
     exec("def twice(x): return 2 * x", names)  # noqa: S102
     with pytest.warns(UserWarning, match="cannot be kept on disk .*NUMBA_CACHE_DIR"):
-        twice = upgd_kernel._compiled("int64(int64)")(names["twice"])
+        twice = compiled.compiled("int64(int64)")(names["twice"])
     assert twice(3) == 6
     assert len(twice.signatures) == 1

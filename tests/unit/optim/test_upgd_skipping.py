@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rlcore import DistributionalPPO
 from rlcore.errors import NonFiniteGradientError
-from rlcore.optim import upgd_paths
+from rlcore.optim import memory, upgd_paths
 from rlcore.optim.noise import noise_to_signal
 from rlcore.optim.upgd_paths import Update
 from tests.support.training import differing, make_envs, make_model
@@ -138,14 +138,14 @@ def test_one_gradient_on_the_cpu_makes_a_step_wait_and_raise(
     optimizer_class: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = torch.zeros(2), torch.zeros(2, device="meta")
-    updates = [Update(each, each, {}, {}, 0, upgd_paths.address(each)) for each in (there, here)]
+    updates = [Update(each, each, {}, {}, 0, memory.address(each)) for each in (there, here)]
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         upgd_paths.is_finite(updates)
     optimizer = make(optimizer_class, "cpu", DTYPES["mixed"])
     for parameter in parameters(optimizer):
         parameter.grad = torch.ones_like(parameter)
     parameters(optimizer)[1].grad[0] = torch.nan  # type: ignore[index]
-    monkeypatch.setattr(upgd_paths, "address", lambda _: 0)
+    monkeypatch.setattr(memory, "address", lambda _: 0)
     with pytest.raises(NonFiniteGradientError, match="parameter 1 of group 0"):
         optimizer.step()
     assert optimizer.skipped_steps == 0
