@@ -17,10 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcore.errors import StateError
 from rlcore.optim import memory
 from rlcore.optim.gradient_moments import Floats, Gradients, Integers, Moments, on_host
-from rlcore.optim.state_reading import read_entries, read_tensor, show
+from rlcore.state.schema import read_list, read_record, read_tensor
 from rlcore.types import StateDict, StateValue
 
 Number = TypeVar("Number", bound=np.generic)
@@ -112,10 +111,10 @@ class VarianceEstimator:
 
     def load_state_dict(self, state: StateValue) -> None:
         """Restore a snapshot; :class:`StateError` if it does not fit, and nothing is changed then."""
-        entries = read_entries(state, self._names, f"state of the estimator {self._kind!r}")
+        entries = read_record(state, f"state of the estimator {self._kind!r}", self._names)
         self._statistics = {
             name: read_numbers(
-                entries[name], len(self._layouts), f"{name} of the estimator", None if name == "mean" else 0.0
+                entries[name], f"{name} of the estimator", len(self._layouts), -math.inf if name == "mean" else 0.0
             )
             for name in self._names
         }
@@ -262,21 +261,20 @@ class ElementEstimator(VarianceEstimator):
         return {"means": [x.clone() for x in self._means], "variances": [x.clone() for x in self._variances]}
 
     def load_state_dict(self, state: StateValue) -> None:
-        entries = read_entries(state, ("means", "variances"), "state of the estimator 'element'")
+        entries = read_record(state, "state of the estimator 'element'", ("means", "variances"))
         means = self._read_list(entries["means"], "means of the estimator")
-        variances = self._read_list(entries["variances"], "variances of the estimator", minimum=0.0)
+        variances = self._read_list(entries["variances"], "variances of the estimator", least=0.0)
         pairs = list(zip(means, variances, self._layouts, strict=True))
         self._keep(
             [_converted(mean, layout, _largest_mean(layout)) for mean, _, layout in pairs],
             [_converted(variance, layout, _largest_variance(layout)) for _, variance, layout in pairs],
         )
 
-    def _read_list(self, values: StateValue, what: str, minimum: float | None = None) -> list[Tensor]:
+    def _read_list(self, values: StateValue, where: str, least: float = -math.inf) -> list[Tensor]:
+        tensors = zip(read_list(values, where, len(self._layouts)), self._layouts, strict=True)
         return [
-            read_tensor(value, layout.shape, None, f"{what}, position {position}", minimum)
-            for position, (value, layout) in enumerate(
-                zip(read_list(values, len(self._layouts), what), self._layouts, strict=True)
-            )
+            read_tensor(value, f"{where}, position {position}", layout.shape, least=least).detach().clone()
+            for position, (value, layout) in enumerate(tensors)
         ]
 
 
@@ -311,17 +309,10 @@ def snapshot(values: NDArray[Any]) -> Tensor:
     return torch.from_numpy(values.copy())
 
 
-def read_numbers(value: StateValue, size: int, what: str, minimum: float | None = None) -> Floats:
-    """Read float64 ``[size]``; raises as :func:`read_tensor`."""
-    numbers: Floats = read_tensor(value, (size,), torch.float64, what, minimum).cpu().numpy()
+def read_numbers(value: StateValue, where: str, size: int, least: float = -math.inf) -> Floats:
+    """Read a copy of float64 ``[size]``; raises as :func:`read_tensor`."""
+    numbers: Floats = np.array(read_tensor(value, where, (size,), (torch.float64,), least=least).detach().cpu().numpy())
     return numbers
-
-
-def read_list(values: StateValue, size: int, what: str) -> list[StateValue]:
-    """Return ``values`` if it is a list of ``size``, else raise :class:`StateError`."""
-    if not isinstance(values, list) or len(values) != size:
-        raise StateError(f"{what}: expected a list of {size} tensors, one a parameter; got {show(values)}")
-    return values
 
 
 ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(

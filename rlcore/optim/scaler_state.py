@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +14,7 @@ from rlcore.optim import gradient_variance as estimators
 from rlcore.optim.gradient_moments import Floats, Integers
 from rlcore.optim.gradient_variance import TensorLayout, VarianceEstimator, read_numbers
 from rlcore.optim.settings import ScalerSettings
-from rlcore.optim.state_reading import read_count, read_entries, read_tensor, show
+from rlcore.state.schema import describe, misfit, read_count, read_list, read_number, read_record, read_tensor
 from rlcore.types import StateValue
 
 STATE_VERSION: Final = 1
@@ -50,12 +49,12 @@ class LoadedState:
     def read(cls, state: object, layouts: tuple[TensorLayout, ...]) -> LoadedState:
         _check_version(state)
         setting_names = list(ScalerSettings.model_fields)
-        entries = read_entries(state, (*STATE_KEYS, *setting_names), "state of the gradient scaler")
+        entries = read_record(state, "state of the gradient scaler", (*STATE_KEYS, *setting_names))
         settings = _read_settings({name: entries[name] for name in setting_names})
         _check_shapes(entries["shapes"], layouts)
         step_count = read_count(entries["step_count"], "step_count")
         global_observations = read_count(entries["global_observations"], "global_observations", step_count)
-        observations = read_tensor(entries["observations"], (len(layouts),), torch.int64, "observations", minimum=0)
+        observations = read_tensor(entries["observations"], "observations", (len(layouts),), (torch.int64,), least=0)
         if bool((observations > step_count).any()):
             raise StateError(
                 f"observations exceeds step_count={step_count}, the state is damaged; nothing was changed."
@@ -67,9 +66,9 @@ class LoadedState:
             step_count,
             global_observations,
             np.array([_read_average(entries[name], name, global_observations) for name in GLOBAL_AVERAGES]),
-            observations.cpu().numpy(),
-            read_numbers(entries["mean"], len(layouts), "mean"),
-            read_numbers(entries["mean_square"], len(layouts), "mean_square", minimum=0.0),
+            np.array(observations.cpu().numpy()),
+            read_numbers(entries["mean"], "mean", len(layouts)),
+            read_numbers(entries["mean_square"], "mean_square", len(layouts), 0.0),
             estimator,
         )
 
@@ -78,7 +77,7 @@ def _check_version(state: object) -> None:
     version = state.get("version") if isinstance(state, Mapping) else None
     if isinstance(version, bool) or version != STATE_VERSION:
         raise StateError(
-            f"The state of the gradient scaler has version {show(version)}, and this program reads version "
+            f"The state of the gradient scaler has version {describe(version)}, and this program reads version "
             f"{STATE_VERSION}; load it with the program that wrote it. Nothing was changed."
         )
 
@@ -91,16 +90,16 @@ def _read_settings(values: dict[str, Any]) -> ScalerSettings:
 
 
 def _check_shapes(shapes: StateValue, layouts: Sequence[TensorLayout]) -> None:
-    if not isinstance(shapes, list) or len(shapes) != len(layouts):
-        count = len(shapes) if isinstance(shapes, list) else show(shapes)
+    shapes = read_list(shapes, "shapes")
+    if len(shapes) != len(layouts):
         raise StateError(
-            f"The state is for {count} tensors and the scaler has {len(layouts)} parameters; load it into a scaler of "
-            "the same network. Nothing was changed."
+            f"The state is for {len(shapes)} tensors and the scaler has {len(layouts)} parameters; load it into a "
+            "scaler of the same network. Nothing was changed."
         )
     for position, (shape, layout) in enumerate(zip(shapes, layouts, strict=True)):
-        if show(shape) != show(list(layout.shape)):
+        if repr(shape) != repr(list(layout.shape)):
             raise StateError(
-                f"The state is for a tensor of shape {show(shape)} at position {position}, where the scaler has a "
+                f"The state is for a tensor of shape {str(shape)[:60]} at position {position}, where the scaler has a "
                 f"parameter of shape {layout.shape}; load it into a scaler of the same network. Nothing was changed."
             )
 
@@ -108,7 +107,6 @@ def _check_shapes(shapes: StateValue, layouts: Sequence[TensorLayout]) -> None:
 def _read_average(value: StateValue, name: str, observations: int) -> float:
     if observations == 0 and value is None:
         return 0.0
-    if observations == 0 or not isinstance(value, float) or not math.isfinite(value):
-        wanted = "a finite float" if observations else "None"
-        raise StateError(f"{name}: expected {wanted} after {observations} observations, got {show(value)}.")
-    return value
+    if observations == 0:
+        raise misfit(name, "None after 0 observations", value)
+    return read_number(value, name)

@@ -146,14 +146,14 @@ def test_a_copy_of_an_estimator_goes_on_as_the_estimator_does(name: str, copied:
 @pytest.mark.parametrize("name", list(ESTIMATORS))
 def test_what_is_wrong_in_a_state_is_named_with_the_estimator_or_the_entry(name: str) -> None:
     taker = ESTIMATORS[name]([layout(4)])
-    with pytest.raises(StateError, match=f"^state of the estimator '{name}'.*got None"):
+    with pytest.raises(StateError, match=f"^state of the estimator '{name}'.*and is None"):
         taker.load_state_dict(None)
     good: dict[Any, Any] = taker.state_dict()
     for entry, value in good.items():
         with pytest.raises(StateError, match=f"^{entry} of the estimator"):
             taker.load_state_dict({**good, entry: torch.zeros(7)})
         if isinstance(value, list):
-            with pytest.raises(StateError, match=f"^{entry} of the estimator, position 0: .* got None"):
+            with pytest.raises(StateError, match=f"^{entry} of the estimator, position 0 must be .*, and is None"):
                 taker.load_state_dict({**good, entry: [None]})
 
 
