@@ -214,14 +214,17 @@ class Paths:
         return parts
 
     def _look(self, updates: Sequence[Update], names: Sequence[str]) -> None:
-        """Look at all memory again if any of it has changed its place, its form or its owner."""
+        """Look at all memory again if any of it has changed its place, its form or its owner.
+
+        Averages belong to the optimizer alone: another form would be another place.
+        """
         parameters = [update.parameter for update in updates]
         tensors = parameters + [update.state[name] for name in names for update in updates]
         mark = (
             [*map(id, tensors)],
-            [tensor.data_ptr() for tensor in tensors],
-            [tensor.numel() for tensor in tensors],
-            [tensor.is_contiguous() for tensor in tensors],
+            [*map(Tensor.data_ptr, tensors)],
+            [*map(Tensor.numel, parameters)],
+            [*map(Tensor.is_contiguous, parameters)],
             [update.gradient.numel() for update in updates],
             [update.address > 0 for update in updates],
             [update.index for update in updates],

@@ -281,6 +281,7 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
             )
         if not self._custom_logger:
             monitoring.require_log_folder(self.tensorboard_log)
+        self._warn_of_unsavable()
         self._boundary = None
         if not reset_num_timesteps and self.pending_state:
             self._resume_run()
@@ -290,6 +291,13 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
         if self._vec_normalize_env is not None and writes_statistics_apart(prepared[1]):
             warn_caller(STATISTICS_APART, UserWarning)
         return prepared
+
+    def _warn_of_unsavable(self) -> None:
+        """Say before training, rather than after it, that ``save()`` will fail."""
+        try:
+            self.own_settings()
+        except SettingError as error:
+            warn_caller(str(error), UserWarning)
 
     def _resume_run(self) -> None:
         """Put environments, LSTM states and generators where they stood; or say why some start fresh."""

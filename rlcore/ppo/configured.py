@@ -24,9 +24,6 @@ from rlcore.types import StateDict
 
 NO_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model")
 """What the constructor takes next to settings."""
-OF_THE_OUTPUT: Final = ("verbose", "tensorboard_log")
-"""Settings that nothing holds a copy of."""
-HELD: Final = frozenset(PPOSettings.model_fields).difference(OF_THE_OUTPUT)
 
 
 class ConfiguredPPO(RecurrentPPO):
@@ -172,7 +169,7 @@ class ConfiguredPPO(RecurrentPPO):
 
         :raises SettingError: if the value cannot be used, or the setting cannot change in a model that exists
         """
-        if name in HELD and self._is_set_up:
+        if name in PPOSettings.model_fields and self._is_set_up:
             self._change_setting(name, value)
         else:
             super().__setattr__(name, value)

@@ -39,6 +39,7 @@ LIVE = frozenset(
         *("ent_coef_initial", "ent_coef_final", "ent_coef_min", "ent_coef_boost"),
         *("ent_coef_plateau_explained_variance", "ent_coef_plateau_patience"),
         *("kl_penalty_target", "kl_penalty_coef", "kl_penalty_min_coef", "kl_penalty_max_coef"),
+        *("verbose", "tensorboard_log"),
         *SCHEDULES,
         *adapted_state.SCALER_SETTINGS,
     }

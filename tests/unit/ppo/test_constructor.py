@@ -123,3 +123,9 @@ class TestAttributes:
         model = make_model()
         model.verbose, model.tensorboard_log = 1, str(tmp_path)
         assert (model.verbose, model.tensorboard_log) == (1, str(tmp_path))
+
+    @pytest.mark.parametrize(("name", "value"), [("verbose", 3), ("verbose", "loud"), ("tensorboard_log", 7)])
+    def test_how_it_is_printed_and_logged_is_checked(self, name: str, value: object) -> None:
+        model = make_model()
+        with pytest.raises(SettingError, match=f"{name}={value!r} cannot be used"):
+            setattr(model, name, value)

@@ -50,8 +50,8 @@ CHANGES: dict[str, Any] = {
     "vgs_max_normalized_variance": 1e-3,
 }
 
-UNSEEN = {"ent_coef_min", "kl_penalty_min_coef"}
-"""Floors do nothing while what they bound lies above."""
+UNSEEN = {"ent_coef_min", "kl_penalty_min_coef", "verbose", "tensorboard_log"}
+"""Floors do nothing while what they bound lies above; two settings are of the output alone."""
 ADAPTIVE: dict[str, Any] = {
     "ent_coef": 0.01,
     "ent_coef_boost": 2.0,
