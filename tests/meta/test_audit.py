@@ -362,6 +362,15 @@ def test_evidence_without_an_entry_in_the_lock_file_is_a_problem(setting: Settin
     assert problem.sentence == "does not say what FIG-GAIN, LAB-01 executed"
 
 
+def test_evidence_that_is_to_be_replaced_anyway_needs_no_entry(setting: Setting) -> None:
+    other_runs(setting, "FIG-GAIN")
+    path = setting.paths.reports / LOCK_FILE
+    lock = load_lock(path, CurrentCode(setting.project))
+    fewer = {name: each for name, each in lock.claims.items() if name != "FIG-GAIN"}
+    path.write_text(lock_json(Lock(fewer, lock.plots), CurrentCode(setting.project)))
+    assert notes(setting.audit()) == [f"FIG-GAIN: STALE, measured for other settings of the claim; {FULL}"]
+
+
 def test_what_was_committed_before_is_at_hand_where_runs_are_repeated(setting: Setting) -> None:
     before = {"FIG-GAIN": setting.gives["FIG-GAIN"]}
     setting.audit(selection=replace(selection(in_diff=["FIG-GAIN"]), before=before))
