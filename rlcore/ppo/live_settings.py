@@ -164,8 +164,7 @@ def _placed(
 ) -> dict[str, Any]:
     """The changes by top-level setting: options of the optimizer belong in ``optimizer_kwargs``."""
     unknown = [name for name in hyperparams if name not in PPOSettings.model_fields]
-    of_training = LIVE - {"verbose", "tensorboard_log"}  # nobody explores how a run is printed
-    reject_unknown(unknown, "DistributionalPPO", {"DistributionalPPO": [*of_training, *known_options]})
+    reject_unknown(unknown, "DistributionalPPO", {"DistributionalPPO": [*LIVE, *known_options]})
     options = {name: value for name, value in hyperparams.items() if name not in PPOSettings.model_fields}
     changes = {name: value for name, value in hyperparams.items() if name not in options}
     if changes.get("ent_coef_initial") is not None:
