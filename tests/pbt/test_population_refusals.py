@@ -77,7 +77,7 @@ class TestRefusals:
             Population(lambda _, seed: make_model(seed=seed), config, folder=tmp_path)
         known = str(caught.value).partition("known here: ")[2].split(", ")
         assert {"learning_rate", "gamma", "sigma", "vgs_alpha"} <= set(known)
-        assert {"optimizer_class", "n_steps", "seed", "policy_kwargs", "verbose"}.isdisjoint(known)
+        assert {"optimizer_class", "n_steps", "seed", "policy_kwargs"}.isdisjoint(known)
 
     def test_what_would_do_nothing_is_not_explored(self, tmp_path: Path) -> None:
         config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("vgs_alpha", min_value=0.1, max_value=1.0)])
