@@ -1,8 +1,9 @@
 """Loads the catalogue: TOML files with claims, each checked before any of them is used.
 
 A file has one ``[[claim]]`` table for each claim; `rlverify.project.catalogue_entries.ClaimEntry` lists its fields. It
-may have ``[[untestable]]`` tables, which name lines of a document that state nothing that could be tested, and
-``[[contradiction]]`` tables, which name statements that cannot all be true.
+may have ``[[untestable]]`` tables, which name lines of a document that state nothing that could be tested,
+``[[contradiction]]`` tables, which name statements that cannot all be true, and ``[[cause]]`` tables, each the one
+reason of several claims.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from rlverify.project.catalogue_entries import (
     IDENTIFIER,
+    CauseEntry,
     ClaimedFigureEntry,
     ClaimEntry,
     ContradictionEntry,
@@ -26,7 +28,7 @@ from rlverify.project.catalogue_entries import (
 )
 from rlverify.project.citations import Documents
 from rlverify.project.suggesting import suggestion
-from rlverify.records.claims import Claim, Contradiction, DocumentedProblem, Figure, Quotation, UntestableLines
+from rlverify.records.claims import Cause, Claim, Contradiction, DocumentedProblem, Figure, Quotation, UntestableLines
 from rlverify.records.errors import CatalogueError
 
 SCHEMA_VERSION: Final = 1
@@ -36,6 +38,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "claim": ClaimEntry,
     "untestable": UntestableEntry,
     "contradiction": ContradictionEntry,
+    "cause": CauseEntry,
 }
 NUMBERS: Final = ("seeds", "figure.claimed")
 """The fields that are lists of numbers."""
@@ -54,6 +57,7 @@ class Catalogue:
     claims: tuple[Claim, ...]
     untestable: tuple[UntestableLines, ...]
     contradictions: tuple[Contradiction, ...]
+    causes: tuple[Cause, ...] = ()
 
     @property
     def cites(self) -> tuple[str, ...]:
@@ -80,7 +84,8 @@ def load(folder: Path, documents: Documents) -> Catalogue:
         UntestableLines(entry.cites, entry.why) for _, entry in entries if isinstance(entry, UntestableEntry)
     )
     contradictions = tuple(_contradiction(entry) for _, entry in entries if isinstance(entry, ContradictionEntry))
-    return Catalogue(claims, untestable, contradictions)
+    causes = tuple(Cause(entry.id, entry.text) for _, entry in entries if isinstance(entry, CauseEntry))
+    return Catalogue(claims, untestable, contradictions, causes)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -97,7 +102,7 @@ def _check_ids(entries: Sequence[tuple[Path, BaseModel]]) -> None:
     """Every id once, and none named that does not exist."""
     first: dict[str, Path] = {}
     for path, entry in entries:
-        if isinstance(entry, (ClaimEntry, ContradictionEntry)):
+        if isinstance(entry, (ClaimEntry, ContradictionEntry, CauseEntry)):
             if entry.id in first:
                 raise CatalogueError(path.name, entry.id, "id", f"already used in {first[entry.id].name}")
             first[entry.id] = path
@@ -110,6 +115,8 @@ def _check_ids(entries: Sequence[tuple[Path, BaseModel]]) -> None:
         for name in named:
             if name not in first or name == own:
                 raise CatalogueError(path.name, own, field, f"there is no other entry {name!r}")
+        if isinstance(entry, ClaimEntry) and entry.cause is not None and entry.cause not in first:
+            raise CatalogueError(path.name, entry.id, "cause", f"there is no [[cause]] {entry.cause!r}")
 
 
 def _claim(path: Path, entry: ClaimEntry) -> Claim:

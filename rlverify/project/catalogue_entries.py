@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from rlverify.project.citations import Documents
-from rlverify.records.claims import ClaimKind, DocumentGives, FixGrade, Verdict
+from rlverify.records.claims import Basis, ClaimKind, DocumentGives, FixGrade, Scale, Severity, Verdict
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 IDENTIFIER = r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$"
@@ -127,6 +127,12 @@ class ClaimEntry(BaseModel):
     problem: DocumentedProblemEntry | None = None
     experiment: Name | None = None
     figure: ClaimedFigureEntry | None = None
+    basis: Basis | None = None
+    scale: Scale | None = None
+    hedge: Text | None = None
+    cause: Name | None = None
+    assessed: Severity | None = None
+    action: Text | None = None
 
     @model_validator(mode="after")
     def _is_measured_in_one_way(self) -> ClaimEntry:
@@ -172,7 +178,7 @@ class ClaimEntry(BaseModel):
             raise ValueError(
                 "figure.document_gives",
                 f"no cited line has {' and '.join(f'{end:g}' for end in sorted(ends))}; if the interval is our "
-                'criterion, write "statement", and "nothing" if the statement is implied as well',
+                'criterion, write "statement", and basis = "implied" if no document makes the statement',
             )
         return self
 
@@ -186,6 +192,15 @@ class ClaimEntry(BaseModel):
             if len(set(given)) != len(given):
                 raise ValueError(field, "names one of them twice")
         return self
+
+
+class CauseEntry(BaseModel):
+    """One ``[[cause]]`` table as it is written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Name
+    text: Text
 
 
 class UntestableEntry(BaseModel):

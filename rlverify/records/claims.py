@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from rlverify.records.runs import VARIANTS, Variant
 
 ClaimKind: TypeAlias = Literal["defect", "fix", "figure", "assurance", "finding", "null"]
-DocumentGives: TypeAlias = Literal["interval", "statement", "nothing"]
+DocumentGives: TypeAlias = Literal["interval", "statement"]
+
+Basis: TypeAlias = Literal["code", "formula", "behaviour", "reconstruction", "implied"]
+"""What a document gives for a claim: its code; a formula or number; the behaviour in words; only a title, so that the
+mechanism is our reconstruction; or no sentence at all, so that the statement is only implied."""
+
+NOT_STATED: Final[frozenset[Basis]] = frozenset({"reconstruction", "implied"})
+"""The bases that never count against a document."""
+
+Scale: TypeAlias = Literal["tensor", "toy", "training"]
+"""What is measured: one component on tensors or files; a small synthetic problem; or ``learn()`` in an environment."""
+
+Severity: TypeAlias = Literal["critical", "high", "medium", "low", "none"]
 
 
 class Verdict(StrEnum):
@@ -73,8 +85,7 @@ class Figure:
         their means differ by at most this; 0 leaves the intervals alone to decide
     :param repeats: whether a run with the same seed agrees on another machine, to 1 % of the largest value; learning
         over many updates does not
-    :param document_gives: ``interval``, the ends in ``claimed``; ``statement``, of which the ends are our criterion; or
-        ``nothing``, where the statement is implied as well
+    :param document_gives: ``interval``, the ends in ``claimed``; or ``statement``, of which the ends are our criterion
     """
 
     quantity: str
@@ -111,6 +122,13 @@ class Claim:
     :param problem: what the document says about it in addition to its existence, or None
     :param experiment: name of the experiment that measures the figure; empty where none is claimed
     :param figure: the figure that is claimed, or None
+    :param basis: what the document gives for it; of a finding, for the statement that it contradicts; None if unclassified
+    :param scale: what the measurement runs on; None if unclassified
+    :param hedge: the document's own word where it states only a possibility, such as ``may``; a case in which that does
+        not happen does not contradict it
+    :param cause: id of the `Cause` that this claim shares with others, which are counted once
+    :param assessed: our severity, after measuring: how much harm the defect or the wrong statement does; None if not assessed
+    :param action: what an engineer should do about it, in one sentence
     """
 
     id: str
@@ -140,6 +158,12 @@ class Claim:
     problem: DocumentedProblem | None = None
     experiment: str = ""
     figure: Figure | None = None
+    basis: Basis | None = None
+    scale: Scale | None = None
+    hedge: str = ""
+    cause: str = ""
+    assessed: Severity | None = None
+    action: str = ""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -148,6 +172,17 @@ class Claim:
             return ()
         planted = {"healthy": "", "faulty": self.fault, "documented_fix": self.documented_fix}
         return tuple(variant for variant in VARIANTS if planted[variant] is not None)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason for which several statements fail; they count as one.
+
+    :param text: the reason, in one sentence
+    """
+
+    id: str
+    text: str
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from rlverify.records.claims import Claim, FixGrade, Verdict
+from rlverify.records.claims import NOT_STATED, Claim, FixGrade, Verdict
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import Run
 from rlverify.verdicts.verdict import NOT_MEASURED, grade_fix, judge
@@ -51,18 +51,32 @@ class Record:
         return self.verdict is not None and self.verdict not in NOT_MEASURED
 
     @property
-    def contradicts_document(self) -> bool:
-        """Whether measurement contradicts the document: its statement, its fix or its recommendation.
+    def fix_fails(self) -> bool:
+        """Whether the documented fix does not cure the defect."""
+        return self.fix_grade not in (None, FixGrade.CURED)
 
-        A regression of our own code says nothing about the document.
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether measurement does not support the claim as it is tested here: the statement, fix or recommendation.
+
+        A regression of our own code says nothing about it.
         """
-        fix_fails = self.fix_grade not in (None, FixGrade.CURED)
         return (
             self.has_verdict
             and self.verdict is not Verdict.REGRESSED
             and self.claim.kind != "null"
-            and (self.claim.against_document == (self.verdict is Verdict.CONFIRMED) or fix_fails)
+            and (self.claim.against_document == (self.verdict is Verdict.CONFIRMED) or self.fix_fails)
         )
+
+    @property
+    def contradicts_document(self) -> bool:
+        """Whether what measurement does not support is the document's.
+
+        A reconstruction or an implied statement is ours. Where the document states a possibility, only its fix counts.
+        """
+        if not self.is_unsupported or self.claim.basis in NOT_STATED:
+            return False
+        return self.fix_fails or not self.claim.hedge
 
 
 class Format(Protocol):
