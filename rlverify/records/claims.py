@@ -122,12 +122,12 @@ class Claim:
     :param problem: what the document says about it in addition to its existence, or None
     :param experiment: name of the experiment that measures the figure; empty where none is claimed
     :param figure: the figure that is claimed, or None
-    :param basis: what the document gives for it; of a finding, for the statement that it contradicts; None if unclassified
+    :param basis: what the document gives for it; of a finding, for what it contradicts; None if unclassified
     :param scale: what the measurement runs on; None if unclassified
     :param hedge: the document's own word where it states only a possibility, such as ``may``; a case in which that does
         not happen does not contradict it
     :param cause: id of the `Cause` that this claim shares with others, which are counted once
-    :param assessed: our severity, after measuring: how much harm the defect or the wrong statement does; None if not assessed
+    :param assessed: our severity, after measuring: the harm that the defect or the wrong statement does, or None
     :param action: what an engineer should do about it, in one sentence
     """
 

@@ -1,0 +1,112 @@
+"""Ranks what an audit found: real bugs and wrong statements by severity and confidence, and the action plan.
+
+The rules are the constants and functions of this module; the pages state them next to what follows from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from rlverify.records.claims import NOT_STATED, Cause, Severity, Verdict
+from rlverify.reporting.record import Record
+
+Confidence: TypeAlias = Literal["high", "medium", "low"]
+Phase: TypeAlias = Literal["now", "next", "later"]
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "high", "medium", "low", "none")
+CONFIDENCES: Final[tuple[Confidence, ...]] = ("high", "medium", "low")
+PHASES: Final[dict[Phase, str]] = {
+    "now": "critical, or high severity with high confidence",
+    "next": "other high severity, or medium severity with high confidence",
+    "later": "other medium severity",
+}
+"""What belongs into each phase of the plan; `phase` applies it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Claims that fail for one reason and count once; the most severe comes first.
+
+    :param cause: their common reason, or None where there is a single claim
+    """
+
+    records: tuple[Record, ...]
+    cause: Cause | None = None
+
+    @property
+    def first(self) -> Record:
+        """The claim that ranks highest."""
+        return self.records[0]
+
+
+def confidence(record: Record) -> Confidence:
+    """How sure a verdict is.
+
+    low: the document does not give what was tested (a reconstruction, or an implied statement). medium: measured on a
+    small synthetic problem, or a figure that was not measured in training runs. high: everything else.
+    """
+    if record.claim.basis in NOT_STATED:
+        return "low"
+    is_small = record.claim.scale == "toy" or (record.claim.figure is not None and record.claim.scale != "training")
+    return "medium" if is_small else "high"
+
+
+def is_real_bug(record: Record) -> bool:
+    """Whether a defect was re-injected and broke what the claim says."""
+    claim = record.claim
+    is_defect = claim.kind in ("defect", "finding") and claim.fault is not None and not claim.against_document
+    return is_defect and record.verdict is Verdict.CONFIRMED
+
+
+def ranked(records: Iterable[Record]) -> list[Record]:
+    """By severity, then by confidence, then in their order; what nobody assessed is last."""
+    return sorted(records, key=_rank)
+
+
+def findings(records: Iterable[Record], causes: Sequence[Cause]) -> list[Finding]:
+    """Records by rank, those of one cause as one finding."""
+    texts = {cause.id: cause for cause in causes}
+    groups: dict[str, list[Record]] = {}
+    for record in ranked(records):
+        groups.setdefault(record.claim.cause or f" {record.claim.id}", []).append(record)
+    return [Finding(tuple(group), texts.get(key)) for key, group in groups.items()]
+
+
+def real_bugs(records: Iterable[Record], causes: Sequence[Cause] = ()) -> list[Finding]:
+    """The bugs that are proven real, by rank."""
+    return findings((record for record in records if is_real_bug(record)), causes)
+
+
+def wrong_statements(records: Iterable[Record], causes: Sequence[Cause] = ()) -> list[Finding]:
+    """What documents state and measurement contradicts, by rank."""
+    return findings((record for record in records if record.contradicts_document), causes)
+
+
+def phase(record: Record) -> Phase | None:
+    """When to act, by the rule in `PHASES`; None where there is nothing to do."""
+    severity, sure = record.claim.assessed, confidence(record) == "high"
+    if not record.claim.action or not (is_real_bug(record) or record.contradicts_document):
+        return None
+    if severity == "critical" or (severity == "high" and sure):
+        return "now"
+    if severity == "high" or (severity == "medium" and sure):
+        return "next"
+    return "later" if severity == "medium" else None
+
+
+def plan(records: Iterable[Record], causes: Sequence[Cause] = ()) -> dict[Phase, list[Finding]]:
+    """The findings of each phase, by rank."""
+    found: dict[Phase, list[Finding]] = {name: [] for name in PHASES}
+    for each in findings((record for record in records if phase(record) is not None), causes):
+        when = phase(each.first)
+        if when is not None:
+            found[when].append(each)
+    return found
+
+
+def _rank(record: Record) -> tuple[int, int]:
+    severity = record.claim.assessed
+    place = SEVERITIES.index(severity) if severity is not None else len(SEVERITIES)
+    return place, CONFIDENCES.index(confidence(record))
