@@ -38,8 +38,8 @@ def grade(record: Record) -> str:
 
 
 def difference(record: Record) -> str:
-    """What measuring says against the document, in a sentence or two; empty where it says nothing against it."""
-    if not record.contradicts_document or record.evidence is None:
+    """What measurement does not support, in a sentence or two; empty where it supports the claim."""
+    if not record.is_unsupported or record.evidence is None:
         return ""
     if record.claim.figure is not None:
         return f"Measured: {interval(record)}; {origin_and_claimed(record.claim.figure)}."
@@ -66,8 +66,7 @@ def interval(record: Record) -> str:
 
 def statement(claim: Claim) -> str:
     """What is stated; a word before it says so where no document does."""
-    implied = claim.figure is not None and claim.figure.document_gives == "nothing"
-    return f"Implied, not stated: {claim.statement}" if implied else claim.statement
+    return f"Implied, not stated: {claim.statement}" if claim.basis == "implied" else claim.statement
 
 
 def _violated(record: Record, variant: Variant, *, new: bool = False) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from rlverify.records.claims import ClaimKind, DocumentGives, Verdict
+from rlverify.records.claims import Basis, ClaimKind, DocumentGives, Verdict
 from rlverify.records.measured import SymptomEvidence, VariantEvidence
 from rlverify.reporting.markdown import cell, prose
 from rlverify.reporting.phrasing import difference
@@ -210,19 +210,19 @@ OURS = "criterion, ours: 15 to 25 %"
 
 
 @pytest.mark.parametrize(
-    ("gives", "criterion", "statement"),
+    ("gives", "basis", "criterion", "statement"),
     [
-        ("interval", "said: 15 to 25 %", "Restoring"),
-        ("statement", OURS, "Restoring"),
-        ("nothing", OURS, "Implied, not stated: Restoring"),
+        ("interval", "formula", "said: 15 to 25 %", "Restoring"),
+        ("statement", None, OURS, "Restoring"),
+        ("statement", "implied", OURS, "Implied, not stated: Restoring"),
     ],
 )
 def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(
-    gives: DocumentGives, criterion: str, statement: str
+    gives: DocumentGives, basis: Basis | None, criterion: str, statement: str
 ) -> None:
     found = figure(-2.0, 3.0)
     assert found.claim.figure is not None
-    claim = replace(found.claim, figure=replace(found.claim.figure, document_gives=gives))
+    claim = replace(found.claim, basis=basis, figure=replace(found.claim.figure, document_gives=gives))
     text = page("index.md", replace(found, claim=claim))
     assert f"Measured: 0.5 % (-2 to 3); {criterion}." in text
     assert f"| {statement} forgets the" in text
