@@ -57,14 +57,19 @@ class _File(BaseModel):
     executed: dict[str, tuple[_Group, ...]]
     claims: dict[str, _Entry]
     plots: dict[str, _Entry]
+    full_audit: str = ""
 
 
 @dataclass(frozen=True)
 class Lock:
-    """What each claim, by id, and each plot, by name, was measured of."""
+    """What each claim, by id, and each plot, by name, was measured of.
+
+    :param full_audit: the day on which all claims, figures too, were last measured together, as in ``2026-11-25``
+    """
 
     claims: Mapping[str, CodeRecord] = field(default_factory=dict)
     plots: Mapping[str, CodeRecord] = field(default_factory=dict)
+    full_audit: str = ""
 
 
 def lock_json(lock: Lock, code: CurrentCode) -> str:
@@ -93,6 +98,7 @@ def lock_json(lock: Lock, code: CurrentCode) -> str:
             "executed": _groups(lock),
             "claims": {name: _entry(record, table) for name, record in lock.claims.items()},
             "plots": {name: _entry(record, table) for name, record in lock.plots.items()},
+            **({"full_audit": lock.full_audit} if lock.full_audit else {}),
         }
     )
 
@@ -152,7 +158,17 @@ def lock_of(text: str, path: Path, code: CurrentCode) -> Lock:
     return Lock(
         {name: _record(each, executed["claims"].get(name, {}), table, code) for name, each in content.claims.items()},
         {name: _record(each, executed["plots"].get(name, {}), table, code) for name, each in content.plots.items()},
+        content.full_audit,
     )
+
+
+def measured_with(text: str) -> tuple[str, Mapping[str, str]]:
+    """The day of the last full audit, and the versions of the libraries, that a lock file names; empty if it is broken."""
+    try:
+        content = _File.model_validate_json(text)
+    except ValidationError:
+        return "", {}
+    return content.full_audit, {name: version for name, version in content.libraries.items() if name != VERDICTS}
 
 
 def _executed(content: _File, kind: str) -> dict[str, dict[str, str]]:

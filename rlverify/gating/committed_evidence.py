@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -114,7 +115,8 @@ def write_all(
     measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
     evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
     everyone = _in_order(project, (*records, *others))
-    write_files(folder, {**evidence, **_render(project, committed.paths, everyone), **more})
+    pages = _render(project, committed.paths, everyone, more.get(LOCK_FILE))
+    write_files(folder, {**evidence, **pages, **more})
 
 
 def replace_committed(
@@ -135,10 +137,12 @@ def replace_committed(
     known = {record.claim.id for record in (*kept, *others) if record.evidence is not None}
     fresh = set(map(id, records))
     fell_back = {record.claim.id for record in kept if id(record) not in fresh}
-    locked = {**_old_lock(committed).claims, **{id_: each for id_, each in measured.items() if id_ not in fell_back}}
-    lock = Lock({name: locked[name] for name in sorted(known & locked.keys())}, plots)
-    write_all(committed, paths.reports, kept, others, {LOCK_FILE: lock_json(lock, committed.code)})
+    old, renewed = _old_lock(committed), {id_: each for id_, each in measured.items() if id_ not in fell_back}
+    locked = {**old.claims, **renewed}
     ids = {claim.id for claim in project.claims}
+    full_audit = datetime.now(UTC).date().isoformat() if ids == renewed.keys() else old.full_audit
+    lock = Lock({name: locked[name] for name in sorted(known & locked.keys())}, plots, full_audit)
+    write_all(committed, paths.reports, kept, others, {LOCK_FILE: lock_json(lock, committed.code)})
     for path in paths.evidence.glob("*.json"):
         if path.stem not in known and (path.stem in ids or _is_evidence(path)):
             path.unlink()
@@ -191,5 +195,7 @@ def _committable(paths: ReportPaths, record: Record) -> Record:
     return committed_record(record.claim, readable_evidence(paths, record.claim))
 
 
-def _render(project: Project, paths: ReportPaths, records: Sequence[Record]) -> Mapping[str, str]:
-    return render_all(collect(project, paths.reports, records))
+def _render(
+    project: Project, paths: ReportPaths, records: Sequence[Record], lock: str | None = None
+) -> Mapping[str, str]:
+    return render_all(collect(project, paths.reports, records, lock))

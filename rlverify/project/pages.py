@@ -38,7 +38,10 @@ class Page:
     render: PageRenderer
 
 
-RESERVED: Final = ("index.md", "claims.md", "kill-matrix.md")
+RESERVED: Final = (
+    "index.md", "action-plan.md", "wrong-statements.md", "contradictions.md", "all-claims.md", "claims.md",
+    "kill-matrix.md",
+)  # fmt: skip
 """Pages of the engine; a project changes them with a template of the same name."""
 
 PAGES: Registry[Page] = Registry("page")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import re
+import textwrap
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,6 +45,9 @@ class Planted:
 
 PIN_ADVICE: Final = 'check the fault against the new code, then set pins="'
 """How the advice on a stale fault begins."""
+
+FOR_TOOLS: Final = re.compile(r"\s+# (noqa|type: ignore).*$")
+"""A comment that is for a linter or a type checker, and no reader."""
 
 _in_place: dict[tuple[str, str], Callable[..., Any]] = {}
 
@@ -100,6 +105,26 @@ def healthy_member(owner: str, member: str) -> Callable[..., Any]:
     if (owner, member) in _in_place:
         return _in_place[owner, member]
     return _function_of(inspect.getattr_static(_import_owner(owner), member))
+
+
+def source_of_fault(fault: Fault) -> tuple[str, str, str] | None:
+    """The target of a fault, the source of its healthy member and that of its replacement; None if there is none.
+
+    Decorators, and comments for linters and type checkers, are left out.
+    """
+    try:
+        owner = _resolve_owner(fault)
+        sources = [_source(each) for each in (_function_of(_find_member(owner, fault)), fault.replacement)]
+    except (StaleFaultError, OSError):
+        return None
+    separator = "." if ":" in fault.owner else ":"
+    return f"{fault.owner}{separator}{fault.member}", *sources
+
+
+def _source(function: Callable[..., Any]) -> str:
+    lines = textwrap.dedent(inspect.getsource(inspect.unwrap(function))).strip().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(("def ", "async def ")))
+    return "\n".join(FOR_TOOLS.sub("", line) for line in lines[start:])
 
 
 def _import_owner(owner: str) -> type | ModuleType:

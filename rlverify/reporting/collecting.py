@@ -6,27 +6,39 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rlverify.evidence.lock_file import NAME as LOCK_FILE
+from rlverify.evidence.lock_file import measured_with
 from rlverify.evidence.plot_files import load_plots
+from rlverify.evidence.reading import text_of
 from rlverify.project.checklist_file import load_checklists
 from rlverify.project.citations import has_word
 from rlverify.project.content import Project
+from rlverify.project.planting import source_of_fault
 from rlverify.records.claims import UntestableLines
+from rlverify.reporting.code_blocks import PlantedCode
 from rlverify.reporting.named_tests import load_named_tests
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
 
 
-def collect(project: Project, reports: Path, records: Sequence[Record]) -> ReportData:
+def collect(project: Project, reports: Path, records: Sequence[Record], lock: str | None = None) -> ReportData:
     """Everything that the reports of a project are made of.
 
     :param reports: the folder of the committed reports
+    :param lock: the text of a lock file that is about to replace the committed one, or None
     :raises HarnessError: if a file cannot be read
     """
     home = project.settings.reports  # links are the same wherever the pages are written
+    full_audit, libraries = measured_with(lock or _committed_lock(reports))
     return ReportData(
         records=tuple(records),
         pages=project.pages,
         contradictions=project.catalogue.contradictions,
+        causes=project.catalogue.causes,
+        code=_code(project),
+        full_audit=full_audit,
+        libraries=libraries,
+        under_test=project.settings.under_test,
         files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
         uncited=_uncited(project),
         untestable=_untestable(project),
@@ -36,6 +48,18 @@ def collect(project: Project, reports: Path, records: Sequence[Record]) -> Repor
         templates=project.templates,
         command=project.settings.command,
     )
+
+
+def _code(project: Project) -> Mapping[str, PlantedCode]:
+    """What every fault and documented fix that a claim names replaces; nothing of one whose target is gone."""
+    names = {name for claim in project.claims for name in (claim.fault, claim.documented_fix) if name is not None}
+    found = {name: source_of_fault(each) for name, each in project.faults.items() if name in names}
+    return {name: PlantedCode(*sources) for name, sources in found.items() if sources is not None}
+
+
+def _committed_lock(reports: Path) -> str:
+    path = reports / LOCK_FILE
+    return text_of(path) if path.exists() else ""
 
 
 def _uncited(project: Project) -> Mapping[str, tuple[int, int]]:

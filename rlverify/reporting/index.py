@@ -1,27 +1,56 @@
-"""The index: what was stated, what was measured, and on which page the proof of each claim is."""
+"""The index: what matters most, how sure it is, and what to do; and the pages that list everything."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rlverify.project.pages import Page
+from rlverify.records.claims import NOT_STATED, Basis
 from rlverify.reporting.checklist_results import results
 from rlverify.reporting.markdown import render
+from rlverify.reporting.ranking import PHASES, plan, real_bugs, wrong_statements
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
+
+SHOWN_BUGS: Final = 6
+SHOWN_STATEMENTS: Final = 4
+SHOWN_ACTIONS: Final = 4
+"""Of each phase, on the index."""
+
+BASES: Final[dict[Basis | None, str]] = {
+    "code": "code",
+    "formula": "a formula or a number",
+    "behaviour": "the behaviour in words",
+    "reconstruction": "only a title; the mechanism is our reconstruction",
+    "implied": "no sentence; the statement is implied",
+    None: "not classified",
+}
+"""What a document gives for a claim, in words."""
+
+APPENDIX: Final = {
+    "action-plan.md": ("Action plan", "all findings by the time to act"),
+    "wrong-statements.md": ("Wrong statements", "what measurement contradicts, and what does not count against a document"),
+    "contradictions.md": ("Contradictions", "where the documents contradict each other, and their checklists"),
+    "all-claims.md": ("All claims", "every claim with its verdict and its command"),
+}
 
 
 @dataclass(frozen=True)
 class IndexRow:
-    """Some claims in numbers: a finding falls where it contradicts a document."""
+    """Some claims in numbers.
+
+    :param excused: what measurement does not support, and what does not count against a document
+    """
 
     title: str
     page: str
     claims: int
     stood: int
     fell: int
+    excused: int
     holes: int
 
 
@@ -31,25 +60,61 @@ def render_index(data: ReportData, pages: Sequence[Page]) -> str:
     :param data: with the texts of all other pages
     :param pages: the pages that it leads to, in their order
     """
-    wrong = [record for record in data.claims if record.contradicts_document]
-    at = {page.name: [record for record in data.statements if data.home(record.claim) == page.name] for page in pages}
+    by_basis = [(title, [each for each in data.statements if each.claim.basis == basis]) for basis, title in BASES.items()]
     return render(
         "index.md.j2",
         data,
-        rows=[_row(page.title, page.name, at[page.name]) for page in pages],
-        statements=_row("All documents", "", data.statements),
-        findings=_row("Findings", "", data.findings),
-        wrong_records=wrong,
-        experiments=len({record.claim.probe or record.claim.experiment for record in wrong}),
-        results=results(data),
+        bugs=real_bugs(data.claims, data.causes),
+        wrong=wrong_statements(data.claims, data.causes),
+        shown=(SHOWN_BUGS, SHOWN_STATEMENTS, SHOWN_ACTIONS),
+        rows=[_row(title, "", records) for title, records in by_basis if records],
+        statements=_row("All statements", "", data.statements),
+        findings=_row("Findings of our own", "", data.findings),
+        plan=plan(data.claims, data.causes),
+        phases=PHASES,
+        appendix=APPENDIX,
         pages=[(page, _sections(data.texts[page.name])) for page in pages],
     )
 
 
-def _row(title: str, page: str, records: Sequence[Record]) -> IndexRow:
-    holes = sum(not record.has_verdict for record in records)
-    fell = sum(record.contradicts_document for record in records)
-    return IndexRow(title, page, len(records), len(records) - fell - holes, fell, holes)
+def render_appendix(data: ReportData, pages: Sequence[Page]) -> dict[str, str]:
+    """The pages that list everything, by name.
+
+    :param pages: the pages of the project
+    """
+    at = {page.name: [record for record in data.statements if data.home(record.claim) == page.name] for page in pages}
+    texts = {
+        "action-plan.md": render("action-plan.md.j2", data, plan=plan(data.claims, data.causes), phases=PHASES),
+        "wrong-statements.md": render(
+            "wrong-statements.md.j2",
+            data,
+            wrong=wrong_statements(data.claims, data.causes),
+            excused=[record for record in data.claims if _is_excused(record)],
+            not_stated=NOT_STATED,
+        ),
+        "all-claims.md": render(
+            "all-claims.md.j2",
+            data,
+            bugs=real_bugs(data.claims, data.causes),
+            rows=[_row(page.title, page.name, at[page.name]) for page in pages if at[page.name]],
+            statements=_row("All statements", "", data.statements),
+            findings=_row("Findings of our own", "", data.findings),
+        ),
+        "contradictions.md": render("contradictions.md.j2", data, results=results(data)),
+    }
+    return {name: texts[name] for name in APPENDIX}
+
+
+def _is_excused(record: Record) -> bool:
+    return record.is_unsupported and not record.contradicts_document
+
+
+def _row(title: str, page: str, records: Iterable[Record]) -> IndexRow:
+    found = list(records)
+    holes = sum(not record.has_verdict for record in found)
+    fell = sum(record.contradicts_document for record in found)
+    excused = sum(_is_excused(record) for record in found)
+    return IndexRow(title, page, len(found), len(found) - fell - excused - holes, fell, excused, holes)
 
 
 def _sections(text: str) -> list[tuple[str, str]]:

@@ -13,7 +13,8 @@ from jinja2.runtime import Context
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import Variant
-from rlverify.reporting import figure_phrasing, phrasing
+from rlverify.reporting import figure_phrasing, phrasing, ranking
+from rlverify.reporting.code_blocks import code_of
 from rlverify.reporting.report_data import ReportData, anchor, spans
 
 TITLES: Final[dict[Variant, str]] = {
@@ -61,6 +62,8 @@ def environment(own: Path | None) -> Environment:
         "outcome": phrasing.outcome_in_words,
         "grade": phrasing.grade,
         "difference": phrasing.difference,
+        "symptom": phrasing.symptom,
+        "confidence": ranking.confidence,
         "interval": phrasing.interval,
         "claimed": figure_phrasing.claimed_in_words,
         "origin": figure_phrasing.origin,
@@ -68,7 +71,7 @@ def environment(own: Path | None) -> Environment:
         "statement": phrasing.statement,
     }
     made.filters.update(filters)
-    made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited)
+    made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited, code_of=code_of, limits=phrasing.limits)
     return made
 
 

@@ -37,23 +37,50 @@ def grade(record: Record) -> str:
     return record.fix_grade.value if record.fix_grade else "-"
 
 
-def difference(record: Record) -> str:
-    """What measurement does not support, in a sentence or two; empty where it supports the claim."""
+LIMITS: Final = {
+    "reconstruction": "The document gives only a title; the bug that is re-injected is our reconstruction.",
+    "implied": "No sentence of the document states this; the statement is our inference.",
+    "toy": "Measured on a small synthetic problem, not in training runs.",
+    "tensor": "Measured on one component; how much it changes a training run was not measured.",
+}
+
+
+def limits(claim: Claim) -> list[str]:
+    """What the verdict of a claim does not show, a sentence each."""
+    found = [LIMITS[key] for key in (claim.basis, claim.scale) if key in LIMITS]
+    if claim.hedge:
+        found.append(f"The document says “{claim.hedge}”; a case in which it does not happen does not contradict it.")
+    if claim.figure is None and len(claim.seeds) == 1:
+        found.append("Measured with one seed.")
+    return found
+
+
+def symptom(record: Record) -> str:
+    """The first symptom of a defect that was re-injected, with its values; empty where it shows none."""
+    broken = _broken(record, "faulty")
+    return _told(broken[0]) if broken else ""
+
+
+def difference(record: Record, most: int = SHOWN_SYMPTOMS) -> str:
+    """What measurement does not support, in a sentence or two; empty where it supports the claim.
+
+    :param most: how many symptoms to give
+    """
     if not record.is_unsupported or record.evidence is None:
         return ""
     if record.claim.figure is not None:
         return f"Measured: {interval(record)}; {origin_and_claimed(record.claim.figure)}."
     if record.fix_grade in FIX_WORDS:
-        broken = _violated(record, "documented_fix", new=record.fix_grade is FixGrade.HARMFUL)
+        broken = _violated(record, "documented_fix", most, new=record.fix_grade is FixGrade.HARMFUL)
         told = f"The applied fix {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
         return f"The defect is real. {told}" if record.verdict is Verdict.CONFIRMED else told
     if record.verdict is Verdict.NOT_REPRODUCED:
         return "The planted bug had no observable effect."
     if record.verdict is Verdict.CONFIRMED and record.claim.fault is None:
-        return f"Observed, and it contradicts the document: {_values(_symptoms(record, 'healthy'))}."
+        return f"Observed, and it contradicts the document: {_values(_symptoms(record, 'healthy'), most)}."
     if record.verdict is Verdict.CONFIRMED:
-        return f"With what is described applied: {_violated(record, 'faulty')}."
-    return f"Measured: {_unexpected(record)}."
+        return f"With what is described applied: {_violated(record, 'faulty', most)}."
+    return f"Measured: {_unexpected(record, most)}."
 
 
 def interval(record: Record) -> str:
@@ -69,18 +96,18 @@ def statement(claim: Claim) -> str:
     return f"Implied, not stated: {claim.statement}" if claim.basis == "implied" else claim.statement
 
 
-def _violated(record: Record, variant: Variant, *, new: bool = False) -> str:
+def _violated(record: Record, variant: Variant, most: int, *, new: bool = False) -> str:
     """The symptoms that are violated in a variant, with their values; only those that held with the fault, if new."""
     broken = _broken(record, variant)
     if new:
         before = {each.symptom for each in _broken(record, "faulty")}
         broken = [each for each in broken if each.symptom not in before]
-    return _values(broken)
+    return _values(broken, most)
 
 
-def _unexpected(record: Record) -> str:
+def _unexpected(record: Record, most: int) -> str:
     """What was observed on healthy code, where what should have been is what is stated."""
-    return _joined([_beside_expected(each) for each in _broken(record, "healthy")])
+    return _joined([_beside_expected(each) for each in _broken(record, "healthy")], most)
 
 
 def _broken(record: Record, variant: Variant) -> list[SymptomEvidence]:
@@ -92,13 +119,13 @@ def _symptoms(record: Record, variant: Variant) -> tuple[SymptomEvidence, ...]:
     return () if found is None else found.symptoms
 
 
-def _values(symptoms: Sequence[SymptomEvidence]) -> str:
-    return _joined([_told(each) for each in symptoms])
+def _values(symptoms: Sequence[SymptomEvidence], most: int) -> str:
+    return _joined([_told(each) for each in symptoms], most)
 
 
-def _joined(told: Sequence[str]) -> str:
-    more = len(told[SHOWN_SYMPTOMS:])
-    return "; ".join([*told[:SHOWN_SYMPTOMS], *([f"and {more} more"] if more else [])])
+def _joined(told: Sequence[str], most: int) -> str:
+    more = len(told[most:])
+    return "; ".join([*told[:most], *([f"and {more} more"] if more else [])])
 
 
 def _told(symptom: SymptomEvidence) -> str:
@@ -109,7 +136,7 @@ def _told(symptom: SymptomEvidence) -> str:
         )
     if held:
         return f"{symptom.symptom}: {symptom.after or EMPTY}"
-    return f"{symptom.symptom}: {symptom.after or EMPTY} instead of {symptom.before or EMPTY}"
+    return f"{symptom.symptom}: {symptom.after or EMPTY}, expected {symptom.before or EMPTY}"
 
 
 def _beside_expected(symptom: SymptomEvidence) -> str:

@@ -1,4 +1,4 @@
-"""All pages of the report: those that the project registers, the page of all other claims, and the index."""
+"""All pages of the report: those that the project registers, those that list everything, and the index."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rlverify.reporting.claims_page import CLAIMS_PAGE
-from rlverify.reporting.index import render_index
+from rlverify.reporting.index import render_appendix, render_index
 from rlverify.reporting.report_data import CLAIMS, ReportData
 from rlverify.reporting.svg import draw
 
@@ -16,5 +16,6 @@ def render_all(data: ReportData) -> Mapping[str, str]:
     others = any(data.home(record.claim) == CLAIMS for record in data.records)
     pages = (*data.pages, CLAIMS_PAGE) if others else data.pages
     texts = {page.name: page.render(data) for page in pages}
+    index = render_index(replace(data, texts=texts), pages)
     pictures = {f"plots/{name}.svg": draw(plot) for name, plot in data.plots.items()}
-    return {"index.md": render_index(replace(data, texts=texts), pages), **texts, **pictures}
+    return {"index.md": index, **render_appendix(data, pages), **texts, **pictures}

@@ -10,8 +10,9 @@ from typing import Final
 from rlverify.project.citations import document_key
 from rlverify.project.pages import Page
 from rlverify.records.checklists import Checklist, NamedTest
-from rlverify.records.claims import Claim, Contradiction, UntestableLines, Verdict
+from rlverify.records.claims import Cause, Claim, Contradiction, UntestableLines, Verdict
 from rlverify.records.plot_points import Plot
+from rlverify.reporting.code_blocks import PlantedCode
 from rlverify.reporting.record import Record
 
 CLAIMS: Final = "claims.md"
@@ -32,6 +33,11 @@ class ReportData:
     :param plots: what the plots show, by name
     :param templates: folder of the project's own templates, which come before those of the engine
     :param command: how the pages spell the command ``rlverify``
+    :param causes: the reasons that several claims share
+    :param code: what each fault and documented fix replaces, by its name
+    :param full_audit: the day of the last full audit, or empty
+    :param libraries: versions of the libraries that measured, by name
+    :param under_test: the packages under test
     :param texts: the pages that have been rendered, by name, for the index
     """
 
@@ -46,6 +52,11 @@ class ReportData:
     plots: Mapping[str, Plot] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
+    causes: tuple[Cause, ...] = ()
+    code: Mapping[str, PlantedCode] = field(default_factory=dict)
+    full_audit: str = ""
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    under_test: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
 
     @property

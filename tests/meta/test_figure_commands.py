@@ -106,8 +106,13 @@ def test_an_audit_shows_claimed_beside_measured(project: Command, audited: Path)
     assert "REFUTED     said: more than 0 %" in line
 
 
+def _with_our_criterion(text: str) -> str:
+    text = text.replace("claimed =", 'document_gives = "statement"\nclaimed =', 1)
+    return text.replace('id = "FIG-GAIN"\n', 'id = "FIG-GAIN"\nbasis = "implied"\n')
+
+
 def test_a_criterion_of_ours_is_shown_as_ours(project: Command, reports: Path, catalogue: Path) -> None:
-    catalogue.write_text(catalogue.read_text().replace("claimed =", 'document_gives = "nothing"\nclaimed =', 1))
+    catalogue.write_text(_with_our_criterion(catalogue.read_text()))
     shown = project("--project", variation_of(catalogue), "show", "FIG-GAIN")[1]
     assert re.search(r"^criterion, ours +15 to 25 %$", shown, re.MULTILINE)
     assert re.search(r"^statement +Implied, not stated: What is claimed", shown, re.MULTILINE)
