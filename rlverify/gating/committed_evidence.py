@@ -17,6 +17,7 @@ from rlverify.evidence.staleness import changed_since, misfits
 from rlverify.gating.problem_rules import REMEDY
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
+from rlverify.project.pages import OF_AUDIT
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.code_records import CodeRecord
@@ -172,7 +173,7 @@ def check_ours(project: Project, paths: ReportPaths) -> None:
         path.stem in ids or _is_evidence(path) for path in paths.evidence.glob("*.json")
     ):
         return
-    pages = ("index.md", "claims.md", *(page.name for page in project.pages))
+    pages = (*OF_AUDIT, *(page.name for page in project.pages))
     in_the_way = [paths.reports / name for name in pages if (paths.reports / name).exists()]
     in_the_way += [path for folder in ("evidence", FOLDER) for path in (paths.reports / folder).glob("*")]
     if in_the_way:

@@ -38,10 +38,11 @@ class Page:
     render: PageRenderer
 
 
-RESERVED: Final = (
+OF_AUDIT: Final = (
     "index.md", "action-plan.md", "wrong-statements.md", "contradictions.md", "all-claims.md", "claims.md",
-    "kill-matrix.md",
 )  # fmt: skip
+"""Pages of the engine that an audit writes."""
+RESERVED: Final = (*OF_AUDIT, "kill-matrix.md")
 """Pages of the engine; a project changes them with a template of the same name."""
 
 PAGES: Registry[Page] = Registry("page")

@@ -25,14 +25,17 @@ BASES: Final[dict[Basis | None, str]] = {
     "formula": "a formula or a number",
     "behaviour": "the behaviour in words",
     "reconstruction": "only a title; the mechanism is our reconstruction",
-    "implied": "no sentence; the statement is implied",
+    "implied": "no sentence in the form that is tested (implied)",
     None: "not classified",
 }
 """What a document gives for a claim, in words."""
 
 APPENDIX: Final = {
     "action-plan.md": ("Action plan", "all findings by the time to act"),
-    "wrong-statements.md": ("Wrong statements", "what measurement contradicts, and what does not count against a document"),
+    "wrong-statements.md": (
+        "Wrong statements",
+        "what measurement contradicts, and what does not count against a document",
+    ),
     "contradictions.md": ("Contradictions", "where the documents contradict each other, and their checklists"),
     "all-claims.md": ("All claims", "every claim with its verdict and its command"),
 }
@@ -60,7 +63,9 @@ def render_index(data: ReportData, pages: Sequence[Page]) -> str:
     :param data: with the texts of all other pages
     :param pages: the pages that it leads to, in their order
     """
-    by_basis = [(title, [each for each in data.statements if each.claim.basis == basis]) for basis, title in BASES.items()]
+    by_basis = [
+        (title, [each for each in data.statements if each.claim.basis == basis]) for basis, title in BASES.items()
+    ]
     return render(
         "index.md.j2",
         data,

@@ -39,7 +39,7 @@ def grade(record: Record) -> str:
 
 LIMITS: Final = {
     "reconstruction": "The document gives only a title; the bug that is re-injected is our reconstruction.",
-    "implied": "No sentence of the document states this; the statement is our inference.",
+    "implied": "The document does not state this, or not in the form that is tested.",
     "toy": "Measured on a small synthetic problem, not in training runs.",
     "tensor": "Measured on one component; how much it changes a training run was not measured.",
 }
@@ -93,7 +93,7 @@ def interval(record: Record) -> str:
 
 def statement(claim: Claim) -> str:
     """What is stated; a word before it says so where no document does."""
-    return f"Implied, not stated: {claim.statement}" if claim.basis == "implied" else claim.statement
+    return f"Implied, not stated in this form: {claim.statement}" if claim.basis == "implied" else claim.statement
 
 
 def _violated(record: Record, variant: Variant, most: int, *, new: bool = False) -> str:

@@ -12,7 +12,7 @@ import pytest
 from rlverify.evidence.evidence_files import load_folder, to_json
 from rlverify.evidence.figure_evidence import measured_figure
 from rlverify.evidence.lock_file import NAME as LOCK_FILE
-from rlverify.evidence.lock_file import Lock, load_lock, lock_json
+from rlverify.evidence.lock_file import load_lock, lock_json
 from rlverify.gating import audit as audit_module
 from rlverify.gating.audit import Audit, audit
 from rlverify.gating.changes import Selection
@@ -110,7 +110,7 @@ class Setting:
         for name in claims:
             parts = {**dict(found[name].parts), MIDDLE: "0" * 16}
             found[name] = replace(found[name], parts=tuple(sorted(parts.items())))
-        (self.paths.reports / LOCK_FILE).write_text(lock_json(Lock(found, lock.plots), code))
+        (self.paths.reports / LOCK_FILE).write_text(lock_json(replace(lock, claims=found), code))
 
 
 @pytest.fixture
@@ -356,7 +356,7 @@ def test_evidence_without_an_entry_in_the_lock_file_is_a_problem(setting: Settin
     path = setting.paths.reports / LOCK_FILE
     lock = load_lock(path, CurrentCode(setting.project))
     fewer = {name: each for name, each in lock.claims.items() if name not in ("LAB-01", "FIG-GAIN")}
-    path.write_text(lock_json(Lock(fewer, lock.plots), CurrentCode(setting.project)))
+    path.write_text(lock_json(replace(lock, claims=fewer), CurrentCode(setting.project)))
     (problem,) = setting.audit().problems
     assert (problem.subject, problem.exit_code, problem.remedy) == ("digests.json", 1, FULL)
     assert problem.sentence == "does not say what FIG-GAIN, LAB-01 executed"
@@ -367,7 +367,7 @@ def test_evidence_that_is_to_be_replaced_anyway_needs_no_entry(setting: Setting)
     path = setting.paths.reports / LOCK_FILE
     lock = load_lock(path, CurrentCode(setting.project))
     fewer = {name: each for name, each in lock.claims.items() if name != "FIG-GAIN"}
-    path.write_text(lock_json(Lock(fewer, lock.plots), CurrentCode(setting.project)))
+    path.write_text(lock_json(replace(lock, claims=fewer), CurrentCode(setting.project)))
     assert notes(setting.audit()) == [f"FIG-GAIN: STALE, measured for other settings of the claim; {FULL}"]
 
 

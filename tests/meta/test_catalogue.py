@@ -8,7 +8,7 @@ import pytest
 
 from rlverify.project.catalogue import Catalogue, load
 from rlverify.project.citations import Documents
-from rlverify.records.claims import Contradiction, DocumentedProblem, Quotation
+from rlverify.records.claims import Cause, Contradiction, DocumentedProblem, Quotation
 from rlverify.records.errors import CatalogueError
 
 DOCUMENTS = Documents(lines={"notes": ("24/24 tests pass", "22/24 tests: pass")})

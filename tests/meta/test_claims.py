@@ -195,9 +195,7 @@ def test_a_broken_entry_is_named(case: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("claimed", "gives"), [("[15.0, 25.0]", "interval"), ("[10.0, inf]", "statement")]
-)
+@pytest.mark.parametrize(("claimed", "gives"), [("[15.0, 25.0]", "interval"), ("[10.0, inf]", "statement")])
 def test_an_interval_is_of_the_cited_lines_or_called_our_own(claimed: str, gives: str, tmp_path: Path) -> None:
     text = FIGURE.replace("[claim.figure]", f'cites = ["003:160"]\n[claim.figure]\ndocument_gives = "{gives}"')
     (claim,) = _claims(_catalogue(tmp_path, HEAD + text.replace("[15.0, inf]", claimed)))

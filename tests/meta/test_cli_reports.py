@@ -12,7 +12,7 @@ from rlverify.evidence.seals import sealed
 from tests.meta.messages import is_one_line
 from tests.meta.project_folders import toy_with_catalogue
 
-PAGES = {"claims.md", "index.md"}
+PAGES = {"claims.md", "index.md", "action-plan.md", "wrong-statements.md", "contradictions.md", "all-claims.md"}
 MATRIX = {"matrix.json", "kill-matrix.md"}
 Command = Callable[..., tuple[int, str, str]]
 
@@ -153,7 +153,7 @@ def test_a_report_has_a_hole_where_evidence_is_missing(toy: Command, reports: Pa
     assert is_one_line(errors, "TOY-02: has no evidence; run `rlverify audit --update`")
     text = (reports / "index.md").read_text(encoding="utf-8")
     assert "**1 without evidence**: TOY-02" in text
-    assert "| toy | NO EVIDENCE | - | `rlverify reproduce TOY-02` |" in text
+    assert "| toy | - | - | NO EVIDENCE | - |" in (reports / "all-claims.md").read_text(encoding="utf-8")
     assert "| open | NO EVIDENCE | CONFIRMED |" in (reports / "claims.md").read_text(encoding="utf-8")
 
 

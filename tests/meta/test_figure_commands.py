@@ -115,7 +115,7 @@ def test_a_criterion_of_ours_is_shown_as_ours(project: Command, reports: Path, c
     catalogue.write_text(_with_our_criterion(catalogue.read_text()))
     shown = project("--project", variation_of(catalogue), "show", "FIG-GAIN")[1]
     assert re.search(r"^criterion, ours +15 to 25 %$", shown, re.MULTILINE)
-    assert re.search(r"^statement +Implied, not stated: What is claimed", shown, re.MULTILINE)
+    assert re.search(r"^statement +Implied, not stated in this form: What is claimed", shown, re.MULTILINE)
     run = project("--project", variation_of(catalogue), "reproduce", "FIG-GAIN", "--reports", reports)[1]
     assert re.search(r"^gain .* criterion, ours: 15 to 25 % *$", run, re.MULTILINE)
     assert re.search(r"^said +15 to 25 steps$", project("show", "FIG-DRIFT")[1], re.MULTILINE)
@@ -147,7 +147,7 @@ def test_evidence_of_a_figure_that_does_not_fit_is_told_and_fails_nothing(
     for command in ("audit", "gate"):
         code, output, _ = project("--project", changed, command, "--jobs", "1", "--reports", reports)
         assert (code, output.splitlines()[-2]) == (0, STALE)
-    assert (reports / "index.md").read_text().count("STALE") >= 4
+    assert (reports / "all-claims.md").read_text().count("STALE") >= 4
     quick = ("--jobs", "1", "--reports", reports)
     content = json.loads(project("--project", changed, "gate", "--json", "-", *quick)[1])
     assert (content["exit_code"], content["notes"], content["problems"]) == (0, [STALE], [])

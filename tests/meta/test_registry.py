@@ -68,13 +68,16 @@ def test_a_name_is_registered_once() -> None:
     assert registry.entries == {"one": 1}
 
 
-@pytest.mark.parametrize("name", ["index.md", "claims.md", "kill-matrix.md", "../escape.md", "folder/page.md", "mine"])
+@pytest.mark.parametrize(
+    "name", ["index.md", "claims.md", "kill-matrix.md", "action-plan.md", "../escape.md", "folder/page.md", "mine"]
+)
 def test_a_page_cannot_take_another_files_name(name: str) -> None:
     with pytest.raises(RegistrationError) as caught:
         page(name, title="t", about="a", documents=["d"])
     assert str(caught.value) == (
         f"a page cannot be named {name!r}; choose a file name that ends with .md, "
-        "other than index.md, claims.md, kill-matrix.md"
+        "other than index.md, action-plan.md, wrong-statements.md, contradictions.md, all-claims.md, claims.md, "
+        "kill-matrix.md"
     )
 
 

@@ -20,7 +20,7 @@ from rlverify.reporting.rendering import render_all
 from rlverify.reporting.report_data import ReportData
 from tests.report.records import MISFIT, data, figure, generic, measured
 
-PAGES = ("claims.md", "index.md")
+PAGES = ("claims.md", "index.md", "action-plan.md", "wrong-statements.md", "contradictions.md", "all-claims.md")
 SIX_FIELDS = """
 [[claim]]
 id = "BUG-1"
@@ -117,8 +117,8 @@ def test_claims_of_a_document_without_a_page_are_on_the_page_of_claims() -> None
     assert '<a id="toy-01"></a>\n## TOY-01: ' in texts["claims.md"]
     assert '<a id="int-01"></a>' in texts["potential-problems.md"]
     assert '<a id="int-01"></a>' not in texts["claims.md"]
-    assert "](claims.md#toy-01)" in texts["index.md"]
-    assert "](potential-problems.md#int-01)" in texts["index.md"]
+    assert "](claims.md#toy-01)" in texts["all-claims.md"]
+    assert "](potential-problems.md#int-01)" in texts["all-claims.md"]
 
 
 def test_the_index_leads_to_the_kill_matrix_once_it_is_measured() -> None:
@@ -145,8 +145,9 @@ def test_a_claim_with_the_six_required_fields_is_shown_without_gaps(found: str, 
         "- Claim (defect): Restoring forgets the count.\n- Source: catalogue file bugs\n- Reproduce: `"
         in texts["claims.md"]
     )
-    assert "| [BUG-1](claims.md#bug-1) State is forgotten | bugs |" in texts["index.md"]
-    assert ("| - | Restoring forgets the count. | NOT REPRODUCED |" in texts["index.md"]) is (found == "contradicting")
+    assert "| [BUG-1](claims.md#bug-1) State is forgotten | bugs |" in texts["all-claims.md"]
+    told = "- Stated: Restoring forgets the count.\n- NOT REPRODUCED. The planted bug had no observable effect."
+    assert (told in texts["wrong-statements.md"]) is (found == "contradicting")
 
 
 @pytest.mark.parametrize("held", [0, 2])
@@ -223,8 +224,9 @@ def test_a_template_of_the_project_replaces_the_engine_s_of_the_same_name(tmp_pa
     own = templates(tmp_path / "own", claims="# Ours\n\n{{ data.claims | length }} claims\n")
     engine, replaced = (render_all(replace(generic(data()), templates=each)) for each in (None, own))
     assert replaced["claims.md"] == f"# Ours\n\n{len(data().claims)} claims\n"
-    assert "### 1" not in replaced["index.md"]
-    assert replaced["index.md"].partition("## The reports")[0] == engine["index.md"].partition("## The reports")[0]
+    assert "#summary" in engine["index.md"]
+    assert "#summary" not in replaced["index.md"]
+    assert replaced["index.md"].partition("## Pages")[0] == engine["index.md"].partition("## Pages")[0]
 
 
 def test_a_template_of_the_project_can_include_and_extend_the_engine_s(tmp_path: Path) -> None:
