@@ -163,7 +163,7 @@ def lock_of(text: str, path: Path, code: CurrentCode) -> Lock:
 
 
 def measured_with(text: str) -> tuple[str, Mapping[str, str]]:
-    """The day of the last full audit, and the versions of the libraries, that a lock file names; empty if it is broken."""
+    """The day of the last full audit and the versions of the libraries in a lock file; empty if it is broken."""
     try:
         content = _File.model_validate_json(text)
     except ValidationError:

@@ -114,7 +114,7 @@ def source_of_fault(fault: Fault) -> tuple[str, str, str] | None:
     """
     try:
         owner = _resolve_owner(fault)
-        sources = [_source(each) for each in (_function_of(_find_member(owner, fault)), fault.replacement)]
+        sources = _source(_function_of(_find_member(owner, fault))), _source(fault.replacement)
     except (StaleFaultError, OSError):
         return None
     separator = "." if ":" in fault.owner else ":"

@@ -100,17 +100,6 @@ def test_the_fix_of_a_bug_that_never_was_must_survive_unless_it_harms(grade: str
     ]
 
 
-def test_a_bug_that_never_was_is_not_asked_of_the_tests_that_see_it_elsewhere() -> None:
-    """BUG-04 and FND-16 plant the same fault, which breaks nothing in the case of the one."""
-    seen, unseen = REAL.project.claim("FND-16"), REAL.project.claim("BUG-04")
-    assert seen.fault == unseen.fault is not None
-    plans = planned(REAL)
-    never, defect = plans[unseen.fault, "never a bug"], plans[unseen.fault, "defect"]
-    assert set(seen.killed_by) <= set(defect.checks)
-    assert never.tests
-    assert not set(never.tests) & set(defect.checks)
-
-
 def test_where_an_area_has_no_tests_those_of_all_areas_may_give_a_false_alarm(tmp_path: Path) -> None:
     was = 'kind = "null"\narea = "arithmetic"'
     plan = planned(toy_plan(tmp_path, {was: was.replace("arithmetic", "elsewhere")}))["null-add-twice", "null"]

@@ -49,26 +49,23 @@ def scaler_statistics_survive_save_and_load(make: Make, seed: int) -> Sequence[O
 
 @probe("scaler-scales-what-trains-after-rebuilding-the-optimizer")
 def scaler_scales_what_trains_after_rebuilding(make: Make, seed: int) -> Sequence[Observation]:
-    """Rebuild the optimizer over the parameters that there are, and train on."""
+    """Rebuild the optimizer over the parameters that there are, and train on; then replace a module and rebuild it again.
+
+    The second case is that of somebody who gives the actor a new output layer to transfer a network.
+    """
     model = _trained(make, seed, steps=96)
     kept = list(model.policy.parameters())
     model.rebuild_optimizer()
     anew = sum(old is not new for old, new in zip(kept, model.policy.parameters(), strict=True))
-    return [
-        Observation("parameters made anew by rebuilding the optimizer", "0", str(anew), holds=anew == 0),
+    observations = [
+        Observation("parameters created by rebuilding the optimizer", "0", str(anew), holds=anew == 0),
         *_scaling("rebuilding the optimizer", model),
         _training_goes_on("training after rebuilding the optimizer", model),
     ]
-
-
-@probe("scaler-scales-what-trains-after-replacing-a-module")
-def scaler_scales_what_trains_after_replacing_a_module(make: Make, seed: int) -> Sequence[Observation]:
-    """Give the actor a new output layer and rebuild the optimizer, as somebody does who transfers a network."""
-    model = _trained(make, seed, steps=96)
     old: nn.Linear = model.policy.action_net  # type: ignore[assignment]
     model.policy.action_net = nn.Linear(old.in_features, old.out_features)
     model.rebuild_optimizer()
-    return _scaling("replacing a module", model)
+    return [*observations, *_scaling("replacing a module", model)]
 
 
 def _scaling(event: str, model: DistributionalPPO) -> list[Observation]:
