@@ -100,6 +100,14 @@ def test_the_fix_of_a_bug_that_never_was_must_survive_unless_it_harms(grade: str
     ]
 
 
+def test_a_bug_that_never_was_is_not_asked_of_the_tests_that_detect_it_in_another_claim(tmp_path: Path) -> None:
+    plans = planned(toy_plan(tmp_path, {'fault = "clip-other-order"': 'fault = "restored-forgets"'}))
+    never, defect = plans["restored-forgets", "never a bug"], plans["restored-forgets", "defect"]
+    assert defect.checks == ("tests/test_toy.py::test_restore",)
+    assert never.tests
+    assert not set(never.tests) & set(defect.checks)
+
+
 def test_where_an_area_has_no_tests_those_of_all_areas_may_give_a_false_alarm(tmp_path: Path) -> None:
     was = 'kind = "null"\narea = "arithmetic"'
     plan = planned(toy_plan(tmp_path, {was: was.replace("arithmetic", "elsewhere")}))["null-add-twice", "null"]
