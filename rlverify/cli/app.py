@@ -20,6 +20,7 @@ from rlverify.cli import figure_tables, tables
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.matrix_command import matrix
+from rlverify.cli.next_steps import next_steps
 from rlverify.cli.options import (
     Areas,
     AsJson,
@@ -151,8 +152,10 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:
-        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), tables.runs_table(runs))
-        show(Text("\n") + _verdict_line(record), *(Text(str(problem)) for problem in problems))
+        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), tables.runs_text(runs))
+        show(Text("\n") + _verdict_line(record))
+        show(Text("\nwhere to look:"), tables.steps_table(next_steps(project, claim, Path.cwd())))
+        show(*(Text(str(problem)) for problem in problems))
     raise typer.Exit(exit_code_of(problems))
 
 

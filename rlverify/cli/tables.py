@@ -65,6 +65,12 @@ def claim_table(claim: Claim) -> Table:
         "root_cause",
         "fix_statement",
         "severity",
+        "basis",
+        "scale",
+        "hedge",
+        "assessed",
+        "cause",
+        "action",
     )
     shown = {"statement": statement(claim)}
     rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in names if getattr(claim, name)]
@@ -107,22 +113,40 @@ def expected_words(claim: Claim) -> str:
     return claim.expected_verdict.value + (f", fix {grade.value}" if grade else "")
 
 
-def runs_table(runs: Sequence[Run]) -> Table:
-    """Each symptom, expected and observed, in every variant of one seed."""
-    headings = ["symptom", *(HEADINGS[run.variant] for run in runs)]
-    table = plain_table(*headings, wrapped=headings)
+def runs_text(runs: Sequence[Run]) -> Text:
+    """Each symptom, and below it a line for each variant of one seed: status, expected and observed value."""
     symptoms = dict.fromkeys(each.symptom for run in runs for each in run.observations)
-    for symptom in symptoms:
-        found = [next((each for each in run.observations if each.symptom == symptom), None) for run in runs]
-        table.add_row(Text(symptom), *(_measured(each) for each in found))
-    return table
+    blocks = [_symptom_lines(symptom, runs) for symptom in symptoms]
+    return Text("\n").join(line for block in blocks for line in block)
 
 
-def _measured(observation: Observation | None) -> Text:
+def _symptom_lines(symptom: str, runs: Sequence[Run]) -> list[Text]:
+    found = {run.variant: next((each for each in run.observations if each.symptom == symptom), None) for run in runs}
+    width = max(len(_value(each.before)) for each in found.values() if each is not None)
+    return [Text(symptom), *(_variant_line(HEADINGS[variant], each, width) for variant, each in found.items())]
+
+
+def _variant_line(heading: str, observation: Observation | None, width: int) -> Text:
     if observation is None:
-        return Text("not observed")
-    values = f"expected {observation.before or '(empty)'}\nobserved {observation.after or '(empty)'}\n"
-    return Text.assemble(values, word("holds" if observation.holds else "violated"))
+        return Text(f"  {heading:<8} not observed")
+    status = word("holds" if observation.holds else "violated")
+    status.pad_right(len("violated") - len(status))
+    values = f"  expected {_value(observation.before):<{width}}  observed {_value(observation.after)}"
+    return Text.assemble(f"  {heading:<8} ", status, values)
+
+
+def _value(text: str) -> str:
+    return text or "(empty)"
+
+
+def steps_table(steps: Sequence[tuple[str, str]]) -> Table:
+    """What to look at next, a line each."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for what, where in steps:
+        table.add_row(what, Text(where))
+    return table
 
 
 def audit_table(audit: Audit) -> Table:

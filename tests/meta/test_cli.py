@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from rlverify.cli.tables import runs_text
+from rlverify.records.runs import Observation, Run
 from tests.meta.messages import is_one_line
 from tests.meta.project_folders import PROJECTS, toy_with_catalogue, write_settings
 
@@ -68,17 +70,37 @@ def test_list_imports_neither_torch_nor_the_code_under_test(project_environment:
 def test_reproduce_shows_expected_and_observed_in_words(toy: Command) -> None:
     code, output, _ = toy("reproduce", "TOY-02")
     assert code == 0
-    assert re.search(r"expected -5 +expected -5\n +observed 0 +observed -5\n +holds +violated\n", output)
+    assert (
+        "clip(-5, 0, 3)\n  healthy  holds     expected -5  observed 0\n  faulty   violated  expected -5  observed -5\n"
+    ) in output
     assert (output.count("holds"), output.count("violated")) == (5, 1)
-    assert output.endswith("verdict: CONFIRMED (expected CONFIRMED)\n")
+    assert "\nverdict: CONFIRMED (expected CONFIRMED)\n\nwhere to look:\nbug " in output
+
+
+def test_reproduce_says_where_the_bug_the_fix_the_probe_and_the_report_are(toy: Command) -> None:
+    lines = toy("reproduce", "TOY-01")[1].partition("where to look:\n")[2].splitlines()
+    places = dict(line.split(maxsplit=1) for line in lines)
+    assert set(places) >= {"bug", "fix", "probe"}
+    for what in ("bug", "fix", "probe"):
+        path, line = places[what].partition(" ")[0].split(":")
+        text = (Path.cwd() / path).read_text(encoding="utf-8").splitlines()
+        assert text[int(line) - 1].startswith("def "), places[what]
+
+
+def test_a_variant_that_lacks_an_observation_says_so() -> None:
+    seen = Observation("count", "3", "", holds=False)
+    runs = [Run("healthy", 0, (seen,)), Run("faulty", 0, ())]
+    assert runs_text(runs).plain == (
+        "count\n  healthy  violated  expected 3  observed (empty)\n  faulty   not observed"
+    )
 
 
 def test_another_seed_gives_other_values_and_the_same_verdict(toy: Command) -> None:
     first, second = (toy("reproduce", "TOY-01", "--seed", seed)[1] for seed in ("3", "4"))
-    assert first.splitlines()[4:-2] != second.splitlines()[4:-2]
-    assert first.splitlines()[-2:] == second.splitlines()[-2:] == [
-        "verdict: CONFIRMED (expected CONFIRMED)", "fix: PARTIAL (expected PARTIAL)",
-    ]  # fmt: skip
+    (values, verdict), (others, same) = (each.split("\n\nverdict: ") for each in (first, second))
+    assert values.partition("\n")[2] != others.partition("\n")[2]
+    assert verdict.startswith("CONFIRMED (expected CONFIRMED)\nfix: PARTIAL (expected PARTIAL)\n\nwhere to look:\n")
+    assert verdict == same
 
 
 def test_reproduce_prints_json_only(toy: Command) -> None:

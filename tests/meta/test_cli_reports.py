@@ -153,7 +153,9 @@ def test_a_report_has_a_hole_where_evidence_is_missing(toy: Command, reports: Pa
     assert is_one_line(errors, "TOY-02: has no evidence; run `rlverify audit --update`")
     text = (reports / "index.md").read_text(encoding="utf-8")
     assert "**1 without evidence**: TOY-02" in text
-    assert "| toy | - | - | NO EVIDENCE | - | `rlverify reproduce TOY-02` |" in (reports / "all-claims.md").read_text(encoding="utf-8")
+    assert "| toy | - | - | NO EVIDENCE | - | `rlverify reproduce TOY-02` |" in (reports / "all-claims.md").read_text(
+        encoding="utf-8"
+    )
     assert "| open | NO EVIDENCE | CONFIRMED |" in (reports / "claims.md").read_text(encoding="utf-8")
 
 

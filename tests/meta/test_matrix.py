@@ -304,7 +304,9 @@ def test_every_confirmed_claim_of_this_repository_names_tests_that_exist() -> No
     assert [*undetected(REAL)] == []
     bugs = {plan.fault for plan in REAL.plans if plan.kind == "defect"}
     assert {"bug-01-padding-kept-in-predictions", "bug-10-scaler-state-not-saved"} <= bugs
-    assert {"BUG-06", "PPO-06-2"} <= {claim for plan in REAL.plans if plan.kind == "never a bug" for claim in plan.claims}
+    assert {"BUG-06", "PPO-06-2"} <= {
+        claim for plan in REAL.plans if plan.kind == "never a bug" for claim in plan.claims
+    }
     assert all(digest_of_test(ROOT, test) for test in REAL.columns)
     assert all(plan.checks for plan in REAL.plans if not plan.must_survive)
     assert all(plan.tests for plan in REAL.plans)
