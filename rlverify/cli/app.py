@@ -154,7 +154,8 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
     else:
         show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), tables.runs_text(runs))
         show(Text("\n") + _verdict_line(record))
-        show(Text("\nwhere to look:"), tables.steps_table(next_steps(project, claim, Path.cwd())))
+        if record.has_verdict:
+            show(Text("\nwhere to look:"), tables.steps_table(next_steps(project, claim, Path.cwd())))
         show(*(Text(str(problem)) for problem in problems))
     raise typer.Exit(exit_code_of(problems))
 

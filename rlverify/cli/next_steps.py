@@ -22,7 +22,7 @@ def next_steps(project: Project, claim: Claim, folder: Path) -> list[tuple[str, 
     if claim.fault is not None:
         fault = project.fault(claim.fault)
         target = f"{fault.owner}{'.' if ':' in fault.owner else ':'}{fault.member}"
-        steps.append(("bug", f"{_place(fault.replacement, folder)} replaces {target}"))
+        steps += [("bug", _place(fault.replacement, folder)), ("replaces", target)]
     if claim.documented_fix is not None:
         steps.append(("fix", _place(project.fault(claim.documented_fix).replacement, folder)))
     steps.append(("probe", _place(project.probe(claim.probe), folder)))
@@ -33,10 +33,13 @@ def next_steps(project: Project, claim: Claim, folder: Path) -> list[tuple[str, 
 
 
 def _place(function: Callable[..., Any], folder: Path) -> str:
-    """File and line of the body of a function, below its decorators."""
+    """File and line of a function, below its decorators; its module where it has no source."""
     function = inspect.unwrap(function)
-    lines, first = inspect.getsourcelines(function)
-    start = next(number for number, line in enumerate(lines) if line.lstrip().startswith(("def ", "async def ")))
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        return function.__module__
+    start = next((number for number, line in enumerate(lines) if line.lstrip().startswith(("def ", "async def "))), 0)
     return f"{_relative(Path(inspect.getfile(function)), folder)}:{first + start}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -82,7 +81,7 @@ def test_reproduce_says_where_the_bug_the_fix_the_probe_and_the_report_are(toy: 
     places = dict(line.split(maxsplit=1) for line in lines)
     assert set(places) >= {"bug", "fix", "probe"}
     for what in ("bug", "fix", "probe"):
-        path, line = places[what].partition(" ")[0].split(":")
+        path, line = places[what].split(":")
         text = (Path.cwd() / path).read_text(encoding="utf-8").splitlines()
         assert text[int(line) - 1].startswith("def "), places[what]
 
