@@ -69,7 +69,7 @@ def difference(record: Record, most: int = SHOWN_SYMPTOMS) -> str:
     if not record.is_unsupported or record.evidence is None:
         return ""
     if record.claim.figure is not None:
-        return f"Measured: {interval(record)}; {origin_and_claimed(record.claim.figure)}."
+        return f"Measured: {interval(record)}{_more_or_less(record)}; {origin_and_claimed(record.claim.figure)}."
     if record.fix_grade in FIX_WORDS:
         broken = _violated(record, "documented_fix", most, new=record.fix_grade is FixGrade.HARMFUL)
         told = f"The applied fix {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
@@ -89,6 +89,18 @@ def interval(record: Record) -> str:
     if found is None or record.claim.figure is None:
         return ""
     return f"{found.mean:g} {record.claim.figure.unit} ({found.low:g} to {found.high:g})"
+
+
+def _more_or_less(record: Record) -> str:
+    """On which side of what is claimed the whole interval lies."""
+    found, figure = record.evidence and record.evidence.figure, record.claim.figure
+    if found is None or figure is None:
+        return ""
+    return (
+        ", more than stated"
+        if found.low > figure.claimed[1]
+        else ", less than stated" * (found.high < figure.claimed[0])
+    )
 
 
 def statement(claim: Claim) -> str:

@@ -18,6 +18,10 @@ WIDTH, HEIGHT = 760.0, 340.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 540.0, 40.0, 290.0
 ROW = 30.0
 WRAP = 25
+WIDER: Final = 3.0
+"""By how much a line is wider for each line that covers it."""
+NEAR: Final = 1.5
+"""Lines that are nearer than this cannot be told apart."""
 
 # Okabe and Ito's colours, told apart by colour-blind readers; the dashes tell them apart in grey.
 STROKES: Final = (
@@ -63,9 +67,10 @@ def draw(plot: Plot) -> str:
         _text((LEFT + RIGHT) / 2.0, HEIGHT - 12.0, plot.x_label, "middle"),
         _turned(16.0, (TOP + BOTTOM) / 2.0, plot.y_label),
     ]
-    for number, line in enumerate(plot.lines):
-        parts += _line(line, plot.positions, x, y, number)
-    return "\n".join([*parts, *_legend(plot.lines), "</svg>", ""])
+    strokes = _strokes(plot.lines, y)
+    for line, stroke in zip(plot.lines, strokes, strict=True):
+        parts += _line(line, plot.positions, x, y, stroke)
+    return "\n".join([*parts, *_legend(plot.lines, strokes), "</svg>", ""])
 
 
 def _axis(numbers: Sequence[float], start: float, end: float, logarithmic: bool) -> _Axis:
@@ -97,24 +102,37 @@ def _grid(x: _Axis, y: _Axis) -> Iterator[str]:
         yield _text(place, BOTTOM + 18.0, _label(tick), "middle")
 
 
-def _line(line: Line, positions: Sequence[float], x: _Axis, y: _Axis, number: int) -> Iterator[str]:
+def _line(line: Line, positions: Sequence[float], x: _Axis, y: _Axis, stroke: str) -> Iterator[str]:
     path, command = "", "M"
     for position, value in zip(positions, line.values, strict=True):
         if value is not None:
             path += f"{command}{_n(x.place(position))} {_n(y.place(value))}"
         command = "M" if value is None else "L"
-    yield f'<path class="line" {_stroke(number)} d="{path}"/>'
+    yield f'<path class="line" {stroke} d="{path}"/>'
 
 
-def _stroke(number: int) -> str:
-    colour, dashes = STROKES[number]
-    return f'stroke="{colour}"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
+def _strokes(lines: Sequence[Line], y: _Axis) -> list[str]:
+    """How each line is drawn: where later lines cover it, it is solid and wide enough to be seen below them."""
+    found = []
+    for number, (line, (colour, dashes)) in enumerate(zip(lines, STROKES, strict=False)):
+        covering = sum(_coincide(line, other, y) for other in lines[number + 1 :])
+        style = f' style="stroke-width:{_n(2 + WIDER * covering)}"' if covering else ""
+        dashed = f' stroke-dasharray="{dashes}"' if dashes and not covering else ""
+        found.append(f'stroke="{colour}"{dashed}{style}')
+    return found
 
 
-def _legend(lines: Sequence[Line]) -> Iterator[str]:
+def _coincide(line: Line, other: Line, y: _Axis) -> bool:
+    """Whether two lines cannot be told apart at most of their points."""
+    pairs = zip(line.values, other.values, strict=True)
+    places = [(y.place(one), y.place(two)) for one, two in pairs if one is not None and two is not None]
+    return sum(abs(one - two) < NEAR for one, two in places) > len(places) / 2
+
+
+def _legend(lines: Sequence[Line], strokes: Sequence[str]) -> Iterator[str]:
     place = TOP + 10.0
-    for number, line in enumerate(lines):
-        yield f'<path class="line" {_stroke(number)} d="M{_n(RIGHT + 14.0)} {_n(place)}h26"/>'
+    for line, stroke in zip(lines, strokes, strict=True):
+        yield f'<path class="line" {stroke} d="M{_n(RIGHT + 14.0)} {_n(place)}h26"/>'
         for row in _wrapped(line.label):
             yield _text(RIGHT + 46.0, place + 4.0, row, "start")
             place += ROW / 2.0

@@ -207,7 +207,8 @@ def test_values_that_differ_between_machines_are_not_told() -> None:
             measured(simple(4, fault=None, against_document=True), healthy=2),
             "Observed, and it contradicts the document: count | all: 320; ema: as it should be.",
         ),
-        (figure(-2.0, 3.0), "Measured: 0.5 % (-2 to 3); said: 15 to 25 %."),
+        (figure(-2.0, 3.0), "Measured: 0.5 % (-2 to 3), less than stated; said: 15 to 25 %."),
+        (figure(26.0, 28.0), "Measured: 27 % (26 to 28), more than stated; said: 15 to 25 %."),
         (figure(17.0, 23.0), ""),
         (measured(simple(2), healthy=2, faulty=0), ""),
         (measured(simple(2), healthy=0, faulty=0), ""),
@@ -235,7 +236,7 @@ def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(
     assert found.claim.figure is not None
     claim = replace(found.claim, basis=basis, figure=replace(found.claim.figure, document_gives=gives))
     text = page("wrong-statements.md", replace(found, claim=claim))
-    assert f"Measured: 0.5 % (-2 to 3); {criterion}." in text
+    assert f"Measured: 0.5 % (-2 to 3), less than stated; {criterion}." in text
     assert (f"- Stated: {statement} forgets the" in text) is (basis != "implied")
     home = page("fix-summary.md", replace(found, claim=claim))
     assert f"| efficiency lost | {criterion.partition(':')[0]} | measured," in home

@@ -23,7 +23,8 @@ COMMITTED = load_plots(REPORTS)
 
 def points(text: str) -> list[list[tuple[str, float, float]]]:
     """For each line of a plot: command and place of each of its points."""
-    paths = re.findall(r'<path class="line" stroke="[^"]+"(?: stroke-dasharray="[^"]+")? d="([^"]+)"/>', text)
+    stroke = r'stroke="[^"]+"(?: stroke-dasharray="[^"]+")?(?: style="[^"]+")?'
+    paths = re.findall(rf'<path class="line" {stroke} d="([^"]+)"/>', text)
     found = [re.findall(r"([ML])([\d.]+) ([\d.]+)", path) for path in paths]
     return [[(command, float(x), float(y)) for command, x, y in line] for line in found if "h" not in line]
 
@@ -66,6 +67,14 @@ def test_a_logarithmic_axis_gives_every_power_the_same_room() -> None:
     steps = {(round(b[1] - a[1], 0), round(b[2] - a[2], 0)) for a, b in pairwise(line)}
     assert len(steps) == 1
     assert line[0][1:] == (LEFT, BOTTOM)
+
+
+def test_a_line_that_others_cover_is_seen_below_them() -> None:
+    same, other = (1.0, 1.0, 1.0), (1.0, 2.0, 3.0)
+    lines = (Line("a", same), Line("b", other), Line("c", same), Line("d", (1.0, 1.0, 1.001)))
+    text = draw(Plot("t", "x", "y", (0.0, 1.0, 2.0), lines, ""))
+    widths = [re.search(r"stroke-width:(\d+)", path) for path in re.findall(r"<path class=.line.[^>]*>", text)[:4]]
+    assert [found and found[1] for found in widths] == ["8", None, "5", None]
 
 
 def test_a_gap_interrupts_the_line() -> None:

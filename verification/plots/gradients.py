@@ -19,10 +19,10 @@ HUGE: Final = 1e30
 """An eps beside which every denominator vanishes, so that the normalized variance times it is the variance."""
 
 ESTIMATORS: Final = {
-    "mean": "mean: of their mean (v3.0)",
-    "spatial": "spatial: between elements (option 2)",
-    "total": "total: mean and spatial",
-    "element": "element: of each over time",
+    "mean": "mean: of the tensor's mean, over time (v3.0)",
+    "spatial": "spatial: across elements (option 2)",
+    "total": "total: mean plus spatial",
+    "element": "element: of each element, over time",
 }
 FACTORS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
 STEPS: Final = 20
@@ -39,16 +39,16 @@ def four_variances(make: Make) -> Plot:
     history += [AMPLITUDE * torch.randn(ELEMENTS, generator=generator) for _ in range(PHASE)]
     lines = tuple(Line(label, _variances(make, name, history)) for name, label in ESTIMATORS.items())
     return Plot(
-        title="Four variances of the same gradients",
+        title="Only the element variance starts to rise when the noise starts",
         x_label=f"step: constant pattern to {PHASE}, changing sign to {2 * PHASE}, independent noise to {3 * PHASE}",
         y_label="variance of the gradient",
         positions=tuple(float(step) for step in range(EVERY, len(history) + 1, EVERY)),
         lines=lines,
         note=(
             f"One tensor of {ELEMENTS} elements of +{AMPLITUDE} and -{AMPLITUDE}, so that their mean is 0: for {PHASE} "
-            f"steps always the same, for {PHASE} with a sign that changes from step to step, for {PHASE} drawn afresh "
-            f"with a standard deviation of {AMPLITUDE}. Of the first {PHASE} steps nothing is noise, of the others "
-            "everything. Averages with a decay of 0.99, as by default."
+            f"steps always the same, for {PHASE} with a sign that changes from step to step, for {PHASE} drawn at "
+            f"random with a standard deviation of {AMPLITUDE}. The first {PHASE} steps have no noise, and the others are all "
+            "noise. Averages with a decay of 0.99, as by default."
         ),
     )
 
@@ -78,7 +78,7 @@ def noise_to_signal(make: Make) -> Plot:
         documented = _ratios(adaptive_upgd, adaptive=True)
     lines.append(Line(f"{adapted}, adaptive noise as documented", documented))
     return Plot(
-        title="Noise beside gradients that are scaled down",
+        title="Scaling changes the noise-to-signal ratio in two of five cases",
         x_label="factor by which variance gradient scaling multiplies all gradients",
         y_label="noise / signal, relative to factor 1",
         positions=FACTORS,

@@ -38,15 +38,15 @@ def recovery_after_exploit(make: Make) -> Plot:
         for label in runs[0]
     )
     return Plot(
-        title="Scaling factor after an exploit",
+        title="After an exploit, the three scaling factors differ for about 80 steps",
         x_label="optimizer steps after the exploit",
         y_label="factor on all gradients",
         positions=tuple(float(step) for step in range(0, OPTIMIZER_STEPS, EVERY)),
         lines=lines,
         note=(
             f"After {UPDATES['member']} updates a member copies another that has made {UPDATES['source']}, and goes on "
-            "with the source's statistics; two more scalers are shown the same gradients and act on nothing. Where "
-            "the lines part, statistics that stayed behind, or were thrown away, would have scaled otherwise. "
+            "with the source's statistics; two more scalers are shown the same gradients and scale nothing. Where "
+            "the lines differ, statistics that stayed behind or were reset would have scaled differently. "
             f"Median of {len(SEEDS)} pairs of small models on CartPole. The claims about figures measure what it costs."
         ),
     )
@@ -61,9 +61,9 @@ def _factors(make: Make, seed: int) -> dict[str, list[float]]:
     left, fresh = (_witness(make, member) for _ in range(2))
     left.load_state_dict(own)
     scalers = {
-        "taken over from the source": _scaler(member),
-        "left behind: the member's own": left,
-        "reset: measured anew": fresh,
+        "the source's statistics": _scaler(member),
+        "the member's own, kept": left,
+        "reset": fresh,
     }
     return _followed(member, scalers, (left, fresh))
 
@@ -112,14 +112,14 @@ def snapshot_and_true_scale(make: Make) -> Plot:
         model.learn(ROLLOUT, reset_num_timesteps=False)
     true, snapshot, zero_lag = (tuple(float(f"{value:.3g}") for value in column) for column in zip(*rows, strict=True))
     return Plot(
-        title="Scale that an update trains on",
+        title="The documented snapshot follows the returns one update late",
         x_label=f"update; rewards are ten times as large from {GROWS_AT + 1} to {FALLS_AT}",
         y_label="standard deviation of returns",
         positions=tuple(float(update) for update in range(1, SCALE_UPDATES + 1)),
         lines=(
-            Line("of the rollout that is trained on", true),
+            Line("returns of this rollout", true),
             Line("snapshot, as documented", snapshot),
-            Line("zero lag, of this core", zero_lag),
+            Line("zero lag (rlcore)", zero_lag),
         ),
         note=(
             f"One run on CartPole; both rules are shown its returns. Statistics average over rollouts with a decay of "

@@ -49,7 +49,7 @@ def scaler_statistics_survive_save_and_load(make: Make, seed: int) -> Sequence[O
 
 @probe("scaler-scales-what-trains-after-rebuilding-the-optimizer")
 def scaler_scales_what_trains_after_rebuilding(make: Make, seed: int) -> Sequence[Observation]:
-    """Rebuild the optimizer over the parameters that there are, and train on; then replace a module and rebuild it again.
+    """Rebuild the optimizer over the same parameters and train on; then replace a module and rebuild it again.
 
     The second case is that of somebody who gives the actor a new output layer to transfer a network.
     """
