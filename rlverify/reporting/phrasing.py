@@ -93,7 +93,7 @@ def interval(record: Record) -> str:
 
 def _more_or_less(record: Record) -> str:
     """On which side of what is claimed the whole interval lies."""
-    found, figure = record.evidence and record.evidence.figure, record.claim.figure
+    found, figure = record.evidence.figure if record.evidence is not None else None, record.claim.figure
     if found is None or figure is None:
         return ""
     return (

@@ -47,8 +47,8 @@ def four_variances(make: Make) -> Plot:
         note=(
             f"One tensor of {ELEMENTS} elements of +{AMPLITUDE} and -{AMPLITUDE}, so that their mean is 0: for {PHASE} "
             f"steps always the same, for {PHASE} with a sign that changes from step to step, for {PHASE} drawn at "
-            f"random with a standard deviation of {AMPLITUDE}. The first {PHASE} steps have no noise, and the others are all "
-            "noise. Averages with a decay of 0.99, as by default."
+            f"random with a standard deviation of {AMPLITUDE}. The first {PHASE} steps have no noise, and the "
+            "others are all noise. Averages with a decay of 0.99, as by default."
         ),
     )
 
