@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import torch
@@ -14,6 +15,9 @@ from tests.support.costly import USUAL_EXAMPLES
 DATABASE = Path(__file__).parents[1] / ".hypothesis" / "examples"
 
 torch.set_num_threads(1)
+
+_LOGS = tempfile.TemporaryDirectory(prefix="sb3-logs-", ignore_cleanup_errors=True)
+os.environ["SB3_LOGDIR"] = _LOGS.name  # else every model that learns leaves a folder behind
 
 settings.register_profile("default", deadline=None, max_examples=USUAL_EXAMPLES, derandomize=True, database=None)
 # Every value is given, because Hypothesis derandomises and keeps no database wherever the variable CI is set.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -47,10 +48,10 @@ class Ended(Generic[Result]):
 class _Worker(Generic[Task, Result]):
     """A process, and the task that it runs."""
 
-    def __init__(self, function: Callable[[Task], Result], first: Task) -> None:
+    def __init__(self, function: Callable[[Task], Result], first: Task, folder: str) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, function))
+        self._process = context.Process(target=_work, args=(theirs, function, folder))
         self._process.start()
         theirs.close()
         self.start(first)
@@ -108,7 +109,8 @@ def run_each(
 ) -> None:
     """Call a function with each of the tasks, which are started in their order.
 
-    A task whose process dies is not run again; another process takes over what is left.
+    A task whose process dies is not run again; another process takes over what is left. What tasks leave in the folder
+    for temporary files is removed: Stable-Baselines3, for one, leaves a folder for each model that learns.
 
     :param function: a module-level function that raises nothing
     :param note: called once for each task, when it has ended
@@ -118,13 +120,14 @@ def run_each(
     waiting = deque(tasks)
     busy: list[_Worker[Task, Result]] = []
     done: list[_Worker[Task, Result]] = []
+    room = tempfile.TemporaryDirectory(prefix="rlverify-", ignore_cleanup_errors=True)
     resource_tracker.ensure_running()  # if a worker started it, that would let the signals through again
     try:
         with interrupts.raised():
             while waiting or busy:
                 while waiting and len(busy) < processes:
                     with interrupts.held_back():
-                        busy.append(_Worker(function, waiting.popleft()))
+                        busy.append(_Worker(function, waiting.popleft(), room.name))
                 wait([each for worker in busy for each in worker.signals], POLL)
                 for worker in [each for each in busy if each.has_ended]:
                     task, ended = worker.task, worker.end()
@@ -141,11 +144,13 @@ def run_each(
             worker.terminate()
         for worker in (*busy, *done):
             worker.join()
+        room.cleanup()
 
 
-def _work(connection: Connection, function: Callable[[Task], Result]) -> None:
-    """Run tasks until there are no more."""
+def _work(connection: Connection, function: Callable[[Task], Result], folder: str) -> None:
+    """Run tasks until there are no more, with their temporary files in a folder."""
     interrupts.allow_termination()
+    os.environ["TMPDIR"], tempfile.tempdir = folder, folder
     pin_threads()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,16 @@ def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytes
 )
 def test_how_a_process_died_is_reported(code: int, seconds: float, words: str) -> None:
     assert how_it_died(Ended(None, code, seconds), limit=2.0) == f"the process of this run {words}"
+
+
+def leave_a_folder(_: int) -> str:
+    return tempfile.mkdtemp()
+
+
+def test_what_tasks_leave_in_the_folder_for_temporary_files_is_removed() -> None:
+    left: list[Ended[str]] = []
+    run_each(leave_a_folder, [1, 2, 3], processes=2, note=lambda _, ended: left.append(ended))
+    folders = [Path(each.result or "") for each in left]
+    assert len({folder.parent for folder in folders}) == 1
+    assert folders[0].parent != Path(tempfile.gettempdir())
+    assert [folder for folder in (*folders, folders[0].parent) if folder.exists()] == []
