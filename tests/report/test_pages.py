@@ -56,7 +56,7 @@ def test_the_pages_are_these_and_the_plots() -> None:
 
 @pytest.mark.parametrize("name", OF_DOCUMENTS)
 def test_a_page_without_claims_is_a_hole_that_says_so(name: str) -> None:
-    assert "**A hole: the catalogue holds no claim of document 00" in render_all(data_of())[name]
+    assert "**Missing: the catalogue holds no claim of document 00" in render_all(data_of())[name]
 
 
 def test_the_index_of_nothing_can_be_read() -> None:
@@ -134,13 +134,13 @@ def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
         "**Stale, so it does not count**: measured with seeds 0, the claim asks for 0, 1; the &lt;symptoms> too."
         in texts["bug-report.md"]
     )
-    assert "## Holes" not in page("index.md", measured(simple(2), healthy=2, faulty=0))
+    assert "## Missing" not in page("index.md", measured(simple(2), healthy=2, faulty=0))
 
 
 def test_what_is_stale_names_what_measures_it_anew() -> None:
     stale = replace(figure(-2.0, 3.0), misfits=("code changed",))
     assert "**1 stale**" in page("index.md", stale)
-    assert "Run `.venv/bin/rlverify audit --level full --update`." in page("index.md", stale).partition("## Holes")[2]
+    assert "Run `.venv/bin/rlverify audit --level full --update`." in page("index.md", stale).partition("## Missing")[2]
     assert "Run `.venv/bin/rlverify audit --update`." in page(
         "index.md", replace(measured(simple(2), healthy=2, faulty=0), misfits=("code changed",))
     )
