@@ -15,8 +15,8 @@ SHOWN_SYMPTOMS: Final = 3
 EMPTY: Final = "(empty)"
 
 FIX_WORDS: Final = {
-    FixGrade.PARTIAL: "fixes only a part",
-    FixGrade.NO_EFFECT: "does not restore what is broken without it",
+    FixGrade.PARTIAL: "repairs only a part",
+    FixGrade.NO_EFFECT: "repairs nothing",
     FixGrade.HARMFUL: "breaks what held without it",
 }
 
@@ -28,7 +28,7 @@ def outcome(record: Record) -> str:
 
 def outcome_in_words(record: Record) -> str:
     """The verdict as a word; a CONFIRMED that contradicts the document is marked as such."""
-    against = record.claim.against_document and record.verdict is Verdict.CONFIRMED
+    against = record.claim.against_document and record.verdict is Verdict.CONFIRMED and record.contradicts_document
     return f"{outcome(record)}, contradicts the document" if against else outcome(record)
 
 
@@ -72,12 +72,13 @@ def difference(record: Record, most: int = SHOWN_SYMPTOMS) -> str:
         return f"Measured: {interval(record)}{_more_or_less(record)}; {origin_and_claimed(record.claim.figure)}."
     if record.fix_grade in FIX_WORDS:
         broken = _violated(record, "documented_fix", most, new=record.fix_grade is FixGrade.HARMFUL)
-        told = f"The applied fix {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
+        told = f"The fix {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
         return f"The defect is real. {told}" if record.verdict is Verdict.CONFIRMED else told
     if record.verdict is Verdict.NOT_REPRODUCED:
         return "The planted bug had no observable effect."
     if record.verdict is Verdict.CONFIRMED and record.claim.fault is None:
-        return f"Observed, and it contradicts the document: {_values(_symptoms(record, 'healthy'), most)}."
+        contradiction = ", and it contradicts the document" if record.contradicts_document else ""
+        return f"Observed{contradiction}: {_values(_symptoms(record, 'healthy'), most)}."
     if record.verdict is Verdict.CONFIRMED:
         return f"With what is described applied: {_violated(record, 'faulty', most)}."
     return f"Measured: {_unexpected(record, most)}."

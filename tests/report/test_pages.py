@@ -199,7 +199,7 @@ def test_values_that_differ_between_machines_are_not_told() -> None:
     [
         (
             measured(CLAIM, healthy=2, faulty=0, documented_fix=0),
-            f"The defect is real. The applied fix does not restore what is broken without it: {LOST}.",
+            f"The defect is real. The fix repairs nothing: {LOST}.",
         ),
         (measured(simple(2), healthy=2, faulty=2), "The planted bug had no observable effect."),
         (measured(simple(4, fault=None), healthy=0), "Measured: count | all: 0 (the statement expects: 320)."),
