@@ -101,3 +101,9 @@ def test_every_claim_is_listed_with_a_command_that_reproduces_it() -> None:
 def test_every_command_shown_names_a_claim(page: str) -> None:
     known = {claim.id for claim in PROJECT.claims}
     assert set(re.findall(r"rlverify reproduce ([A-Z]+-[A-Z0-9-]+)", COMMITTED[page])) <= known
+
+
+def test_the_first_screen_of_the_index_is_short() -> None:
+    screen = COMMITTED["index.md"].partition("\n## Pages\n")[0].splitlines()
+    assert len(screen) < 60
+    assert [line for line in screen if line.startswith("|") and len(line) > 200] == []
