@@ -89,6 +89,41 @@ def test_both_paths_give_the_same_numbers(
 
 
 @BOTH
+@pytest.mark.parametrize("compiles", [True, False])
+def test_noise_adapts_in_the_groups_that_ask_for_it_alone(
+    optimizer_class: Any, compiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiles:
+        monkeypatch.setattr(upgd_paths, "_row", lambda *_: None)
+    tensors = [nn.Parameter(torch.zeros(500)) for _ in range(2)]
+    groups: list[dict[str, Any]] = [{"params": tensors[:1], "adaptive_noise": True}, {"params": tensors[1:]}]
+    optimizer = optimizer_class(groups, lr=1.0, weight_decay=0.0, sigma=0.1, seed=3)
+    for tensor in tensors:
+        tensor.grad = torch.full_like(tensor, 50.0)
+    optimizer.step()
+    direction = 50.0 if optimizer_class is UPGD else 1.0
+    for index, std in enumerate((0.1 * direction, 0.1)):
+        expected = -0.5 * (direction + std * torch.from_numpy(noise(500, index, 1, 3)).float())
+        torch.testing.assert_close(tensors[index].detach(), expected, rtol=1e-5, atol=1e-5)
+    assert ["noise_step" in optimizer.state[tensor] for tensor in tensors] == [True, False]
+
+
+def test_moments_that_one_parameter_lacks_are_corrected_by_its_own_steps_on_both_paths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, *others = (make(AdaptiveUPGD, sigma=0.0) for _ in range(3))
+    steps(source, 0, 10)
+    saved = copy.deepcopy(source.state_dict())
+    del saved["state"][1]["first_moment"]
+    for other, row in zip(others, (upgd_paths._row, lambda *_: None), strict=True):
+        monkeypatch.setattr(upgd_paths, "_row", row)
+        other.load_state_dict(saved)
+        steps(other, 10, 2)
+    compiled, plain = map(parameters_of, others)
+    torch.testing.assert_close(compiled, plain, rtol=1e-6, atol=1e-6)
+
+
+@BOTH
 def test_a_parameter_without_a_gradient_leaves_the_others_in_one_call(
     optimizer_class: Any, parts: list[list[Part]]
 ) -> None:
