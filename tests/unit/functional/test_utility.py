@@ -28,13 +28,15 @@ def test_a_scale_follows_the_utility_to_its_device_and_scalars_follow_the_first(
 
 
 @pytest.mark.parametrize(
-    ("maximum", "magnitude", "expected"), [(2.0, 5.0, 2.0), (0.0, 5.0, 5.0), (-3.0, 5.0, 5.0), (0.0, 0.0, 1.0)]
+    ("maximum", "magnitude", "expected"),
+    [(2.0, 5.0, 2.0), (0.0, 5.0, 5.0), (-3.0, 5.0, 5.0), (-0.1, 0.25, 0.25), (0.0, 0.0, 1.0)],
 )
 def test_the_scale_is_the_largest_utility_or_the_largest_magnitude_or_one(
     maximum: float, magnitude: float, expected: float
 ) -> None:
     assert utility_scale(UtilityExtremes(torch.tensor(maximum), torch.tensor(magnitude))) == torch.tensor(expected)
     assert utility_scale(UtilityExtremes(maximum, magnitude)) == expected
+    assert utility_scale(UtilityExtremes(torch.tensor(maximum), magnitude)) == torch.tensor(expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
