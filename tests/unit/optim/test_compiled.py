@@ -53,4 +53,5 @@ def test_a_compiled_function_has_one_signature_and_divides_as_ieee_754(
             quotient = compiled(SIGNATURE)(without_file())
     assert [quotient(sign, 0.0) for sign in (1.0, -1.0)] == [math.inf, -math.inf]
     assert math.isnan(quotient(0.0, 0.0))
+    assert quotient(1, 2) == 0.5
     assert len(quotient.signatures) == 1
