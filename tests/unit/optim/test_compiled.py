@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +58,34 @@ def test_a_compiled_function_has_one_signature_and_divides_as_ieee_754(
     assert math.isnan(quotient(0.0, 0.0))
     assert quotient(1, 2) == 0.5
     assert len(quotient.signatures) == 1
+
+
+@pytest.mark.parametrize("step", ["optimizer.step()", "scaler.scale_gradients()"])
+def test_numba_is_imported_by_the_first_step(step: str) -> None:
+    code = f"""
+import sys, torch, rlcore, rlcore.train
+parameter = torch.nn.Parameter(torch.ones(3))
+optimizer = rlcore.AdaptiveUPGD([parameter])
+optimizer.load_state_dict(optimizer.state_dict())
+scaler = rlcore.VarianceGradientScaler([parameter], estimator="element")
+scaler.load_state_dict(scaler.state_dict())
+parameter.grad = torch.ones(3)
+assert "numba" not in sys.modules
+{step}
+assert "numba" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_nothing_compiles_where_numba_is_told_not_to() -> None:
+    code = (
+        "import sys, torch\n"
+        "from rlcore.optim import AdaptiveUPGD\n"
+        "parameter = torch.nn.Parameter(torch.ones(3))\n"
+        "parameter.grad = torch.ones(3)\n"
+        "AdaptiveUPGD([parameter], lr=0.1).step()\n"
+        "assert parameter.max() < 1\n"
+        "assert 'numba' not in sys.modules\n"
+    )
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)
