@@ -12,6 +12,7 @@ RESULTS = """
     rlcore.a.x_f__mutmut_1: killed
     rlcore.a.x_f__mutmut_2: survived
     rlcore.a.x_f__mutmut_3: timeout
+    rlcore.a.x_f__mutmut_4: segfault
     rlcore.b.x_g__mutmut_1: no tests
     rlcore.b.x_g__mutmut_2: not checked
 """
@@ -69,6 +70,7 @@ def test_a_survivor_that_differs_in_the_words_of_a_sentence_needs_no_explanation
     [
         (Explained("rlcore.a.x_f__mutmut_1", "return 2", "-"), "rlcore.a.x_f__mutmut_1: is explained, and killed"),
         (Explained("rlcore.a.x_f__mutmut_3", "return 2", "-"), "rlcore.a.x_f__mutmut_3: is explained, and timeout"),
+        (Explained("rlcore.a.x_f__mutmut_4", "return 2", "-"), "rlcore.a.x_f__mutmut_4: is explained, and segfault"),
         (Explained("rlcore.a.x_f__mutmut_9", "return 2", "-"), "rlcore.a.x_f__mutmut_9: is explained, and does not"),
     ],
 )

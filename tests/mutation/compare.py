@@ -19,7 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 LIST = Path(__file__).with_name("survivors.toml")
-KILLED = ("killed", "timeout", "caught by type check")
+KILLED = ("killed", "timeout", "segfault", "caught by type check")
 NOT_RUN = "not checked"
 STRING = re.compile(r"""(["'])((?:\\.|(?!\1).)*)\1""")
 

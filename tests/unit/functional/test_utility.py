@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rlcore.functional.utility import UtilityExtremes, gate, gather, joint_extremes, utility_scale
+from rlcore.functional.utility import UtilityExtremes, bounded, gate, gather, joint_extremes, utility_scale
 
 
 @pytest.mark.parametrize("scale_dtype", [torch.float32, torch.float64])
@@ -28,13 +28,22 @@ def test_a_scale_follows_the_utility_to_its_device_and_scalars_follow_the_first(
 
 
 @pytest.mark.parametrize(
-    ("maximum", "magnitude", "expected"), [(2.0, 5.0, 2.0), (0.0, 5.0, 5.0), (-3.0, 5.0, 5.0), (0.0, 0.0, 1.0)]
+    ("maximum", "magnitude", "expected"),
+    [(2.0, 5.0, 2.0), (0.0, 5.0, 5.0), (-3.0, 5.0, 5.0), (-0.1, 0.25, 0.25), (0.0, 0.0, 1.0)],
 )
 def test_the_scale_is_the_largest_utility_or_the_largest_magnitude_or_one(
     maximum: float, magnitude: float, expected: float
 ) -> None:
     assert utility_scale(UtilityExtremes(torch.tensor(maximum), torch.tensor(magnitude))) == torch.tensor(expected)
     assert utility_scale(UtilityExtremes(maximum, magnitude)) == expected
+    assert utility_scale(UtilityExtremes(torch.tensor(maximum), magnitude)) == torch.tensor(expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_values_are_limited_to_a_quarter_of_the_range_of_their_dtype(dtype: torch.dtype) -> None:
+    quarter = torch.finfo(dtype).max / 4
+    values = torch.tensor([-torch.inf, -quarter, -1.0, 0.99 * quarter, torch.inf], dtype=dtype)
+    assert torch.equal(bounded(values), torch.tensor([-quarter, -quarter, -1.0, 0.99 * quarter, quarter], dtype=dtype))
 
 
 def test_extremes_are_joined_whether_they_are_numbers_or_tensors() -> None:

@@ -46,10 +46,21 @@ def test_the_spatial_variance_is_exact_at_any_size(dtype: torch.dtype, scale: fl
     assert measured.tolist() == [pytest.approx(expected, rel=1e-6, abs=0.0), 0.0, 0.0]
 
 
-@pytest.mark.parametrize(("negative", "positive"), [(1, 1), (1, 2), (50, 100)])
-def test_the_spatial_variance_of_the_largest_numbers_is_limited_and_finite(negative: int, positive: int) -> None:
+@pytest.mark.parametrize("maximum", [True, False])
+@pytest.mark.parametrize(("negative", "positive", "mean"), [(1, 1, 0.0), (1, 2, 1e150), (100, 50, -1e150)])
+def test_the_moments_of_the_largest_numbers_are_limited_and_finite(
+    negative: int, positive: int, mean: float, maximum: bool
+) -> None:
     gradient = torch.tensor([-1.7e308] * negative + [1.7e308] * positive, dtype=torch.float64)
-    assert Gradients([gradient]).measure(maximum=False)[0].variance.tolist() == [1e150]
+    moments = Gradients([gradient]).measure(maximum=maximum)[0]
+    assert (moments.mean.tolist(), moments.variance.tolist()) == ([mean], [1e150])
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_the_largest_magnitude_is_looked_for_only_where_it_is_asked_for(name: str) -> None:
+    estimator, of_one = ESTIMATORS[name]([layout(4)]), (np.arange(1), [PATTERN], np.ones(1))
+    assert estimator.measure(*of_one)[1].maximum is None
+    assert estimator.measure(*of_one, maximum=True)[1].maximum == 0.5
 
 
 def test_no_gradients_have_no_spatial_variances() -> None:
@@ -183,6 +194,22 @@ def test_statistics_of_elements_move_with_their_tensor() -> None:
     moved = TensorLayout((4,), torch.float64, torch.device("meta"))
     state: dict[Any, Any] = seen_twice("element", 4).relinked([moved], [0]).state_dict()
     assert {each.device for values in state.values() for each in values} == {moved.device}
+
+
+@pytest.mark.parametrize("entry", ["means", "variances"])
+def test_statistics_that_were_saved_column_by_column_go_on_as_others(entry: str) -> None:
+    """The compiled loops cannot read them, whatever the gradient's memory is like."""
+    generator = torch.Generator().manual_seed(0)
+    history = [torch.randn(3, 5, generator=generator) for _ in range(6)]
+    estimator, taker = (ESTIMATORS["element"]([TensorLayout((3, 5), torch.float32, CPU)]) for _ in range(2))
+    for gradient in history[:3]:
+        show(estimator, gradient)
+    state: dict[Any, Any] = estimator.state_dict()
+    taker.load_state_dict({**state, entry: [each.T.contiguous().T for each in state[entry]]})
+    for gradient in history[3:]:
+        show(estimator, gradient)
+        show(taker, gradient)
+    assert taker.variance() == pytest.approx(estimator.variance(), rel=1e-6)
 
 
 def test_large_variances_of_elements_are_restored_as_they_were() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rlcore.optim import memory
-from rlcore.optim.gradient_moments import Gradients, Moments
+from rlcore.optim.gradient_moments import Gradients, Moments, on_host
 
 SHAPES = [(7, 5), (1,), (3, 4, 2), (1300,), (9, 9)]
 
@@ -51,6 +51,11 @@ def test_contiguous_float32_is_compiled_and_the_rest_is_left_to_torch() -> None:
     assert all(
         np.array_equal(scaled.double().numpy(), 2.0 * before) for scaled, before in zip(tensors, expected, strict=True)
     )
+
+
+def test_the_kernel_takes_only_what_it_may_take() -> None:
+    chosen = Gradients(gradients(), [True, False, True, False, True])
+    assert (chosen.compiled.tolist(), chosen.plain) == ([0, 2, 4], [1, 3])
 
 
 @pytest.mark.usefixtures("way")
@@ -162,6 +167,25 @@ def test_no_gradients_have_no_moments() -> None:
     moments = nothing.measure(maximum=True)[0]
     assert (moments.maximum, moments.size.tolist(), moments.mean.tolist()) == (0.0, [], [])
     nothing.scale(0.5)
+
+
+def test_scalars_come_to_the_host_as_float64_whatever_their_dtype() -> None:
+    values = on_host([torch.tensor(0.1, dtype=torch.float16), torch.tensor(-2.5)])
+    assert (values.dtype, values.tolist()) == (np.float64, [0.0999755859375, -2.5])
+    assert on_host([]).tolist() == []
+
+
+def test_scalars_of_several_devices_are_joined_on_the_first_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only they can be copied to the host at once. The meta device has no numbers, so the test makes them up."""
+    joined: list[str] = []
+
+    def stack(tensors: list[Tensor]) -> Tensor:
+        joined.extend(str(tensor.device) for tensor in tensors)
+        return torch.zeros(len(tensors))
+
+    monkeypatch.setattr(torch, "stack", stack)
+    assert on_host([torch.zeros((), device="meta"), torch.zeros(())]).tolist() == [0.0, 0.0]
+    assert joined == ["meta"] * 2
 
 
 def test_the_kernel_uses_the_limits_and_the_columns_of_the_callers() -> None:

@@ -401,8 +401,9 @@ def test_a_sparse_gradient_is_refused() -> None:
     assert scaler.step_count == 0
 
 
-def test_gradients_of_gradients_are_measured_and_scaled() -> None:
-    (parameter,) = parameters_of((2,))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_of_gradients_are_measured_and_scaled(dtype: torch.dtype) -> None:
+    (parameter,) = parameters_of((2,), dtype=dtype)
     scaler = VarianceGradientScaler([parameter], warmup_steps=0, alpha=1e6)
     for sign in (1.0, -1.0, 1.0):
         loss = (sign * (parameter + 1.0) ** 2).sum()
@@ -411,7 +412,7 @@ def test_gradients_of_gradients_are_measured_and_scaled() -> None:
         scaler.step()
     assert factor == 0.1
     assert parameter.grad is not None
-    torch.testing.assert_close(parameter.grad.detach(), torch.tensor([0.2, 0.2]))
+    torch.testing.assert_close(parameter.grad.detach(), torch.tensor([0.2, 0.2], dtype=dtype))
 
 
 def test_reset_forgets_statistics_and_what_is_pending() -> None:

@@ -72,6 +72,12 @@ def test_an_unknown_choice_is_refused_with_those_there_are(name: str, choices: s
         ScalerSettings(**{name: "other"})
 
 
+def test_a_removed_estimator_is_refused_with_what_to_use_instead() -> None:
+    with pytest.raises(SettingError, match=r"^estimator='sketch': 'sketch' was removed\. Use 'element',") as caught:
+        ScalerSettings(estimator="sketch")
+    assert caught.value.setting == "estimator"
+
+
 A, B = (nn.Parameter(torch.zeros(2)) for _ in range(2))
 
 

@@ -224,6 +224,7 @@ def test_a_damaged_state_is_refused_and_nothing_changes(damage: Callable[[dict[A
         ("shapes", {}, "shapes must be a list, and is a dict of 0 entries;"),
         ("shapes", [[3, 2], [4], [2]], "The state is for a tensor of shape [2] at position 2, where the scaler "
          "has a parameter of shape (1,);"),
+        ("shapes", [[3, 2], [4], [1] * 99], f"The state is for a tensor of shape [{'1, ' * 19}1, at position 2,"),
         ("step_count", -1, "step_count must be an integer from 0 to 9007199254740992, and is -1;"),
         ("global_observations", 21, "global_observations must be an integer from 0 to 20, and is 21;"),
         ("observations", torch.tensor([20, 21, 20]), "observations exceeds step_count=20,"),

@@ -149,6 +149,15 @@ class TestGradients:
             optimizer.step()
         assert caught.value.parameter == "1.weight"
 
+    def test_non_finite_gradient_is_counted_within_its_group(self) -> None:
+        parameters = make_parameters(count=5)
+        optimizer = UPGD([{"params": parameters[:3]}, {"params": parameters[3:]}])
+        take_steps(optimizer, 0, 1)
+        parameters[4].grad = torch.full((3, 2), float("nan"))
+        with pytest.raises(NonFiniteGradientError) as caught:
+            optimizer.step()
+        assert caught.value.parameter == "parameter 1 of group 1, shape (3, 2)"
+
     def test_step_after_a_refused_one_is_as_if_there_had_been_none(self) -> None:
         ends = []
         for refused in (False, True):
@@ -168,7 +177,7 @@ class TestGradients:
         dense(embedding(torch.tensor([1, 2]))).sum().backward()
         before = snapshot(optimizer)
         with pytest.raises(
-            SettingError, match=r"parameter 2 of group 0, shape \(4, 2\) is sparse.*sparse=False"
+            SettingError, match=r"parameter 2 of group 0, shape \(4, 2\) is sparse.* with sparse=False\.$"
         ) as caught:
             optimizer.step()
         assert caught.value.setting == "sparse"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +83,41 @@ def test_both_paths_give_the_same_numbers(
     for left, right in zip(compiled.state.values(), plain.state.values(), strict=True):
         assert left.keys() == right.keys()
         torch.testing.assert_close(left, right, rtol=1e-6, atol=1e-6)
+
+
+@BOTH
+@pytest.mark.parametrize("compiles", [True, False])
+def test_noise_adapts_in_the_groups_that_ask_for_it_alone(
+    optimizer_class: Any, compiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiles:
+        monkeypatch.setattr(upgd_paths, "_row", lambda *_: None)
+    tensors = [nn.Parameter(torch.zeros(500)) for _ in range(2)]
+    groups: list[dict[str, Any]] = [{"params": tensors[:1], "adaptive_noise": True}, {"params": tensors[1:]}]
+    optimizer = optimizer_class(groups, lr=1.0, weight_decay=0.0, sigma=0.1, seed=3)
+    for tensor in tensors:
+        tensor.grad = torch.full_like(tensor, 50.0)
+    optimizer.step()
+    direction = 50.0 if optimizer_class is UPGD else 1.0
+    for index, std in enumerate((0.1 * direction, 0.1)):
+        expected = -0.5 * (direction + std * torch.from_numpy(noise(500, index, 1, 3)).float())
+        torch.testing.assert_close(tensors[index].detach(), expected, rtol=1e-5, atol=1e-5)
+    assert ["noise_step" in optimizer.state[tensor] for tensor in tensors] == [True, False]
+
+
+def test_moments_that_one_parameter_lacks_are_corrected_by_its_own_steps_on_both_paths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, *others = (make(AdaptiveUPGD, sigma=0.0) for _ in range(3))
+    steps(source, 0, 10)
+    saved = copy.deepcopy(source.state_dict())
+    del saved["state"][1]["first_moment"]
+    for other, row in zip(others, (upgd_paths._row, lambda *_: None), strict=True):
+        monkeypatch.setattr(upgd_paths, "_row", row)
+        other.load_state_dict(saved)
+        steps(other, 10, 2)
+    compiled, plain = map(parameters_of, others)
+    torch.testing.assert_close(compiled, plain, rtol=1e-6, atol=1e-6)
 
 
 @BOTH
@@ -354,23 +386,6 @@ def test_autograd_notices_that_a_step_has_changed_a_parameter(optimizer_class: A
         loss.backward()  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("step", ["optimizer.step()", "scaler.scale_gradients()"])
-def test_numba_is_imported_by_the_first_step(step: str) -> None:
-    code = f"""
-import sys, torch, rlcore, rlcore.train
-parameter = torch.nn.Parameter(torch.ones(3))
-optimizer = rlcore.AdaptiveUPGD([parameter])
-optimizer.load_state_dict(optimizer.state_dict())
-scaler = rlcore.VarianceGradientScaler([parameter], estimator="element")
-scaler.load_state_dict(scaler.state_dict())
-parameter.grad = torch.ones(3)
-assert "numba" not in sys.modules
-{step}
-assert "numba" in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_the_kernel_needs_little_memory_of_its_own() -> None:
     from rlcore.optim import noise, upgd_kernel
 
@@ -412,29 +427,3 @@ def test_a_gradient_that_is_only_marked_as_negated_is_read_as_negated(optimizer_
         parameter.grad = gradient
         optimizer_class([parameter], lr=0.1, sigma=0.0, seed=0).step()
     assert torch.equal(*parameters)
-
-
-def test_nothing_compiles_where_numba_is_told_not_to() -> None:
-    code = (
-        "import sys, torch\n"
-        "from rlcore.optim import AdaptiveUPGD\n"
-        "parameter = torch.nn.Parameter(torch.ones(3))\n"
-        "parameter.grad = torch.ones(3)\n"
-        "AdaptiveUPGD([parameter], lr=0.1).step()\n"
-        "assert parameter.max() < 1\n"
-        "assert 'numba' not in sys.modules\n"
-    )
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)
-
-
-def test_a_function_whose_code_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None:
-    """Numba finds no folder for code without a file, as for a folder that cannot be written."""
-    from rlcore.optim import compiled
-
-    names: dict[str, Any] = {}
-    exec("def twice(x): return 2 * x", names)  # noqa: S102
-    with pytest.warns(UserWarning, match="cannot be kept on disk .*NUMBA_CACHE_DIR"):
-        twice = compiled.compiled("int64(int64)")(names["twice"])
-    assert twice(3) == 6
-    assert len(twice.signatures) == 1

@@ -14,6 +14,7 @@ from rlcore import DistributionalPPO
 from rlcore.errors import NonFiniteGradientError
 from rlcore.optim import memory, upgd_paths
 from rlcore.optim.noise import noise_to_signal
+from rlcore.optim.upgd import UtilityGatedOptimizer
 from rlcore.optim.upgd_paths import Update
 from tests.support.training import differing, make_envs, make_model
 from tests.unit.optim.upgd_steps import BOTH, parameters_of, take_steps
@@ -149,6 +150,34 @@ def test_one_gradient_on_the_cpu_makes_a_step_wait_and_raise(
     with pytest.raises(NonFiniteGradientError, match="parameter 1 of group 0"):
         optimizer.step()
     assert optimizer.skipped_steps == 0
+
+
+class Elsewhere(Tensor):
+    """Numbers on the CPU that claim to be on a device."""
+
+    is_cpu = False
+
+
+@pytest.mark.parametrize(("worst", "finite"), [(3e38, True), (-1e30, True), (torch.inf, False), (torch.nan, False)])
+def test_a_device_skips_no_gradient_that_is_large_and_finite(worst: float, finite: bool) -> None:
+    """The sum of its squares is beyond the range of float32."""
+    tensors = [torch.tensor(values).as_subclass(Elsewhere) for values in ([1e30, 1.0], [0.0, worst], [2e38])]
+    found = upgd_paths.is_finite([Update(each, each, {}, {}, index, 0) for index, each in enumerate(tensors)])
+    assert isinstance(found, Tensor)
+    assert bool(found) == finite
+
+
+@BOTH
+def test_a_counter_is_on_the_device_of_its_parameter(optimizer_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another device has found out whether the step is taken."""
+    monkeypatch.setattr(upgd_paths, "is_finite", lambda _: torch.tensor(True))
+    monkeypatch.setattr(UtilityGatedOptimizer, "_change", lambda *_: None)  # a meta tensor has no utility to compare
+    tensors = [nn.Parameter(torch.ones(3, device=device)) for device in ("cpu", "meta")]
+    optimizer = optimizer_class(tensors)
+    for tensor in tensors:
+        tensor.grad = torch.ones_like(tensor)
+    optimizer.step()
+    assert [optimizer.state[tensor]["step"].device for tensor in tensors] == [tensor.device for tensor in tensors]
 
 
 @pytest.mark.cuda

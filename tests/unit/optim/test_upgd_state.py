@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import pickle
@@ -160,13 +161,32 @@ class TestState:
             for seed in (1, 2)
         )
         take_steps(optimizer, 0, 3)
-        with pytest.warns(ResumeWarning, match="no noise seed") as caught:
+        remedy = r"to choose it, .* or optimizer_kwargs=\{\"seed\": \.\.\.\} to DistributionalPPO\.$"
+        with pytest.warns(ResumeWarning, match=f"no noise seed.*{remedy}") as caught:
             other.load_state_dict(self._without_seeds(optimizer))
         assert len(caught) == 1
-        assert caught[0].filename == __file__
         assert [group["seed"] for group in other.param_groups] == [2, 2]
         assert_same(other.state_dict()["state"], optimizer.state_dict()["state"])
         take_steps(other, 3, 1)
+
+    def test_the_warning_of_a_missing_seed_points_at_who_loads_the_state(self) -> None:
+        optimizer, other = (UPGD(make_parameters(), **SETTINGS) for _ in range(2))
+        take_steps(optimizer, 0, 1)
+        with pytest.warns(ResumeWarning, match="no noise seed") as caught:
+            other.load_state_dict(self._without_seeds(optimizer))
+        assert [warning.filename for warning in caught] == [__file__]
+
+    @pytest.mark.parametrize("sigma", [0.0, 0.5])
+    def test_where_a_state_has_no_sigma_either_the_constructors_tells_whether_a_seed_is_missed(
+        self, sigma: float
+    ) -> None:
+        optimizer, other = UPGD(make_parameters(), sigma=0.1), UPGD(make_parameters(), sigma=sigma)
+        take_steps(optimizer, 0, 3)
+        saved = self._without_seeds(optimizer)
+        del saved["param_groups"][0]["sigma"]
+        with pytest.warns(ResumeWarning, match="no noise seed") if sigma else contextlib.nullcontext():
+            other.load_state_dict(saved)
+        assert other.param_groups[0]["sigma"] == sigma
 
     def test_a_state_without_a_seed_changes_nothing_where_warnings_are_errors(self) -> None:
         optimizer, other = UPGD(make_parameters(), **SETTINGS), UPGD(make_parameters(), **SETTINGS)
