@@ -195,8 +195,12 @@ def test_a_generator_that_is_not_of_numpy_is_not_stored() -> None:
     ("kind", "change", "said"),
     [
         *(
-            (np.random.PCG64, with_entry("bit_generator", value=value), f"it.bit_generator must be one of {NAMES}, and")
-            for value in ("Custom", None, ["PCG64"])
+            (
+                np.random.PCG64,
+                with_entry("bit_generator", value=value),
+                f"it.bit_generator must be one of {NAMES}, and is {shown};",
+            )
+            for value, shown in [("Custom", "'Custom'"), (None, "None"), (["PCG64"], "a list of 1 entries")]
         ),
         (np.random.PCG64, with_entry("seed", value=3), "it does not fit: missing keys [], unknown keys ['seed'];"),
         (np.random.PCG64, with_entry("state", value=3), "it.state must be a dict with the keys ['inc', 'state'],"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -93,9 +94,15 @@ def test_a_number_is_read_as_a_float(value: float) -> None:
     assert read_number(-(10**300), "it") == -1e300
 
 
+def test_the_largest_float_is_a_number() -> None:
+    assert read_number(-sys.float_info.max, "it") == -sys.float_info.max
+
+
 @pytest.mark.parametrize("value", [-0.5, 1.5, float("nan"), float("inf"), True, None, "1", 10**400])
 def test_what_is_no_number_within_the_limits_is_refused(value: Any) -> None:
-    assert refusal(read_number, value, "it", 0.0, 1.0).startswith("it must be a finite number from 0 to 1, and is ")
+    assert refusal(read_number, value, "it", 0.0, 1.0).startswith(
+        f"it must be a finite number from 0 to 1, and is {describe(value)};"
+    )
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), -(10**400)])
