@@ -168,13 +168,16 @@ def test_what_is_no_file_of_a_writer_is_neither_waited_for_nor_removed(
     assert sorted(tmp_path.iterdir()) == sorted([planted, tmp_path / "precious", tmp_path / "x"])
 
 
-def test_a_new_file_may_be_read_and_written_as_the_umask_says_and_not_run(tmp_path: Path) -> None:
-    before = os.umask(0o027)
+@pytest.mark.parametrize(("umask", "mode"), [(0o027, 0o640), (0o022, 0o644)])
+def test_a_new_file_may_be_read_and_written_as_the_umask_says_and_not_run(
+    umask: int, mode: int, tmp_path: Path
+) -> None:
+    before = os.umask(umask)
     try:
         write_atomic(tmp_path / "x", b"new")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == mode
 
 
 def test_windows_which_has_no_locks_and_two_ways_to_open_writes_and_reads_the_bytes_as_they_are(

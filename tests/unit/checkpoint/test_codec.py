@@ -384,12 +384,12 @@ def test_a_part_may_have_50_dots_in_its_path_and_no_more() -> None:
 
 
 def containing_itself(kind: str) -> Any:
-    value: Any = {"a": None} if kind == "dict" else [None]
-    value["a" if kind == "dict" else 0] = (value,) if kind == "list of a tuple" else value
+    value: Any = {"a": None} if kind == "dict" else [None, None]
+    value["a" if kind == "dict" else 1] = (value,) if kind == "list of a tuple" else value
     return value
 
 
-@pytest.mark.parametrize(("kind", "part"), [("list", "0"), ("dict", "a"), ("list of a tuple", "0")])
+@pytest.mark.parametrize(("kind", "part"), [("list", "1"), ("dict", "a"), ("list of a tuple", "1.0")])
 def test_what_contains_itself_is_one_error(kind: str, part: str) -> None:
     with pytest.raises(CheckpointError, match=rf"'gamma\.{part}\.{part}\.{part}.*nested more than"):
         codec.encode(containing_itself(kind), "gamma")

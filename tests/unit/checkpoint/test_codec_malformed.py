@@ -106,7 +106,7 @@ def test_the_name_of_a_setting_that_is_nested_too_deep_is_cut_to_120_characters(
 @pytest.mark.parametrize(
     "value",
     [
-        {codec.KIND: "numpy.ndarray", **ARRAY, "dtype": "x" * 90},
+        {codec.KIND: "numpy.ndarray", **ARRAY, "dtype": ["x" * 90]},
         {codec.KIND: "numpy.ndarray", **ARRAY, "shape": "x" * 90},
         {codec.KIND: "torch.dtype", "name": "x" * 90},
         {codec.KIND: "ConstantSchedule", "val": "x" * 90},

@@ -113,6 +113,13 @@ def test_what_no_generator_takes_is_refused_and_changes_none(change: Callable[[A
     assert repr(capture_generators()) == repr(before)
 
 
+def test_a_position_beyond_the_keys_is_refused_as_one() -> None:
+    state: Any = seeded(3)
+    state["numpy"][1] = 625
+    with pytest.raises(StateError, match=r"\(a position, .*\);"):
+        check_generators(state)
+
+
 def test_the_states_of_all_kinds_are_wanted_and_no_other() -> None:
     state = seeded(3)
     state["jax"] = state.pop("cuda")
