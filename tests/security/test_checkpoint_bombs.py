@@ -27,9 +27,11 @@ def refused(source: io.BytesIO, said: str) -> None:
 
 def test_the_forged_file_without_changes_loads(forge: Any) -> None:
     """Without this the refusals below might be about the forging."""
+    parts = {"x": forge.tensor(), "later": forge.tensor(size=(2,), offset=1), "n": forge.literal(5)}
     with pytest.warns(UserWarning, match="no digest"):
-        payload = load_container(forge.file(forge.dictionary(x=forge.tensor(), n=forge.literal(5))))
+        payload = load_container(forge.file(forge.dictionary(**parts)))
     assert payload["x"].tolist() == [1.0, 2.0, 3.0, 4.0]  # type: ignore[union-attr]
+    assert payload["later"].tolist() == [2.0, 3.0]  # type: ignore[union-attr]
     assert payload["n"] == 5
 
 

@@ -414,6 +414,16 @@ def test_a_missing_file_a_folder_and_a_loop_of_links_are_refused(tmp_path: Path)
         write_atomic(tmp_path / "loop", b"new")
 
 
+def test_a_name_that_no_file_can_have_and_a_closed_file_say_so() -> None:
+    closed = io.BytesIO()
+    closed.close()
+    for source, said in [("x\0y", "embedded null"), (closed, "closed file")]:
+        with pytest.raises(CheckpointError, match=rf"cannot be read \(.*{said}"):
+            load_container(source)
+    with pytest.raises(CheckpointError, match=r"cannot be written \(.*embedded null.*unchanged"):
+        write_atomic("x\0y", b"new")
+
+
 def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CheckpointError, match="not a regular file"):
