@@ -64,6 +64,13 @@ def test_a_tensor_is_no_more_than_its_bytes(changes: dict[str, Any], said: str, 
     refused(forge.file(forge.dictionary(x=forge.tensor(**changes))), said)
 
 
+def test_a_record_of_no_bytes_has_no_elements(forge: Any) -> None:
+    empty = {size: forge.file(forge.dictionary(x=forge.tensor(size=(size,), numel=0)), {"0": b""}) for size in (0, 1)}
+    with pytest.warns(UserWarning, match="no digest"):
+        assert load_container(empty[0])["x"].tolist() == []  # type: ignore[union-attr]
+    refused(empty[1], r"shape \(1,\) claims more than the 0 elements")
+
+
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_tensor_is_a_tensor_wherever_it_stands(forge: Any) -> None:
     """A tuple may hold plain values, of which it is none."""

@@ -322,12 +322,14 @@ def test_foreign_attributes_of_an_ordered_dict_are_refused_not_dropped() -> None
         saved(annotated())
 
 
-def test_a_file_without_digest_warns_once_at_the_line_of_the_caller(tmp_path: Path) -> None:
+def test_a_file_without_digest_warns_once_and_is_refused_on_demand(tmp_path: Path) -> None:
     torch.save({"x": torch.ones(2)}, tmp_path / "x.pt")
     with pytest.warns(UserWarning, match="carries no digest") as caught:
         payload = load_container(tmp_path / "x.pt")
     assert torch.equal(payload["x"], torch.ones(2))  # type: ignore[arg-type]
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+    with pytest.raises(CheckpointError, match="carries no digest"):
+        load_container(tmp_path / "x.pt", require_digest=True)
 
 
 def test_a_file_without_digest_is_named_where_it_has_a_name_and_refused_on_demand(tmp_path: Path) -> None:

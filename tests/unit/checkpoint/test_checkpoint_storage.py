@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlcore.checkpoint import load_container, save_container, storage, write_atomic
 from rlcore.checkpoint.digest import end_record_position
-from rlcore.checkpoint.refusal import RefusedError, quoted
+from rlcore.checkpoint.refusal import RefusedError
 from rlcore.checkpoint.storage import read_content, sync_folder, write_new
 from rlcore.errors import CheckpointError
 
@@ -356,12 +357,6 @@ def test_an_end_record_is_found_where_it_is_all_there_is_and_nowhere_else() -> N
             end_record_position(memoryview(content))
 
 
-def test_a_text_is_quoted_in_80_characters_whatever_follows_them() -> None:
-    assert quoted("x" * 78) == "'" + "x" * 78 + "'"
-    assert quoted("x" * 79) == "'" + "x" * 76 + "..."
-    assert quoted("x" * 90 + "'") == quoted("x" * 91)
-
-
 class EndlessFile(io.BytesIO):
     """Has as much as is asked for, and notes how much that was."""
 
@@ -417,7 +412,8 @@ def test_a_missing_file_a_folder_and_a_loop_of_links_are_refused(tmp_path: Path)
 def test_a_name_that_no_file_can_have_and_a_closed_file_say_so() -> None:
     closed = io.BytesIO()
     closed.close()
-    for source, said in [("x\0y", "embedded null"), (closed, "closed file")]:
+    sources: list[tuple[Any, str]] = [("x\0y", "embedded null"), (closed, "closed file")]
+    for source, said in sources:
         with pytest.raises(CheckpointError, match=rf"cannot be read \(.*{said}"):
             load_container(source)
     with pytest.raises(CheckpointError, match=r"cannot be written \(.*embedded null.*unchanged"):
