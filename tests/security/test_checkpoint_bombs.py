@@ -284,17 +284,27 @@ def test_a_header_at_the_end_of_the_file_is_read_only_if_it_is_all_there(from_en
     refused(io.BytesIO(bytes(content)), f"its record 'archive/data/0' {said}")
 
 
-@pytest.mark.parametrize("addition", ["extra", "comment"])
+@pytest.mark.parametrize("additions", [("extra",), ("comment",), ("extra", "comment")], ids=" and ".join)
 @pytest.mark.usefixtures("torch_sees_nothing")
-def test_a_record_carries_nothing_but_its_data(addition: str, forge: Any) -> None:
+def test_a_record_carries_nothing_but_its_data(additions: tuple[str, ...], forge: Any) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as forged:
         for name, data in {"data.pkl": forge.dictionary(n=b"N"), "version": b"3\n"}.items():
             record = zipfile.ZipInfo(f"archive/{name}")
-            setattr(record, addition, b"\x01\x00\x00\x00" if name == "version" else b"")
+            for addition in additions:
+                setattr(record, addition, b"\x01\x00\x00\x00" if name == "version" else b"")
             forged.writestr(record, data)
     file.seek(0)
     refused(file, "its record 'archive/version' is encrypted or carries additions")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_file_of_stable_baselines_is_named_with_what_loads_it() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("data", b"{}")
+    file.seek(0)
+    refused(file, r"is a file of Stable-Baselines3's save\(\).*RecurrentPPO\.load")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")

@@ -21,8 +21,6 @@ from typing import Any
 import pytest
 
 from rlcore.checkpoint import load_container, save_container, storage, write_atomic
-from rlcore.checkpoint.digest import end_record_position
-from rlcore.checkpoint.refusal import RefusedError
 from rlcore.checkpoint.storage import read_content, sync_folder, write_new
 from rlcore.errors import CheckpointError
 
@@ -348,13 +346,6 @@ def test_a_file_object_that_is_closed_for_writing_is_one_error(tmp_path: Path) -
     (tmp_path / "x").touch()
     with (tmp_path / "x").open("rb") as file, pytest.raises(CheckpointError, match=r"\(UnsupportedOperation\)$"):
         save_container(file, {"n": 1})
-
-
-def test_an_end_record_is_found_where_it_is_all_there_is_and_nowhere_else() -> None:
-    assert end_record_position(memoryview(b"PK\x05\x06" + bytes(18))) == 0
-    for content in (b"", bytes(22), bytes(1000), b"PK\x05\x06" + bytes(17)):
-        with pytest.raises(RefusedError, match="is truncated"):
-            end_record_position(memoryview(content))
 
 
 class EndlessFile(io.BytesIO):
