@@ -46,7 +46,7 @@ def test_the_first_error_of_the_file_is_raised_in_the_end() -> None:
     writer = DigestWriter(Full(), 10_000)
     for part in (b"a" * 5000, b"b" * 5000, END):
         writer.write(part)
-    with pytest.raises(OSError, match="^no room for a$"):
+    with pytest.raises(OSError, match=r"^no room for a$"):
         writer.finish()
 
 
