@@ -27,9 +27,11 @@ def refused(source: io.BytesIO, said: str) -> None:
 
 def test_the_forged_file_without_changes_loads(forge: Any) -> None:
     """Without this the refusals below might be about the forging."""
+    parts = {"x": forge.tensor(), "later": forge.tensor(size=(2,), offset=1), "n": forge.literal(5)}
     with pytest.warns(UserWarning, match="no digest"):
-        payload = load_container(forge.file(forge.dictionary(x=forge.tensor(), n=forge.literal(5))))
+        payload = load_container(forge.file(forge.dictionary(**parts)))
     assert payload["x"].tolist() == [1.0, 2.0, 3.0, 4.0]  # type: ignore[union-attr]
+    assert payload["later"].tolist() == [2.0, 3.0]  # type: ignore[union-attr]
     assert payload["n"] == 5
 
 
@@ -60,6 +62,13 @@ SHAPES: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_a_tensor_is_no_more_than_its_bytes(changes: dict[str, Any], said: str, forge: Any) -> None:
     refused(forge.file(forge.dictionary(x=forge.tensor(**changes))), said)
+
+
+def test_a_record_of_no_bytes_has_no_elements(forge: Any) -> None:
+    empty = {size: forge.file(forge.dictionary(x=forge.tensor(size=(size,), numel=0)), {"0": b""}) for size in (0, 1)}
+    with pytest.warns(UserWarning, match="no digest"):
+        assert load_container(empty[0])["x"].tolist() == []  # type: ignore[union-attr]
+    refused(empty[1], r"shape \(1,\) claims more than the 0 elements")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")
@@ -275,17 +284,27 @@ def test_a_header_at_the_end_of_the_file_is_read_only_if_it_is_all_there(from_en
     refused(io.BytesIO(bytes(content)), f"its record 'archive/data/0' {said}")
 
 
-@pytest.mark.parametrize("addition", ["extra", "comment"])
+@pytest.mark.parametrize("additions", [("extra",), ("comment",), ("extra", "comment")], ids=" and ".join)
 @pytest.mark.usefixtures("torch_sees_nothing")
-def test_a_record_carries_nothing_but_its_data(addition: str, forge: Any) -> None:
+def test_a_record_carries_nothing_but_its_data(additions: tuple[str, ...], forge: Any) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as forged:
         for name, data in {"data.pkl": forge.dictionary(n=b"N"), "version": b"3\n"}.items():
             record = zipfile.ZipInfo(f"archive/{name}")
-            setattr(record, addition, b"\x01\x00\x00\x00" if name == "version" else b"")
+            for addition in additions:
+                setattr(record, addition, b"\x01\x00\x00\x00" if name == "version" else b"")
             forged.writestr(record, data)
     file.seek(0)
     refused(file, "its record 'archive/version' is encrypted or carries additions")
+
+
+@pytest.mark.usefixtures("torch_sees_nothing")
+def test_a_file_of_stable_baselines_is_named_with_what_loads_it() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("data", b"{}")
+    file.seek(0)
+    refused(file, r"is a file of Stable-Baselines3's save\(\).*RecurrentPPO\.load")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")

@@ -59,9 +59,12 @@ def test_tied_weights_share_their_data(forge: Any) -> None:
     assert [payload[f"t{number}"].tolist() for number in range(4)] == [[1.0, 2.0, 3.0, 4.0]] * 4
 
 
-def with_keys(forge: Any, count: int) -> io.BytesIO:
-    modulus = 2**61 - 1  # of Python's hash of an integer: all of these have the hash 0
-    keys = b"".join(forge.integer(modulus * (number + 1)) + b"N" for number in range(count))
+MODULUS = 2**61 - 1
+"""Of Python's hash of an integer: all its multiples have the hash 0."""
+
+
+def with_keys(forge: Any, count: int, first: int = MODULUS, step: int = MODULUS) -> io.BytesIO:
+    keys = b"".join(forge.integer(first + step * number) + b"N" for number in range(count))
     file: io.BytesIO = forge.file(forge.dictionary(x=b"}(" + keys + b"u"), {})
     return file
 
@@ -73,3 +76,7 @@ def test_integers_whose_hashes_are_equal_are_few(forge: Any) -> None:
 
 def test_a_few_large_integers_are_keys_as_good_as_others(forge: Any) -> None:
     assert len(read(with_keys(forge, outline.LARGE_KEYS))["x"]) == outline.LARGE_KEYS
+
+
+def test_integers_of_60_bits_are_keys_without_a_limit(forge: Any) -> None:
+    assert len(read(with_keys(forge, outline.LARGE_KEYS + 1, 2**60 - 2000, 1))["x"]) == outline.LARGE_KEYS + 1

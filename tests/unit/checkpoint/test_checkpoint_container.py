@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint import archive, load_container, outline, save_container
 from rlcore.checkpoint.container import decode
 from rlcore.checkpoint.refusal import RefusedError
 from rlcore.checkpoint.values import check_values, plain
@@ -374,6 +374,22 @@ def test_a_file_with_digest_brings_no_warning(tmp_path: Path) -> None:
 def test_map_location_that_does_not_exist_is_one_clear_error() -> None:
     with pytest.raises(CheckpointError, match="cannot be loaded onto 'nowhere'"):
         loaded(saved({"x": torch.ones(1)}), map_location="nowhere")
+
+
+def test_a_device_that_this_machine_lacks_is_refused_with_the_error_that_torch_gives() -> None:
+    with pytest.raises(
+        CheckpointError, match=r"cannot be loaded onto 'cuda:99' \((Assertion|Runtime|Accelerator)Error\)"
+    ):
+        loaded(saved({}), map_location="cuda:99")
+
+
+def test_tensors_are_put_on_the_device_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shown by one that every machine has, and that holds no data, for which the tensors are refused in the end."""
+    content = memoryview(bytearray(saved({"x": torch.ones(1)})))
+    with pytest.raises(RefusedError, match="on meta"):
+        outline.read_pickle(archive.read_records(content), torch.device("meta"))
+    monkeypatch.setattr(outline, "read_pickle", lambda _, device: {"device": str(device)})
+    assert decode(content, "cpu:0") == {"device": "cpu:0"}
 
 
 def test_meta_tensors_are_not_handed_out() -> None:

@@ -92,6 +92,7 @@ WRONG_FIELDS = [
     ({"performance": "good"}, "'performance' must be a float, and is 'good'"),
     ({"performance": True}, "'performance' must be a float"),
     ({"data": 3}, "'data' must be a dict, and is 3"),
+    ({"data": torch.ones(2)}, "'data' must be a dict, and is a tensor"),
     ({"data": {}}, "'data' lacks 'policy'"),
     ({"data": {"policy": {"w": torch.ones(1)}}}, "'data' lacks 'policy.optimizer'"),
     ({"data": parameters(vgs_stat={})}, "'data' has the unknown key 'vgs_stat'; did you mean 'vgs_state'?"),

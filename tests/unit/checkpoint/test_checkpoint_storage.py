@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlcore.checkpoint import load_container, save_container, storage, write_atomic
-from rlcore.checkpoint.digest import end_record_position
-from rlcore.checkpoint.refusal import RefusedError, quoted
 from rlcore.checkpoint.storage import read_content, sync_folder, write_new
 from rlcore.errors import CheckpointError
 
@@ -168,13 +167,16 @@ def test_what_is_no_file_of_a_writer_is_neither_waited_for_nor_removed(
     assert sorted(tmp_path.iterdir()) == sorted([planted, tmp_path / "precious", tmp_path / "x"])
 
 
-def test_a_new_file_may_be_read_and_written_as_the_umask_says_and_not_run(tmp_path: Path) -> None:
-    before = os.umask(0o027)
+@pytest.mark.parametrize(("umask", "mode"), [(0o027, 0o640), (0o022, 0o644)])
+def test_a_new_file_may_be_read_and_written_as_the_umask_says_and_not_run(
+    umask: int, mode: int, tmp_path: Path
+) -> None:
+    before = os.umask(umask)
     try:
         write_atomic(tmp_path / "x", b"new")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == mode
 
 
 def test_windows_which_has_no_locks_and_two_ways_to_open_writes_and_reads_the_bytes_as_they_are(
@@ -346,19 +348,6 @@ def test_a_file_object_that_is_closed_for_writing_is_one_error(tmp_path: Path) -
         save_container(file, {"n": 1})
 
 
-def test_an_end_record_is_found_where_it_is_all_there_is_and_nowhere_else() -> None:
-    assert end_record_position(memoryview(b"PK\x05\x06" + bytes(18))) == 0
-    for content in (b"", bytes(22), bytes(1000), b"PK\x05\x06" + bytes(17)):
-        with pytest.raises(RefusedError, match="is truncated"):
-            end_record_position(memoryview(content))
-
-
-def test_a_text_is_quoted_in_80_characters_whatever_follows_them() -> None:
-    assert quoted("x" * 78) == "'" + "x" * 78 + "'"
-    assert quoted("x" * 79) == "'" + "x" * 76 + "..."
-    assert quoted("x" * 90 + "'") == quoted("x" * 91)
-
-
 class EndlessFile(io.BytesIO):
     """Has as much as is asked for, and notes how much that was."""
 
@@ -409,6 +398,17 @@ def test_a_missing_file_a_folder_and_a_loop_of_links_are_refused(tmp_path: Path)
             load_container(tmp_path / name)
     with pytest.raises(CheckpointError, match="cannot be written"):
         write_atomic(tmp_path / "loop", b"new")
+
+
+def test_a_name_that_no_file_can_have_and_a_closed_file_say_so() -> None:
+    closed = io.BytesIO()
+    closed.close()
+    sources: list[tuple[Any, str]] = [("x\0y", "embedded null"), (closed, "closed file")]
+    for source, said in sources:
+        with pytest.raises(CheckpointError, match=rf"cannot be read \(.*{said}"):
+            load_container(source)
+    with pytest.raises(CheckpointError, match=r"cannot be written \(.*embedded null.*unchanged"):
+        write_atomic("x\0y", b"new")
 
 
 def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:

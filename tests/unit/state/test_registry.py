@@ -112,10 +112,26 @@ def test_everything_given_is_restored_and_what_belongs_to_a_run_waits() -> None:
 
 def test_what_is_left_out_starts_fresh_where_there_is_any_and_one_warning_names_it_all() -> None:
     state, pieces = registry(a=1.0, b=2.0, c=None, d=3.0)
-    with pytest.warns(ResumeWarning, match="^no state for b, d: it starts fresh") as caught:
+    with pytest.warns(ResumeWarning, match="^no state for b, d: it starts fresh.* where it stopped$") as caught:
         state.restore({"a": {"value": 7.0}, "b": None})
     assert len(caught) == 1
     assert numbers(pieces) == {"a": 7.0, "b": 0.0, "c": None, "d": 0.0, "progress": 10.0, "env": 20.0}
+
+
+@pytest.mark.parametrize("now", [20.0, None])
+@pytest.mark.parametrize("states", [{}, {"env": None}], ids=repr)
+def test_a_run_that_is_expected_and_left_out_starts_fresh_unless_it_had_nothing_then_and_has_nothing_now(
+    states: dict[str, Any], now: float | None
+) -> None:
+    state, pieces = registry()
+    pieces["env"].value = now
+    if states and now is None:
+        state.restore(states, expected=[Scope.RUN])
+        assert pieces["env"].value is None
+        return
+    with pytest.warns(ResumeWarning, match="^no state for env: it starts fresh"):
+        state.restore(states, expected=[Scope.RUN])
+    assert pieces["env"].value == 0.0
 
 
 def test_nothing_is_said_where_nothing_is_left_out() -> None:
@@ -186,6 +202,15 @@ def test_a_state_that_does_not_fit_leaves_everything_as_it_was(broken: Any, said
     assert numbers(pieces) == before
     assert state.waiting is waiting
     assert waiting == {"env": {"value": 8.0}}
+
+
+def test_an_error_that_no_part_foresees_names_the_part() -> None:
+    state, _ = registry(a=1.0)
+    with pytest.raises(StateError, match=r"^a cannot be used \(KeyError: .*value"):
+        state.restore({"a": {}})
+    state.restore({"env": {}}, exact_match=False)
+    with pytest.raises(StateError, match=r"^env cannot be used \(KeyError: .*value"):
+        state.resume()
 
 
 def test_what_did_not_wait_before_a_refused_state_does_not_wait_after_it() -> None:

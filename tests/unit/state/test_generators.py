@@ -1,0 +1,255 @@
+"""A generator goes on where its state was taken, and a state that it could not go on from is refused."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlcore.errors import StateError
+from rlcore.state.generators import (
+    apply_generators,
+    capture_generators,
+    check_generators,
+    generator_from_state,
+    generator_state,
+)
+
+KINDS = [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64]
+NAMES = "PCG64, PCG64DXSM, MT19937, Philox, SFC64"
+
+
+@pytest.fixture(autouse=True)
+def _global_generators_as_before() -> Any:
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    yield
+    random.setstate(before[0])
+    np.random.set_state(before[1])
+    torch.set_rng_state(before[2])
+
+
+def draws() -> list[Any]:
+    """Odd numbers of normals, of which Python and NumPy then keep one."""
+    return [random.gauss(0, 1), random.random(), np.random.normal(), np.random.random(), torch.randn(1).item()]
+
+
+def seeded(seed: int) -> dict[Any, Any]:
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    return capture_generators()
+
+
+def test_every_global_generator_goes_on_where_it_was_captured() -> None:
+    seeded(3)
+    draws()
+    captured = capture_generators()
+    check_generators(captured)
+    first = [draws(), draws()]
+    apply_generators(captured)
+    assert [draws(), draws()] == first
+
+
+def test_the_captured_state_is_of_plain_values() -> None:
+    state: Any = seeded(3)
+    assert list(state) == ["python", "numpy", "torch", "cuda"]
+    version, internal, gauss = state["python"]
+    assert (version, type(internal), len(internal), gauss) == (3, list, 625, None)
+    keys, *numbers = state["numpy"]
+    assert (keys.dtype, tuple(keys.shape)) == (torch.int64, (624,))
+    assert [(type(number), number) for number in numbers] == [(int, 624), (int, 0), (float, 0.0)]
+    assert state["cuda"] == []
+
+
+def test_a_state_at_either_end_of_its_keys_is_taken() -> None:
+    for position in (0, 624):
+        state: Any = seeded(3)
+        state["numpy"][1] = position
+        check_generators(state)
+        apply_generators(state)
+        assert np.random.get_state()[2] == position  # type: ignore[index]
+
+
+def with_entry(*path: Any, value: Any) -> Callable[[Any], None]:
+    def change(state: Any) -> None:
+        *first, last = path
+        for key in first:
+            state = state[key]
+        state[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(with_entry("python", value=value) for value in (None, [3, []], [3, [0] * 625, "x"], [3, [0] * 625, 1])),
+        with_entry("python", 0, value=9),
+        with_entry("python", 1, value=[0] * 624),
+        with_entry("python", 1, 0, value=-1),
+        with_entry("python", 1, 624, value=625),
+        with_entry("numpy", 0, value=torch.zeros(623, dtype=torch.int64)),
+        with_entry("numpy", 0, value=torch.zeros(625, dtype=torch.int64)),
+        with_entry("numpy", 0, value=[0] * 624),
+        *(with_entry("numpy", 1, value=value) for value in (-1, 625, True, 3.0, None)),
+        *(with_entry("numpy", 2, value=value) for value in (True, 0.0, None, "0")),
+        *(with_entry("numpy", 3, value=value) for value in (1, None, "0")),
+        with_entry("numpy", value=[]),
+        *(with_entry("torch", value=value) for value in (None, torch.zeros(3), torch.zeros(16, dtype=torch.uint8))),
+        *(with_entry("cuda", value=value) for value in (None, [3])),
+    ],
+)
+def test_what_no_generator_takes_is_refused_and_changes_none(change: Callable[[Any], None]) -> None:
+    state = seeded(3)
+    before = copy.deepcopy(state)
+    change(state)
+    with pytest.raises(StateError, match=r"^rng_state is none that a generator takes \(.*Nothing was changed\.$"):
+        check_generators(state)
+    assert repr(capture_generators()) == repr(before)
+
+
+def test_a_position_beyond_the_keys_is_refused_as_one() -> None:
+    state: Any = seeded(3)
+    state["numpy"][1] = 625
+    with pytest.raises(StateError, match=r"\(a position, .*\);"):
+        check_generators(state)
+
+
+def test_the_states_of_all_kinds_are_wanted_and_no_other() -> None:
+    state = seeded(3)
+    state["jax"] = state.pop("cuda")
+    with pytest.raises(StateError, match=r"^rng_state does not fit: missing keys \['cuda'\], unknown keys \['jax'\];"):
+        check_generators(state)
+
+
+@pytest.mark.parametrize(("sizes", "fit"), [([4], True), ([4, 4], True), ([4, 5], False)])
+def test_the_states_of_all_devices_have_one_size(sizes: list[int], fit: bool) -> None:
+    state = {**seeded(3), "cuda": [torch.zeros(size, dtype=torch.uint8) for size in sizes]}
+    if fit:
+        check_generators(state)
+        return
+    with pytest.raises(StateError, match=r"^rng_state\['cuda'\] holds states of different sizes;"):
+        check_generators(state)
+
+
+def test_the_generators_of_devices_are_captured_where_they_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = (torch.tensor([1]), torch.tensor([2]))
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
+    for in_use, held in [(False, []), (True, list(states))]:
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda in_use=in_use: in_use)
+        assert capture_generators()["cuda"] == held
+
+
+@pytest.mark.parametrize(("held", "devices", "given"), [(2, 2, [[1, 2]]), (2, 1, []), (0, 0, []), (0, 2, [])])
+def test_the_generators_of_devices_go_on_where_there_are_as_many(
+    held: int, devices: int, given: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", lambda all_: received.append([t.item() for t in all_]))
+    apply_generators({**seeded(3), "cuda": [torch.tensor(number + 1) for number in range(held)]})
+    assert received == given
+
+
+def through_state(generator: np.random.Generator) -> np.random.Generator:
+    return generator_from_state(generator_state(generator), "it")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_generator_of_numpy_goes_on_from_plain_values(kind: type[np.random.BitGenerator]) -> None:
+    generator = np.random.Generator(kind(3))
+    generator.random(1001)
+    generator.integers(9, dtype=np.int32)  # keeps half of 64 bits
+    state = generator_state(generator)
+    assert set(map(type, leaves(state))) == {str, int}
+    back = generator_from_state(state, "it")
+    assert type(back.bit_generator) is kind
+    assert generator_state(back) == state
+    assert back.random(1001).tolist() == generator.random(1001).tolist()
+
+
+def leaves(value: Any) -> list[Any]:
+    if not isinstance(value, dict | list):
+        return [value]
+    return [leaf for part in (value.values() if isinstance(value, dict) else value) for leaf in leaves(part)]
+
+
+def test_integers_of_every_size_of_a_state_stay_exact() -> None:
+    """Of 128 bits, and of 64 with the highest bit in some entries only, which NumPy would make floats by itself."""
+    pcg, philox = (generator_state(np.random.Generator(kind(3))) for kind in (np.random.PCG64, np.random.Philox))
+    pcg["state"] = {"state": 2**128 - 1, "inc": 2**127 + 1}
+    philox["state"] = {"counter": [2**64 - 1, 1, 2**63 + 1, 3], "key": [2**64 - 1, 1]}
+    philox["uinteger"] = 2**32 - 1
+    for state in (pcg, philox):
+        assert generator_state(generator_from_state(state, "it")) == state
+
+
+class Custom(np.random.PCG64):
+    pass
+
+
+def test_a_generator_that_is_not_of_numpy_is_not_stored() -> None:
+    with pytest.raises(StateError, match=f"^the generator Custom cannot be stored; use one of {NAMES}$"):
+        generator_state(np.random.Generator(Custom(3)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        *(
+            (
+                np.random.PCG64,
+                with_entry("bit_generator", value=value),
+                f"it.bit_generator must be one of {NAMES}, and is {shown};",
+            )
+            for value, shown in [("Custom", "'Custom'"), (None, "None"), (["PCG64"], "a list of 1 entries")]
+        ),
+        (np.random.PCG64, with_entry("seed", value=3), "it does not fit: missing keys [], unknown keys ['seed'];"),
+        (np.random.PCG64, with_entry("state", value=3), "it.state must be a dict with the keys ['inc', 'state'],"),
+        (
+            np.random.PCG64,
+            with_entry("state", "inc", value=2**128),
+            f"it.state.inc must be an integer from 0 to {2**128 - 1}, and is ",
+        ),
+        (
+            np.random.Philox,
+            with_entry("state", "key", value=[0, 2**64]),
+            f"it.state.key must be an integer from 0 to {2**64 - 1}, and is {2**64};",
+        ),
+        (np.random.Philox, with_entry("state", "key", value=[0]), "it.state.key must be a list of 2 entries,"),
+        (np.random.MT19937, with_entry("state", "key", 5, value=2**32), "it.state.key must be an integer from 0 to "),
+        (
+            np.random.MT19937,
+            with_entry("state", "pos", value=625),
+            "it.state.pos must be a position in the key, and is 625;",
+        ),
+        (np.random.PCG64, with_entry("uinteger", value=2**32), "it: PCG64 does not take this state ("),
+        (np.random.MT19937, with_entry("state", "pos", value=-1), "it.state.pos must be an integer from 0 to "),
+    ],
+)
+def test_what_a_generator_of_numpy_does_not_take_is_refused_with_its_place(
+    kind: type[np.random.BitGenerator], change: Callable[[Any], None], said: str
+) -> None:
+    state = generator_state(np.random.Generator(kind(3)))
+    change(state)
+    with pytest.raises(StateError) as caught:
+        generator_from_state(state, "it")
+    assert str(caught.value).startswith(said)
+    assert str(caught.value).endswith("Nothing was changed.")
+
+
+def test_a_generator_of_numpy_comes_from_a_dict() -> None:
+    with pytest.raises(StateError, match=r"^it must be a dict, and is 3;"):
+        generator_from_state(3, "it")
+
+
+@pytest.mark.parametrize("position", [0, 624])
+def test_the_twister_of_numpy_is_taken_at_either_end_of_its_key(position: int) -> None:
+    state: Any = generator_state(np.random.Generator(np.random.MT19937(3)))
+    state["state"]["pos"] = position
+    assert generator_state(generator_from_state(state, "it")) == state
