@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,10 +21,10 @@ SHOWN_ACTIONS: Final = 4
 
 BASES: Final[dict[Basis | None, str]] = {
     "code": "code",
-    "formula": "a formula or a number",
-    "behaviour": "the behaviour in words",
-    "reconstruction": "only a title; the mechanism is our reconstruction",
-    "implied": "no sentence in the form that is tested (implied)",
+    "formula": "formula or number",
+    "behaviour": "behaviour in words",
+    "reconstruction": "title only; our reconstruction",
+    "implied": "implied; not stated in this form",
     None: "not classified",
 }
 """What a document gives for a claim, in words."""
@@ -60,7 +59,6 @@ class IndexRow:
 def render_index(data: ReportData, pages: Sequence[Page]) -> str:
     """The index as GitHub-flavoured Markdown.
 
-    :param data: with the texts of all other pages
     :param pages: the pages that it leads to, in their order
     """
     by_basis = [
@@ -78,7 +76,9 @@ def render_index(data: ReportData, pages: Sequence[Page]) -> str:
         plan=plan(data.claims, data.causes),
         phases=PHASES,
         appendix=APPENDIX,
-        pages=[(page, _sections(data.texts[page.name])) for page in pages],
+        pages=pages,
+        components=sum(each.claim.scale == "tensor" for each in data.claims),
+        one_seed=sum(each.claim.figure is None and len(each.claim.seeds) == 1 for each in data.claims),
     )
 
 
@@ -120,14 +120,3 @@ def _row(title: str, page: str, records: Iterable[Record]) -> IndexRow:
     fell = sum(record.contradicts_document for record in found)
     excused = sum(_is_excused(record) for record in found)
     return IndexRow(title, page, len(found), len(found) - fell - excused - holes, fell, excused, holes)
-
-
-def _sections(text: str) -> list[tuple[str, str]]:
-    """(title, anchor) of the sections of a page, without those of single claims, which the tables lead to."""
-    titles = re.findall(r"(?<!</a>\n)^## (.+)$", text, re.MULTILINE)
-    return [(title, heading_anchor(title)) for title in titles]
-
-
-def heading_anchor(title: str) -> str:
-    """The anchor that GitHub gives a heading of plain words."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

@@ -71,6 +71,7 @@ def environment(own: Path | None) -> Environment:
         "statement": phrasing.statement,
     }
     made.filters.update(filters)
+    made.tests["real_bug"] = ranking.is_real_bug
     made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited, code_of=code_of, limits=phrasing.limits)
     return made
 

@@ -93,15 +93,14 @@ def interval(record: Record) -> str:
 
 
 def _more_or_less(record: Record) -> str:
-    """On which side of what is claimed the whole interval lies."""
+    """On which side of what is claimed the whole interval is."""
     found, figure = record.evidence.figure if record.evidence is not None else None, record.claim.figure
     if found is None or figure is None:
         return ""
-    return (
-        ", more than stated"
-        if found.low > figure.claimed[1]
-        else ", less than stated" * (found.high < figure.claimed[0])
-    )
+    low, high = figure.claimed
+    if found.high < 0 < low or high < 0 < found.low:
+        return ", the opposite"
+    return ", more than stated" if found.low > high else ", less than stated" * (found.high < low)
 
 
 def statement(claim: Claim) -> str:

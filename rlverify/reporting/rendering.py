@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from rlverify.reporting.claims_page import CLAIMS_PAGE
 from rlverify.reporting.index import render_appendix, render_index
@@ -16,6 +15,5 @@ def render_all(data: ReportData) -> Mapping[str, str]:
     others = any(data.home(record.claim) == CLAIMS for record in data.records)
     pages = (*data.pages, CLAIMS_PAGE) if others else data.pages
     texts = {page.name: page.render(data) for page in pages}
-    index = render_index(replace(data, texts=texts), pages)
     pictures = {f"plots/{name}.svg": draw(plot) for name, plot in data.plots.items()}
-    return {"index.md": index, **render_appendix(data, pages), **texts, **pictures}
+    return {"index.md": render_index(data, pages), **render_appendix(data, pages), **texts, **pictures}

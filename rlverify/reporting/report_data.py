@@ -38,7 +38,6 @@ class ReportData:
     :param full_audit: the day of the last full audit, or empty
     :param libraries: versions of the libraries that measured, by name
     :param under_test: the packages under test
-    :param texts: the pages that have been rendered, by name, for the index
     """
 
     records: tuple[Record, ...]
@@ -57,7 +56,6 @@ class ReportData:
     full_audit: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     under_test: tuple[str, ...] = ()
-    texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def claims(self) -> list[Record]:
