@@ -294,9 +294,10 @@ def test_an_update_at_the_quick_level_keeps_figures_and_names_those_of_other_cod
     assert (setting.paths.working / "raw.jsonl").read_text() == "raw\n"
 
 
+@pytest.mark.usefixtures("ascii_locale")
 def test_an_update_removes_evidence_of_claims_that_are_gone_and_no_other_file(setting: Setting) -> None:
     folder = setting.paths.evidence
-    (folder / "GONE-01.json").write_bytes((folder / "LAB-01.json").read_bytes())
+    (folder / "GONE-01.json").write_text('"claim_id" "schema_version" "é"', encoding="utf-8")
     others = {"a.json": b"{}", "b.json": b'"claim_id"', "c.json": b'"schema_version"', "d.json": b"\xff"}
     for name, content in others.items():
         (folder / name).write_bytes(content)
