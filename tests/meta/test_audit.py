@@ -302,9 +302,8 @@ def test_an_update_at_the_quick_level_keeps_figures_and_names_those_of_other_cod
 def test_evidence_of_a_claim_that_is_in_no_catalogue_is_a_problem(setting: Setting) -> None:
     for name in ("GONE-02", "GONE-01"):
         (setting.paths.evidence / f"{name}.json").write_text(to_json(replace(lab(), claim_id=name)))
-    sentence, remedy = "has evidence but is in no catalogue", "run `rlverify audit --update`"
-    expected = tuple(Problem(name, 1, sentence, remedy=remedy) for name in ("GONE-01", "GONE-02"))
-    assert setting.audit().problems == expected
+    told = {"sentence": "has evidence but is in no catalogue", "remedy": "run `rlverify audit --update`"}
+    assert setting.audit().problems == tuple(Problem(name, 1, **told) for name in ("GONE-01", "GONE-02"))
 
 
 @pytest.mark.usefixtures("ascii_locale")
