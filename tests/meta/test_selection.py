@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -215,6 +216,7 @@ def test_an_entry_for_another_version_of_a_library_is_not_new(checkout: Path) ->
     [
         ("numpy.py", "numpy.py changed"),
         ("numpy/__init__.py", "numpy/__init__.py changed"),
+        (os.fsdecode(b"\xff.py"), r"\xff.py changed"),
         ("numpy/core.py", ""),
         ("numpy.txt", ""),
         ("words.py", ""),  # which is edited
