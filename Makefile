@@ -33,11 +33,12 @@ matrix: $(VENV)/.ready
 
 # Hours for all; ONLY='rlcore.functional.clipping*' takes minutes. Interrupted, it goes on where it stopped.
 # Commands that tests start must import the mutants, and folders that a test made once must outlive its session.
+# Tests of the encoding of files need a Python that follows the locale.
 ONLY ?= *
 mutants: $(VENV)/.ready
 	$(RUN) pip install --quiet --editable '.[dev,mutation]'
 	mkdir -p mutants
-	folder=$$(mktemp -d) && trap 'rm -rf $$folder' EXIT && PYTHONPATH=$(CURDIR)/mutants PYTEST_DEBUG_TEMPROOT=$$folder \
+	folder=$$(mktemp -d) && trap 'rm -rf $$folder' EXIT && PYTHONUTF8=0 PYTHONPATH=$(CURDIR)/mutants PYTEST_DEBUG_TEMPROOT=$$folder \
 	  PYTEST_ADDOPTS="-o tmp_path_retention_count=1000000" $(RUN) mutmut run $(if $(filter-out *,$(ONLY)),'$(ONLY)')
 	$(RUN) tests.mutation.compare '$(ONLY)'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import subprocess
 import sys
@@ -31,6 +32,15 @@ def _environment_is_restored() -> Iterator[None]:
     sys.path[:] = path
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture
+def ascii_locale() -> Iterator[None]:
+    """A file that is opened without naming an encoding is ASCII here, as it is Latin-1 or else on some machines."""
+    before = locale.setlocale(locale.LC_CTYPE)
+    locale.setlocale(locale.LC_CTYPE, "C")
+    yield
+    locale.setlocale(locale.LC_CTYPE, before)
 
 
 @pytest.fixture(scope="session")

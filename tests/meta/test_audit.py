@@ -64,6 +64,7 @@ class Setting:
         self.of_runs: tuple[Problem, ...] = ()
         self.of_plots: list[Problem] = []
         self.of_code: dict[str, CodeRecord] = {}
+        self.code_of_plots: dict[str, CodeRecord] = {}
         self.executed = Executed((MIDDLE,))
         self.before: dict[str, Evidence] = {}
         self.recorded: frozenset[str] = frozenset()
@@ -96,7 +97,7 @@ class Setting:
     def replace_plots(self, committed: Committed, *, all_claims: bool, **options: Any) -> dict[str, CodeRecord]:
         assert (committed.paths, options) == (self.paths, PLOTTING)
         self.replaced.append(all_claims)
-        return {}
+        return self.code_of_plots
 
     def audit(self, **options: Any) -> Audit:
         given = {"update": False, "processes": 3, "on_progress": print, "on_repeats": min, "on_plots": max, **options}
@@ -175,11 +176,14 @@ def test_a_claim_without_evidence_is_measured_though_it_is_not_selected(setting:
 
 
 def test_a_claim_that_could_never_be_measured_is_trouble_of_the_harness_alone(setting: Setting) -> None:
-    (setting.paths.evidence / "LAB-01.json").unlink()
+    left = setting.paths.working / "evidence" / "LAB-01.json"
+    for path in (setting.paths.evidence / "LAB-01.json", left):
+        path.unlink()
     setting.gives["LAB-01"] = lab(errors=("seed 0: boom",))
     found = setting.audit()
     assert [(each.subject, each.exit_code) for each in found.problems if each.kind == "other"][:1] == [("LAB-01", 2)]
     assert {each.kind for each in found.problems} == {"other"}
+    assert not left.exists()
 
 
 def other_runs(setting: Setting, claim_id: str) -> None:
@@ -259,7 +263,8 @@ def test_plots_and_reports_are_compared_where_all_claims_are(setting: Setting) -
     setting.audit(selection=selection(plots=["squares"]))
     (setting.paths.reports / "index.md").write_text("edited")
     (problem,) = setting.audit().problems
-    assert (problem.subject, problem.sentence) == ("index.md", "is not what the committed evidence gives")
+    sentence = "is not what the committed evidence gives"
+    assert problem == Problem("index.md", 1, sentence, remedy="run `rlverify report`")
     assert setting.plots == [frozenset({"squares"}), frozenset()]
     setting.of_plots = [Problem("plots/x.json", 1, "is missing")]
     assert setting.audit().problems == tuple(setting.of_plots)
@@ -294,9 +299,17 @@ def test_an_update_at_the_quick_level_keeps_figures_and_names_those_of_other_cod
     assert (setting.paths.working / "raw.jsonl").read_text() == "raw\n"
 
 
+def test_evidence_of_a_claim_that_is_in_no_catalogue_is_a_problem(setting: Setting) -> None:
+    for name in ("GONE-02", "GONE-01"):
+        (setting.paths.evidence / f"{name}.json").write_text(to_json(replace(lab(), claim_id=name)))
+    told = {"sentence": "has evidence but is in no catalogue", "remedy": "run `rlverify audit --update`"}
+    assert setting.audit().problems == tuple(Problem(name, 1, **told) for name in ("GONE-01", "GONE-02"))
+
+
+@pytest.mark.usefixtures("ascii_locale")
 def test_an_update_removes_evidence_of_claims_that_are_gone_and_no_other_file(setting: Setting) -> None:
     folder = setting.paths.evidence
-    (folder / "GONE-01.json").write_bytes((folder / "LAB-01.json").read_bytes())
+    (folder / "GONE-01.json").write_text('"claim_id" "schema_version" "é"', encoding="utf-8")
     others = {"a.json": b"{}", "b.json": b'"claim_id"', "c.json": b'"schema_version"', "d.json": b"\xff"}
     for name, content in others.items():
         (folder / name).write_bytes(content)
@@ -312,6 +325,13 @@ def test_an_update_of_chosen_claims_leaves_the_others_as_they_are(setting: Setti
     assert setting.replaced == [True, False]
     again = setting.audit()
     assert (again.problems, {*again.committed}) == ((), EVERYTHING)
+
+
+def test_an_update_records_the_code_of_plots(setting: Setting) -> None:
+    code = CurrentCode(setting.project)
+    setting.code_of_plots = {"squares": code.record("", [], Executed((MIDDLE,)), Executed())}
+    setting.audit(update=True)
+    assert load_lock(setting.paths.reports / LOCK_FILE, code).plots == setting.code_of_plots
 
 
 def test_an_update_tells_problems_and_keeps_evidence_of_claims_that_crash(setting: Setting) -> None:
@@ -360,6 +380,9 @@ def test_evidence_without_an_entry_in_the_lock_file_is_a_problem(setting: Settin
     (problem,) = setting.audit().problems
     assert (problem.subject, problem.exit_code, problem.remedy) == ("digests.json", 1, FULL)
     assert problem.sentence == "does not say what FIG-GAIN, LAB-01 executed"
+    setting.audit(update=True)
+    (problem,) = setting.audit().problems
+    assert problem.sentence == "does not say what FIG-GAIN executed"  # which only the full level measures
 
 
 def test_evidence_that_is_to_be_replaced_anyway_needs_no_entry(setting: Setting) -> None:

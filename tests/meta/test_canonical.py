@@ -44,6 +44,13 @@ def _text(source: str) -> str:
     return canonical(ast.parse(textwrap.dedent(source)))
 
 
+@pytest.mark.parametrize("body", ["'A docstring.'", "return 1"])
+def test_without_bodies_functions_are_alike_whatever_they_do(body: str) -> None:
+    assert canonical(ast.parse(f"def f(a): {body}"), bodies=False) == canonical(
+        ast.parse("def f(a): pass"), bodies=False
+    )
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -145,8 +145,9 @@ def test_suspects_and_the_claim_are_placed_relative_to_the_project(toyproject: P
     assert found.seconds == {"TOY-01": 3.5}
 
 
+@pytest.mark.usefixtures("ascii_locale")
 def test_files_outside_the_project_have_their_whole_path(tmp_path: Path) -> None:
-    catalogue = toy_catalogue(tmp_path / "catalogue", {'id = "TOY-02"': 'id="TOY-02"'})
+    catalogue = toy_catalogue(tmp_path / "catalogue", {'id = "TOY-02"': 'id="TOY-02"', "-5 stays -5": "é stays é"})
     project = project_in(tmp_path, catalogue=catalogue)
     record = replace(crashed_in_a_probe(), claim=replace(PLAIN, id="TOY-02"))
     _, claim = fallen(project, record, fell("healthy", subject="TOY-02"))
@@ -236,8 +237,9 @@ def test_what_changed_in_the_first_suspect_is_quoted(toyproject: Project) -> Non
     assert first_suspect(toyproject, "rlverify.verdicts", target_py=before) == (1, ())  # no file is suspected
 
 
+@pytest.mark.usefixtures("ascii_locale")
 def test_data_in_any_encoding_is_quoted_and_what_is_gone_is_not(tmp_path: Path) -> None:
     project = project_in(tmp_path)
-    (tmp_path / "limits.txt").write_bytes(b"\xe9\n")
-    assert first_suspect(project, f"{FILE}limits.txt", limits_txt="e\n") == (1, ("- e", "+ \N{REPLACEMENT CHARACTER}"))
+    (tmp_path / "limits.txt").write_bytes(b"\xe9\xc3\xa9\n")
+    assert first_suspect(project, f"{FILE}limits.txt", limits_txt="e\n") == (1, ("- e", "+ \N{REPLACEMENT CHARACTER}é"))
     assert first_suspect(project, f"{FILE}gone.txt", gone_txt="e\n") == (1, ())

@@ -29,6 +29,7 @@ def test_a_seal_is_the_start_of_the_sha_256_of_the_content() -> None:
     assert sealed({"a": 1}) == '{\n  "a": 1,\n  "digest": "5e36b6560513586c"\n}\n'
 
 
+@pytest.mark.usefixtures("ascii_locale")
 def test_files_are_written_into_folders_that_are_made_for_them(tmp_path: Path) -> None:
     write_files(tmp_path, {"a/b/c.txt": "first\n", "a/b/d/e.txt": "é\n"})
     assert (tmp_path / "a/b/c.txt").read_bytes() == b"first\n"

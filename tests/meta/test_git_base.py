@@ -153,6 +153,15 @@ def test_any_bytes_and_names_are_read(repository: Repository) -> None:
     assert base.changed == {repository.root.resolve() / "--long"}
 
 
+@pytest.mark.usefixtures("ascii_locale")
+def test_names_and_texts_are_utf_8_whatever_the_locale(repository: Repository) -> None:
+    path = repository.root.resolve() / "café"
+    path.write_text("thé\n", encoding="utf-8")
+    base = Base(repository.root.resolve(), repository.commit())
+    path.unlink()
+    assert (base.changed, base.text(path)) == ({path}, "thé\n")
+
+
 def test_what_is_new_or_has_moved_differs(repository: Repository) -> None:
     for name in ("stays", "moves", "is ignored"):
         (repository.root / name).write_text(name, encoding="utf-8")

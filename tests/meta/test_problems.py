@@ -240,6 +240,16 @@ def test_the_tolerance_of_a_figure_decides_where_intervals_have_nothing_in_commo
     assert (compared(replace(now, claim=claim), evidence_of(was)) == []) is agrees
 
 
+@pytest.mark.parametrize("repeats", [True, False])
+def test_single_runs_of_a_figure_are_compared_where_they_repeat_alone(repeats: bool) -> None:
+    """The intervals agree."""
+    was, now = figure(16.5, 17.5), figure(16.0, 18.0)
+    assert now.claim.figure is not None
+    claim = replace(now.claim, figure=replace(now.claim.figure, repeats=repeats), expected_verdict=Verdict.CONFIRMED)
+    told = [each.sentence.partition(";")[0] for each in compared(replace(now, claim=claim), evidence_of(was))]
+    assert told == ["differs from the committed evidence: seed 0 gives 16, committed 16.5"] * repeats
+
+
 def test_code_that_was_violated_and_now_is_in_some_runs_has_not_regressed() -> None:
     claim = replace(simple(4, fault=None), expected_verdict=Verdict.REFUTED)
     was, now = measured(claim, healthy=0), measured(claim, healthy=1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,8 +42,8 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def lock(checkout: Path, *ids: str, executed: str = MIDDLE) -> None:
-    """Write the lock file of claims that executed a function, as the code is now."""
+def lock(checkout: Path, *ids: str, executed: str = MIDDLE, of_plots: Sequence[str] = ()) -> None:
+    """Write the lock file of claims that executed a function, and plots that executed others, as the code is now."""
     with fresh_projects():
         project = open_project(checkout)
         code = CurrentCode(project)
@@ -55,7 +57,8 @@ def lock(checkout: Path, *ids: str, executed: str = MIDDLE) -> None:
             for name in sorted(ids)
         }
         plots = {
-            name: code.record("", [plot.__module__], Executed(), Executed()) for name, plot in project.plots.items()
+            name: code.record("", [plot.__module__], Executed(tuple(of_plots)), Executed())
+            for name, plot in project.plots.items()
         }
         (checkout / "reports" / LOCK_FILE).write_text(lock_json(Lock(claims, plots), code), encoding="utf-8")
 
@@ -115,7 +118,7 @@ def test_a_base_that_says_nothing_of_what_was_executed_selects_all(checkout: Pat
     path.write_text(good, encoding="utf-8")
     found = selected(checkout)
     assert found.claim_ids == found.in_diff == EVERYTHING
-    assert (found.reason, found.base) == (told.format(head(checkout)), None)
+    assert (found.reason, found.plots, found.base) == (told.format(head(checkout)), frozenset(), None)
 
 
 def test_a_source_in_another_encoding_is_compared(checkout: Path) -> None:
@@ -213,6 +216,7 @@ def test_an_entry_for_another_version_of_a_library_is_not_new(checkout: Path) ->
     [
         ("numpy.py", "numpy.py changed"),
         ("numpy/__init__.py", "numpy/__init__.py changed"),
+        (os.fsdecode(b"\xff.py"), r"\xff.py changed"),
         ("numpy/core.py", ""),
         ("numpy.txt", ""),
         ("words.py", ""),  # which is edited
@@ -256,6 +260,10 @@ def test_a_plot_is_selected_by_its_code_and_by_its_files(checkout: Path) -> None
         (folder / name).touch()
         assert selected(checkout).plots == expected
         (folder / name).unlink()
+    lock(checkout, *EVERYTHING, of_plots=[MIDDLE])
+    assert (selected(checkout).plots, selected(checkout).in_diff) == ({"toy-squares"}, frozenset())
+    lock(checkout, *EVERYTHING)
     replace(plot, '"Exact."', '"Not exact."')
     assert selected(checkout).plots == frozenset()  # the record has the module, and no run executed the function
-    replace(plot, "positions = (0.0,", "positions = (0.5,")
+    replace(plot, '@plot("toy-squares")', 'LIMIT = 3\n\n\n@plot("toy-squares")')
+    assert selected(checkout).plots == {"toy-squares"}
