@@ -1,10 +1,10 @@
-"""The command that renders what was measured: pages for readers, or one text for another program."""
+"""The command that renders what was measured: pages for readers, or one text: for another program, or as one HTML page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,15 +19,18 @@ from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
-from rlverify.reporting.formats import FORMATS
+from rlverify.reporting.collecting import collect
+from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
+
+NAMES: Final = (*FORMATS, *PAGE_FORMATS)
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
 FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        metavar=f"[{'|'.join(FORMATS)}]",
-        help="One text for a program, and no pages: to stdout, or --output.",
+        metavar=f"[{'|'.join(NAMES)}]",
+        help="One text for a program, or one HTML page, and no Markdown: to stdout, or --output.",
     ),
 ]
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Where that text goes. [default: stdout]")]
@@ -60,7 +63,9 @@ def report(
         write_kill_report(matrix_plan, paths)
     if chosen is None:  # the matrix is about all claims
         problems = [*problems, *committed_status(matrix_plan, paths).problems]
-    if text is not None:
+    if text in PAGE_FORMATS:
+        _hand_over(PAGE_FORMATS[text](collect(project, paths.reports, records)), output)
+    elif text is not None:
         _hand_over(FORMATS[text].format(records), output)
     notes = notes_of(records, advise=not is_regression(problems))
     if check and as_json:
@@ -72,8 +77,8 @@ def report(
 
 
 def _check_options(text: str | None, output: Path | None, check: bool, chosen: Sequence[str]) -> None:
-    names = ", ".join(FORMATS)
-    if text is not None and text not in FORMATS:
+    names = ", ".join(NAMES)
+    if text is not None and text not in NAMES:
         raise UsageError(f"there is no format {text!r}; choose one of {names}")
     if output is not None and text is None:
         raise UsageError(f"--output {output} is for one text; say which with --format ({names})")

@@ -27,7 +27,9 @@ def collect(project: Project, reports: Path, records: Sequence[Record]) -> Repor
         records=tuple(records),
         pages=project.pages,
         contradictions=project.catalogue.contradictions,
+        causes=project.catalogue.causes,
         files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
+        lines=project.documents.lines,
         uncited=_uncited(project),
         untestable=_untestable(project),
         checklists=load_checklists(project.folder, project.documents),
@@ -35,6 +37,8 @@ def collect(project: Project, reports: Path, records: Sequence[Record]) -> Repor
         plots=load_plots(reports),
         templates=project.templates,
         command=project.settings.command,
+        under_test=project.settings.under_test,
+        libraries=project.settings.libraries,
     )
 
 

@@ -56,6 +56,11 @@ def difference(record: Record) -> str:
     return f"Measured: {_unexpected(record)}."
 
 
+def symptom(record: Record) -> str:
+    """What was observed that should not be: of a bug, the symptoms that it violates; empty where there is nothing."""
+    return difference(record) or _violated(record, "faulty")
+
+
 def interval(record: Record) -> str:
     """Mean and 95 % interval of a figure, with its unit; empty where none was measured."""
     found = record.evidence.figure if record.evidence is not None else None

@@ -10,7 +10,7 @@ from typing import Final
 from rlverify.project.citations import document_key
 from rlverify.project.pages import Page
 from rlverify.records.checklists import Checklist, NamedTest
-from rlverify.records.claims import Claim, Contradiction, UntestableLines, Verdict
+from rlverify.records.claims import Cause, Claim, Contradiction, UntestableLines, Verdict
 from rlverify.records.plot_points import Plot
 from rlverify.reporting.record import Record
 
@@ -25,20 +25,26 @@ class ReportData:
     """Everything that the reports are made of.
 
     :param pages: the pages that the project registers, the index and the page of all other claims apart
+    :param causes: the reasons that several claims share
     :param files: path of each document, relative to the folder of reports, by key
+    :param lines: the lines of each document, by key
     :param uncited: how many lines of each document no claim answers yet, and how many have a word
     :param untestable: the lines that no claim and no contradiction cites, and why they cannot be tested
     :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
     :param templates: folder of the project's own templates, which come before those of the engine
     :param command: how the pages spell the command ``rlverify``
+    :param under_test: dotted names of the packages that are verified
+    :param libraries: names of the distributions that they rest on
     :param texts: the pages that have been rendered, by name, for the index
     """
 
     records: tuple[Record, ...]
     pages: tuple[Page, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
+    causes: tuple[Cause, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     uncited: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     untestable: tuple[UntestableLines, ...] = ()
     checklists: tuple[Checklist, ...] = ()
@@ -46,6 +52,8 @@ class ReportData:
     plots: Mapping[str, Plot] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
+    under_test: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
