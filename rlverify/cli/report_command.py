@@ -1,4 +1,4 @@
-"""The command that renders what was measured: pages for readers, or one text: for another program, or as one HTML page."""
+"""The command that renders what was measured: pages, one HTML page, or a text for another program."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from rlverify.reporting.checklist_results import results
 from rlverify.reporting.html_filters import BASES, OURS, SCALES, STATUSES, facets, slug, status_of_statement
 from rlverify.reporting.markdown import TEMPLATES, TITLES
 from rlverify.reporting.ranking import (
-    CONFIDENCES,
     PHASES,
     confidence,
     findings,
@@ -40,7 +39,7 @@ FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\u007e\u00a0-\ud7ff\ue000-\ufffd\U
 """What HTML has no way to write: control characters and halves of surrogate pairs."""
 
 VERDICTS: Final = {
-    Verdict.CONFIRMED: "The bug breaks what the claim says, and the healthy code does not; a figure is in its interval.",
+    Verdict.CONFIRMED: "The bug breaks what the claim says, the healthy code does not; a figure is in its interval.",
     Verdict.NOT_REPRODUCED: "The documented bug ran and had no observable effect.",
     Verdict.REFUTED: "The opposite of the statement was observed.",
     Verdict.UNDECIDED: "The evidence does not separate them.",
@@ -69,21 +68,25 @@ def render_html(data: ReportData) -> str:
     script = _file("report.js")
     claims = data.claims
     found = findings((each for each in claims if is_real_bug(each) or each.contradicts_document), data.causes)
-    text = _environment().get_template("report.html.j2").render(
-        data=data,
-        style=Markup(_file("report.css")),
-        script=Markup(script),
-        script_digest=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        claims=claims,
-        facets=facets(data, claims),
-        bugs=len(real_bugs(claims, data.causes)),
-        wrong=len(wrong_statements(claims, data.causes)),
-        findings=found,
-        most_important=found[:MOST_IMPORTANT],
-        plan=plan(claims, data.causes),
-        classes=_classes(claims),
-        documents=_documents(data),
-        checklists=results(data),
+    text = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            data=data,
+            style=Markup(_file("report.css")),
+            script=Markup(script),
+            script_digest=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            claims=claims,
+            facets=facets(data, claims),
+            bugs=len(real_bugs(claims, data.causes)),
+            wrong=len(wrong_statements(claims, data.causes)),
+            findings=found,
+            most_important=found[:MOST_IMPORTANT],
+            plan=plan(claims, data.causes),
+            classes=_classes(claims),
+            documents=_documents(data),
+            checklists=results(data),
+        )
     )
     return FORBIDDEN.sub("\ufffd", text)
 
@@ -127,8 +130,8 @@ def _environment() -> Environment:
         phases=PHASES,
         verdicts=VERDICTS,
         bases=BASES,
+        statuses=STATUSES,
         scales=SCALES,
-        confidences=CONFIDENCES,
         quoted=quoted,
         symptom_rows=symptom_rows,
         source_title=source_title,

@@ -57,8 +57,12 @@ def difference(record: Record) -> str:
 
 
 def symptom(record: Record) -> str:
-    """What was observed that should not be: of a bug, the symptoms that it violates; empty where there is nothing."""
-    return difference(record) or _violated(record, "faulty")
+    """What was observed that should not be: the difference, or else what a confirmed fault violates; can be empty."""
+    found = difference(record)
+    if found or record.verdict is not Verdict.CONFIRMED:
+        return found
+    broken = _violated(record, "faulty")
+    return f"With the fault: {broken}." if broken else ""
 
 
 def interval(record: Record) -> str:

@@ -23,7 +23,7 @@
   };
 
   const follow = () => {
-    const target = document.querySelector(":target");
+    const target = document.getElementById(location.hash.slice(1));
     if (!rows.includes(target)) return;
     followed = target;
     update();
@@ -57,7 +57,7 @@
   });
   window.addEventListener("afterprint", () => opened.forEach((row) => (row.open = false)));
 
+  window.addEventListener("load", follow); // once the browser has gone to the fragment, which takes the focus
   form.hidden = false;
   update();
-  follow();
 })();
