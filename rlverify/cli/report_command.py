@@ -17,10 +17,13 @@ from rlverify.gating.problem_rules import notes_of, problems_of_all
 from rlverify.kill_matrix.committed import committed_status
 from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.project.content import Project
+from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
 from rlverify.reporting.collecting import collect
 from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
+from rlverify.reporting.record import Record
 
 NAMES: Final = (*FORMATS, *PAGE_FORMATS)
 
@@ -63,10 +66,8 @@ def report(
         write_kill_report(matrix_plan, paths)
     if chosen is None:  # the matrix is about all claims
         problems = [*problems, *committed_status(matrix_plan, paths).problems]
-    if text in PAGE_FORMATS:
-        _hand_over(PAGE_FORMATS[text](collect(project, paths.reports, records)), output)
-    elif text is not None:
-        _hand_over(FORMATS[text].format(records), output)
+    if text is not None:
+        _hand_over(_rendered(text, project, paths, records), output)
     notes = notes_of(records, advise=not is_regression(problems))
     if check and as_json:
         show({**outcome_of(problems), "notes": notes})
@@ -84,6 +85,12 @@ def _check_options(text: str | None, output: Path | None, check: bool, chosen: S
         raise UsageError(f"--output {output} is for one text; say which with --format ({names})")
     if chosen and (check or text is None):
         raise UsageError(f"the pages are about all claims; for {', '.join(chosen)} alone, name a --format ({names})")
+
+
+def _rendered(name: str, project: Project, paths: ReportPaths, records: Sequence[Record]) -> str:
+    if name in FORMATS:
+        return FORMATS[name].format(records)
+    return PAGE_FORMATS[name](collect(project, paths.reports, records))
 
 
 def _hand_over(text: str, output: Path | None) -> None:

@@ -18,7 +18,16 @@ from rlverify.records.claims import Verdict
 from rlverify.records.measured import Evidence, VariantEvidence
 from rlverify.reporting import figure_phrasing, phrasing
 from rlverify.reporting.checklist_results import results
-from rlverify.reporting.html_filters import BASES, OURS, SCALES, STATUSES, facets, slug, status_of_statement
+from rlverify.reporting.html_filters import (
+    BASES,
+    NOT_CLASSIFIED,
+    OURS,
+    SCALES,
+    STATUSES,
+    facets,
+    slug,
+    status_of_statement,
+)
 from rlverify.reporting.markdown import TEMPLATES, TITLES
 from rlverify.reporting.ranking import (
     PHASES,
@@ -178,11 +187,11 @@ def source_title(data: ReportData, key: str) -> str:
 
 def _classes(claims: Sequence[Record]) -> list[tuple[str, str, dict[str, int]]]:
     """(evidence class, what it is, how many of its claims have each status), the classes alone that have claims."""
-    rows = []
+    rows: list[tuple[str, str, dict[str, int]]] = []
     for basis, meaning in BASES.items():
         of_class = [status_of_statement(each) for each in claims if each.claim.basis == basis]
         if of_class:
-            rows.append((basis or "not classified", meaning, {status: of_class.count(status) for status in STATUSES}))
+            rows.append((basis or NOT_CLASSIFIED, meaning, {status: of_class.count(status) for status in STATUSES}))
     return rows
 
 
