@@ -9,10 +9,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from rlverify.reporting.collecting import collect
 from rlverify.reporting.html_report import prose, quoted, render_html
+from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData, anchor
 from tests.report.assessed import ATTACK, LONG, assessed_data, bug, hostile, wrong
-from tests.report.records import MISFIT, data, generic, measured, simple
+from tests.report.records import MISFIT, PROJECT, data, generic, measured, simple
 
 VOID = {"meta", "link", "br", "input", "img", "rect", "path"}
 
@@ -274,3 +276,18 @@ def test_lines_of_a_document_that_is_not_there_are_not_quoted() -> None:
     assert quoted(generic(data()), "002:1-2") == []
     assert quoted(assessed_data(), "002:2-3") == [(2, "line 2 of 002"), (3, "line 3 of 002")]
     assert ATTACK in hostile().claim.title
+
+
+def test_the_page_of_this_project_has_all_of_its_claims_and_quotes_what_they_cite() -> None:
+    collected = collect(PROJECT, PROJECT.paths.reports, [Record(claim, None) for claim in PROJECT.claims])
+    text = render_html(collected)
+    assert "<title>Audit of rlcore</title>" in text
+    assert ". Libraries: torch, numpy, " in text
+    page = Page(text)
+    assert set(page.claims()) == {anchor(claim.id) for claim in PROJECT.claims if claim.kind != "null"}
+    assert len([each for each in page.all("details") if each.get("class") == "cited"]) == sum(
+        len(claim.cites) for claim in PROJECT.claims
+    )
+    assert collected.causes == PROJECT.catalogue.causes
+    ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
+    assert {each["href"][1:] for each in page.all("a")} <= ids
