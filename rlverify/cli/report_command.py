@@ -1,10 +1,10 @@
-"""The command that renders what was measured: pages for readers, or one text for another program."""
+"""The command that renders what was measured: pages, one HTML page, or a text for another program."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -17,17 +17,23 @@ from rlverify.gating.problem_rules import notes_of, problems_of_all
 from rlverify.kill_matrix.committed import committed_status
 from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.project.content import Project
+from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
-from rlverify.reporting.formats import FORMATS
+from rlverify.reporting.collecting import collect
+from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
+from rlverify.reporting.record import Record
+
+NAMES: Final = (*FORMATS, *PAGE_FORMATS)
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
 FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        metavar=f"[{'|'.join(FORMATS)}]",
-        help="One text for a program, and no pages: to stdout, or --output.",
+        metavar=f"[{'|'.join(NAMES)}]",
+        help="One text for a program, or one HTML page, and no Markdown: to stdout, or --output.",
     ),
 ]
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Where that text goes. [default: stdout]")]
@@ -61,7 +67,7 @@ def report(
     if chosen is None:  # the matrix is about all claims
         problems = [*problems, *committed_status(matrix_plan, paths).problems]
     if text is not None:
-        _hand_over(FORMATS[text].format(records), output)
+        _hand_over(_rendered(text, project, paths, records), output)
     notes = notes_of(records, advise=not is_regression(problems))
     if check and as_json:
         show({**outcome_of(problems), "notes": notes})
@@ -72,13 +78,19 @@ def report(
 
 
 def _check_options(text: str | None, output: Path | None, check: bool, chosen: Sequence[str]) -> None:
-    names = ", ".join(FORMATS)
-    if text is not None and text not in FORMATS:
+    names = ", ".join(NAMES)
+    if text is not None and text not in NAMES:
         raise UsageError(f"there is no format {text!r}; choose one of {names}")
     if output is not None and text is None:
         raise UsageError(f"--output {output} is for one text; say which with --format ({names})")
     if chosen and (check or text is None):
         raise UsageError(f"the pages are about all claims; for {', '.join(chosen)} alone, name a --format ({names})")
+
+
+def _rendered(name: str, project: Project, paths: ReportPaths, records: Sequence[Record]) -> str:
+    if name in FORMATS:
+        return FORMATS[name].format(records)
+    return PAGE_FORMATS[name](collect(project, paths.reports, records))
 
 
 def _hand_over(text: str, output: Path | None) -> None:

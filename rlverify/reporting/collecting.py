@@ -40,6 +40,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
         libraries=libraries,
         under_test=project.settings.under_test,
         files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
+        lines=project.documents.lines,
         uncited=_uncited(project),
         untestable=_untestable(project),
         checklists=load_checklists(project.folder, project.documents),

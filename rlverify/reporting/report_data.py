@@ -26,7 +26,9 @@ class ReportData:
     """Everything that the reports are made of.
 
     :param pages: the pages that the project registers, the index and the page of all other claims apart
+    :param causes: the reasons that several claims share
     :param files: path of each document, relative to the folder of reports, by key
+    :param lines: the lines of each document, by key
     :param uncited: how many lines of each document no claim answers yet, and how many have a word
     :param untestable: the lines that no claim and no contradiction cites, and why they cannot be tested
     :param tests: the tests that documents name, or None where they were not measured
@@ -43,7 +45,9 @@ class ReportData:
     records: tuple[Record, ...]
     pages: tuple[Page, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
+    causes: tuple[Cause, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     uncited: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     untestable: tuple[UntestableLines, ...] = ()
     checklists: tuple[Checklist, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rlverify.cli.app import run
-from rlverify.reporting.formats import FORMATS
+from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -34,15 +35,15 @@ def report(capsys: pytest.CaptureFixture[str], auditedproject: Path, audited: Pa
     return command
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", [*FORMATS, *PAGE_FORMATS])
 def test_every_format_can_be_typed(name: str, report: Command) -> None:
     assert report("--format", name)[0] == 0
 
 
 def test_a_format_that_does_not_exist_is_answered_with_those_that_do(report: Command) -> None:
-    code, output, errors = report("--format", "html")
+    code, output, errors = report("--format", "pdf")
     assert (code, output) == (2, "")
-    assert "there is no format 'html'; choose one of json, junit, step-summary" in " ".join(errors.split())
+    assert "there is no format 'pdf'; choose one of json, junit, step-summary, html" in " ".join(errors.split())
 
 
 def test_a_text_for_a_program_goes_to_stdout_and_nothing_else_does(report: Command) -> None:
@@ -89,6 +90,18 @@ def test_a_text_can_go_to_a_file_and_pages_are_left_alone(report: Command, audit
     assert report("--format", "step-summary", "--output", target) == (0, "", "")
     assert target.read_text(encoding="utf-8") == report("--format", "step-summary")[1]
     assert {path: path.stat().st_mtime_ns for path in audited.rglob("*")} == before
+
+
+def test_the_html_page_is_of_the_whole_audit_or_of_the_chosen_claims(report: Command, tmp_path: Path) -> None:
+    target = tmp_path / "audit.html"
+    assert report("--format", "html", "--output", target) == (0, "", "")
+    text = target.read_text(encoding="utf-8")
+    assert text == report("--format", "html")[1]
+    assert text.startswith("<!doctype html>")
+    ids = re.findall(r'<details class="claim" id="(.*?)"', text)
+    assert len(ids) == 5  # and a null fault
+    chosen = report(ids[0], "--format", "html")[1]
+    assert re.findall(r'<details class="claim" id="(.*?)"', chosen) == ids[:1]
 
 
 def test_what_is_missing_stands_in_the_text_and_in_the_exit_code(report: Command, tmp_path: Path) -> None:

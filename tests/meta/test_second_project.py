@@ -151,7 +151,8 @@ def test_the_wheel_holds_the_engine_and_the_core_and_no_content(wheel: Path) -> 
     tops = {name.partition("/")[0] for name in names}
     assert {"rlverify", "rlcore"} < tops
     assert not tops & {"verification", "tests", "reports", "benchmarks"}
-    for needed in ("rlverify/py.typed", "rlverify/reporting/templates/index.md.j2", "rlverify/cli/templates/"):
+    templates = [f"reporting/templates/{name}" for name in ("index.md.j2", "report.html.j2", "report.css", "report.js")]
+    for needed in (f"rlverify/{name}" for name in ("py.typed", "cli/templates/", *templates)):
         assert any(name.startswith(needed) for name in names), needed
 
 
