@@ -121,7 +121,7 @@ def _environment() -> Environment:
         "slug": slug,
         "outcome": phrasing.outcome,
         "grade": phrasing.grade,
-        "symptom": phrasing.symptom,
+        "result": phrasing.result,
         "difference": phrasing.difference,
         "statement": phrasing.statement,
         "interval": phrasing.interval,

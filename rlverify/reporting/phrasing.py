@@ -84,13 +84,13 @@ def difference(record: Record, most: int = SHOWN_SYMPTOMS) -> str:
     return f"Measured: {_unexpected(record, most)}."
 
 
-def symptom(record: Record) -> str:
+def result(record: Record) -> str:
     """What was observed that should not be: the difference, or else what a confirmed fault violates; can be empty."""
     found = difference(record)
     if found or record.verdict is not Verdict.CONFIRMED:
         return found
-    broken = _violated(record, "faulty")
-    return f"With the fault: {broken}." if broken else ""
+    broken = _violated(record, "faulty", SHOWN_SYMPTOMS)
+    return f"With the bug: {broken}." if broken else ""
 
 
 def interval(record: Record) -> str:

@@ -35,7 +35,6 @@ class ReportData:
     :param plots: what the plots show, by name
     :param templates: folder of the project's own templates, which come before those of the engine
     :param command: how the pages spell the command ``rlverify``
-    :param causes: the reasons that several claims share
     :param code: what each fault and documented fix replaces, by its name
     :param full_audit: the day of the last full audit, or empty
     :param libraries: versions of the libraries that measured, by name
@@ -55,7 +54,6 @@ class ReportData:
     plots: Mapping[str, Plot] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
-    causes: tuple[Cause, ...] = ()
     code: Mapping[str, PlantedCode] = field(default_factory=dict)
     full_audit: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
