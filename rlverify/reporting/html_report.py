@@ -18,6 +18,7 @@ from rlverify.records.claims import Verdict
 from rlverify.records.measured import Evidence, VariantEvidence
 from rlverify.reporting import figure_phrasing, phrasing
 from rlverify.reporting.checklist_results import results
+from rlverify.reporting.code_blocks import code_of
 from rlverify.reporting.html_filters import (
     BASES,
     NOT_CLASSIFIED,
@@ -136,6 +137,8 @@ def _environment() -> Environment:
     made.filters.update(filters)
     made.globals.update(
         titles=TITLES,
+        code_of=code_of,
+        limits=phrasing.limits,
         phases=PHASES,
         verdicts=VERDICTS,
         bases=BASES,

@@ -66,5 +66,5 @@ def assessed_data() -> ReportData:
         causes=(CAUSE,),
         lines=lines,
         under_test=("toy",),
-        libraries=("torch", "numpy"),
+        libraries={"torch": "2.13.0", "numpy": "2.4.6"},
     )

@@ -9,12 +9,13 @@ from html.parser import HTMLParser
 
 import pytest
 
+from rlverify.reporting.code_blocks import PlantedCode
 from rlverify.reporting.collecting import collect
 from rlverify.reporting.html_report import prose, quoted, render_html
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData, anchor
 from tests.report.assessed import ATTACK, LONG, assessed_data, bug, hostile, wrong
-from tests.report.records import MISFIT, PROJECT, data, generic, measured, simple
+from tests.report.records import CLAIM, MISFIT, PROJECT, data, generic, measured, simple
 
 VOID = {"meta", "link", "br", "input", "img", "rect", "path"}
 
@@ -112,7 +113,7 @@ def test_everything_is_escaped(text: str, page: Page) -> None:
 
 def test_every_text_of_a_claim_is_shown() -> None:
     shown = row(render_html(generic(replace(data(), records=(hostile(),)))), "TOY-20")
-    assert shown.count("&lt;img src=") == 26
+    assert shown.count("&lt;img src=") == 27  # the hedge is under Limits as well
     assert shown.count(LONG) == 12
 
 
@@ -157,7 +158,18 @@ def test_the_summary_has_the_ten_findings_that_matter_most(text: str) -> None:
     first = part(summary, '<li>\n<p class="name">', "</li>")
     assert words(first) == (
         "TOY-21 claim 21 CONFIRMED real bug severity: critical · confidence: high "
-        "With the fault: count | all: 0 instead of 320. Action: Fix number 21. rlverify reproduce TOY-21"
+        "With the bug: count | all: 0, expected 320. Action: Fix number 21. rlverify reproduce TOY-21"
+    )
+
+
+def test_a_row_has_the_code_of_the_bug_and_the_limits_of_its_verdict() -> None:
+    claim = replace(CLAIM, basis="reconstruction", scale="toy")
+    code = {"forgets": PlantedCode("toy:load", "def load(): ...", "def forgets(a: <int>): ...")}
+    page = render_html(ReportData((measured(claim, healthy=2, faulty=0, documented_fix=2),), code=code))
+    row = words(part(page, '<details class="claim" id="toy-01"'))
+    assert "Code toy:load, healthy: def load(): ... with the bug: def forgets(a: &lt;int&gt;): ..." in row
+    assert (
+        "Limits The document gives only a title; the bug that is re-injected is our reconstruction. Measured on" in row
     )
 
 
@@ -197,7 +209,7 @@ def test_a_statement_that_only_we_make_is_not_held_against_the_document() -> Non
     rows = [words(each) for each in part(text, 'aria-label="Claims by evidence class"', "</table>").split("<tr>")[2:]]
     assert [each.split()[-5:] for each in rows] == [["1", "0", "0", "1", "0"]] * 2
     assert "contradicts document" not in text
-    assert "Implied, not stated: Restoring" in text
+    assert "Implied, not stated in this form: Restoring" in text
 
 
 def test_a_row_has_statement_evidence_cause_fix_and_proof(text: str) -> None:
@@ -205,7 +217,7 @@ def test_a_row_has_statement_evidence_cause_fix_and_proof(text: str) -> None:
     for told in (
         "TOY-01 a | b &lt;c&gt; CONFIRMED contradicts document real bug fix: NO EFFECT severity: not assessed",
         "Statement Restoring forgets the *count*.",
-        "Result The defect is real. The applied fix does not restore what is broken without it: count | all: 0",
+        "Result The defect is real. The fix repairs nothing: count | all: 0",
         "Not as expected Expected: CONFIRMED; fix CURED.",
         "Cited lines 002:280-282 280 line 280 of 002 281 line 281 of 002 282 line 282 of 002",
         "Severity in the document critical",
@@ -222,7 +234,7 @@ def test_a_figure_is_shown_with_its_interval_and_a_part_with_its_whole(text: str
     assert "efficiency lost 15 to 25 % 0.5 % (-2 to 3) 1.25 24 0.8 8 seeds: mean 1.2, sd 6.0" in shown
     assert "Part of TOY-21 claim 21" in shown
     whole = words(row(text, "TOY-21"))
-    assert "Parts, each measured on its own part what is said of it measured TOY-44 claim 9 (figure)" in whole
+    assert "Parts, each measured on its own part statement measured TOY-44 claim 9 (figure)" in whole
 
 
 def test_what_was_not_measured_says_so_with_the_command(text: str) -> None:
@@ -282,7 +294,7 @@ def test_the_page_of_this_project_has_all_of_its_claims_and_quotes_what_they_cit
     collected = collect(PROJECT, PROJECT.paths.reports, [Record(claim, None) for claim in PROJECT.claims])
     text = render_html(collected)
     assert "<title>Audit of rlcore</title>" in text
-    assert ". Libraries: torch, numpy, " in text
+    assert ". Measured with gymnasium " in text
     page = Page(text)
     assert set(page.claims()) == {anchor(claim.id) for claim in PROJECT.claims if claim.kind != "null"}
     assert len([each for each in page.all("details") if each.get("class") == "cited"]) == sum(

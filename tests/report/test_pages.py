@@ -99,7 +99,7 @@ def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
     assert sources == {"TOY-01": "004", "FND-1": "ours", "FND-2": "ours", "TOY-09": "003"}
     assert "Findings: 2. Contradict a document: 1. As expected: 2.\nOf them, these are on" in texts["findings.md"]
     assert "are about: [FND-2](ppo-verification.md#fnd-2)." in texts["findings.md"]
-    told = "Statements of the document: 1. Not supported by measurement, as a statement, a fix or a recommendation: 1."
+    told = "Statements of the document: 1. Contradicted by measurement, as a statement, a fix or a recommendation: 1."
     assert (
         f"{told} Findings of our own about it: 1. Contradict the document: 1. As expected: 1 of 2.\n"
         in (texts["ppo-verification.md"])
