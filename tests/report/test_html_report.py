@@ -114,7 +114,7 @@ def test_everything_is_escaped(text: str, page: Page) -> None:
 def test_every_text_of_a_claim_is_shown() -> None:
     shown = row(render_html(generic(replace(data(), records=(hostile(),)))), "TOY-20")
     assert shown.count("&lt;img src=") == 27  # the hedge is under Limits as well
-    assert shown.count(LONG) == 12
+    assert shown.count(LONG) == 13
 
 
 def test_nothing_is_loaded_from_anywhere(page: Page) -> None:
