@@ -1,4 +1,4 @@
-"""The code of a re-injected bug next to the healthy code, as Markdown."""
+"""The code of a re-injected bug, and of the healthy member that it replaces."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ class PlantedCode:
     target: str
     healthy: str
     replacement: str
+
+
+def planted_code(claim: Claim, code: Mapping[str, PlantedCode]) -> list[tuple[str, str]]:
+    """(title, source) of the bug and of the documented fix; empty where a claim plants nothing.
+
+    Committed pages show these alone: with the healthy member, a renamed local variable would make them out of date.
+
+    :param code: by name of the fault or fix
+    """
+    named = (("the bug", claim.fault), ("the documented fix", claim.documented_fix))
+    return [
+        (f"{title}, in place of {code[name].target}", code[name].replacement)
+        for title, name in named
+        if name is not None and name in code
+    ]
 
 
 def code_of(claim: Claim, code: Mapping[str, PlantedCode]) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import Variant
 from rlverify.reporting import figure_phrasing, phrasing, ranking
-from rlverify.reporting.code_blocks import code_of
+from rlverify.reporting.code_blocks import planted_code
 from rlverify.reporting.report_data import ReportData, anchor, spans
 
 TITLES: Final[dict[Variant, str]] = {
@@ -72,7 +72,7 @@ def environment(own: Path | None) -> Environment:
     }
     made.filters.update(filters)
     made.tests["real_bug"] = ranking.is_real_bug
-    made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited, code_of=code_of, limits=phrasing.limits)
+    made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited, planted_code=planted_code, limits=phrasing.limits)
     return made
 
 
