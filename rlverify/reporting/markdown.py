@@ -72,7 +72,9 @@ def environment(own: Path | None) -> Environment:
     }
     made.filters.update(filters)
     made.tests["real_bug"] = ranking.is_real_bug
-    made.globals.update(titles=TITLES, symptom_rows=symptom_rows, cited=cited, planted_code=planted_code, limits=phrasing.limits)
+    made.globals.update(
+        titles=TITLES, symptom_rows=symptom_rows, cited=cited, planted_code=planted_code, limits=phrasing.limits
+    )
     return made
 
 
