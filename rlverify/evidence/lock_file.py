@@ -64,7 +64,8 @@ class _File(BaseModel):
 class Lock:
     """What each claim, by id, and each plot, by name, was measured of.
 
-    :param full_audit: the day on which all claims, figures too, were last measured together, as in ``2026-11-25``
+    :param full_audit: the day, in UTC, on which all claims were measured together for the first time with this code and
+        these settings, as in ``2026-11-25``
     """
 
     claims: Mapping[str, CodeRecord] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -141,12 +141,20 @@ def replace_committed(
     old, renewed = _old_lock(committed), {id_: each for id_, each in measured.items() if id_ not in fell_back}
     locked = {**old.claims, **renewed}
     ids = {claim.id for claim in project.claims}
-    full_audit = datetime.now(UTC).date().isoformat() if ids == renewed.keys() else old.full_audit
-    lock = Lock({name: locked[name] for name in sorted(known & locked.keys())}, plots, full_audit)
-    write_all(committed, paths.reports, kept, others, {LOCK_FILE: lock_json(lock, committed.code)})
+    lock = Lock({name: locked[name] for name in sorted(known & locked.keys())}, plots, old.full_audit)
+    text = lock_json(lock, committed.code)
+    if ids == renewed.keys() and not _is_committed(paths, text):
+        text = lock_json(replace(lock, full_audit=datetime.now(UTC).date().isoformat()), committed.code)
+    write_all(committed, paths.reports, kept, others, {LOCK_FILE: text})
     for path in paths.evidence.glob("*.json"):
         if path.stem not in known and (path.stem in ids or _is_evidence(path)):
             path.unlink()
+
+
+def _is_committed(paths: ReportPaths, text: str) -> bool:
+    """Whether the lock file says exactly this, so that an audit of the same code on another day changes nothing."""
+    path = paths.reports / LOCK_FILE
+    return path.exists() and path.read_bytes() == text.encode()
 
 
 def _old_lock(committed: Committed) -> Lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +308,23 @@ def test_evidence_of_a_claim_that_is_in_no_catalogue_is_a_problem(setting: Setti
 
 
 @pytest.mark.usefixtures("ascii_locale")
+def test_the_day_of_a_full_audit_stays_until_the_code_changes(setting: Setting) -> None:
+    path = setting.paths.reports / LOCK_FILE
+    before = load_lock(path, CurrentCode(setting.project))
+    assert before.full_audit == datetime.now(UTC).date().isoformat()
+    earlier = replace(before, full_audit="2000-01-02")
+    path.write_text(lock_json(earlier, CurrentCode(setting.project)))
+    for level, older, day in (
+        ("full", (), "2000-01-02"),
+        ("quick", ("LAB-01",), "2000-01-02"),
+        ("full", ("LAB-01",), before.full_audit),
+    ):
+        setting.make_older(*older)
+        setting.audit(update=True, level=level)
+        assert load_lock(path, CurrentCode(setting.project)).full_audit == day, (level, older)
+    assert f"last full audit {before.full_audit}." in (setting.paths.reports / "index.md").read_text("utf-8")
+
+
 def test_an_update_removes_evidence_of_claims_that_are_gone_and_no_other_file(setting: Setting) -> None:
     folder = setting.paths.evidence
     (folder / "GONE-01.json").write_text('"claim_id" "schema_version" "é"', encoding="utf-8")

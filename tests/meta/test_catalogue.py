@@ -138,6 +138,5 @@ def test_a_folder_without_a_catalogue_is_named(tmp_path: Path) -> None:
 
 def test_claims_that_name_a_cause_share_it(tmp_path: Path) -> None:
     cause = '[[cause]]\nid = "one-cause"\ntext = "A constant factor cancels."\n'
-    named = CLAIM.replace("seeds =", 'cause = "one-cause"\nseeds =')
-    found = _load(tmp_path, named + cause)
+    found = _load(tmp_path, CLAIM + 'cause = "one-cause"\n' + cause)
     assert (found.claims[0].cause, found.causes) == ("one-cause", (Cause("one-cause", "A constant factor cancels."),))

@@ -178,7 +178,7 @@ def test_pages_of_some_claims_are_an_error(options: list[str], toy: Command, rep
     assert (code, output) == (2, "")
     assert errors == (
         f"rlverify: the pages are about all claims; for {options[1] if '--area' in options else 'TOY-01'} alone, "
-        "name a --format (json, junit, step-summary)\n"
+        "name a --format (json, junit, step-summary, html)\n"
     )
 
 
