@@ -155,7 +155,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
         show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), tables.runs_text(runs))
         show(Text("\n") + _verdict_line(record))
         if record.has_verdict:
-            show(Text("\nwhere to look:"), tables.steps_table(next_steps(project, claim, Path.cwd())))
+            show(Text("\nwhere to look:"), tables.steps_text(next_steps(project, claim, Path.cwd())))
         show(*(Text(str(problem)) for problem in problems))
     raise typer.Exit(exit_code_of(problems))
 

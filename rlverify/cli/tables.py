@@ -139,14 +139,9 @@ def _value(text: str) -> str:
     return text or "(empty)"
 
 
-def steps_table(steps: Sequence[tuple[str, str]]) -> Table:
+def steps_text(steps: Sequence[tuple[str, str]]) -> Text:
     """What to look at next, a line each."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for what, where in steps:
-        table.add_row(what, Text(where))
-    return table
+    return Text("\n".join(f"{what:<9}{where}" for what, where in steps))
 
 
 def audit_table(audit: Audit) -> Table:

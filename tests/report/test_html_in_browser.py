@@ -158,6 +158,7 @@ def test_a_link_opens_its_row_even_where_a_filter_hides_it(page: Any) -> None:
     assert shown(page) == ["toy-21"]
     link = page.locator("#section-summary a[href='#toy-41']").first
     link.click()
+    page.wait_for_function("document.getElementById('toy-41').open")
     assert opened(page) == ["toy-41"]
     assert set(shown(page)) == {"toy-21", "toy-41"}
     assert count(page) == "1 of 31 claims match, and TOY-41, which a link led to"
