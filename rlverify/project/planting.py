@@ -123,7 +123,7 @@ def source_of_fault(fault: Fault) -> tuple[str, str, str] | None:
 
 def _source(function: Callable[..., Any]) -> str:
     lines = textwrap.dedent(inspect.getsource(inspect.unwrap(function))).strip().splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith(("def ", "async def ")))
+    start = next((number for number, line in enumerate(lines) if line.startswith("def ")), 0)  # a lambda has none
     return "\n".join(FOR_TOOLS.sub("", line) for line in lines[start:])
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from toyproject import target
 from rlverify.project.content import Project
 from rlverify.project.faults import FAULTS, Fault, add_fault, fault, get_fault
 from rlverify.project.fingerprint import member_digest
-from rlverify.project.planting import healthy, null_fault_of, plant
+from rlverify.project.planting import healthy, null_fault_of, plant, source_of_fault
 from rlverify.project.probes import probe
 from rlverify.records.errors import FaultError, RegistrationError, StaleFaultError, UnknownNameError
 from tests.meta.in_process import fresh_projects
@@ -51,6 +52,48 @@ KINDS: dict[str, Any] = {
         lambda: getattr(target.Average.restored({"count": 2, "total": 3.0}), "count", 10), 2, 10,
     ),
 }  # fmt: skip
+
+
+def unguarded(value: float, low: float, high: float) -> float:  # type: ignore[misc]
+    """Neither end."""
+    return value  # type: ignore[no-any-return]  # why
+
+
+@pytest.mark.parametrize(
+    ("owner", "member", "original", "place", "healthy_source"),
+    [
+        (
+            "toyproject.target", "clip", target.clip, "toyproject.target:clip",
+            "def clip(value: float, low: float, high: float) -> float:\n    return min(max(value, low), high)",
+        ),
+        (
+            "toyproject.target:Average", "mean", MEAN, "toyproject.target:Average.mean",
+            "def mean(self) -> float:\n    return self.total / max(self.count, 1)",
+        ),
+    ],
+)  # fmt: skip
+def test_the_source_of_a_fault_is_shown_without_decorators_and_comments_for_tools(
+    owner: str, member: str, original: Callable[..., Any], place: str, healthy_source: str
+) -> None:
+    assert source_of_fault(_fault(owner, member, unguarded, original)) == (
+        place,
+        healthy_source,
+        'def unguarded(value: float, low: float, high: float) -> float:\n    """Neither end."""\n    return value',
+    )
+
+
+def test_the_source_of_a_fault_that_is_a_lambda_is_the_statement_around_it() -> None:
+    replacement = lambda value, low, high: 99  # noqa: E731
+    found = source_of_fault(_fault("toyproject.target", "clip", replacement, target.clip))
+    assert found is not None
+    assert found[2] == "replacement = lambda value, low, high: 99"
+
+
+def test_a_fault_without_a_target_or_without_a_source_shows_none() -> None:
+    made = _fault("toyproject.target", "clip", target.clip, target.clip)
+    assert source_of_fault(replace(made, member="gone")) is None
+    compiled = eval("lambda value, low, high: 99")  # noqa: S307
+    assert source_of_fault(replace(made, replacement=compiled)) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.lock_file import NAME, Lock, load_lock, lock_json, lock_of
+from rlverify.evidence.lock_file import NAME, Lock, load_lock, lock_json, lock_of, measured_with
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.records.code_records import CodeRecord, Executed
@@ -126,6 +126,17 @@ def test_the_first_broken_field_is_named(lock: Lock, code: CurrentCode) -> None:
     content["claims"]["TOY-02"]["files"] = [7]
     with pytest.raises(EvidenceError, match=r": claims\.TOY-02\.files\.0: Input should be a valid string; run "):
         lock_of(json.dumps(content), Path(NAME), code)
+
+
+def test_the_day_and_the_libraries_of_a_full_audit_can_be_read_alone(lock: Lock, code: CurrentCode) -> None:
+    text = lock_json(lock, code)
+    assert "full_audit" not in json.loads(text)
+    day, libraries = measured_with(lock_json(replace(lock, full_audit="2026-11-25"), code))
+    assert day == "2026-11-25"
+    assert libraries == {
+        name: each for name, each in json.loads(text)["libraries"].items() if name != "rlverify.verdicts"
+    }
+    assert measured_with("{}") == ("", {})
 
 
 def test_a_claim_of_which_no_function_is_known_is_read(lock: Lock, code: CurrentCode) -> None:
