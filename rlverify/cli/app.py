@@ -152,8 +152,10 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:
-        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), tables.runs_text(runs))
-        show(Text("\n") + _verdict_line(record))
+        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"))
+        if any(run.observations for run in runs):
+            show(tables.runs_text(runs), Text(""))
+        show(_verdict_line(record))
         if record.has_verdict:
             show(Text("\nwhere to look:"), tables.steps_text(next_steps(project, claim, Path.cwd())))
         show(*(Text(str(problem)) for problem in problems))

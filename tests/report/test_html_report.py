@@ -151,7 +151,7 @@ def test_a_claim_is_found_under_every_document_that_it_cites(page: Page) -> None
 
 def test_the_summary_has_the_ten_findings_that_matter_most(text: str) -> None:
     summary = part(text, 'id="section-summary"')
-    assert "The 10 findings that matter most, of 25" in summary
+    assert "The 10 findings that matter most, of 25 causes" in summary
     ids = re.findall(r'<p class="name"><a href="#.*?">(.*?)</a>', summary)
     assert ids[:4] == ["TOY-21", "TOY-22", "TOY-41", "TOY-43"]
     assert len(ids) == 10

@@ -61,7 +61,7 @@ def test_a_page_without_claims_is_a_hole_that_says_so(name: str) -> None:
 
 def test_the_index_of_nothing_can_be_read() -> None:
     text = render_all(data_of())["index.md"]
-    assert "Result: 0 bugs are proven real: re-injected," in text
+    assert "Result: 0 bugs, counted by cause, are proven real: re-injected," in text
     assert text.count("\nNone.\n") == 2
 
 
