@@ -21,8 +21,7 @@ def next_steps(project: Project, claim: Claim, folder: Path) -> list[tuple[str, 
     steps = []
     if claim.fault is not None:
         fault = project.fault(claim.fault)
-        target = f"{fault.owner}{'.' if ':' in fault.owner else ':'}{fault.member}"
-        steps += [("bug", _place(fault.replacement, folder)), ("replaces", target)]
+        steps += [("bug", _place(fault.replacement, folder)), ("replaces", fault.target)]
     if claim.documented_fix is not None:
         steps.append(("fix", _place(project.fault(claim.documented_fix).replacement, folder)))
     steps.append(("probe", _place(project.probe(claim.probe), folder)))

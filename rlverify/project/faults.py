@@ -47,6 +47,11 @@ class Fault:
     defined_in: str
     claimed: bool = True
 
+    @property
+    def target(self) -> str:
+        """What it replaces: ``package.module:Class.member`` or ``package.module:function``."""
+        return f"{self.owner}{'.' if ':' in self.owner else ':'}{self.member}"
+
 
 FAULTS: Registry[Fault] = Registry("fault")
 

@@ -117,8 +117,7 @@ def source_of_fault(fault: Fault) -> tuple[str, str, str] | None:
         sources = _source(_function_of(_find_member(owner, fault))), _source(fault.replacement)
     except (StaleFaultError, OSError):
         return None
-    separator = "." if ":" in fault.owner else ":"
-    return f"{fault.owner}{separator}{fault.member}", *sources
+    return fault.target, *sources
 
 
 def _source(function: Callable[..., Any]) -> str:

@@ -6,20 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rlverify.records.claims import Basis, Scale, Verdict
-from rlverify.reporting.phrasing import outcome
+from rlverify.records.claims import Scale, Verdict
+from rlverify.reporting.phrasing import BASES, outcome
 from rlverify.reporting.ranking import SEVERITIES, is_real_bug
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData, spans
 
-BASES: Final[dict[Basis | None, str]] = {
-    "code": "the document gives code",
-    "formula": "the document gives a formula or a number",
-    "behaviour": "the document describes the behaviour in words",
-    "reconstruction": "the document gives only a title; the mechanism is our reconstruction",
-    "implied": "no sentence of the document states it",
-    None: "the catalogue does not say what the document gives",
-}
 SCALES: Final[dict[Scale, str]] = {
     "tensor": "one component, on tensors or files",
     "toy": "a small synthetic problem",

@@ -20,7 +20,6 @@ from rlverify.reporting import figure_phrasing, phrasing
 from rlverify.reporting.checklist_results import results
 from rlverify.reporting.code_blocks import code_of
 from rlverify.reporting.html_filters import (
-    BASES,
     NOT_CLASSIFIED,
     OURS,
     SCALES,
@@ -141,7 +140,7 @@ def _environment() -> Environment:
         limits=phrasing.limits,
         phases=PHASES,
         verdicts=VERDICTS,
-        bases=BASES,
+        bases=phrasing.BASES,
         statuses=STATUSES,
         scales=SCALES,
         quoted=quoted,
@@ -191,7 +190,7 @@ def source_title(data: ReportData, key: str) -> str:
 def _classes(claims: Sequence[Record]) -> list[tuple[str, str, dict[str, int]]]:
     """(evidence class, what it is, how many of its claims have each status), the classes alone that have claims."""
     rows: list[tuple[str, str, dict[str, int]]] = []
-    for basis, meaning in BASES.items():
+    for basis, meaning in phrasing.BASES.items():
         of_class = [status_of_statement(each) for each in claims if each.claim.basis == basis]
         if of_class:
             rows.append((basis or NOT_CLASSIFIED, meaning, {status: of_class.count(status) for status in STATUSES}))

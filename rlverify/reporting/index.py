@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rlverify.project.pages import Page
-from rlverify.records.claims import NOT_STATED, Basis
+from rlverify.records.claims import NOT_STATED
 from rlverify.reporting.checklist_results import results
 from rlverify.reporting.markdown import render
+from rlverify.reporting.phrasing import BASES
 from rlverify.reporting.ranking import PHASES, plan, real_bugs, wrong_statements
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
@@ -18,16 +19,6 @@ SHOWN_BUGS: Final = 6
 SHOWN_STATEMENTS: Final = 4
 SHOWN_ACTIONS: Final = 4
 """Of each phase, on the index."""
-
-BASES: Final[dict[Basis | None, str]] = {
-    "code": "code",
-    "formula": "formula or number",
-    "behaviour": "behaviour in words",
-    "reconstruction": "title only; our reconstruction",
-    "implied": "implied; not stated in this form",
-    None: "not classified",
-}
-"""What a document gives for a claim, in words."""
 
 APPENDIX: Final = {
     "action-plan.md": ("Action plan", "all findings by the time to act"),

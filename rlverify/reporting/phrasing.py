@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rlverify.records.claims import Claim, FixGrade, Verdict
+from rlverify.records.claims import Basis, Claim, FixGrade, Verdict
 from rlverify.records.measured import SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Variant
 from rlverify.reporting.figure_phrasing import origin_and_claimed
@@ -13,6 +13,16 @@ from rlverify.reporting.record import Record
 
 SHOWN_SYMPTOMS: Final = 3
 EMPTY: Final = "(empty)"
+
+BASES: Final[dict[Basis | None, str]] = {
+    "code": "code of the bug, the fix or the call",
+    "formula": "formula or number",
+    "behaviour": "behaviour in words",
+    "reconstruction": "title only; our reconstruction",
+    "implied": "not stated in this form, only implied",
+    None: "no class in the catalogue",
+}
+"""What a document gives for a claim, in words."""
 
 FIX_WORDS: Final = {
     FixGrade.PARTIAL: "repairs only a part",

@@ -195,11 +195,11 @@ def test_claims_are_counted_by_evidence_class(text: str) -> None:
     table = part(text, 'aria-label="Claims by evidence class"', "</table>")
     rows = [words(each) for each in table.split("<tr>")[2:]]
     assert rows == [
-        "code the document gives code 11 11 0 0 0",
-        "formula the document gives a formula or a number 4 0 4 0 0",
-        "reconstruction the document gives only a title; the mechanism is our reconstruction 1 1 0 0 0",
-        "implied no sentence of the document states it 1 1 0 0 0",
-        "not classified the catalogue does not say what the document gives 14 5 5 0 4",
+        "code code of the bug, the fix or the call 11 11 0 0 0",
+        "formula formula or number 4 0 4 0 0",
+        "reconstruction title only; our reconstruction 1 1 0 0 0",
+        "implied not stated in this form, only implied 1 1 0 0 0",
+        "not classified no class in the catalogue 14 5 5 0 4",
     ]
 
 
