@@ -108,7 +108,7 @@ def healthy_member(owner: str, member: str) -> Callable[..., Any]:
 
 
 def source_of_fault(fault: Fault) -> tuple[str, str, str] | None:
-    """The target of a fault, the source of its healthy member and that of its replacement; None if there is none.
+    """The target of a fault, and the sources of its healthy member and of its replacement; None if one is missing.
 
     Decorators, and comments for linters and type checkers, are left out.
     """

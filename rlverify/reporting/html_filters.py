@@ -21,8 +21,6 @@ OURS: Final = "ours"
 NOT_ASSESSED: Final = "not assessed"
 NOT_CLASSIFIED: Final = "not classified"
 
-STATUSES: Final = ("supported", "contradicts a document", "not supported, not held against a document", "no verdict")
-
 
 @dataclass(frozen=True)
 class Facet:
@@ -42,15 +40,6 @@ class Facet:
 def slug(value: str) -> str:
     """A value without white space, as it is in an attribute that lists values."""
     return "-".join(value.split())
-
-
-def status_of_statement(record: Record) -> str:
-    """Which of `STATUSES` the statement of a claim has; code of ours that regressed says nothing about it."""
-    if not record.has_verdict or record.verdict is Verdict.REGRESSED:
-        return STATUSES[3]
-    if record.contradicts_document:
-        return STATUSES[1]
-    return STATUSES[2] if record.is_unsupported else STATUSES[0]
 
 
 def facets(data: ReportData, claims: Sequence[Record]) -> list[Facet]:

@@ -23,20 +23,20 @@ from rlverify.reporting.html_filters import (
     NOT_CLASSIFIED,
     OURS,
     SCALES,
-    STATUSES,
     facets,
     slug,
-    status_of_statement,
 )
 from rlverify.reporting.markdown import TEMPLATES, TITLES
 from rlverify.reporting.ranking import (
     PHASES,
+    STATUSES,
     confidence,
     findings,
     is_real_bug,
     phase,
     plan,
     real_bugs,
+    status_of_statement,
     wrong_statements,
 )
 from rlverify.reporting.record import Record

@@ -11,7 +11,7 @@ from rlverify.records.claims import NOT_STATED
 from rlverify.reporting.checklist_results import results
 from rlverify.reporting.markdown import render
 from rlverify.reporting.phrasing import BASES
-from rlverify.reporting.ranking import PHASES, plan, real_bugs, wrong_statements
+from rlverify.reporting.ranking import PHASES, STATUSES, plan, real_bugs, status_of_statement, wrong_statements
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
 
@@ -85,7 +85,7 @@ def render_appendix(data: ReportData, pages: Sequence[Page]) -> dict[str, str]:
             "wrong-statements.md.j2",
             data,
             wrong=wrong_statements(data.claims, data.causes),
-            excused=[record for record in data.claims if _is_excused(record)],
+            excused=[record for record in data.claims if status_of_statement(record) == STATUSES[2]],
             not_stated=NOT_STATED,
         ),
         "all-claims.md": render(
@@ -101,13 +101,6 @@ def render_appendix(data: ReportData, pages: Sequence[Page]) -> dict[str, str]:
     return {name: texts[name] for name in APPENDIX}
 
 
-def _is_excused(record: Record) -> bool:
-    return record.is_unsupported and not record.contradicts_document
-
-
 def _row(title: str, page: str, records: Iterable[Record]) -> IndexRow:
-    found = list(records)
-    holes = sum(not record.has_verdict for record in found)
-    fell = sum(record.contradicts_document for record in found)
-    excused = sum(_is_excused(record) for record in found)
-    return IndexRow(title, page, len(found), len(found) - fell - excused - holes, fell, excused, holes)
+    found = [status_of_statement(record) for record in records]
+    return IndexRow(title, page, len(found), *(found.count(status) for status in STATUSES))

@@ -25,6 +25,9 @@ PHASES: Final[dict[Phase, str]] = {
 """What belongs into each phase of the plan; `phase` applies it."""
 
 
+STATUSES: Final = ("supported", "contradicts a document", "not supported, not held against a document", "no verdict")
+
+
 @dataclass(frozen=True)
 class Finding:
     """Claims that fail for one reason and count once; the most severe comes first.
@@ -53,6 +56,15 @@ def confidence(record: Record) -> Confidence:
     return "medium" if is_small else "high"
 
 
+def status_of_statement(record: Record) -> str:
+    """Which of `STATUSES` the statement of a claim has; code of ours that regressed says nothing about it."""
+    if not record.has_verdict or record.verdict is Verdict.REGRESSED:
+        return STATUSES[3]
+    if record.contradicts_document:
+        return STATUSES[1]
+    return STATUSES[2] if record.is_unsupported else STATUSES[0]
+
+
 def is_real_bug(record: Record) -> bool:
     """Whether a defect was re-injected and broke what the claim says."""
     claim = record.claim
@@ -61,7 +73,7 @@ def is_real_bug(record: Record) -> bool:
 
 
 def ranked(records: Iterable[Record]) -> list[Record]:
-    """By severity, then by confidence, then in their order; what nobody assessed is last."""
+    """By severity, then by confidence, then in their order; claims without an assessed severity come last."""
     return sorted(records, key=_rank)
 
 
