@@ -56,7 +56,14 @@ def notes_of(records: Sequence[Record], *, advise: bool = True) -> list[str]:
 
 
 def _undecided_figures(records: Sequence[Record]) -> list[str]:
-    return [each.claim.id for each in records if each.claim.figure is not None and each.verdict is Verdict.UNDECIDED]
+    """Under a condition, UNDECIDED may be what is expected."""
+    return [
+        each.claim.id
+        for each in records
+        if each.claim.figure is not None
+        and each.verdict is Verdict.UNDECIDED
+        and each.claim.expected_verdict is not Verdict.UNDECIDED
+    ]
 
 
 def problems_of(record: Record, committed: Evidence | None = None) -> list[Problem]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from rlverify.project.catalogue_entries import (
     CauseEntry,
     ClaimedFigureEntry,
     ClaimEntry,
+    ConditionEntry,
     ContradictionEntry,
     DocumentedProblemEntry,
     QuotationEntry,
@@ -46,6 +47,7 @@ INNER_TABLES: Mapping[str, type[BaseModel]] = {
     "problem": DocumentedProblemEntry,
     "figure": ClaimedFigureEntry,
     "quotes": QuotationEntry,
+    "condition": ConditionEntry,
 }
 """By the field of the entry that holds them."""
 
@@ -79,7 +81,13 @@ def load(folder: Path, documents: Documents) -> Catalogue:
     """
     entries = [(path, entry) for path in _files(folder) for entry in _load_file(path, documents)]
     _check_ids(entries)
-    claims = tuple(_claim(path, entry) for path, entry in entries if isinstance(entry, ClaimEntry))
+    claims = tuple(
+        each
+        for path, entry in entries
+        if isinstance(entry, ClaimEntry)
+        for claim in (_claim(path, entry),)
+        for each in (claim, *(_under_condition(claim, condition) for condition in entry.condition))
+    )
     untestable = tuple(
         UntestableLines(entry.cites, entry.why) for _, entry in entries if isinstance(entry, UntestableEntry)
     )
@@ -120,7 +128,7 @@ def _check_ids(entries: Sequence[tuple[Path, BaseModel]]) -> None:
 
 
 def _claim(path: Path, entry: ClaimEntry) -> Claim:
-    given = {name: value for name, value in entry.model_dump().items() if value is not None}
+    given = {name: value for name, value in entry.model_dump(exclude={"condition"}).items() if value is not None}
     given["expected_verdict"] = given.pop("expected")
     given = {"area": path.stem, "probe": "", "seeds": (0,), **given}
     if entry.problem is not None:
@@ -128,6 +136,39 @@ def _claim(path: Path, entry: ClaimEntry) -> Claim:
     if entry.figure is not None:
         given |= {"figure": Figure(**entry.figure.model_dump()), "seeds": tuple(range(entry.figure.runs))}
     return Claim(document=path.stem, **given)
+
+
+def _under_condition(claim: Claim, entry: ConditionEntry) -> Claim:
+    """A claim as a figure that is measured under another condition; its id is that of the claim and the condition."""
+    own = {name: value for name in ("quantity", "unit", "claimed") if (value := getattr(entry, name)) is not None}
+    figure = (
+        Figure(**own, runs=entry.runs, power=0.0, pilot="", repeats=entry.repeats)
+        if claim.figure is None
+        else replace(claim.figure, **own, runs=entry.runs, power=0.0, pilot="", repeats=entry.repeats, tolerance=0.0)
+    )
+    return replace(
+        claim,
+        id=f"{claim.id}@{entry.name}",
+        title=f"{claim.title}: {entry.title}",
+        kind="figure",
+        probe="",
+        seeds=tuple(range(entry.runs)),
+        fault=None,
+        shows=(),
+        against_document=False,
+        documented_fix=None,
+        fix_statement="",
+        expected_fix_grade=None,
+        killed_by=(),
+        part_of="",
+        problem=None,
+        experiment=entry.experiment,
+        figure=figure,
+        expected_verdict=entry.expected,
+        condition_of=claim.id,
+        condition=entry.title,
+        of_fix=entry.of_fix,
+    )
 
 
 def _contradiction(entry: ContradictionEntry) -> Contradiction:

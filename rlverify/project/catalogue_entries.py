@@ -52,6 +52,19 @@ EXPECTED_WITH_FAULT = (Verdict.CONFIRMED, Verdict.NOT_REPRODUCED)
 EXPECTED_WITHOUT_FAULT = (Verdict.CONFIRMED, Verdict.REFUTED)
 
 
+def can_be_true_and_false(claimed: tuple[float, float]) -> tuple[float, float]:
+    """The ends of what is claimed.
+
+    :raises ValueError: if no number, or every number, lies between them
+    """
+    low, high = claimed
+    if not low < high:
+        raise ValueError(f"from {low:g} to {high:g} holds no interval; write the lower end first")
+    if math.isinf(low) and math.isinf(high):
+        raise ValueError("every number lies between its ends, so that nothing could refute it")
+    return claimed
+
+
 class DocumentedProblemEntry(BaseModel):
     """The ``[claim.problem]`` table of a claim."""
 
@@ -85,12 +98,39 @@ class ClaimedFigureEntry(BaseModel):
     @field_validator("claimed")
     @classmethod
     def _can_be_true_and_false(cls, claimed: tuple[float, float]) -> tuple[float, float]:
-        low, high = claimed
-        if not low < high:
-            raise ValueError(f"from {low:g} to {high:g} holds no interval; write the lower end first")
-        if math.isinf(low) and math.isinf(high):
-            raise ValueError("every number lies between its ends, so that nothing could refute it")
-        return claimed
+        return can_be_true_and_false(claimed)
+
+
+class ConditionEntry(BaseModel):
+    """One ``[[claim.condition]]`` table: a figure that tests the claim under another condition.
+
+    What a figure's claim says itself is taken from there, where this leaves it out.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    title: Text
+    experiment: Name
+    runs: Annotated[int, Field(strict=True, ge=MINIMUM_RUNS)]
+    expected: Verdict
+    quantity: Text | None = None
+    unit: Text | None = None
+    claimed: tuple[float, float] | None = None
+    of_fix: Annotated[bool, Field(strict=True)] = False
+    repeats: Annotated[bool, Field(strict=True)] = False
+
+    @field_validator("claimed")
+    @classmethod
+    def _can_be_true_and_false(cls, claimed: tuple[float, float] | None) -> tuple[float, float] | None:
+        return None if claimed is None else can_be_true_and_false(claimed)
+
+    @field_validator("expected")
+    @classmethod
+    def _a_figure_can_have_it(cls, expected: Verdict) -> Verdict:
+        if expected not in (*EXPECTED_WITHOUT_FAULT, Verdict.UNDECIDED):
+            raise ValueError("under a condition it can be CONFIRMED, REFUTED or UNDECIDED")
+        return expected
 
 
 class ClaimEntry(BaseModel):
@@ -133,6 +173,8 @@ class ClaimEntry(BaseModel):
     cause: Name | None = None
     assessed: Severity | None = None
     action: Text | None = None
+    condition: tuple[ConditionEntry, ...] = ()
+    invariant: Text | None = None
 
     @model_validator(mode="after")
     def _is_measured_in_one_way(self) -> ClaimEntry:
@@ -180,6 +222,21 @@ class ClaimEntry(BaseModel):
                 f"no cited line has {' and '.join(f'{end:g}' for end in sorted(ends))}; if the interval is our "
                 'criterion, write "statement", and basis = "implied" if no document makes the statement',
             )
+        return self
+
+    @model_validator(mode="after")
+    def _conditions_fit(self) -> ClaimEntry:
+        names = [each.name for each in self.condition]
+        if len(set(names)) != len(names):
+            raise ValueError("condition.name", "two conditions of a claim have the same name; rename one of them")
+        for each in self.condition:
+            for field in ("quantity", "unit", "claimed"):
+                if self.figure is None and getattr(each, field) is None:
+                    raise ValueError(f"condition.{field}", f"is missing in {each.name!r}; the claim has no figure")
+            if each.of_fix and self.documented_fix is None:
+                raise ValueError("condition.of_fix", f"{each.name!r} is about a fix, and the claim has none")
+        if self.invariant is not None and not all(each.of_fix for each in self.condition):
+            raise ValueError("invariant", "a claim that is measured under conditions shows what they change")
         return self
 
     @model_validator(mode="after")

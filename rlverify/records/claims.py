@@ -38,12 +38,16 @@ class Verdict(StrEnum):
 
 
 class FixGrade(StrEnum):
-    """What the fix that a document describes does to the symptoms of its fault."""
+    """What the fix that a document describes does to the symptoms of its fault.
+
+    UNDECIDED says that it depends on a condition; no single measurement comes to it.
+    """
 
     CURED = "CURED"
     PARTIAL = "PARTIAL"
     NO_EFFECT = "NO EFFECT"
     HARMFUL = "HARMFUL"
+    UNDECIDED = "UNDECIDED"
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,10 @@ class Claim:
     :param cause: id of the `Cause` that this claim shares with others, which are counted once
     :param assessed: our severity, after measuring: the harm that the defect or the wrong statement does, or None
     :param action: what an engineer should do about it, in one sentence
+    :param condition_of: id of the claim that this measures again under another condition; empty for all others
+    :param condition: that condition in a few words
+    :param of_fix: whether the condition is about the claim's documented fix, which CONFIRMED says is a cure
+    :param invariant: why no setting can change the verdict; empty where conditions show it
     """
 
     id: str
@@ -164,6 +172,10 @@ class Claim:
     cause: str = ""
     assessed: Severity | None = None
     action: str = ""
+    condition_of: str = ""
+    condition: str = ""
+    of_fix: bool = False
+    invariant: str = ""
 
     @property
     def variants(self) -> tuple[Variant, ...]:

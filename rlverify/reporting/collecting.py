@@ -17,7 +17,7 @@ from rlverify.project.planting import source_of_fault
 from rlverify.records.claims import UntestableLines
 from rlverify.reporting.code_blocks import PlantedCode
 from rlverify.reporting.named_tests import load_named_tests
-from rlverify.reporting.record import Record
+from rlverify.reporting.record import Record, with_conditions
 from rlverify.reporting.report_data import ReportData
 
 
@@ -31,7 +31,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
     home = project.settings.reports  # links are the same wherever the pages are written
     full_audit, libraries = measured_with(lock or _committed_lock(reports))
     return ReportData(
-        records=tuple(records),
+        records=tuple(with_conditions(records)),
         pages=project.pages,
         contradictions=project.catalogue.contradictions,
         causes=project.catalogue.causes,

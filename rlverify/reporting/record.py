@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -20,6 +20,7 @@ class Record:
     :param misfits: why the evidence does not fit the claim as it is now, which a report shows as STALE
     :param runs: of a probe, where the claim was measured just now
     :param changed: what changed since the claim was measured, as in `changed_since`; `fallen` replaces it by files
+    :param conditions: the same claim, measured under other conditions
     """
 
     claim: Claim
@@ -27,23 +28,47 @@ class Record:
     misfits: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
     changed: tuple[str, ...] = ()
+    conditions: tuple[Record, ...] = ()
 
     @cached_property
-    def verdict(self) -> Verdict | None:
-        """What was measured, or None where nothing was."""
+    def measured_verdict(self) -> Verdict | None:
+        """What was measured under the claim's own condition, or None where nothing was."""
         if self.evidence is not None and self.misfits:
             return Verdict.STALE
         return judge(self.evidence) if self.evidence is not None else None
 
     @cached_property
-    def fix_grade(self) -> FixGrade | None:
-        """What the documented fix does, or None where none was measured."""
+    def measured_fix_grade(self) -> FixGrade | None:
+        """What the documented fix does under the claim's own condition, or None where that was not measured."""
         return grade_fix(self.evidence) if self.evidence is not None and not self.misfits else None
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """What was measured, UNDECIDED where it is another under another condition, or None where nothing was."""
+        found = self.measured_verdict
+        if found is None or found in NOT_MEASURED or found is Verdict.REGRESSED:
+            return found
+        agreeing = Verdict.CONFIRMED if found is Verdict.CONFIRMED else Verdict.REFUTED
+        return found if self._all_are(agreeing, of_fix=False) else Verdict.UNDECIDED
+
+    @cached_property
+    def fix_grade(self) -> FixGrade | None:
+        """What the documented fix does, UNDECIDED where that depends on a condition, or None where it has no grade."""
+        found = self.measured_fix_grade
+        if found is None:
+            return None
+        agreeing = Verdict.CONFIRMED if found is FixGrade.CURED else Verdict.REFUTED
+        return found if self._all_are(agreeing, of_fix=True) else FixGrade.UNDECIDED
+
+    def _all_are(self, verdict: Verdict, *, of_fix: bool) -> bool:
+        return all(each.measured_verdict is verdict for each in self.conditions if each.claim.of_fix is of_fix)
 
     @property
     def as_expected(self) -> bool:
-        """Whether verdict and grade are what the catalogue expects."""
-        return (self.verdict, self.fix_grade) == (self.claim.expected_verdict, self.claim.expected_fix_grade)
+        """Whether verdict and grade are what the catalogue expects, under every condition."""
+        found = (self.measured_verdict, self.measured_fix_grade)
+        expected = (self.claim.expected_verdict, self.claim.expected_fix_grade)
+        return found == expected and all(each.as_expected for each in self.conditions)
 
     @property
     def has_verdict(self) -> bool:
@@ -53,7 +78,7 @@ class Record:
     @property
     def fix_fails(self) -> bool:
         """Whether the documented fix does not cure the defect."""
-        return self.fix_grade not in (None, FixGrade.CURED)
+        return self.fix_grade not in (None, FixGrade.CURED, FixGrade.UNDECIDED)
 
     @property
     def is_unsupported(self) -> bool:
@@ -77,6 +102,14 @@ class Record:
         if not self.is_unsupported or self.claim.basis in NOT_STATED:
             return False
         return self.fix_fails or not self.claim.hedge
+
+
+def with_conditions(records: Sequence[Record]) -> list[Record]:
+    """The records of claims, each with those of its conditions, which are none of their own any more."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.claim.condition_of, []).append(record)
+    return [replace(record, conditions=tuple(found.get(record.claim.id, ()))) for record in found.get("", ())]
 
 
 class Format(Protocol):

@@ -29,7 +29,7 @@ def scaler_measures_without_noise(make: Make, seed: int) -> Sequence[Observation
     """The variance that a scaler measures, beside that of what the optimizer applies."""
     observations = []
     for sigma in (SIGMA, 0.0):
-        before, applied = _measured(make, seed, sigma)
+        before, applied = measured(make, seed, sigma)
         expected, found = sigma**2, applied["variance"] - before["variance"]
         holds = abs(found - expected) < 0.1 * SIGMA**2
         symptom = f"variance that the scaler does not see, noise of {sigma:g}"
@@ -40,7 +40,7 @@ def scaler_measures_without_noise(make: Make, seed: int) -> Sequence[Observation
 @probe("unseen-noise-makes-scaling-stronger")
 def unseen_noise_makes_scaling_stronger(make: Make, seed: int) -> Sequence[Observation]:
     """The factor of a scaler that does not see the noise, beside that of one that does."""
-    blind, seeing = (each["factor"] for each in _measured(make, seed, SIGMA))
+    blind, seeing = (each["factor"] for each in measured(make, seed, SIGMA))
     found = "smaller" if blind < seeing else "larger"
     return [Observation("factor, of what it would be with the noise seen", "smaller", found, blind < seeing)]
 
@@ -148,7 +148,7 @@ def _gradients(seed: int, steps: int) -> list[Tensor]:
     return list(MEAN + SPREAD * noise)
 
 
-def _measured(make: Make, seed: int, sigma: float) -> tuple[dict[str, float], dict[str, float]]:
+def measured(make: Make, seed: int, sigma: float) -> tuple[dict[str, float], dict[str, float]]:
     """Variance and factor by the raw gradients, and by what UPGD made of them."""
     gradients = _gradients(seed, 300)
     upgd = dict(make.optimizers)["UPGD"]

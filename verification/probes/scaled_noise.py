@@ -24,8 +24,8 @@ LOUD, QUIET = SPREAD, SPREAD / 10
 @probe("noise-beside-scaled-gradients-unsettles")
 def noise_beside_scaled_gradients_unsettles(make: Make, seed: int) -> Sequence[Observation]:
     """The distance that weights keep with noise and scaling, beside that with neither."""
-    both = _kept(make, seed, LOUD, FACTOR)
-    ratio = both / _kept(make, seed, 0.0, 1.0)
+    both = kept(make, seed, LOUD, FACTOR)
+    ratio = both / kept(make, seed, 0.0, 1.0)
     found = "more than twice" if ratio > 2 else "less"
     near = "near the optimum" if both < 1 / 4 else "away"
     return [
@@ -37,20 +37,20 @@ def noise_beside_scaled_gradients_unsettles(make: Make, seed: int) -> Sequence[O
 @probe("noise-and-scaling-both-steady")
 def noise_and_scaling_both_steady(make: Make, seed: int) -> Sequence[Observation]:
     """The way to the optimum with noise, and the distance kept with either alone beside that with neither."""
-    ways = [_halfway(make, seed, sigma, FACTOR) for sigma in (LOUD, 0.0)]
+    ways = [halfway(make, seed, sigma, FACTOR) for sigma in (LOUD, 0.0)]
     same = abs(ways[0] / ways[1] - 1) < 1 / 5
-    neither = _kept(make, seed, 0.0, 1.0)
+    neither = kept(make, seed, 0.0, 1.0)
     return [
         Observation("steps to halfway, with noise beside without", "as many", "as many" if same else "others", same),
-        _smaller("distance kept with scaling alone, of that with neither", _kept(make, seed, 0.0, FACTOR), neither),
-        _smaller("distance kept with noise alone, of that with neither", _kept(make, seed, LOUD, 1.0), neither),
+        _smaller("distance kept with scaling alone, of that with neither", kept(make, seed, 0.0, FACTOR), neither),
+        _smaller("distance kept with noise alone, of that with neither", kept(make, seed, LOUD, 1.0), neither),
     ]
 
 
 @probe("scaling-makes-sigma-matter")
 def scaling_makes_sigma_matter(make: Make, seed: int) -> Sequence[Observation]:
     """What ten times the noise does to the distance kept, without and with scaling."""
-    plain, scaled = (_kept(make, seed, LOUD, each) / _kept(make, seed, QUIET, each) for each in (1.0, FACTOR))
+    plain, scaled = (kept(make, seed, LOUD, each) / kept(make, seed, QUIET, each) for each in (1.0, FACTOR))
     found = ["less than twice" if plain < 2 else "more", "more than five times" if scaled > 5 else "less"]
     return [
         Observation("distance kept at ten times sigma, gradients as they are", "less than twice", found[0], plain < 2),
@@ -62,12 +62,12 @@ def _smaller(symptom: str, one: float, other: float) -> Observation:
     return Observation(symptom, "smaller", "smaller" if one < other else "larger", one < other)
 
 
-def _kept(make: Make, seed: int, sigma: float, factor: float) -> float:
+def kept(make: Make, seed: int, sigma: float, factor: float) -> float:
     """The root mean square of the weights over the steps after which they have settled."""
     return float(torch.stack(_distances(make, seed, sigma, factor)[SETTLED:]).mean())
 
 
-def _halfway(make: Make, seed: int, sigma: float, factor: float) -> int:
+def halfway(make: Make, seed: int, sigma: float, factor: float) -> int:
     return 1 + next(step for step, each in enumerate(_distances(make, seed, sigma, factor)) if each < 1 / 2)
 
 

@@ -61,10 +61,10 @@ def _refused(model: Any, name: str, value: float) -> Observation:
 
 def _ends(make: Make, seed: int, expected: str) -> Sequence[Observation]:
     """How far apart twins are after each mutation, in units of the same run without one."""
-    unmutated, _ = _distance(make, seed, {})
+    unmutated, _ = twin_distance(make, seed, {})
     observations = []
     for name, mutation in MUTATIONS.items():
-        distance, way = _distance(make, seed, mutation)
+        distance, way = twin_distance(make, seed, mutation)
         found = APART if distance > 2 * unmutated else LOST if distance > way else TOGETHER
         told = f"at {distance / unmutated:.1f} of their distance without it, {distance / way:.1f} of the way they came"
         observations.append(Observation(f"twins after {name}", expected, told, found == expected, roughly=found))
@@ -88,12 +88,12 @@ class _Distances(BaseCallback):
         self.means.append(float(values.mean()))
 
 
-def _distance(make: Make, seed: int, mutation: Mapping[str, Any]) -> tuple[float, float]:
+def twin_distance(make: Make, seed: int, mutation: Mapping[str, Any], rollouts: int = ROLLOUTS) -> tuple[float, float]:
     """The twins' distance, on average over the rollouts after the mutation; and how far their mean came meanwhile."""
     model = make.model(seed, n_epochs=6)
     model.learn(ROLLOUT)
     if mutation:
         set_hyperparameters(model, mutation)
     seen = _Distances()
-    model.learn(ROLLOUTS * ROLLOUT, reset_num_timesteps=False, callback=seen)
+    model.learn(rollouts * ROLLOUT, reset_num_timesteps=False, callback=seen)
     return float(np.mean(seen.distances)), abs(seen.means[-1] - seen.means[0])
