@@ -19,6 +19,7 @@ from rich.text import Text
 from rlverify.cli import figure_tables, tables
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
+from rlverify.cli.freeze_command import freeze
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.next_steps import next_steps
 from rlverify.cli.options import (
@@ -269,6 +270,7 @@ def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
 app.command()(init)
 app.command()(new)
 app.command()(matrix)
+app.command()(freeze)
 app.command()(report)
 
 

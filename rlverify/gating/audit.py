@@ -18,6 +18,7 @@ from rlverify.gating.committed_evidence import (
     replace_committed,
     write_all,
 )
+from rlverify.gating.criteria_check import check_criteria
 from rlverify.gating.lock_check import lacking, without_entry
 from rlverify.gating.measuring import Measured, measure
 from rlverify.gating.plot_audit import check_plots, replace_plots
@@ -135,6 +136,7 @@ def audit(
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += lacking(committed.code, committed.lock.claims, {**fresh.code, **again.code})
     problems += without_entry(committed, records)
+    problems += check_criteria(committed)
     problems += _compare_all(committed, records, selection, processes, on_plots, complete=not others)
     notes += [*notes_of(records, advise=not is_regression(problems)), *_digests_only(committed, records, problems)]
     measured = len(fresh.evidence) + len(again.seconds)

@@ -33,8 +33,8 @@ class Base:
     @cached_property
     def changed(self) -> frozenset[Path]:
         """The files that differ from it, deleted and untracked ones included."""
-        difference = _git(self.top, "diff", "--name-only", "--no-renames", "-z", self.commit, "--")
-        untracked = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z")
+        difference = git(self.top, "diff", "--name-only", "--no-renames", "-z", self.commit, "--")
+        untracked = git(self.top, "ls-files", "--others", "--exclude-standard", "-z")
         return frozenset((self.top / path).resolve() for path in {*difference, *untracked})
 
     def text(self, path: Path) -> str | None:
@@ -42,9 +42,9 @@ class Base:
         if not path.resolve().is_relative_to(self.top):
             return None
         name = path.resolve().relative_to(self.top).as_posix()
-        if not _git(self.top, "ls-tree", self.commit, "--", name):
+        if not git(self.top, "ls-tree", self.commit, "--", name):
             return None
-        return "\0".join(_git(self.top, "show", f"{self.commit}:{name}"))
+        return "\0".join(git(self.top, "show", f"{self.commit}:{name}"))
 
 
 def find_base(project: Project, asked: str | None) -> Base:
@@ -55,7 +55,7 @@ def find_base(project: Project, asked: str | None) -> Base:
     :raises UnknownChangesError: if there is none
     """
     try:
-        top = Path(_git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()
+        top = Path(git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()
         return Base(top, _asked_commit(top, asked) if asked else _default_base(top))
     except (OSError, subprocess.CalledProcessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[0]
@@ -69,7 +69,7 @@ def _default_base(top: Path) -> str:
     target = os.environ.get("GITHUB_BASE_REF")
     for branch in (*[f"origin/{target}"] * bool(target), *MAIN_BRANCHES):
         try:
-            found = _git(top, "merge-base", head, _commit(top, branch))[0].strip()
+            found = git(top, "merge-base", head, _commit(top, branch))[0].strip()
         except subprocess.CalledProcessError:
             continue
         if found != head:
@@ -86,10 +86,10 @@ def _asked_commit(top: Path, revision: str) -> str:
 
 
 def _commit(top: Path, revision: str) -> str:
-    return _git(top, "rev-parse", "--verify", f"{revision}^{{commit}}")[0].strip()
+    return git(top, "rev-parse", "--verify", f"{revision}^{{commit}}")[0].strip()
 
 
-def _git(folder: Path, *arguments: str) -> list[str]:
+def git(folder: Path, *arguments: str) -> list[str]:
     """What a command says, in parts; without the variables by which another repository is named."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(folder), *arguments]

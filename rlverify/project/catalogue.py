@@ -24,12 +24,22 @@ from rlverify.project.catalogue_entries import (
     ConditionEntry,
     ContradictionEntry,
     DocumentedProblemEntry,
+    EarlierEntry,
     QuotationEntry,
     UntestableEntry,
 )
 from rlverify.project.citations import Documents
 from rlverify.project.suggesting import suggestion
-from rlverify.records.claims import Cause, Claim, Contradiction, DocumentedProblem, Figure, Quotation, UntestableLines
+from rlverify.records.claims import (
+    Cause,
+    Claim,
+    Contradiction,
+    DocumentedProblem,
+    EarlierCriterion,
+    Figure,
+    Quotation,
+    UntestableLines,
+)
 from rlverify.records.errors import CatalogueError
 
 SCHEMA_VERSION: Final = 1
@@ -48,6 +58,7 @@ INNER_TABLES: Mapping[str, type[BaseModel]] = {
     "figure": ClaimedFigureEntry,
     "quotes": QuotationEntry,
     "condition": ConditionEntry,
+    "earlier": EarlierEntry,
 }
 """By the field of the entry that holds them."""
 
@@ -128,14 +139,17 @@ def _check_ids(entries: Sequence[tuple[Path, BaseModel]]) -> None:
 
 
 def _claim(path: Path, entry: ClaimEntry) -> Claim:
-    given = {name: value for name, value in entry.model_dump(exclude={"condition"}).items() if value is not None}
+    given = {
+        name: value for name, value in entry.model_dump(exclude={"condition", "earlier"}).items() if value is not None
+    }
     given["expected_verdict"] = given.pop("expected")
     given = {"area": path.stem, "probe": "", "seeds": (0,), **given}
     if entry.problem is not None:
         given["problem"] = DocumentedProblem(**entry.problem.model_dump())
     if entry.figure is not None:
         given |= {"figure": Figure(**entry.figure.model_dump()), "seeds": tuple(range(entry.figure.runs))}
-    return Claim(document=path.stem, **given)
+    earlier = tuple(EarlierCriterion(**each.model_dump()) for each in entry.earlier)
+    return Claim(document=path.stem, earlier=earlier, **given)
 
 
 def _under_condition(claim: Claim, entry: ConditionEntry) -> Claim:
@@ -168,6 +182,8 @@ def _under_condition(claim: Claim, entry: ConditionEntry) -> Claim:
         condition_of=claim.id,
         condition=entry.title,
         of_fix=entry.of_fix,
+        invariant="",
+        earlier=(),
     )
 
 

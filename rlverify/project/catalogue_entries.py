@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import date
 from typing import Annotated, Any
 
 from pydantic import (
@@ -133,6 +134,17 @@ class ConditionEntry(BaseModel):
         return expected
 
 
+class EarlierEntry(BaseModel):
+    """One ``[[claim.earlier]]`` table: a criterion that was changed after its result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    criterion: Text
+    verdict: Verdict
+    until: date
+    why: Text
+
+
 class ClaimEntry(BaseModel):
     """One ``[[claim]]`` table as it is written.
 
@@ -175,6 +187,7 @@ class ClaimEntry(BaseModel):
     action: Text | None = None
     condition: tuple[ConditionEntry, ...] = ()
     invariant: Text | None = None
+    earlier: tuple[EarlierEntry, ...] = ()
 
     @model_validator(mode="after")
     def _is_measured_in_one_way(self) -> ClaimEntry:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from rlverify.project.catalogue import Catalogue, load
 from rlverify.project.citations import Documents
+from rlverify.project.criteria import FrozenCriterion, load_criteria
 from rlverify.project.experiments import EXPERIMENTS, Experiment
 from rlverify.project.faults import FAULTS, Fault
 from rlverify.project.fingerprint import digest, is_within, module_digests, module_path
@@ -112,6 +113,11 @@ class Project:
     def catalogue(self) -> Catalogue:
         """All that the catalogue says; needs no import of what is under test."""
         return load(self.settings.catalogue or self.folder / "catalogue", self.documents)
+
+    @cached_property
+    def criteria(self) -> Mapping[str, tuple[FrozenCriterion, ...]] | None:
+        """The frozen criteria of figures, by id of the claim; None where the project freezes none."""
+        return load_criteria(self.folder)
 
     def catalogue_file(self, claim: Claim) -> Path:
         """The TOML file of a claim."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
@@ -104,6 +105,21 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class EarlierCriterion:
+    """How a claim was judged before its criterion was changed.
+
+    :param criterion: in words
+    :param until: the last day on which it was used
+    :param why: why it was changed
+    """
+
+    criterion: str
+    verdict: Verdict
+    until: date
+    why: str
+
+
+@dataclass(frozen=True)
 class Claim:
     """One statement of a document, with the experiment that tests it.
 
@@ -136,6 +152,7 @@ class Claim:
     :param condition_of: id of the claim that this measures again under another condition; empty for all others
     :param condition: that condition in a few words
     :param of_fix: whether the condition is about the claim's documented fix, which CONFIRMED says is a cure
+    :param earlier: criteria that were changed after a result, the oldest first
     :param invariant: why no setting can change the verdict; empty where conditions show it
     """
 
@@ -176,6 +193,7 @@ class Claim:
     condition: str = ""
     of_fix: bool = False
     invariant: str = ""
+    earlier: tuple[EarlierCriterion, ...] = ()
 
     @property
     def variants(self) -> tuple[Variant, ...]:
