@@ -1,7 +1,7 @@
 """The criteria of figures that are frozen before they are measured: ``criteria.toml`` in the content package.
 
-Each ``[[frozen]]`` table has a day, a reason, and the digest of each criterion that was frozen on that day, by the id of
-its claim. A criterion is everything in the catalogue that decides the verdict of a figure: experiment, quantity,
+Each ``[[frozen]]`` table has a day, a reason, and the digests of the criteria that were frozen on that day, by the id
+of their claim. A criterion is everything in the catalogue that decides the verdict of a figure: experiment, quantity,
 claimed interval and runs. A project without the file does not freeze anything.
 """
 

@@ -48,6 +48,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
         plots=load_plots(reports),
         templates=project.templates,
         command=project.settings.command,
+        criteria=project.criteria or {},
     )
 
 

@@ -123,6 +123,7 @@ def _environment() -> Environment:
         "grade": phrasing.grade,
         "result": phrasing.result,
         "difference": phrasing.difference,
+        "spread": phrasing.spread,
         "statement": phrasing.statement,
         "interval": phrasing.interval,
         "claimed": figure_phrasing.claimed_in_words,

@@ -36,6 +36,7 @@ class IndexRow:
     """Some claims in numbers.
 
     :param excused: what measurement does not support, and what does not count against a document
+    :param depends: of which the verdict depends on the conditions
     """
 
     title: str
@@ -44,6 +45,7 @@ class IndexRow:
     stood: int
     fell: int
     excused: int
+    depends: int
     holes: int
 
 
@@ -86,6 +88,7 @@ def render_appendix(data: ReportData, pages: Sequence[Page]) -> dict[str, str]:
             data,
             wrong=wrong_statements(data.claims, data.causes),
             excused=[record for record in data.claims if status_of_statement(record) == STATUSES[2]],
+            depending=[record for record in data.claims if record.depends],
             not_stated=NOT_STATED,
         ),
         "all-claims.md": render(

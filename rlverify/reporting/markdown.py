@@ -62,6 +62,7 @@ def environment(own: Path | None) -> Environment:
         "outcome": phrasing.outcome_in_words,
         "grade": phrasing.grade,
         "difference": phrasing.difference,
+        "spread": phrasing.spread,
         "symptom": phrasing.symptom,
         "confidence": ranking.confidence,
         "interval": phrasing.interval,

@@ -65,6 +65,16 @@ def limits(claim: Claim) -> list[str]:
     return found
 
 
+def spread(record: Record) -> str:
+    """Which verdict was measured under how many conditions, where they differ; else empty."""
+    if not record.depends:
+        return ""
+    others = [each.measured_verdict for each in record.conditions if not each.claim.of_fix]
+    counts = ", ".join(f"{verdict.value} under {others.count(verdict)}" for verdict in Verdict if verdict in others)
+    own = record.measured_verdict.value if record.measured_verdict else ""
+    return f"{own} under the claim's own condition; of {len(others)} other conditions: {counts}"
+
+
 def symptom(record: Record) -> str:
     """The first symptom of a defect that was re-injected, with its values; empty where it shows none."""
     broken = _broken(record, "faulty")

@@ -25,7 +25,13 @@ PHASES: Final[dict[Phase, str]] = {
 """What belongs into each phase of the plan; `phase` applies it."""
 
 
-STATUSES: Final = ("supported", "contradicts a document", "not supported, not held against a document", "no verdict")
+STATUSES: Final = (
+    "supported",
+    "contradicts a document",
+    "not supported, not held against a document",
+    "depends on the conditions",
+    "no verdict",
+)
 
 
 @dataclass(frozen=True)
@@ -48,18 +54,21 @@ def confidence(record: Record) -> Confidence:
     """How sure a verdict is.
 
     low: the document does not give what was tested (a reconstruction, or an implied statement). medium: measured on a
-    small synthetic problem, or a figure that was not measured in training runs. high: everything else.
+    small synthetic problem, or a figure that was not measured in training runs, and only under one condition. high:
+    everything else.
     """
     if record.claim.basis in NOT_STATED:
         return "low"
     is_small = record.claim.scale == "toy" or (record.claim.figure is not None and record.claim.scale != "training")
-    return "medium" if is_small else "high"
+    return "medium" if is_small and not (record.conditions or record.claim.invariant) else "high"
 
 
 def status_of_statement(record: Record) -> str:
     """Which of `STATUSES` the statement of a claim has; code of ours that regressed says nothing about it."""
-    if not record.has_verdict or record.verdict is Verdict.REGRESSED:
+    if record.depends:
         return STATUSES[3]
+    if not record.has_verdict or record.verdict is Verdict.REGRESSED:
+        return STATUSES[4]
     if record.contradicts_document:
         return STATUSES[1]
     return STATUSES[2] if record.is_unsupported else STATUSES[0]

@@ -76,6 +76,12 @@ class Record:
         return self.verdict is not None and self.verdict not in NOT_MEASURED
 
     @property
+    def depends(self) -> bool:
+        """Whether a verdict was measured under every condition, and they differ."""
+        measured = [self.measured_verdict, *(each.measured_verdict for each in self.conditions)]
+        return self.verdict is Verdict.UNDECIDED and self.measured_verdict is not self.verdict and None not in measured
+
+    @property
     def fix_fails(self) -> bool:
         """Whether the documented fix does not cure the defect."""
         return self.fix_grade not in (None, FixGrade.CURED, FixGrade.UNDECIDED)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rlverify.project.citations import document_key
+from rlverify.project.criteria import FrozenCriterion
 from rlverify.project.pages import Page
 from rlverify.records.checklists import Checklist, NamedTest
 from rlverify.records.claims import Cause, Claim, Contradiction, UntestableLines, Verdict
@@ -39,6 +40,7 @@ class ReportData:
     :param full_audit: the day of the last full audit, or empty
     :param libraries: versions of the libraries that measured, by name
     :param under_test: the packages under test
+    :param criteria: the frozen criteria of figures, by id of the claim
     """
 
     records: tuple[Record, ...]
@@ -58,6 +60,7 @@ class ReportData:
     full_audit: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     under_test: tuple[str, ...] = ()
+    criteria: Mapping[str, tuple[FrozenCriterion, ...]] = field(default_factory=dict)
 
     @property
     def claims(self) -> list[Record]:

@@ -1,0 +1,234 @@
+"""What each confirmed defect does to a real training run: a population with the documented configuration.
+
+    python -m benchmarks.effects run       trains what is not in reports/measured/effects.json yet
+    python -m benchmarks.effects report    writes reports/measured/effects.md from it
+
+A run is a population of 3 members with LSTM, twin critics, AdaptiveUPGD, variance gradient scaling and VecNormalize, in
+CartPole: 24 updates of 512 steps each, exploits after every 8 updates. After 12 updates the process state is dropped
+and the population goes on from its files. The defect is planted in the whole run. Its effect is the change of the mean
+episode length that the members report at the end, against the run of the same seed without a defect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import signal
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+from rlcore import DistributionalPPO, PBTConfig, ResumableEnv
+from rlcore.pbt.population import Population
+from rlverify.project.content import Project, open_project
+from rlverify.project.planting import plant
+from rlverify.records.claims import Claim, Verdict
+
+SEEDS: Final = (0, 1, 2, 3)
+MEMBERS, UPDATES, INTERVAL, RESUMED = 3, 24, 8, 12
+LIMIT: Final = 180
+"""Seconds that one run may take."""
+FOLDER: Final = Path("reports/measured")
+HEALTHY: Final = ""
+
+SETTINGS: Final[Mapping[str, Any]] = {
+    "n_steps": 64,
+    "batch_size": 128,
+    "n_epochs": 4,
+    "learning_rate": 1e-3,
+    "optimizer_class": "adaptive_upgd",
+    "optimizer_kwargs": {"sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.999, "min_noise_std": 1e-6},
+    "variance_gradient_scaling": True,
+    "vgs_beta": 0.99,
+    "vgs_alpha": 0.1,
+    "vgs_warmup_steps": 100,
+    "policy_kwargs": {"lstm_hidden_size": 16, "net_arch": [16]},
+    "device": "cpu",
+}
+"""Optimizer and scaler as document 001 configures them; a learning rate with which CartPole is learnt in this time."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One run with one defect, or with none.
+
+    :param fault: its name; empty for the run without a defect
+    :param length: mean length of the last episodes over all members; 0 where the run stopped
+    :param digest: of all final weights
+    :param executions: how often the planted fault ran in this process
+    :param error: what stopped the run, in one line
+    """
+
+    fault: str
+    seed: int
+    length: float = 0.0
+    digest: str = ""
+    executions: int = 0
+    error: str = ""
+
+
+def defects(project: Project) -> dict[str, list[Claim]]:
+    """The claims of each fault that is expected to be confirmed as a defect, by name of the fault."""
+    found: dict[str, list[Claim]] = {}
+    for claim in project.claims:
+        if claim.fault is not None and claim.expected_verdict is Verdict.CONFIRMED and claim.kind != "null":
+            found.setdefault(claim.fault, []).append(claim)
+    return found
+
+
+def train(fault: str, seed: int) -> Effect:
+    """One run; an error or the time limit is an effect, too."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    planted = None
+    with ExitStack() as stack:
+        if fault:
+            project = open_project(Path())
+            planted = stack.enter_context(plant(project.fault(fault)))
+        signal.signal(signal.SIGALRM, _too_long)
+        signal.alarm(LIMIT)
+        try:
+            length, digest = _population(seed)
+        except Exception as error:  # noqa: BLE001 - whatever stops training is the effect
+            said = str(error).splitlines()[0][:120] if str(error) else ""
+            executions = planted.executions if planted else 0
+            return Effect(fault, seed, executions=executions, error=f"{type(error).__name__}: {said}")
+        finally:
+            signal.alarm(0)
+        return Effect(fault, seed, length, digest, planted.executions if planted else 0)
+
+
+def _too_long(*_: Any) -> None:
+    raise TimeoutError(f"not finished after {LIMIT} s")
+
+
+def _population(seed: int) -> tuple[float, str]:
+    config = PBTConfig(
+        population_size=MEMBERS,
+        perturbation_interval=INTERVAL,
+        hyperparams=[{"name": "learning_rate", "min_value": 1e-4, "max_value": 3e-3, "is_log_scale": True}],
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        Population(_model, config, folder=folder, seed=seed).train(RESUMED)
+        resumed = Population(_model, config, folder=folder, seed=seed)
+        resumed.train(UPDATES)
+    content = hashlib.sha256()
+    lengths: list[float] = []
+    for model in resumed.models:
+        for each in model.policy.state_dict().values():
+            content.update(each.detach().numpy().tobytes())
+        lengths += [float(episode["l"]) for episode in list(model.ep_info_buffer or ())[-20:]]
+    return round(float(np.mean(lengths)), 2), content.hexdigest()[:16]
+
+
+def _model(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
+    envs = make_vec_env("CartPole-v1", n_envs=8, seed=seed, wrapper_class=ResumableEnv)
+    return DistributionalPPO("MlpLstmPolicy", VecNormalize(envs), seed=seed, **{**SETTINGS, **hyperparams})
+
+
+def read(path: Path) -> list[Effect]:
+    """The runs of a file, none where there is no file."""
+    return [Effect(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+
+
+def write(path: Path, runs: Sequence[Effect]) -> None:
+    """Replace the file by ``runs``, one a line."""
+    ordered = sorted(runs, key=lambda run: (run.fault, run.seed))
+    lines = ",\n".join(json.dumps(asdict(run)) for run in ordered)
+    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def run(path: Path, faults: Sequence[str], processes: int) -> None:
+    """Train what the file lacks; each run is in the file as soon as it ends."""
+    done = read(path)
+    known = {(each.fault, each.seed) for each in done}
+    left = [(fault, seed) for fault in (HEALTHY, *faults) for seed in SEEDS if (fault, seed) not in known]
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=8) as pool:
+        for each in pool.imap_unordered(_train, left):
+            done.append(each)
+            write(path, done)
+            print(f"{each.fault or 'no defect':<60} seed {each.seed} {each.length:7.1f} {each.error}", flush=True)
+
+
+def _train(what: tuple[str, int]) -> Effect:
+    return train(*what)
+
+
+def effect_in_words(runs: Sequence[Effect], healthy: Mapping[int, Effect]) -> str:
+    """What a defect did to all of its runs.
+
+    :param healthy: the run without a defect, by seed
+    """
+    errors = sorted({each.error for each in runs if each.error})
+    if len([each for each in runs if each.error]) == len(runs):
+        return f"every run stops: {errors[0]}"
+    if all(each.executions == 0 for each in runs):
+        return "none seen: this run does not execute the code"
+    if all(each.digest == healthy[each.seed].digest for each in runs):
+        return "none seen: the final weights are the same bit for bit"
+    changes = [100.0 * (each.length / healthy[each.seed].length - 1.0) for each in runs if not each.error]
+    stopped = f"; {sum(bool(each.error) for each in runs)} of {len(runs)} runs stop: {errors[0]}" if errors else ""
+    same = all(change == 0.0 for change in changes)
+    told = f"{np.mean(changes):+.0f} % (from {min(changes):+.0f} to {max(changes):+.0f})"
+    return ("weights differ, episodes are as long" if same else f"episode length {told}") + stopped
+
+
+def report(runs: Sequence[Effect], claims: Mapping[str, Sequence[Claim]]) -> str:
+    """The page, from the runs alone."""
+    return "\n".join([HEADER, *_rows(runs, claims), ""])
+
+
+def _rows(runs: Sequence[Effect], claims: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
+    healthy = {each.seed: each for each in runs if not each.fault}
+    lengths = [each.length for each in healthy.values()]
+    yield f"Without a defect, episodes are {min(lengths):.0f} to {max(lengths):.0f} steps long at the end."
+    yield ""
+    yield "| claim | defect | effect |"
+    yield "|---|---|---|"
+    for fault, own in claims.items():
+        found = [each for each in runs if each.fault == fault]
+        if found:
+            yield f"| {', '.join(each.id for each in own)} | {own[0].title} | {effect_in_words(found, healthy)} |"
+
+
+HEADER: Final = f"""# What each defect does to a training run
+
+Generated by `python -m benchmarks.effects report` from `effects.json`, which `python -m benchmarks.effects run` makes.
+
+A run is a population of {MEMBERS} members with LSTM, twin critics, AdaptiveUPGD, variance gradient scaling and
+VecNormalize, in CartPole: {UPDATES} updates of 512 steps, exploits after every {INTERVAL} updates. After {RESUMED}
+updates, the population goes on from its files. Optimizer and scaler have the settings of document 001, and the learning
+rate is explored from 1e-4 to 3e-3. The defect is planted in the whole run. The effect is the change of the mean length
+of the last 20 episodes of each member, against the run of the same seed without a defect: the mean over
+{len(SEEDS)} seeds, and the smallest and the largest change. Runs of one seed that differ in the last bit differ in
+their episodes after some updates, so a change in either direction can be chance. The runs show what a user would
+notice in this setting, and not that a defect is harmless elsewhere.
+"""
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("run", "report"))
+    parser.add_argument("--processes", type=int, default=2)
+    given = parser.parse_args()
+    path, claims = FOLDER / "effects.json", defects(open_project(Path()))
+    if given.what == "run":
+        run(path, list(claims), given.processes)
+    else:
+        (FOLDER / "effects.md").write_text(report(read(path), claims), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
