@@ -35,7 +35,7 @@ from rlverify.project.content import Project, open_project
 from rlverify.project.planting import plant
 from rlverify.records.claims import Claim, Verdict
 
-SEEDS: Final = (0, 1, 2, 3)
+SEEDS: Final = (0, 1, 2)
 MEMBERS, UPDATES, INTERVAL, RESUMED = 3, 24, 8, 12
 LIMIT: Final = 180
 """Seconds that one run may take."""
