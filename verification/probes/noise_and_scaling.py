@@ -17,32 +17,32 @@ from verification.probes.make import Make
 STEPS, WARM_UP = 20, 5
 ALPHA = 0.1
 NOISE = {"sigma": 0.5, "adaptive_noise": True, "noise_beta": 0.0, "weight_decay": 0.0}
-OPTIONS: dict[str, dict[str, Any]] = {"UPGD": {}, "AdaptiveUPGD": {"betas": (0.0, 0.5)}}
-"""Short memories, so that what a step was scaled by before the warm-up was over is forgotten at its end."""
+"""Noise without a memory, so that what a step was scaled by before the warm-up was over is forgotten at its end."""
 DOCUMENTED: dict[str, Any] = {"sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.0, "min_noise_std": 1e-6}
 """As document 001 configures it, but for the memory of the noise."""
 
 
 @probe("noise-keeps-its-ratio-under-scaling")
 def noise_keeps_its_ratio_under_scaling(make: Make, seed: int) -> Sequence[Observation]:
-    """Noise over the step with scaling, in units of what it is without; and what scaling does to the step."""
-    observations = []
-    for name, optimizer_class in make.optimizers:
-        change = partial(_last_change, make, seed, optimizer_class, OPTIONS[name])
-        noisy, silent = (
-            {scaling: change(scaling=scaling, sigma=sigma) for scaling in (True, False)}
-            for sigma in (NOISE["sigma"], 0.0)
-        )
-        ratio = {scaling: float((noisy[scaling] - step).norm() / step.norm()) for scaling, step in silent.items()}
-        found = ratio[True] / ratio[False]
-        symptom = f"noise-to-signal with scaling, of what it is without, {name}"
-        observations.append(_about_one(symptom, found, 0.15))
-        if name == "UPGD":
-            share = float(silent[True].norm() / silent[False].norm())
-            symptom = "length of UPGD's step with scaling, of what it is without"
-            roughly = "below 1" if share < 0.9 else "about 1, or more"
-            observations.append(Observation(symptom, "below 1", f"{share:.2f}", share < 0.9, roughly=roughly))
-    return observations
+    """UPGD's noise divided by its step, and the length of its step, each with scaling and without."""
+    change = partial(_last_change, make, seed, dict(make.optimizers)["UPGD"])
+    noisy, silent = (
+        {scaling: change(scaling=scaling, sigma=sigma) for scaling in (True, False)} for sigma in (NOISE["sigma"], 0.0)
+    )
+    ratio = {scaling: float((noisy[scaling] - step).norm() / step.norm()) for scaling, step in silent.items()}
+    share = float(silent[True].norm() / silent[False].norm())
+    roughly = "below 1" if share < 0.9 else "about 1, or more"
+    symptom = "noise-to-signal ratio of UPGD with scaling, divided by that without"
+    return [
+        _about_one(symptom, ratio[True] / ratio[False], 0.15),
+        Observation(
+            "length of UPGD's step with scaling, divided by that without",
+            "below 1",
+            f"{share:.2f}",
+            share < 0.9,
+            roughly=roughly,
+        ),
+    ]
 
 
 @probe("the-floor-takes-over-adaptive-noise")
@@ -87,7 +87,6 @@ def _last_change(
     make: Make,
     seed: int,
     optimizer_class: type[torch.optim.Optimizer],
-    options: dict[str, Any],
     *,
     scaling: bool,
     sigma: float,
@@ -97,7 +96,7 @@ def _last_change(
     model = make.model(
         seed,
         optimizer_class=optimizer_class,
-        optimizer_kwargs={**NOISE, **options, "sigma": sigma},
+        optimizer_kwargs={**NOISE, "sigma": sigma},
         max_grad_norm=1e9,
         variance_gradient_scaling=scaling,
         **scaler,
