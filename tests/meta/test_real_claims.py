@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -68,3 +69,20 @@ def test_another_seed_gives_other_values() -> None:
     )
     assert first["step_count after load()"] == second["step_count after load()"]
     assert first["grad_norm_ema after load()"] != second["grad_norm_ema after load()"]
+
+
+NUMERIC = re.compile(r"FIG-\d+|INT-04(-\w+)*|INT-05(-A)?|CFG-02|ASR-0[5678]|FND-37|MON-08")
+"""Ids of claims whose verdict is a comparison of measured sizes."""
+
+
+@pytest.mark.parametrize(
+    "claim", [each for each in PROJECT.claims if NUMERIC.fullmatch(each.id)], ids=lambda claim: claim.id
+)
+def test_a_numeric_verdict_names_its_conditions_or_says_why_none_can_change_it(claim: Claim) -> None:
+    conditions = [each for each in PROJECT.claims if each.condition_of == claim.id and not each.of_fix]
+    assert bool(conditions) != bool(claim.invariant)
+
+
+def test_every_figure_has_a_frozen_criterion() -> None:
+    assert PROJECT.criteria is not None
+    assert {each.id for each in PROJECT.claims if each.figure is not None} == PROJECT.criteria.keys()

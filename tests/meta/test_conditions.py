@@ -1,0 +1,224 @@
+"""Claims under other conditions: how they are written, and what they make of a verdict and of a grade."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from rlverify.project.catalogue import load
+from rlverify.project.citations import Documents
+from rlverify.records.claims import Claim, EarlierCriterion, Figure, FixGrade, Verdict
+from rlverify.records.errors import CatalogueError
+from rlverify.records.measured import Evidence, FigureEvidence
+from rlverify.reporting.phrasing import spread
+from rlverify.reporting.record import Record, with_conditions
+from tests.report.records import CLAIM, measured
+
+FIGURE = """
+[[claim]]
+id = "FIG-1"
+kind = "figure"
+title = "Efficiency is lost"
+statement = "A fifth of the efficiency is lost."
+experiment = "toy"
+expected = "REFUTED"
+cause = "one"
+invariant = "no setting matters"
+
+[claim.figure]
+quantity = "efficiency lost"
+unit = "%"
+claimed = [15.0, 25.0]
+document_gives = "statement"
+runs = 24
+power = 0.8
+pilot = "8 seeds"
+tolerance = 0.5
+
+[[cause]]
+id = "one"
+text = "A cause."
+""".replace('invariant = "no setting matters"\n', "")
+PROBED = """
+[[claim]]
+id = "BUG-1"
+title = "State is forgotten"
+statement = "Restoring forgets the count."
+probe = "restore"
+fault = "forgets"
+documented_fix = "remembers"
+fix_statement = "The state is read."
+expected_fix_grade = "CURED"
+expected = "CONFIRMED"
+"""
+CONDITION = """
+[[claim.condition]]
+name = "half"
+title = "half as long"
+experiment = "toy-half"
+runs = 8
+expected = "UNDECIDED"
+"""
+OWN_FIGURE = 'quantity = "count"\nunit = "times"\nclaimed = [0.0, 1.0]\n'
+
+
+def _load(folder: Path, text: str) -> tuple[Claim, ...]:
+    (folder / "toy.toml").write_text(text, encoding="utf-8")
+    return load(folder, Documents(lines={})).claims
+
+
+def test_a_condition_takes_from_its_figure_what_it_does_not_say(tmp_path: Path) -> None:
+    parent, under = _load(tmp_path, FIGURE.replace("[[cause]]", f"{CONDITION}\n[[cause]]"))
+    assert (under.id, under.condition_of, under.condition) == ("FIG-1@half", "FIG-1", "half as long")
+    assert under.title == "Efficiency is lost: half as long"
+    assert (under.experiment, under.seeds, under.expected_verdict) == ("toy-half", tuple(range(8)), Verdict.UNDECIDED)
+    assert under.figure == Figure(
+        "efficiency lost", "%", (15.0, 25.0), 8, 0.0, "", repeats=False, document_gives="statement"
+    )
+    assert parent.condition_of == ""
+    assert parent.cause == "one"
+
+
+def test_a_condition_of_a_claim_with_a_probe_is_a_figure_without_its_faults_and_tests(tmp_path: Path) -> None:
+    tests = 'killed_by = ["tests/a.py::test_a"]\nshows = ["count"]\n'
+    parent, under = _load(tmp_path, PROBED + tests + CONDITION + OWN_FIGURE + "of_fix = true\n")
+    assert (parent.kind, parent.fault, parent.killed_by) == ("defect", "forgets", ("tests/a.py::test_a",))
+    assert (under.kind, under.fault, under.documented_fix, under.killed_by, under.shows) == (
+        "figure",
+        None,
+        None,
+        (),
+        (),
+    )
+    assert (under.probe, under.fix_statement, under.expected_fix_grade, under.of_fix) == ("", "", None, True)
+    assert under.figure == Figure("count", "times", (0.0, 1.0), 8, 0.0, "", repeats=False)
+
+
+def test_an_earlier_criterion_is_kept_with_its_verdict(tmp_path: Path) -> None:
+    earlier = '[[claim.earlier]]\ncriterion = "10 %"\nverdict = "REFUTED"\nuntil = 2026-11-21\nwhy = "Too narrow."\n'
+    parent, under = _load(tmp_path, PROBED + CONDITION + OWN_FIGURE + earlier)
+    assert parent.earlier == (EarlierCriterion("10 %", Verdict.REFUTED, date(2026, 11, 21), "Too narrow."),)
+    assert under.earlier == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (PROBED + CONDITION, "BUG-1, condition.quantity: is missing in 'half'; the claim has no figure"),
+        (PROBED + CONDITION + OWN_FIGURE + CONDITION + OWN_FIGURE, "two conditions of a claim have the same name"),
+        (
+            PROBED.replace('documented_fix = "remembers"\nfix_statement = "The state is read."\n', "").replace(
+                'expected_fix_grade = "CURED"\n', ""
+            )
+            + CONDITION
+            + OWN_FIGURE
+            + "of_fix = true\n",
+            "condition.of_fix: 'half' is about a fix, and the claim has none",
+        ),
+        (
+            PROBED + 'invariant = "Nothing."\n' + CONDITION + OWN_FIGURE,
+            "invariant: a claim that is measured under conditions shows what they change",
+        ),
+        (
+            PROBED + CONDITION.replace("UNDECIDED", "STALE") + OWN_FIGURE,
+            "under a condition it can be CONFIRMED, REFUTED or UNDECIDED",
+        ),
+        (PROBED + CONDITION + OWN_FIGURE.replace("[0.0, 1.0]", "[1.0, 0.0]"), "from 1 to 0 holds no interval"),
+        (PROBED + CONDITION + OWN_FIGURE.replace("[0.0, 1.0]", "[-inf, inf]"), "nothing could refute it"),
+        (PROBED + CONDITION + OWN_FIGURE + "quantty = 1\n", "no such field; did you mean 'quantity'?"),
+        (PROBED + CONDITION.replace("runs = 8", "runs = 4") + OWN_FIGURE, "condition.0.runs"),
+    ],
+)
+def test_a_condition_that_cannot_be_is_refused(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError) as caught:
+        _load(tmp_path, text)
+    assert told in str(caught.value)
+
+
+def test_a_condition_of_the_fix_may_stand_beside_an_invariant(tmp_path: Path) -> None:
+    text = PROBED + 'invariant = "Nothing."\n' + CONDITION + OWN_FIGURE + "of_fix = true\n"
+    parent, under = _load(tmp_path, text)
+    assert (parent.invariant, under.invariant) == ("Nothing.", "")
+
+
+def under(verdict: Verdict | None, *, of_fix: bool = False, expected: Verdict | None = None) -> Record:
+    """The record of a condition under which that verdict was measured, or nothing."""
+    figure = Figure("count", "times", (0.0, 1.0), 5, 0.0, "")
+    claim = replace(
+        CLAIM, id="TOY-01@x", kind="figure", condition_of="TOY-01", condition="x", of_fix=of_fix, figure=figure,
+        fault=None, documented_fix=None, expected_fix_grade=None,
+        expected_verdict=expected or verdict or Verdict.REFUTED,
+    )  # fmt: skip
+    if verdict is None:
+        return Record(claim, None)
+    low, high = {Verdict.CONFIRMED: (0.2, 0.8), Verdict.REFUTED: (2.0, 3.0), Verdict.UNDECIDED: (0.5, 2.0)}[verdict]
+    found = FigureEvidence((low, high), (low + high) / 2, low, high, 1.0, figure.claimed)
+    return Record(claim, Evidence(claim.id, claim.seeds, (), figure=found))
+
+
+CONFIRMED = measured(CLAIM, healthy=2, faulty=0, documented_fix=2)
+NOT_REPRODUCED = measured(CLAIM, healthy=2, faulty=2, documented_fix=2)
+REGRESSED = measured(CLAIM, healthy=0, faulty=0, documented_fix=0)
+C, R, U = Verdict.CONFIRMED, Verdict.REFUTED, Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "verdict", "depends"),
+    [
+        (CONFIRMED, [], C, False),
+        (CONFIRMED, [C, C], C, False),
+        (CONFIRMED, [C, R], U, True),
+        (CONFIRMED, [U], U, True),
+        (CONFIRMED, [C, None], U, False),
+        (NOT_REPRODUCED, [R], Verdict.NOT_REPRODUCED, False),
+        (NOT_REPRODUCED, [C], U, True),
+        (REGRESSED, [R], Verdict.REGRESSED, False),
+    ],
+)
+def test_a_verdict_that_another_condition_changes_is_undecided(
+    own: Record, others: list[Verdict | None], verdict: Verdict, depends: bool
+) -> None:
+    record = replace(own, conditions=tuple(map(under, others)))
+    assert (record.verdict, record.depends) == (verdict, depends)
+    assert record.fix_grade == own.fix_grade
+
+
+@pytest.mark.parametrize(
+    ("held", "others", "grade"),
+    [
+        (2, [C], FixGrade.CURED),
+        (2, [C, R], FixGrade.UNDECIDED),
+        (0, [R], FixGrade.NO_EFFECT),
+        (0, [C], FixGrade.UNDECIDED),
+    ],
+)
+def test_a_grade_that_another_condition_changes_is_undecided(held: int, others: list[Verdict], grade: FixGrade) -> None:
+    own = measured(CLAIM, healthy=2, faulty=0, documented_fix=held)
+    record = replace(own, conditions=tuple(under(each, of_fix=True) for each in others))
+    assert (record.verdict, record.fix_grade) == (Verdict.CONFIRMED, grade)
+    assert record.fix_fails == (grade is FixGrade.NO_EFFECT)
+
+
+def test_a_claim_is_as_expected_if_it_is_under_every_condition() -> None:
+    assert replace(CONFIRMED, conditions=(under(R), under(U))).as_expected
+    assert not replace(CONFIRMED, conditions=(under(R), under(U, expected=C))).as_expected
+    assert not replace(NOT_REPRODUCED, conditions=(under(R),)).as_expected
+
+
+def test_records_of_conditions_are_put_beneath_their_claims() -> None:
+    other = measured(replace(CLAIM, id="TOY-02"), healthy=2, faulty=0, documented_fix=2)
+    one, two = under(C), under(R)
+    found = with_conditions([one, CONFIRMED, other, two])
+    assert [(each.claim.id, each.conditions) for each in found] == [("TOY-01", (one, two)), ("TOY-02", ())]
+
+
+def test_how_verdicts_are_spread_over_conditions_is_told() -> None:
+    conditions = (under(C), under(R), under(R), under(U), under(C, of_fix=True))
+    told = "CONFIRMED under the claim's own condition; of 4 other conditions: "
+    assert spread(replace(CONFIRMED, conditions=conditions)) == (
+        told + "CONFIRMED under 1, REFUTED under 2, UNDECIDED under 1"
+    )
+    assert spread(replace(CONFIRMED, conditions=(under(C),))) == ""

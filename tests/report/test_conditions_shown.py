@@ -1,0 +1,95 @@
+"""What the pages show of conditions, of frozen criteria, and of criteria that were changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from rlverify.project.criteria import FrozenCriterion
+from rlverify.records.claims import EarlierCriterion, Verdict
+from rlverify.reporting.html_report import render_html
+from rlverify.reporting.ranking import STATUSES, confidence, status_of_statement
+from rlverify.reporting.record import Record
+from rlverify.reporting.rendering import render_all
+from tests.meta.test_conditions import CONFIRMED, under
+from tests.report.records import CLAIM, data_of, figure, generic
+
+SPREAD = "CONFIRMED under the claim's own condition; of 2 other conditions: CONFIRMED under 1, REFUTED under 1"
+DEPENDING = replace(CONFIRMED, conditions=(under(Verdict.CONFIRMED), under(Verdict.REFUTED)))
+FROZEN = {
+    "TOY-01": (
+        FrozenCriterion("0", date(2026, 11, 20), "Too early."),
+        FrozenCriterion("1", date(2026, 11, 25), "As asked."),
+    )
+}
+
+
+def pages(*records: Record, **changes: object) -> dict[str, str]:
+    return dict(render_all(generic(data_of(records, **changes))))
+
+
+def test_a_verdict_that_depends_is_shown_with_every_condition() -> None:
+    text = pages(DEPENDING)["claims.md"]
+    assert f"**UNDECIDED**; its fix: **CURED**. It depends on the condition: {SPREAD}." in text
+    assert "| x | CONFIRMED | 0.5 times (0.2 to 0.8) | count: 0 to 1 times | 5 |" in text
+    assert "| x | REFUTED | 2.5 times (2 to 3) | count: 0 to 1 times | 5 |" in text
+    assert "(expected" not in text.partition("## TOY-01")[2].partition("|")[0]
+
+
+def test_the_index_counts_what_depends_and_calls_it_no_hole() -> None:
+    found = pages(DEPENDING)
+    assert "| All statements | 1 | 0 | 0 | 0 | 1 | 0 |" in found["index.md"]
+    assert "## Missing" not in found["index.md"]
+    assert f": {SPREAD}." in found["wrong-statements.md"]
+
+
+def test_a_condition_without_evidence_is_a_hole() -> None:
+    record = replace(CONFIRMED, conditions=(under(None),))
+    found = pages(record)
+    assert "| x | NO EVIDENCE |" in found["claims.md"]
+    assert status_of_statement(record) == STATUSES[-1]
+    assert "## Missing" in found["index.md"]
+
+
+def test_conditions_of_a_fix_are_told_apart() -> None:
+    claim = replace(CLAIM, invariant="The noise has one size.")
+    record = replace(CONFIRMED, claim=claim, conditions=(under(Verdict.REFUTED, of_fix=True),))
+    text = pages(record)["claims.md"]
+    assert "No setting can change the verdict on the defect: The noise has one size." in text
+    assert "The fix under other conditions:" in text
+    assert "verdict (CONFIRMED: the fix cures)" in text
+    assert "its fix: **UNDECIDED**" in text
+
+
+def test_the_latest_frozen_criterion_and_all_earlier_ones_are_shown() -> None:
+    earlier = EarlierCriterion("at most 10", Verdict.REFUTED, date(2026, 11, 21), "The run was too short.")
+    text = pages(replace(CONFIRMED, claim=replace(CLAIM, earlier=(earlier,))), criteria=FROZEN)["claims.md"]
+    assert "Criterion frozen on 2026-11-25: As asked." in text
+    assert "Too early." not in text
+    assert (
+        "Until 2026-11-21, the criterion was: at most 10. Verdict: REFUTED. Changed because: The run was too short."
+        in text
+    )
+
+
+def test_a_criterion_that_was_frozen_after_its_result_says_so() -> None:
+    criteria = {"TOY-01": (FrozenCriterion("1", date(2026, 11, 25), "Taken over.", after_result=True),)}
+    assert (
+        "Criterion frozen on 2026-11-25, after its result: Taken over."
+        in pages(CONFIRMED, criteria=criteria)["claims.md"]
+    )
+
+
+@pytest.mark.parametrize("text", ["UNDECIDED", SPREAD.replace("'", "&#39;"), "0.5 times (0.2 to 0.8)", "As asked."])
+def test_the_html_page_shows_the_same(text: str) -> None:
+    assert text in render_html(data_of([DEPENDING], criteria=FROZEN))
+
+
+def test_conditions_that_agree_make_a_figure_surer() -> None:
+    lonely = figure(30.0, 40.0)
+    lonely = replace(lonely, claim=replace(lonely.claim, basis="formula", scale="toy"))
+    assert confidence(lonely) == "medium"
+    assert confidence(replace(lonely, conditions=(under(Verdict.REFUTED),))) == "high"
+    assert confidence(replace(lonely, claim=replace(lonely.claim, invariant="Always."))) == "high"

@@ -1,0 +1,40 @@
+"""What the page on effects says of the runs of a defect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.effects import Effect, effect_in_words, report
+from tests.report.records import CLAIM
+
+HEALTHY = {seed: Effect("", seed, 100.0, f"healthy {seed}") for seed in (0, 1)}
+FAULTY = [Effect("forgets", seed, 80.0 - 20.0 * seed, f"faulty {seed}", executions=3) for seed in (0, 1)]
+STOPPED = [replace(each, error="KeyError: 'x'", length=0.0) for each in FAULTY]
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        (FAULTY, "episode length -30 % (from -40 to -20)"),
+        ([replace(each, length=100.0) for each in FAULTY], "weights differ, episodes are as long"),
+        ([replace(each, executions=0) for each in FAULTY], "none seen: this run does not execute the code"),
+        (
+            [replace(each, digest=HEALTHY[each.seed].digest) for each in FAULTY],
+            "none seen: the final weights are the same bit for bit",
+        ),
+        (STOPPED, "every run stops: KeyError: 'x'"),
+        ([FAULTY[0], STOPPED[1]], "episode length -20 % (from -20 to -20); 1 of 2 runs stop: KeyError: 'x'"),
+    ],
+)
+def test_an_effect_is_told_in_words(runs: list[Effect], told: str) -> None:
+    assert effect_in_words(runs, HEALTHY) == told
+
+
+def test_the_page_has_a_row_for_each_defect_with_runs() -> None:
+    claims = {"forgets": [replace(CLAIM, title="State is forgotten")], "unknown": [replace(CLAIM, id="TOY-02")]}
+    text = report([*HEALTHY.values(), *FAULTY], claims)
+    assert "Without a defect, episodes are 100 to 100 steps long at the end." in text
+    assert "| TOY-01 | State is forgotten | episode length -30 % (from -40 to -20) |" in text
+    assert "TOY-02" not in text

@@ -1,0 +1,48 @@
+"""The second environment of the experiments: its rewards, its ends, and its state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from verification.experiments.second_environment import LONGEST, Drift, in_drift
+from verification.probes.make import Make
+
+
+def test_the_reward_is_what_is_left_of_the_way_to_an_end() -> None:
+    env = Drift()
+    env.reset(seed=0)
+    seen, reward, ended, _, _ = env.step(1)
+    assert reward == pytest.approx(1.0 - abs(seen[0]))
+    assert not ended
+
+
+def test_an_episode_ends_beyond_the_line() -> None:
+    env = Drift()
+    env.reset(seed=0)
+    ends = [env.step(1)[1:3] for _ in range(60)]
+    first = next(step for step, (_, ended) in enumerate(ends) if ended)
+    assert all(reward > 0.0 for reward, ended in ends[:first])
+    assert ends[first][0] == 0.0
+
+
+def test_an_environment_goes_on_where_its_state_was_taken() -> None:
+    env, other = Drift(), Drift()
+    env.reset(seed=3)
+    other.reset(seed=4)
+    for _ in range(5):
+        env.step(0)
+    other.set_state(env.get_state())
+    for action in (0, 1, 1, 0):
+        one, two = env.step(action), other.step(action)
+        assert np.array_equal(one[0], two[0])
+        assert one[1:3] == two[1:3]
+    assert np.array_equal(env.reset()[0], other.reset()[0])
+
+
+def test_a_run_in_it_is_saved_and_ended_in_time() -> None:
+    envs = in_drift(Make()).envs(0, n_envs=2)
+    envs.reset()
+    lengths = [info["episode"]["l"] for _ in range(LONGEST) for info in envs.step([0, 1])[2:][1] if "episode" in info]
+    assert lengths
+    assert max(lengths) <= LONGEST
