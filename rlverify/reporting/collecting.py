@@ -13,6 +13,7 @@ from rlverify.evidence.reading import text_of
 from rlverify.project.checklist_file import load_checklists
 from rlverify.project.citations import has_word
 from rlverify.project.content import Project
+from rlverify.project.effects_file import load_effects
 from rlverify.project.planting import source_of_fault
 from rlverify.records.claims import UntestableLines
 from rlverify.reporting.code_blocks import PlantedCode
@@ -29,6 +30,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
     :raises HarnessError: if a file cannot be read
     """
     home = project.settings.reports  # links are the same wherever the pages are written
+    effects = load_effects(project.folder)
     full_audit, libraries = measured_with(lock or _committed_lock(reports))
     return ReportData(
         records=tuple(with_conditions(records)),
@@ -49,6 +51,8 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
         templates=project.templates,
         command=project.settings.command,
         criteria=project.criteria or {},
+        effects=effects.texts,
+        effects_page=effects.about,
     )
 
 

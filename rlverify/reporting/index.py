@@ -88,7 +88,7 @@ def render_appendix(data: ReportData, pages: Sequence[Page]) -> dict[str, str]:
             data,
             wrong=wrong_statements(data.claims, data.causes),
             excused=[record for record in data.claims if status_of_statement(record) == STATUSES[2]],
-            depending=[record for record in data.claims if record.depends],
+            depending=[record for record in data.claims if record.depends or record.fix_depends],
             not_stated=NOT_STATED,
         ),
         "all-claims.md": render(

@@ -51,7 +51,7 @@ LIMITS: Final = {
     "reconstruction": "The document gives only a title; the bug that is re-injected is our reconstruction.",
     "implied": "The document does not state this, or not in the form that is tested.",
     "toy": "Measured on a small synthetic problem, not in training runs.",
-    "tensor": "Measured on one component; how much it changes a training run was not measured.",
+    "tensor": "Measured on one component, without training.",
 }
 
 
@@ -66,12 +66,25 @@ def limits(claim: Claim) -> list[str]:
 
 
 def spread(record: Record) -> str:
-    """Which verdict was measured under how many conditions, where they differ; else empty."""
-    if not record.depends:
-        return ""
-    others = [each.measured_verdict for each in record.conditions if not each.claim.of_fix]
-    counts = ", ".join(f"{verdict.value} under {others.count(verdict)}" for verdict in Verdict if verdict in others)
-    own = record.measured_verdict.value if record.measured_verdict else ""
+    """Which verdict, or which grade of the fix, was measured under how many conditions, where they differ; or empty."""
+    told = []
+    if record.depends and record.measured_verdict is not None:
+        told.append(_spread(record.measured_verdict.value, record, of_fix=False))
+    if record.fix_depends and record.measured_fix_grade is not None:
+        told.append(f"fix {_spread(record.measured_fix_grade.value, record, of_fix=True)}")
+    return "; ".join(told)
+
+
+CURES: Final = {Verdict.CONFIRMED: "cures", Verdict.REFUTED: "does not cure", Verdict.UNDECIDED: "cannot be told"}
+
+
+def _spread(own: str, record: Record, *, of_fix: bool) -> str:
+    others = [each.measured_verdict for each in record.conditions if each.claim.of_fix is of_fix]
+    counts = ", ".join(
+        f"{CURES[verdict] if of_fix else verdict.value} under {others.count(verdict)}"
+        for verdict in Verdict
+        if verdict in others
+    )
     return f"{own} under the claim's own condition; of {len(others)} other conditions: {counts}"
 
 

@@ -82,6 +82,12 @@ class Record:
         return self.verdict is Verdict.UNDECIDED and self.measured_verdict is not self.verdict and None not in measured
 
     @property
+    def fix_depends(self) -> bool:
+        """Whether the fix was graded under every condition, and the grades differ."""
+        measured = [each.measured_verdict for each in self.conditions if each.claim.of_fix]
+        return self.fix_grade is FixGrade.UNDECIDED and None not in measured
+
+    @property
     def fix_fails(self) -> bool:
         """Whether the documented fix does not cure the defect."""
         return self.fix_grade not in (None, FixGrade.CURED, FixGrade.UNDECIDED)

@@ -40,6 +40,8 @@ class ReportData:
     :param full_audit: the day of the last full audit, or empty
     :param libraries: versions of the libraries that measured, by name
     :param under_test: the packages under test
+    :param effects: what each claim's defect does to a training run, by id of the claim
+    :param effects_page: the page that says how effects were measured, relative to the folder of reports
     :param criteria: the frozen criteria of figures, by id of the claim
     """
 
@@ -61,6 +63,8 @@ class ReportData:
     libraries: Mapping[str, str] = field(default_factory=dict)
     under_test: tuple[str, ...] = ()
     criteria: Mapping[str, tuple[FrozenCriterion, ...]] = field(default_factory=dict)
+    effects: Mapping[str, str] = field(default_factory=dict)
+    effects_page: str = ""
 
     @property
     def claims(self) -> list[Record]:

@@ -222,3 +222,6 @@ def test_how_verdicts_are_spread_over_conditions_is_told() -> None:
         told + "CONFIRMED under 1, REFUTED under 2, UNDECIDED under 1"
     )
     assert spread(replace(CONFIRMED, conditions=(under(C),))) == ""
+    of_fix = (under(C, of_fix=True), under(R, of_fix=True), under(R, of_fix=True))
+    told = "fix CURED under the claim's own condition; of 3 other conditions: cures under 1, does not cure under 2"
+    assert spread(replace(CONFIRMED, conditions=of_fix)) == told

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from rlverify.project.criteria import FrozenCriterion
+from rlverify.project.effects_file import Effects, load_effects
 from rlverify.records.claims import EarlierCriterion, Verdict
+from rlverify.records.errors import CatalogueError
 from rlverify.reporting.html_report import render_html
 from rlverify.reporting.ranking import STATUSES, confidence, status_of_statement
 from rlverify.reporting.record import Record
@@ -93,3 +96,24 @@ def test_conditions_that_agree_make_a_figure_surer() -> None:
     assert confidence(lonely) == "medium"
     assert confidence(replace(lonely, conditions=(under(Verdict.REFUTED),))) == "high"
     assert confidence(replace(lonely, claim=replace(lonely.claim, invariant="Always."))) == "high"
+
+
+def test_the_effect_of_a_defect_on_training_is_shown_with_its_page() -> None:
+    effects = {"effects": {"TOY-01": "episode length -30 %"}, "effects_page": "measured/effects.md"}
+    told = "- In a training run ([how it was measured](measured/effects.md)): episode length -30 %"
+    assert told in pages(CONFIRMED, **effects)["claims.md"]
+    assert "episode length -30 %" in render_html(data_of([CONFIRMED], **effects))
+    assert "In a training run" not in pages(CONFIRMED)["claims.md"]
+
+
+def test_effects_are_read_from_the_content_package(tmp_path: Path) -> None:
+    assert load_effects(tmp_path) == Effects()
+    (tmp_path / "effects.toml").write_text('about = "x.md"\n[effects]\n"A-1" = "none seen"\n')
+    assert load_effects(tmp_path) == Effects("x.md", {"A-1": "none seen"})
+
+
+@pytest.mark.parametrize(("text", "told"), [("about", "cannot be read"), ('about = "x"\n', "effects: Field required")])
+def test_broken_effects_are_told(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "effects.toml").write_text(text)
+    with pytest.raises(CatalogueError, match=told):
+        load_effects(tmp_path)
