@@ -45,9 +45,9 @@ def test_all_hold_only_if_every_one_does() -> None:
     [
         (("TOY-01", "TOY-02"), "falls: TOY-02", "holds"),
         (("TOY-03",), "holds", "falls: TOY-03"),
-        (("TOY-01", "TOY-04"), "cannot be told, no verdict: TOY-04", "cannot be told, no evidence: TOY-04"),
-        (("TOY-05",), "cannot be told, no verdict: TOY-05", "cannot be told, no evidence: TOY-05"),
-        (("NOT-THERE",), "cannot be told, no verdict: NOT-THERE", "cannot be told, no evidence: NOT-THERE"),
+        (("TOY-01", "TOY-04"), "cannot be told, no verdict: TOY-04", "cannot be told, no verdict: TOY-04"),
+        (("TOY-05",), "cannot be told, no verdict: TOY-05", "cannot be told, no verdict: TOY-05"),
+        (("NOT-THERE",), "cannot be told, no verdict: NOT-THERE", "cannot be told, no verdict: NOT-THERE"),
         (("TOY-02", "TOY-04"), "falls: TOY-02", "cannot be told, no verdict: TOY-04"),
     ],
 )
