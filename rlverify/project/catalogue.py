@@ -1,9 +1,12 @@
 """Loads the catalogue: TOML files with claims, each checked before any of them is used.
 
 A file has one ``[[claim]]`` table for each claim; `rlverify.project.catalogue_entries.ClaimEntry` lists its fields. It
-may have ``[[untestable]]`` tables, which name lines of a document that state nothing that could be tested,
-``[[contradiction]]`` tables, which name statements that cannot all be true, and ``[[cause]]`` tables, each the one
-reason of several claims.
+may have these tables as well:
+
+- ``[[untestable]]`` names lines of a document that state nothing that could be tested.
+- ``[[untested]]`` names lines that state something testable that no claim measures, even if a claim cites them.
+- ``[[contradiction]]`` names statements that cannot all be true.
+- ``[[cause]]`` is the one reason of several claims.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from rlverify.project.catalogue_entries import (
     EarlierEntry,
     QuotationEntry,
     UntestableEntry,
+    UntestedEntry,
 )
 from rlverify.project.citations import Documents
 from rlverify.project.suggesting import suggestion
@@ -38,7 +42,7 @@ from rlverify.records.claims import (
     EarlierCriterion,
     Figure,
     Quotation,
-    UntestableLines,
+    UntestedLines,
 )
 from rlverify.records.errors import CatalogueError
 
@@ -48,6 +52,7 @@ SCHEMA_VERSION: Final = 1
 TABLES: Mapping[str, type[BaseModel]] = {
     "claim": ClaimEntry,
     "untestable": UntestableEntry,
+    "untested": UntestedEntry,
     "contradiction": ContradictionEntry,
     "cause": CauseEntry,
 }
@@ -68,13 +73,14 @@ class Catalogue:
     """All that the files of a folder say, in the order of the file names and of the entries."""
 
     claims: tuple[Claim, ...]
-    untestable: tuple[UntestableLines, ...]
+    untestable: tuple[UntestedLines, ...]
     contradictions: tuple[Contradiction, ...]
     causes: tuple[Cause, ...] = ()
+    untested: tuple[UntestedLines, ...] = ()
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Every citation in it."""
+        """The citations of claims, contradictions and untestable lines; an untested line needs one of them as well."""
         return (*self.answered, *(cite for each in self.untestable for cite in each.cites))
 
     @property
@@ -99,12 +105,14 @@ def load(folder: Path, documents: Documents) -> Catalogue:
         for claim in (_claim(path, entry),)
         for each in (claim, *(_under_condition(claim, condition) for condition in entry.condition))
     )
-    untestable = tuple(
-        UntestableLines(entry.cites, entry.why) for _, entry in entries if isinstance(entry, UntestableEntry)
+    _check_untested(entries, documents)
+    untestable, untested = (
+        tuple(UntestedLines(entry.cites, entry.why) for _, entry in entries if isinstance(entry, kind))
+        for kind in (UntestableEntry, UntestedEntry)
     )
     contradictions = tuple(_contradiction(entry) for _, entry in entries if isinstance(entry, ContradictionEntry))
     causes = tuple(Cause(entry.id, entry.text) for _, entry in entries if isinstance(entry, CauseEntry))
-    return Catalogue(claims, untestable, contradictions, causes)
+    return Catalogue(claims, untestable, contradictions, causes, untested)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -136,6 +144,15 @@ def _check_ids(entries: Sequence[tuple[Path, BaseModel]]) -> None:
                 raise CatalogueError(path.name, own, field, f"there is no other entry {name!r}")
         if isinstance(entry, ClaimEntry) and entry.cause is not None and entry.cause not in first:
             raise CatalogueError(path.name, entry.id, "cause", f"there is no [[cause]] {entry.cause!r}")
+
+
+def _check_untested(entries: Sequence[tuple[Path, BaseModel]], documents: Documents) -> None:
+    """No line both untested and untestable."""
+    untestable = [cite for _, entry in entries if isinstance(entry, UntestableEntry) for cite in entry.cites]
+    for path, entry in entries:
+        for cite in entry.cites if isinstance(entry, UntestedEntry) else ():
+            if documents.apart_from((cite,), untestable) != documents.apart_from((cite,), ()):
+                raise CatalogueError(path.name, "", "untested", f"{cite} is untestable as well; remove one of the two")
 
 
 def _claim(path: Path, entry: ClaimEntry) -> Claim:

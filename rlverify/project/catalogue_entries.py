@@ -273,13 +273,21 @@ class CauseEntry(BaseModel):
     text: Text
 
 
-class UntestableEntry(BaseModel):
-    """One ``[[untestable]]`` table as it is written."""
+class LinesEntry(BaseModel):
+    """Lines of a document and the reason why no claim tests them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     cites: Annotated[tuple[Cite, ...], Field(min_length=1)]
     why: Text
+
+
+class UntestableEntry(LinesEntry):
+    """One ``[[untestable]]`` table as it is written."""
+
+
+class UntestedEntry(LinesEntry):
+    """One ``[[untested]]`` table as it is written."""
 
 
 class QuotationEntry(BaseModel):

@@ -216,10 +216,11 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class UntestableLines:
-    """Lines of a document that state nothing testable, or only what other lines state as well.
+class UntestedLines:
+    """Lines of a document that no claim tests: they state nothing testable, or no claim measures what they state.
 
     :param cites: as in `Claim`
+    :param why: the reason
     """
 
     cites: tuple[str, ...]

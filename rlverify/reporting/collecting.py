@@ -15,7 +15,7 @@ from rlverify.project.citations import has_word
 from rlverify.project.content import Project
 from rlverify.project.effects_file import load_effects
 from rlverify.project.planting import source_of_fault
-from rlverify.records.claims import UntestableLines
+from rlverify.records.claims import UntestedLines
 from rlverify.reporting.code_blocks import PlantedCode
 from rlverify.reporting.named_tests import load_named_tests
 from rlverify.reporting.record import Record, with_conditions
@@ -45,6 +45,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
         lines=project.documents.lines,
         uncited=_uncited(project),
         untestable=_untestable(project),
+        untested=project.catalogue.untested,
         checklists=load_checklists(project.folder, project.documents),
         tests=load_named_tests(reports),
         plots=load_plots(reports),
@@ -74,11 +75,11 @@ def _uncited(project: Project) -> Mapping[str, tuple[int, int]]:
     return {key: (len(left[key]), sum(map(has_word, lines))) for key, lines in project.documents.lines.items()}
 
 
-def _untestable(project: Project) -> tuple[UntestableLines, ...]:
+def _untestable(project: Project) -> tuple[UntestedLines, ...]:
     """Without the lines that a claim or a contradiction cites as well."""
     catalogue = project.catalogue
     left = (
-        UntestableLines(project.documents.apart_from(each.cites, catalogue.answered), each.why)
+        UntestedLines(project.documents.apart_from(each.cites, catalogue.answered), each.why)
         for each in catalogue.untestable
     )
     return tuple(each for each in left if each.cites)

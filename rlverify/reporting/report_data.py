@@ -11,7 +11,7 @@ from rlverify.project.citations import document_key
 from rlverify.project.criteria import FrozenCriterion
 from rlverify.project.pages import Page
 from rlverify.records.checklists import Checklist, NamedTest
-from rlverify.records.claims import Cause, Claim, Contradiction, UntestableLines, Verdict
+from rlverify.records.claims import Cause, Claim, Contradiction, UntestedLines, Verdict
 from rlverify.records.plot_points import Plot
 from rlverify.reporting.code_blocks import PlantedCode
 from rlverify.reporting.record import Record
@@ -32,6 +32,7 @@ class ReportData:
     :param lines: the lines of each document, by key
     :param uncited: how many lines of each document no claim answers yet, and how many have a word
     :param untestable: the lines that no claim and no contradiction cites, and why they cannot be tested
+    :param untested: lines that state something testable that no claim measures, and why
     :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
     :param templates: folder of the project's own templates, which come before those of the engine
@@ -52,7 +53,8 @@ class ReportData:
     files: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     uncited: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    untestable: tuple[UntestableLines, ...] = ()
+    untestable: tuple[UntestedLines, ...] = ()
+    untested: tuple[UntestedLines, ...] = ()
     checklists: tuple[Checklist, ...] = ()
     tests: tuple[NamedTest, ...] | None = None
     plots: Mapping[str, Plot] = field(default_factory=dict)
@@ -91,9 +93,18 @@ class ReportData:
         """Null faults that a probe detected."""
         return [record for record in self.nulls if record.verdict not in NO_ALARM]
 
-    def untestable_of(self, document: str) -> list[UntestableLines]:
+    def untestable_of(self, document: str) -> list[UntestedLines]:
         """The untestable lines of one document."""
         return [each for each in self.untestable if spans(each.cites[0])[0] == document]
+
+    def untested_of(self, document: str) -> list[UntestedLines]:
+        """The untested lines of one document."""
+        return [each for each in self.untested if spans(each.cites[0])[0] == document]
+
+    def untested_count(self, document: str) -> int:
+        """How many lines of one document are untested."""
+        ranges = [spans(cite)[1:] for each in self.untested_of(document) for cite in each.cites]
+        return len({number for first, last in ranges for number in range(first, last + 1)})
 
     def record(self, claim_id: str) -> Record | None:
         """The record of that id, or None where the catalogue has no such claim."""

@@ -8,7 +8,7 @@ import pytest
 
 from rlverify.project.catalogue import Catalogue, load
 from rlverify.project.citations import Documents
-from rlverify.records.claims import Cause, Contradiction, DocumentedProblem, Quotation
+from rlverify.records.claims import Cause, Contradiction, DocumentedProblem, Quotation, UntestedLines
 from rlverify.records.errors import CatalogueError
 
 DOCUMENTS = Documents(lines={"notes": ("24/24 tests pass", "22/24 tests: pass")})
@@ -30,6 +30,7 @@ settled_by = ["TOY-01"]
 quotes = [{cite = "notes:1", text = "24/24"}, {cite = "notes:2", text = "22/24"}]
 """
 UNTESTABLE = '[[untestable]]\ncites = ["notes:1"]\nwhy = "a title"\n'
+UNTESTED = UNTESTABLE.replace("untestable", "untested")
 
 
 def _load(folder: Path, text: str) -> Catalogue:
@@ -53,6 +54,12 @@ def test_a_claim_keeps_what_the_document_says_about_its_problem(tmp_path: Path) 
     problem = '[claim.problem]\ncategory = "state"\ncomponents = ["buffer"]\npriority = "P0"\n'
     (claim,) = _load(tmp_path, CLAIM + problem).claims
     assert claim.problem == DocumentedProblem(category="state", components=("buffer",), priority="P0")
+
+
+def test_untested_lines_keep_their_reason_and_count_as_no_citation(tmp_path: Path) -> None:
+    catalogue = _load(tmp_path, CLAIM + UNTESTED)
+    assert catalogue.untested == (UntestedLines(("notes:1",), "a title"),)
+    assert (catalogue.untestable, catalogue.cites) == ((), ())
 
 
 def test_a_file_may_give_its_version_and_its_document(tmp_path: Path) -> None:
@@ -89,6 +96,10 @@ BROKEN = {
         "CON-01, quotes.0: 'pass: 22' is not in notes:2"),
     "a claim without id": (CLAIM + CLAIM.replace("id =", "#"), "entry 2, id: is missing"),
     "lines without reason": (f'{UNTESTABLE}[[untestable]]\ncites = ["notes:1"]', "untestable 2, why: is missing"),
+    "untested lines without reason": ('[[untested]]\ncites = ["notes:1"]', "untested 1, why: is missing"),
+    "untested and untestable lines": (
+        UNTESTABLE + UNTESTED.replace("notes:1", "notes:1-2"),
+        "untested: notes:1-2 is untestable as well; remove one of the two"),
     "an id for two entries": (CLAIM + CLAIM, "TOY-01, id: already used in toy.toml"),
     "part of itself": (f'{CLAIM}part_of = "TOY-01"', "TOY-01, part_of: there is no other entry 'TOY-01'"),
     "settled by nothing": (CONTRADICTION, "CON-01, settled_by: there is no other entry 'TOY-01'"),

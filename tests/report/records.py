@@ -16,7 +16,7 @@ from rlverify.records.claims import (
     Figure,
     FixGrade,
     Quotation,
-    UntestableLines,
+    UntestedLines,
     Verdict,
 )
 from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
@@ -167,7 +167,8 @@ def data() -> ReportData:
             ),
         ),
         uncited={"000": (3, 10), "001": (0, 20)},
-        untestable=(UntestableLines(("001:1-3", "001:9"), "title | date"), UntestableLines(("002:5",), "counts")),
+        untestable=(UntestedLines(("001:1-3", "001:9"), "title | date"), UntestedLines(("002:5",), "counts")),
+        untested=(UntestedLines(("001:20-24", "001:22"), "effort | speed"),),
         checklists=(
             Checklist(
                 "READY-1",

@@ -123,6 +123,20 @@ def test_lines_that_nothing_cites_stand_on_the_page_of_their_document_with_the_r
     assert "**3 of 10 lines are answered by no claim yet**" in texts["all-claims.md"]
 
 
+def test_untested_lines_are_on_the_page_of_their_document_and_counted() -> None:
+    texts = render_all(data())
+    heading = "## Lines that are cited and not tested"
+    table = texts["integration-analysis.md"].partition(heading)[2].partition("\n## ")[0]
+    (row,) = re.findall(r"^\| .*effort \\\| speed \|$", table, re.MULTILINE)
+    assert re.findall(r"\[(.*?)\]", row) == ["001:20-24", "001:22"]
+    assert "\nNone.\n" in texts["bug-report.md"].partition(heading)[2].partition("\n## ")[0]
+    counts = re.findall(
+        r"- Document (\d+):.*Lines that are cited and not tested: (.*)\.$", texts["all-claims.md"], re.M
+    )
+    link = "[5](integration-analysis.md#lines-that-are-cited-and-not-tested)"
+    assert counts == [("000", "0"), ("001", link)]
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_can_be_pasted(name: str) -> None:
     text = render_all(data())[name]
