@@ -82,7 +82,11 @@ def defects(project: Project) -> dict[str, list[Claim]]:
     """The claims of each fault that is expected to be confirmed as a defect, by name of the fault."""
     found: dict[str, list[Claim]] = {}
     for claim in project.claims:
-        if claim.fault is not None and claim.expected_verdict is Verdict.CONFIRMED and claim.kind != "null":
+        if (
+            claim.fault is not None
+            and claim.expected_verdict is Verdict.CONFIRMED
+            and claim.kind in ("defect", "finding")
+        ):
             found.setdefault(claim.fault, []).append(claim)
     return found
 
@@ -180,7 +184,7 @@ def effect_in_words(runs: Sequence[Effect], healthy: Mapping[int, Effect]) -> st
     changes = [100.0 * (each.length / healthy[each.seed].length - 1.0) for each in runs if not each.error]
     stopped = f"; {sum(bool(each.error) for each in runs)} of {len(runs)} runs stop: {errors[0]}" if errors else ""
     same = all(change == 0.0 for change in changes)
-    told = f"{np.mean(changes):+.0f} % (from {min(changes):+.0f} to {max(changes):+.0f})"
+    told = f"{round(float(np.mean(changes))):+d} % (from {round(min(changes)):+d} to {round(max(changes)):+d})"
     return ("weights differ, episodes are as long" if same else f"episode length {told}") + stopped
 
 

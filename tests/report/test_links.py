@@ -94,7 +94,9 @@ def test_every_claim_is_listed_with_a_command_that_reproduces_it() -> None:
     claims = {claim.id: claim for claim in PROJECT.claims}
     row = r"^\| \[([A-Z0-9-]+)\].*`\.venv/bin/rlverify reproduce ([A-Z0-9-]+)` \|$"
     rows = dict(re.findall(row, COMMITTED["all-claims.md"], re.MULTILINE))
-    assert rows == {claim_id: claim_id for claim_id, claim in claims.items() if claim.kind != "null" and not claim.condition_of}
+    assert rows == {
+        claim_id: claim_id for claim_id, claim in claims.items() if claim.kind != "null" and not claim.condition_of
+    }
 
 
 @pytest.mark.parametrize("page", COMMITTED)
