@@ -1,11 +1,19 @@
-"""SARIF 2.1.0 of one run, for code scanning: a rule and a result for each claim that fell."""
+"""SARIF 2.1.0 of one run, for code scanning: a rule and a result for each claim that fell.
+
+A problem that is not of a fallen claim is a notification. So a run that could not measure differs from a clean one.
+"""
 
 from __future__ import annotations
 
 import json
+from hashlib import sha256
+from importlib import metadata
 from pathlib import PurePosixPath
 from typing import Any, Final
+from urllib.parse import quote
 
+from rlverify.records.exit_codes import HARNESS_FAILED
+from rlverify.records.problems import with_advice
 from rlverify.reporting.outcome import FallenClaim, Outcome
 from rlverify.reporting.outcome_text import block
 
@@ -17,10 +25,28 @@ ROOT: Final = "%SRCROOT%"
 
 def sarif_of_run(outcome: Outcome) -> str:
     """The whole file."""
-    driver = {"name": "rlverify", "rules": [_rule(each) for each in outcome.fallen]}
-    results = [_result(each, number) for number, each in enumerate(outcome.fallen)]
-    content = {"$schema": SCHEMA, "version": VERSION, "runs": [{"tool": {"driver": driver}, "results": results}]}
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    driver = {
+        "name": "rlverify",
+        "version": metadata.version("rlverify"),
+        "rules": [_rule(each) for each in outcome.fallen],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [_invocation(outcome)],
+        "results": [_result(each, number) for number, each in enumerate(outcome.fallen)],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": VERSION, "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _invocation(outcome: Outcome) -> dict[str, Any]:
+    """Whether all claims could be measured, and each problem that is not of a fallen claim."""
+    problems = [each for each in with_advice(outcome.problems) if not each.fell]
+    failed = not outcome.records or any(each.exit_code == HARNESS_FAILED for each in problems)
+    return {
+        "executionSuccessful": not failed,
+        "exitCode": outcome.exit_code,
+        "toolExecutionNotifications": [{"level": "error", "message": {"text": str(each)}} for each in problems],
+    }
 
 
 def _rule(fallen: FallenClaim) -> dict[str, Any]:
@@ -29,14 +55,17 @@ def _rule(fallen: FallenClaim) -> dict[str, Any]:
         "id": claim.id,
         "shortDescription": {"text": claim.title},
         "fullDescription": {"text": claim.statement},
+        "help": {"text": f"To reproduce: {fallen.command}"},
         "defaultConfiguration": {"level": "error"},
     }
 
 
 def _result(fallen: FallenClaim, number: int) -> dict[str, Any]:
-    """At the first changed function of the first suspect, or else where the catalogue has the claim."""
-    file, line = (fallen.suspects[0], fallen.suspect_line) if fallen.suspects else (fallen.declared_in, fallen.line)
-    place: dict[str, Any] = {"uri": file, "uriBaseId": ROOT}
+    """At the first changed function of the first suspect; where the catalogue has the claim if that is elsewhere."""
+    file, line = fallen.declared_in, fallen.line
+    if fallen.suspects and not PurePosixPath(fallen.suspects[0]).is_absolute():
+        file, line = fallen.suspects[0], fallen.suspect_line
+    place: dict[str, Any] = {"uri": quote(file), "uriBaseId": ROOT}
     if PurePosixPath(file).is_absolute():
         place = {"uri": PurePosixPath(file).as_uri()}
     location = {"physicalLocation": {"artifactLocation": place, "region": {"startLine": line}}}
@@ -46,5 +75,10 @@ def _result(fallen: FallenClaim, number: int) -> dict[str, Any]:
         "level": "error",
         "message": {"text": "\n".join(block(fallen))},
         "locations": [location],
-        "partialFingerprints": {"claim/v1": fallen.claim.id},
+        "partialFingerprints": _fingerprints(fallen.claim.id),
     }
+
+
+def _fingerprints(claim: str) -> dict[str, str]:
+    """One per claim, whatever changed. GitHub reads the second, and else hashes the line, which an edit changes."""
+    return {"claim/v1": claim, "primaryLocationLineHash": f"{sha256(claim.encode()).hexdigest()[:16]}:1"}

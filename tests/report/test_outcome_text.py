@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
@@ -260,9 +261,19 @@ def test_junit_has_the_time_of_each_claim() -> None:
     assert root.attrib["time"] == "61.812"  # 61.8125, rounded to the even digit
 
 
-def test_sarif_falls_back_on_the_line_of_the_catalogue_and_takes_files_outside_the_project() -> None:
-    text = sarif_of_run(outcome(fallen(1, suspects=()), fallen(2, suspects=("/usr/lib/toy.py",))))
-    assert '"uri": "audit/catalogue/toy.toml"' in text
-    assert '"startLine": 7' in text
-    assert '"uri": "file:///usr/lib/toy.py"' in text
-    assert '"startLine": 12' in text
+def test_sarif_falls_back_on_the_line_of_the_catalogue() -> None:
+    """Also if the first suspect is outside the project, where code scanning shows nothing."""
+    found = outcome(
+        fallen(1, suspects=()),
+        fallen(2, suspects=("/usr/lib/toy.py",)),
+        fallen(3),
+        fallen(4, suspects=(), declared_in="/toy/catalogue.toml"),
+    )
+    results = json.loads(sarif_of_run(found))["runs"][0]["results"]
+    places = [each["locations"][0]["physicalLocation"] for each in results]
+    assert [(each["artifactLocation"]["uri"], each["region"]["startLine"]) for each in places] == [
+        ("audit/catalogue/toy.toml", 7),
+        ("audit/catalogue/toy.toml", 7),
+        ("toy/count.py", 12),
+        ("file:///toy/catalogue.toml", 7),
+    ]
