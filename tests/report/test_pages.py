@@ -121,7 +121,7 @@ def test_lines_that_are_not_tested_are_on_the_page_of_their_document_with_the_re
     ):
         (row,) = re.findall(rf"^\| .*{reason} \|$", found, re.MULTILINE)
         assert re.findall(r"\[(.*?)\]", row) == lines
-    assert "20 lines, 11 are tested, 5 are testable but not tested, and 4 are not testable." in testable
+    assert "Lines: 20. Tested: 11; testable, but not tested: 5; not testable: 4; not cited: 0." in testable
     others = texts["bug-report.md"].partition("## Lines that are not tested")[2].partition("\n## ")[0]
     assert "| counts |" in others
     assert "\nNone.\n" in others.partition("### Not testable")[0]
