@@ -121,7 +121,19 @@ def test_lines_that_nothing_cites_are_told_without_empty_ones_and_rules() -> Non
 
 
 def test_headings_fences_and_empty_lines_are_no_statements() -> None:
-    lines = ("# Title", "", "text", "```python", "# a comment", "```", "---", "## Heading", "  ```", "x = 1", "  ```")
+    lines = (
+        "# Title",
+        "",
+        "text",
+        "```python",
+        "# a comment",
+        "```",
+        "---",
+        "## Heading",
+        "  ```toml",
+        "x = 1",
+        "  ```",
+    )
     assert Documents(lines={"notes": lines}).statements("notes") == [3, 5, 10]
 
 
@@ -145,9 +157,12 @@ def test_a_line_is_tested_by_a_claim_or_a_checklist_unless_a_table_says_that_it_
 
 def test_every_line_of_the_documents_is_tested_or_has_a_reason_why_not() -> None:
     assert set(DOCUMENTS.lines) == {stem.partition("_")[0] for stem in DIGESTS}
-    found = collect(PROJECT, PROJECT.paths.reports, ()).coverage
-    assert {key: each.uncited for key, each in found.items()} == dict.fromkeys(DOCUMENTS.lines, 0)
-    assert all(each.tested > each.untested > 0 for each in found.values())
+    found = collect(PROJECT, PROJECT.paths.reports, ())
+    assert {key: each.uncited for key, each in found.coverage.items()} == dict.fromkeys(DOCUMENTS.lines, 0)
+    assert all(each.tested > each.untested > 0 for each in found.coverage.values())
+    for document in DOCUMENTS.lines:
+        assert found.untested_of(document)
+        assert found.untestable_of(document)
 
 
 def test_no_line_is_untested_only_because_a_contradiction_quotes_it() -> None:
