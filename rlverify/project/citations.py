@@ -15,6 +15,9 @@ from rlverify.records.errors import CatalogueError
 
 PATTERN = re.compile(r"(?P<document>[^\s:]+):(?P<first>[1-9]\d*)(?:-(?P<last>[1-9]\d*))?")
 
+HEADING = re.compile(r"#|\s*\*\*[^*]+(:\*\*|\*\*:)\s*$")
+"""A heading, or a label such as ``**Tests:**`` that has a line for itself."""
+
 
 def document_key(name: str) -> str:
     """The key under which a document is cited, from the stem of its file name."""
@@ -102,12 +105,12 @@ class Documents:
         return {(each.document, number) for each in map(self.cite, cites) for number in each.numbers}
 
     def statements(self, document: str) -> list[int]:
-        """The numbers of the lines that have a word and are neither a heading nor a code fence."""
+        """The numbers of the lines that have a word and are no heading, no label of a list and no code fence."""
         found, in_code = [], False
         for number, line in enumerate(self.lines[document], start=1):
             if line.lstrip().startswith("```"):
                 in_code = not in_code
-            elif has_word(line) and (in_code or not line.startswith("#")):
+            elif has_word(line) and (in_code or not HEADING.match(line)):
                 found.append(number)
         return found
 

@@ -1,6 +1,6 @@
 """How many lines of each document are tested.
 
-Lines count that have a word and are neither a heading nor a code fence.
+Lines count that have a word and are no heading, no label of a list and no code fence.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def test_lines_that_nothing_cites_are_told_without_empty_ones_and_rules() -> Non
     assert len(DOCUMENTS.uncited([])["003"]) > 100
 
 
-def test_headings_fences_and_empty_lines_are_no_statements() -> None:
+def test_headings_labels_fences_and_empty_lines_are_no_statements() -> None:
     lines = (
         "# Title",
         "",
@@ -135,6 +135,8 @@ def test_headings_fences_and_empty_lines_are_no_statements() -> None:
         "  ```",
     )
     assert Documents(lines={"notes": lines}).statements("notes") == [3, 5, 10]
+    labels = ("**Tests:**", "  **Tests of a part**:  ", "**Tests:** pass", "- **Tests:**", "**Passed**", "a **b:**")
+    assert Documents(lines={"notes": labels}).statements("notes") == [3, 4, 5, 6]
 
 
 def test_a_line_is_tested_by_a_claim_or_a_checklist_unless_a_table_says_that_it_is_not(tmp_path: Path) -> None:
