@@ -80,8 +80,8 @@ class Catalogue:
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """The citations of claims, contradictions and untestable lines; an untested line needs one of them as well."""
-        return (*self.answered, *(cite for each in self.untestable for cite in each.cites))
+        """Every citation in it."""
+        return (*self.answered, *(cite for each in (*self.untestable, *self.untested) for cite in each.cites))
 
     @property
     def answered(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ def _check_untested(entries: Sequence[tuple[Path, BaseModel]], documents: Docume
     untestable = [cite for _, entry in entries if isinstance(entry, UntestableEntry) for cite in entry.cites]
     for path, entry in entries:
         for cite in entry.cites if isinstance(entry, UntestedEntry) else ():
-            if documents.apart_from((cite,), untestable) != documents.apart_from((cite,), ()):
+            if documents.positions([cite]) & documents.positions(untestable):
                 raise CatalogueError(path.name, "", "untested", f"{cite} is untestable as well; remove one of the two")
 
 

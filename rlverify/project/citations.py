@@ -7,14 +7,16 @@ is its file name without ``.md``, up to the first underscore: ``notes_2026.md`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 from rlverify.records.errors import CatalogueError
 
 PATTERN = re.compile(r"(?P<document>[^\s:]+):(?P<first>[1-9]\d*)(?:-(?P<last>[1-9]\d*))?")
+
+HEADING = re.compile(r"#|\s*\*\*[^*]+(:\*\*|\*\*:)\s*$")
+"""A heading, or a label such as ``**Tests:**`` that has a line for itself."""
 
 
 def document_key(name: str) -> str:
@@ -95,22 +97,26 @@ class Documents:
         found = self.cite(cite)
         return "\n".join(self.lines[found.document][found.first - 1 : found.last])
 
-    def apart_from(self, cites: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
-        """Citations without the lines of others, as runs of lines that have a word and what is between them."""
-        taken = {(each.document, number) for each in map(self.cite, others) for number in each.numbers}
-        return tuple(cite for each in map(self.cite, cites) for cite in self._runs(each, taken))
+    def positions(self, cites: Iterable[str]) -> set[tuple[str, int]]:
+        """Document and number of every cited line.
 
-    def _runs(self, citation: Citation, taken: Container[tuple[str, int]]) -> Iterator[str]:
-        lines = self.lines[citation.document]
-        with_words = [number for number in citation.numbers if has_word(lines[number - 1])]
-        for is_taken, run in groupby(with_words, lambda number: (citation.document, number) in taken):
-            first, *rest = run
-            if not is_taken:
-                yield f"{citation.document}:{first}" + (f"-{rest[-1]}" if rest else "")
+        :raises ValueError: as `cite`
+        """
+        return {(each.document, number) for each in map(self.cite, cites) for number in each.numbers}
+
+    def statements(self, document: str) -> list[int]:
+        """The numbers of the lines that have a word and are no heading, no label of a list and no code fence."""
+        found, in_code = [], False
+        for number, line in enumerate(self.lines[document], start=1):
+            if line.lstrip().startswith("```"):
+                in_code = not in_code
+            elif has_word(line) and (in_code or not HEADING.match(line)):
+                found.append(number)
+        return found
 
     def uncited(self, cites: Iterable[str]) -> dict[str, list[int]]:
         """By document, the numbers of the lines that have a word and that no citation covers."""
-        covered = {(each.document, number) for each in map(self.cite, cites) for number in each.numbers}
+        covered = self.positions(cites)
         return {
             key: [n for n, line in enumerate(lines, start=1) if has_word(line) and (key, n) not in covered]
             for key, lines in self.lines.items()

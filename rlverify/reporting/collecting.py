@@ -11,11 +11,10 @@ from rlverify.evidence.lock_file import measured_with
 from rlverify.evidence.plot_files import load_plots
 from rlverify.evidence.reading import text_of
 from rlverify.project.checklist_file import load_checklists
-from rlverify.project.citations import has_word
 from rlverify.project.content import Project
+from rlverify.project.coverage import coverage
 from rlverify.project.effects_file import load_effects
 from rlverify.project.planting import source_of_fault
-from rlverify.records.claims import UntestedLines
 from rlverify.reporting.code_blocks import PlantedCode
 from rlverify.reporting.named_tests import load_named_tests
 from rlverify.reporting.record import Record, with_conditions
@@ -32,6 +31,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
     home = project.settings.reports  # links are the same wherever the pages are written
     effects = load_effects(project.folder)
     full_audit, libraries = measured_with(lock or _committed_lock(reports))
+    checklists = load_checklists(project.folder, project.documents)
     return ReportData(
         records=tuple(with_conditions(records)),
         pages=project.pages,
@@ -43,10 +43,10 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
         under_test=project.settings.under_test,
         files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
         lines=project.documents.lines,
-        uncited=_uncited(project),
-        untestable=_untestable(project),
+        coverage=coverage(project.documents, project.catalogue, checklists),
+        untestable=project.catalogue.untestable,
         untested=project.catalogue.untested,
-        checklists=load_checklists(project.folder, project.documents),
+        checklists=checklists,
         tests=load_named_tests(reports),
         plots=load_plots(reports),
         templates=project.templates,
@@ -67,19 +67,3 @@ def _code(project: Project) -> Mapping[str, PlantedCode]:
 def _committed_lock(reports: Path) -> str:
     path = reports / LOCK_FILE
     return text_of(path) if path.exists() else ""
-
-
-def _uncited(project: Project) -> Mapping[str, tuple[int, int]]:
-    """For each document: how many of its lines the catalogue does not cite, and how many have a word."""
-    left = project.documents.uncited(project.catalogue.cites)
-    return {key: (len(left[key]), sum(map(has_word, lines))) for key, lines in project.documents.lines.items()}
-
-
-def _untestable(project: Project) -> tuple[UntestedLines, ...]:
-    """Without the lines that a claim or a contradiction cites as well."""
-    catalogue = project.catalogue
-    left = (
-        UntestedLines(project.documents.apart_from(each.cites, catalogue.answered), each.why)
-        for each in catalogue.untestable
-    )
-    return tuple(each for each in left if each.cites)

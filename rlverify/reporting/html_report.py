@@ -14,6 +14,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from rlverify.project.coverage import Coverage
 from rlverify.records.claims import Verdict
 from rlverify.records.measured import Evidence, VariantEvidence
 from rlverify.reporting import figure_phrasing, phrasing
@@ -206,7 +207,7 @@ class AuditedDocument:
     :param title: its first heading, or empty
     :param claims: how many claims it states
     :param wrong: how many of them measurement contradicts
-    :param uncited: how many lines with words no claim answers, and how many there are; None if unknown
+    :param coverage: how many of its lines are tested, or None if unknown
     """
 
     key: str
@@ -214,7 +215,15 @@ class AuditedDocument:
     title: str
     claims: int
     wrong: int
-    uncited: tuple[int, int] | None
+    coverage: Coverage | None
+
+    @property
+    def line_counts(self) -> tuple[int | str, ...]:
+        """Its lines, and how many are tested, untested, untestable and not cited."""
+        found = self.coverage
+        if found is None:
+            return ("-",) * 5
+        return found.lines, found.tested, found.untested, found.untestable, found.uncited
 
 
 def _documents(data: ReportData) -> list[AuditedDocument]:
@@ -226,4 +235,4 @@ def _document(data: ReportData, key: str, file: str) -> AuditedDocument:
     heading = next((line for line in data.lines.get(key, ()) if line.startswith("# ")), "")
     wrong = sum(each.contradicts_document for each in stated)
     name = PurePosixPath(file).name
-    return AuditedDocument(key, name, heading.removeprefix("# "), len(stated), wrong, data.uncited.get(key))
+    return AuditedDocument(key, name, heading.removeprefix("# "), len(stated), wrong, data.coverage.get(key))

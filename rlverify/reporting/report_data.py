@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rlverify.project.citations import document_key
+from rlverify.project.coverage import Coverage, total
 from rlverify.project.criteria import FrozenCriterion
 from rlverify.project.pages import Page
 from rlverify.records.checklists import Checklist, NamedTest
@@ -30,8 +31,8 @@ class ReportData:
     :param causes: the reasons that several claims share
     :param files: path of each document, relative to the folder of reports, by key
     :param lines: the lines of each document, by key
-    :param uncited: how many lines of each document no claim answers yet, and how many have a word
-    :param untestable: the lines that no claim and no contradiction cites, and why they cannot be tested
+    :param coverage: how many lines of each document are tested, by key
+    :param untestable: lines that state nothing testable, and why
     :param untested: lines that state something testable that no claim measures, and why
     :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
@@ -52,7 +53,7 @@ class ReportData:
     causes: tuple[Cause, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    uncited: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)
     untestable: tuple[UntestedLines, ...] = ()
     untested: tuple[UntestedLines, ...] = ()
     checklists: tuple[Checklist, ...] = ()
@@ -101,10 +102,10 @@ class ReportData:
         """The untested lines of one document."""
         return [each for each in self.untested if spans(each.cites[0])[0] == document]
 
-    def untested_count(self, document: str) -> int:
-        """How many lines of one document are untested."""
-        ranges = [spans(cite)[1:] for each in self.untested_of(document) for cite in each.cites]
-        return len({number for first, last in ranges for number in range(first, last + 1)})
+    @property
+    def total_coverage(self) -> Coverage:
+        """The coverage of all documents together."""
+        return total(self.coverage.values())
 
     def record(self, claim_id: str) -> Record | None:
         """The record of that id, or None where the catalogue has no such claim."""

@@ -56,10 +56,10 @@ def test_a_claim_keeps_what_the_document_says_about_its_problem(tmp_path: Path) 
     assert claim.problem == DocumentedProblem(category="state", components=("buffer",), priority="P0")
 
 
-def test_untested_lines_keep_their_reason_and_count_as_no_citation(tmp_path: Path) -> None:
+def test_untested_lines_keep_their_reason(tmp_path: Path) -> None:
     catalogue = _load(tmp_path, CLAIM + UNTESTED)
     assert catalogue.untested == (UntestedLines(("notes:1",), "a title"),)
-    assert (catalogue.untestable, catalogue.cites) == ((), ())
+    assert (catalogue.untestable, catalogue.cites) == ((), ("notes:1",))
 
 
 def test_a_file_may_give_its_version_and_its_document(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 from rlverify.project.catalogue import load
 from rlverify.project.citations import Citation, Documents
 from rlverify.project.content import open_project
+from rlverify.project.coverage import Coverage, coverage, total
+from rlverify.records.checklists import Checklist, ChecklistItem
 from rlverify.records.errors import CatalogueError
 from rlverify.reporting.collecting import collect
 
@@ -118,24 +120,61 @@ def test_lines_that_nothing_cites_are_told_without_empty_ones_and_rules() -> Non
     assert len(DOCUMENTS.uncited([])["003"]) > 100
 
 
-def test_what_is_left_of_citations_are_runs_of_lines_that_say_something() -> None:
-    left = DOCUMENTS.apart_from(["003:1-11"], ["003:5", "003:9-10", "000:1-20"])
-    assert left == ("003:1-3", "003:7", "003:11")
-    assert DOCUMENTS.apart_from(["003:2", "003:4-8", "001:9"], []) == ("003:5-7", "001:9")
+def test_headings_labels_fences_and_empty_lines_are_no_statements() -> None:
+    lines = (
+        "# Title",
+        "",
+        "text",
+        "```python",
+        "# a comment",
+        "```",
+        "---",
+        "## Heading",
+        "  ```toml",
+        "x = 1",
+        "  ```",
+    )
+    assert Documents(lines={"notes": lines}).statements("notes") == [3, 5, 10]
+    labels = ("**Tests:**", "  **Tests of a part**:  ", "**Tests:** pass", "- **Tests:**", "**Passed**", "a **b:**")
+    assert Documents(lines={"notes": labels}).statements("notes") == [3, 4, 5, 6]
 
 
-def test_the_reports_list_every_line_that_no_claim_cites() -> None:
-    untestable = collect(PROJECT, PROJECT.paths.reports, ()).untestable
-    listed = [cite for each in untestable for cite in each.cites]
-    answered = PROJECT.catalogue.answered
-    assert DOCUMENTS.apart_from(listed, answered) == tuple(listed)
-    assert not any(DOCUMENTS.uncited([*listed, *answered]).values())
-    assert all(DOCUMENTS.uncited(answered).values())
+def test_a_line_is_tested_by_a_claim_or_a_checklist_unless_a_table_says_that_it_is_not(tmp_path: Path) -> None:
+    documents = Documents(lines={"notes": tuple("abcdefg"), "plan": ("tests pass", "documented", "open")})
+    lines = {"untested": "notes:2", "untestable": "notes:3"}
+    tables = [f'[[{kind}]]\ncites = ["{cite}"]\nwhy = "a reason"\n' for kind, cite in lines.items()]
+    quotes = '{cite = "notes:4", text = "d"}, {cite = "notes:5", text = "e"}'
+    contradiction = f'[[contradiction]]\nid = "CON-01"\nstatement = "a"\nmeasured = "b"\nquotes = [{quotes}]\n'
+    claim = CLAIM + 'cites = ["notes:1-4"]\n'
+    (tmp_path / "toy.toml").write_text("\n".join([claim, *tables, contradiction]), encoding="utf-8")
+    items = (ChecklistItem("a", "yes", True, ("plan:1",), (), "001"), ChecklistItem("b", "yes", True, ("plan:2",), ()))
+    checklist = Checklist("READY-1", "Readiness", "ready", ("plan:1",), items)
+    found = coverage(documents, load(tmp_path, documents), [checklist])
+    assert found == {
+        "notes": Coverage(tested=2, untested=2, untestable=1, uncited=2),
+        "plan": Coverage(tested=1, untested=0, untestable=0, uncited=2),
+    }
+    assert (found["notes"].lines, total(found.values())) == (7, Coverage(3, 2, 1, 4))
 
 
-def test_every_line_of_the_documents_is_answered() -> None:
+def test_every_line_of_the_documents_is_tested_or_has_a_reason_why_not() -> None:
     assert set(DOCUMENTS.lines) == {stem.partition("_")[0] for stem in DIGESTS}
-    assert {key: lines for key, lines in DOCUMENTS.uncited(PROJECT.catalogue.cites).items() if lines} == {}
+    found = collect(PROJECT, PROJECT.paths.reports, ())
+    assert {key: each.uncited for key, each in found.coverage.items()} == dict.fromkeys(DOCUMENTS.lines, 0)
+    assert all(each.tested > each.untested > 0 for each in found.coverage.values())
+    for document in DOCUMENTS.lines:
+        assert found.untested_of(document)
+        assert found.untestable_of(document)
+
+
+def test_no_line_is_untested_only_because_a_contradiction_quotes_it() -> None:
+    listed = [cite for each in (*PROJECT.catalogue.untested, *PROJECT.catalogue.untestable) for cite in each.cites]
+    given = DOCUMENTS.positions(listed)
+    found = collect(PROJECT, PROJECT.paths.reports, ())
+    measured = [cite for claim in PROJECT.claims for cite in claim.cites]
+    measured += [cite for checklist in found.checklists for item in checklist.items for cite in item.cites]
+    statements = {(key, number) for key in DOCUMENTS.lines for number in DOCUMENTS.statements(key)}
+    assert statements <= given | DOCUMENTS.positions(measured)
 
 
 def test_what_speaks_for_or_against_a_document_says_of_which_lines() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlverify.project.content import open_project
+from rlverify.project.coverage import Coverage
 from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
 from rlverify.records.claims import (
     Claim,
@@ -166,7 +167,7 @@ def data() -> ReportData:
                 ("TOY-01", "TOY-02"),
             ),
         ),
-        uncited={"000": (3, 10), "001": (0, 20)},
+        coverage={"000": Coverage(4, 2, 1, 3), "001": Coverage(11, 5, 4, 0)},
         untestable=(UntestedLines(("001:1-3", "001:9"), "title | date"), UntestedLines(("002:5",), "counts")),
         untested=(UntestedLines(("001:20-24", "001:22"), "effort | speed"),),
         checklists=(

@@ -284,6 +284,12 @@ def test_what_stands_between_backticks_is_code() -> None:
     assert prose("a `<b>` c` <d>") == "a <code>&lt;b&gt;</code> c` &lt;d&gt;"
 
 
+def test_the_lines_of_every_document_are_counted() -> None:
+    table = render_html(data()).partition('aria-label="Documents"')[2].partition("</table>")[0]
+    rows = [re.findall(r"<td>(.*?)</td>", row)[2:] for row in table.split("<tr>")[2:]]
+    assert rows == [["10", "4", "2", "1", "3"], ["20", "11", "5", "4", "0"], *[["-"] * 5] * 3]
+
+
 def test_lines_of_a_document_that_is_not_there_are_not_quoted() -> None:
     assert quoted(generic(data()), "002:1-2") == []
     assert quoted(assessed_data(), "002:2-3") == [(2, "line 2 of 002"), (3, "line 3 of 002")]

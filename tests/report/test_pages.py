@@ -111,30 +111,30 @@ def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
     assert "- Source: document 003, Bug 1;" in texts["fix-summary.md"]
 
 
-def test_lines_that_nothing_cites_stand_on_the_page_of_their_document_with_the_reason() -> None:
+def test_lines_that_are_not_tested_are_on_the_page_of_their_document_with_the_reason() -> None:
     texts = render_all(data())
-    (row,) = re.findall(r"^\| .*title \\\| date \|$", texts["integration-analysis.md"], re.MULTILINE)
-    assert re.findall(r"\[(.*?)\]", row) == ["001:1-3", "001:9"]
-    assert "date" not in texts["bug-report.md"].partition("## Lines without a claim")[2].partition("\n## ")[0]
-    assert "| counts |" in texts["bug-report.md"]
-    assert "\nNone.\n" in texts["fix-summary.md"].partition("## Lines without a claim")[2].partition("\n## ")[0]
-    assert "each of its 20 lines with words is cited" in texts["all-claims.md"]
-    assert "](integration-analysis.md#lines-without-a-claim)" in texts["all-claims.md"]
-    assert "**3 of 10 lines are answered by no claim yet**" in texts["all-claims.md"]
+    section = texts["integration-analysis.md"].partition("## Lines that are not tested")[2]
+    testable, _, untestable = section.partition("\n## ")[0].partition("### Not testable")
+    for found, reason, lines in (
+        (testable, r"effort \\\| speed", ["001:20-24", "001:22"]),
+        (untestable, r"title \\\| date", ["001:1-3", "001:9"]),
+    ):
+        (row,) = re.findall(rf"^\| .*{reason} \|$", found, re.MULTILINE)
+        assert re.findall(r"\[(.*?)\]", row) == lines
+    assert "Lines: 20. Tested: 11; testable, but not tested: 5; not testable: 4; not cited: 0." in testable
+    others = texts["bug-report.md"].partition("## Lines that are not tested")[2].partition("\n## ")[0]
+    assert "| counts |" in others
+    assert "\nNone.\n" in others.partition("### Not testable")[0]
+    assert "date" not in others
 
 
-def test_untested_lines_are_on_the_page_of_their_document_and_counted() -> None:
-    texts = render_all(data())
-    heading = "## Lines that are cited and not tested"
-    table = texts["integration-analysis.md"].partition(heading)[2].partition("\n## ")[0]
-    (row,) = re.findall(r"^\| .*effort \\\| speed \|$", table, re.MULTILINE)
-    assert re.findall(r"\[(.*?)\]", row) == ["001:20-24", "001:22"]
-    assert "\nNone.\n" in texts["bug-report.md"].partition(heading)[2].partition("\n## ")[0]
-    counts = re.findall(
-        r"- Document (\d+):.*Lines that are cited and not tested: (.*)\.$", texts["all-claims.md"], re.M
-    )
-    link = "[5](integration-analysis.md#lines-that-are-cited-and-not-tested)"
-    assert counts == [("000", "0"), ("001", link)]
+def test_the_lines_of_every_document_are_counted_on_one_page() -> None:
+    rows = re.findall(r"^\| (\S+) \| (\d.*) \|$", render_all(data())["all-claims.md"], re.MULTILINE)
+    assert rows == [
+        ("[000](potential-problems.md#lines-that-are-not-tested)", "10 | 4 | 2 | 1 | 3"),
+        ("[001](integration-analysis.md#lines-that-are-not-tested)", "20 | 11 | 5 | 4 | 0"),
+        ("all", "30 | 15 | 7 | 5 | 3"),
+    ]
 
 
 @pytest.mark.parametrize("name", PAGES)
