@@ -165,7 +165,9 @@ def _claim(path: Path, entry: ClaimEntry) -> Claim:
         given["problem"] = DocumentedProblem(**entry.problem.model_dump())
     if entry.figure is not None:
         given |= {"figure": Figure(**entry.figure.model_dump()), "seeds": tuple(range(entry.figure.runs))}
-    earlier = tuple(EarlierCriterion(**each.model_dump()) for each in entry.earlier)
+    earlier = tuple(
+        EarlierCriterion(each.criterion, each.verdict, each.until.isoformat(), each.why) for each in entry.earlier
+    )
     return Claim(document=path.stem, earlier=earlier, **given)
 
 

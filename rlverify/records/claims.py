@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
@@ -109,13 +108,13 @@ class EarlierCriterion:
     """How a claim was judged before its criterion was changed.
 
     :param criterion: in words
-    :param until: the last day on which it was used
+    :param until: the last day on which it was used, as in ``2026-11-25``
     :param why: why it was changed
     """
 
     criterion: str
     verdict: Verdict
-    until: date
+    until: str
     why: str
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -100,7 +99,7 @@ def test_a_condition_of_a_claim_with_a_probe_is_a_figure_without_its_faults_and_
 def test_an_earlier_criterion_is_kept_with_its_verdict(tmp_path: Path) -> None:
     earlier = '[[claim.earlier]]\ncriterion = "10 %"\nverdict = "REFUTED"\nuntil = 2026-11-21\nwhy = "Too narrow."\n'
     parent, under = _load(tmp_path, PROBED + CONDITION + OWN_FIGURE + earlier)
-    assert parent.earlier == (EarlierCriterion("10 %", Verdict.REFUTED, date(2026, 11, 21), "Too narrow."),)
+    assert parent.earlier == (EarlierCriterion("10 %", Verdict.REFUTED, "2026-11-21", "Too narrow."),)
     assert under.earlier == ()
 
 

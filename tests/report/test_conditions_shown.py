@@ -67,7 +67,7 @@ def test_conditions_of_a_fix_are_told_apart() -> None:
 
 
 def test_the_latest_frozen_criterion_and_all_earlier_ones_are_shown() -> None:
-    earlier = EarlierCriterion("at most 10", Verdict.REFUTED, date(2026, 11, 21), "The run was too short.")
+    earlier = EarlierCriterion("at most 10", Verdict.REFUTED, "2026-11-21", "The run was too short.")
     text = pages(replace(CONFIRMED, claim=replace(CLAIM, earlier=(earlier,))), criteria=FROZEN)["claims.md"]
     assert "Criterion frozen on 2026-11-25: As asked." in text
     assert "Too early." not in text
