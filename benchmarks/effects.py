@@ -15,8 +15,9 @@ import argparse
 import hashlib
 import json
 import multiprocessing
-import signal
+import re
 import tempfile
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -34,11 +35,15 @@ from rlcore.pbt.population import Population
 from rlverify.project.content import Project, open_project
 from rlverify.project.planting import plant
 from rlverify.records.claims import Claim, Verdict
+from rlverify.running.runner import Crash, attempt
+from rlverify.running.time_limit import run_within
 
 SEEDS: Final = (0, 1, 2)
 MEMBERS, UPDATES, INTERVAL, RESUMED = 2, 16, 8, 12
 LIMIT: Final = 180
 """Seconds that one run may take."""
+SHOWN: Final = 100
+"""Characters of an error that are kept."""
 FOLDER: Final = Path("reports/measured")
 HEALTHY: Final = ""
 
@@ -82,11 +87,8 @@ def defects(project: Project) -> dict[str, list[Claim]]:
     """The claims of each fault that is expected to be confirmed as a defect, by name of the fault."""
     found: dict[str, list[Claim]] = {}
     for claim in project.claims:
-        if (
-            claim.fault is not None
-            and claim.expected_verdict is Verdict.CONFIRMED
-            and claim.kind in ("defect", "finding")
-        ):
+        is_confirmed = claim.kind in ("defect", "finding") and claim.expected_verdict is Verdict.CONFIRMED
+        if claim.fault is not None and is_confirmed:
             found.setdefault(claim.fault, []).append(claim)
     return found
 
@@ -95,26 +97,19 @@ def train(fault: str, seed: int) -> Effect:
     """One run; an error or the time limit is an effect, too."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    planted = None
     with ExitStack() as stack:
-        if fault:
-            project = open_project(Path())
-            planted = stack.enter_context(plant(project.fault(fault)))
-        signal.signal(signal.SIGALRM, _too_long)
-        signal.alarm(LIMIT)
-        try:
-            length, digest = _population(seed)
-        except Exception as error:  # noqa: BLE001 - whatever stops training is the effect
-            said = str(error).splitlines()[0][:120] if str(error) else ""
-            executions = planted.executions if planted else 0
-            return Effect(fault, seed, executions=executions, error=f"{type(error).__name__}: {said}")
-        finally:
-            signal.alarm(0)
-        return Effect(fault, seed, length, digest, planted.executions if planted else 0)
+        planted = stack.enter_context(plant(open_project(Path()).fault(fault))) if fault else None
+        outcome = attempt(lambda: run_within(LIMIT, lambda: _population(seed)))
+        executions = planted.executions if planted else 0
+    if isinstance(outcome, Crash):
+        return Effect(fault, seed, executions=executions, error=in_short(outcome.error))
+    return Effect(fault, seed, *outcome, executions)
 
 
-def _too_long(*_: Any) -> None:
-    raise TimeoutError(f"not finished after {LIMIT} s")
+def in_short(error: BaseException) -> str:
+    """Type and message of an error in one line, without folders and without what does not fit."""
+    message = re.sub(r"/\S*/", "", " ".join(str(error).split()))
+    return textwrap.shorten(f"{type(error).__name__}: {message}", SHOWN, placeholder=" ...")
 
 
 def _population(seed: int) -> tuple[float, str]:
@@ -237,7 +232,8 @@ rate is explored from 1e-4 to 3e-3. The defect is planted in the whole run. The 
 of the last 20 episodes of each member, against the run of the same seed without a defect: the mean over
 {len(SEEDS)} seeds, and the smallest and the largest change. Runs of one seed that differ in the last bit differ in
 their episodes after some updates, so a change in either direction can be chance. The runs show what a user would
-notice in this setting, and not that a defect is harmless elsewhere.
+notice in this setting, and not that a defect is harmless elsewhere. A population checks what it hands over, so some
+defects stop it that a single model would not notice.
 """
 
 

@@ -113,11 +113,13 @@ def list_claims(
 @app.command("show")
 def show_claim(context: typer.Context, claim_id: ClaimId, as_json: AsJson = False) -> None:
     """Show one claim: what is said, where, and how it is tested."""
-    claim = project_of(context).claim(claim_id)
+    project = project_of(context)
+    claim = project.claim(claim_id)
     if as_json:
         show(asdict(claim))
     else:
-        show(Text(f"{claim.id}: {claim.title}\n"), tables.claim_table(claim))
+        conditions = [each for each in project.claims if each.condition_of == claim.id]
+        show(Text(f"{claim.id}: {claim.title}\n"), tables.claim_table(claim, conditions))
 
 
 @app.command()

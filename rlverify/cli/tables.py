@@ -49,8 +49,11 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     return table
 
 
-def claim_table(claim: Claim) -> Table:
-    """One line a field of a claim."""
+def claim_table(claim: Claim, conditions: Sequence[Claim] = ()) -> Table:
+    """One line a field of a claim.
+
+    :param conditions: the claims that measure it under other conditions
+    """
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -71,6 +74,9 @@ def claim_table(claim: Claim) -> Table:
         "assessed",
         "cause",
         "action",
+        "condition_of",
+        "condition",
+        "invariant",
     )
     shown = {"statement": statement(claim)}
     rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in names if getattr(claim, name)]
@@ -82,6 +88,8 @@ def claim_table(claim: Claim) -> Table:
             ("seeds", ", ".join(str(seed) for seed in claim.seeds)),
             ("killed by", "\n".join(claim.killed_by) or "none"),
         ]
+    rows += [(f"until {each.until}", f"{each.criterion}: {each.verdict.value}; {each.why}") for each in claim.earlier]
+    rows += [("conditions", "\n".join(f"{each.id}: {each.condition}" for each in conditions))] * bool(conditions)
     for name, value in rows:
         table.add_row(name.replace("_", " "), Text(value))
     return table
@@ -102,7 +110,7 @@ def _figure_rows(claim: Claim, figure: Figure) -> list[tuple[str, str]]:
         ("quantity", figure.quantity),
         (origin(figure), claimed_in_words(figure)),
         ("runs", f"{figure.runs}, each of two or more arms that share a seed"),
-        ("power", f"{figure.power:g}, by a pilot of {figure.pilot}"),
+        *([("power", f"{figure.power:g}, by a pilot of {figure.pilot}")] if figure.pilot else []),
         ("tolerance", f"{figure.tolerance:g} {figure.unit}"),
     ]
 

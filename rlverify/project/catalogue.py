@@ -175,7 +175,7 @@ def _under_condition(claim: Claim, entry: ConditionEntry) -> Claim:
     """A claim as a figure that is measured under another condition; its id is that of the claim and the condition."""
     own = {name: value for name in ("quantity", "unit", "claimed") if (value := getattr(entry, name)) is not None}
     figure = (
-        Figure(**own, runs=entry.runs, power=0.0, pilot="", repeats=entry.repeats)
+        Figure(**own, runs=entry.runs, power=0.0, pilot="", repeats=entry.repeats, document_gives="statement")
         if claim.figure is None
         else replace(claim.figure, **own, runs=entry.runs, power=0.0, pilot="", repeats=entry.repeats, tolerance=0.0)
     )

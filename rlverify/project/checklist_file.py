@@ -6,16 +6,15 @@ answer it. Unknown ids are allowed; the report then says that the criterion cann
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from rlverify.project.catalogue_entries import Cite, Identifier, Text
 from rlverify.project.citations import Documents
+from rlverify.project.toml_file import read_toml
 from rlverify.records.checklists import Checklist, ChecklistItem
-from rlverify.records.errors import CatalogueError
 
 NAME = "checklists.toml"
 
@@ -56,13 +55,7 @@ def load_checklists(folder: Path, documents: Documents) -> tuple[Checklist, ...]
     path = folder / NAME
     if not path.is_file():
         return ()
-    try:
-        content = _File.model_validate(tomllib.loads(path.read_bytes().decode()), context={"documents": documents})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CatalogueError(NAME, "", "", f"cannot be read: {error}") from error
-    except ValidationError as error:
-        first: Any = error.errors()[0]
-        raise CatalogueError(NAME, "", ".".join(str(part) for part in first["loc"]), first["msg"]) from error
+    content = read_toml(path, _File, {"documents": documents})
     return tuple(_checklist(each) for each in content.checklist)
 
 

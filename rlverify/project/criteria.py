@@ -7,17 +7,17 @@ claimed interval and runs. A project without the file does not freeze anything.
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from rlverify.project.catalogue_entries import Text
-from rlverify.records.errors import CatalogueError
+from rlverify.project.toml_file import read_toml
 
 NAME: Final = "criteria.toml"
 
@@ -62,13 +62,7 @@ def load_criteria(folder: Path) -> Mapping[str, tuple[FrozenCriterion, ...]] | N
     path = folder / NAME
     if not path.is_file():
         return None
-    try:
-        content = _File.model_validate(tomllib.loads(path.read_bytes().decode()))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CatalogueError(NAME, "", "", f"cannot be read: {error}") from error
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise CatalogueError(NAME, "", ".".join(map(str, problem["loc"])), problem["msg"]) from error
+    content = read_toml(path, _File)
     found: dict[str, list[FrozenCriterion]] = {}
     for each in content.frozen:
         for claim_id, digest in each.claims.items():
@@ -81,14 +75,7 @@ def frozen_table(day: date, why: str, digests: Mapping[str, str], *, after_resul
 
     :param digests: of the criteria, by id of their claim
     """
-    lines = ["[[frozen]]", f"day = {day.isoformat()}", f"why = {_quoted(why)}"]
+    lines = ["[[frozen]]", f"day = {day.isoformat()}", f"why = {json.dumps(why, ensure_ascii=False)}"]
     lines += ["after_result = true"] * after_result
-    return "\n".join([*lines, "", "[frozen.claims]", *_entries(digests), ""])
-
-
-def _entries(digests: Mapping[str, str]) -> Sequence[str]:
-    return [f'"{claim_id}" = "{digests[claim_id]}"' for claim_id in sorted(digests)]
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    entries = [f'"{claim_id}" = "{digest}"' for claim_id, digest in sorted(digests.items())]
+    return "\n".join([*lines, "", "[frozen.claims]", *entries, ""])

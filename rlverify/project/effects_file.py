@@ -6,15 +6,14 @@ each claim, by its id.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from rlverify.project.catalogue_entries import Text
-from rlverify.records.errors import CatalogueError
+from rlverify.project.toml_file import read_toml
 
 NAME: Final = "effects.toml"
 
@@ -42,11 +41,5 @@ def load_effects(folder: Path) -> Effects:
     path = folder / NAME
     if not path.is_file():
         return Effects()
-    try:
-        content = _File.model_validate(tomllib.loads(path.read_bytes().decode()))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CatalogueError(NAME, "", "", f"cannot be read: {error}") from error
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise CatalogueError(NAME, "", ".".join(map(str, problem["loc"])), problem["msg"]) from error
+    content = read_toml(path, _File)
     return Effects(content.about, content.effects)

@@ -84,7 +84,8 @@ class Figure:
         no part of what is claimed: no change is no improvement
     :param runs: how many paired runs are made, with the seeds 0 to ``runs - 1``
     :param power: the probability of CONFIRMED if the statement is true, as the pilot gives it, in [0.8, 1]
-    :param pilot: the runs, made with other seeds, from which ``runs`` and ``power`` were computed, in words
+    :param pilot: the runs, made with other seeds, from which ``runs`` and ``power`` were computed, in words; empty, and
+        the power 0, under a condition, for which none were made
     :param tolerance: a fresh measurement agrees with the committed one if their intervals have a value in common or
         their means differ by at most this; 0 leaves the intervals alone to decide
     :param repeats: whether a run with the same seed agrees on another machine, to 1 % of the largest value; learning

@@ -140,6 +140,7 @@ def _environment() -> Environment:
         titles=TITLES,
         code_of=code_of,
         limits=phrasing.limits,
+        groups_of_conditions=phrasing.GROUPS_OF_CONDITIONS,
         phases=PHASES,
         verdicts=VERDICTS,
         bases=phrasing.BASES,

@@ -66,6 +66,7 @@ def render_index(data: ReportData, pages: Sequence[Page]) -> str:
         rows=[_row(title, "", records) for title, records in by_basis if records],
         statements=_row("All statements", "", data.statements),
         findings=_row("Findings of our own", "", data.findings),
+        depending=_depending(data),
         plan=plan(data.claims, data.causes),
         phases=PHASES,
         appendix=APPENDIX,
@@ -88,7 +89,7 @@ def render_appendix(data: ReportData, pages: Sequence[Page]) -> dict[str, str]:
             data,
             wrong=wrong_statements(data.claims, data.causes),
             excused=[record for record in data.claims if status_of_statement(record) == STATUSES[2]],
-            depending=[record for record in data.claims if record.depends or record.fix_depends],
+            depending=_depending(data),
             not_stated=NOT_STATED,
         ),
         "all-claims.md": render(
@@ -102,6 +103,11 @@ def render_appendix(data: ReportData, pages: Sequence[Page]) -> dict[str, str]:
         "contradictions.md": render("contradictions.md.j2", data, results=results(data)),
     }
     return {name: texts[name] for name in APPENDIX}
+
+
+def _depending(data: ReportData) -> list[Record]:
+    """Claims of which the verdict, or the grade of the fix, depends on the conditions."""
+    return [record for record in data.claims if record.depends or record.fix_depends]
 
 
 def _row(title: str, page: str, records: Iterable[Record]) -> IndexRow:

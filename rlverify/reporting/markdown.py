@@ -74,7 +74,12 @@ def environment(own: Path | None) -> Environment:
     made.filters.update(filters)
     made.tests["real_bug"] = ranking.is_real_bug
     made.globals.update(
-        titles=TITLES, symptom_rows=symptom_rows, cited=cited, planted_code=planted_code, limits=phrasing.limits
+        titles=TITLES,
+        symptom_rows=symptom_rows,
+        cited=cited,
+        planted_code=planted_code,
+        limits=phrasing.limits,
+        groups_of_conditions=phrasing.GROUPS_OF_CONDITIONS,
     )
     return made
 

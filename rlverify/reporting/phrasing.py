@@ -65,6 +65,16 @@ def limits(claim: Claim) -> list[str]:
     return found
 
 
+CURES: Final = {Verdict.CONFIRMED: "cures", Verdict.REFUTED: "does not cure", Verdict.UNDECIDED: "undecided"}
+"""What the verdict under a condition says of a fix."""
+
+GROUPS_OF_CONDITIONS: Final = (
+    ("The claim", False, {verdict: verdict.value for verdict in Verdict}),
+    ("The fix", True, CURES),
+)
+"""What conditions are about, whether they are about the fix, and the words for their verdicts."""
+
+
 def spread(record: Record) -> str:
     """Which verdict, or which grade of the fix, was measured under how many conditions, where they differ; or empty."""
     told = []
@@ -73,9 +83,6 @@ def spread(record: Record) -> str:
     if record.fix_depends and record.measured_fix_grade is not None:
         told.append(f"fix {_spread(record.measured_fix_grade.value, record, of_fix=True)}")
     return "; ".join(told)
-
-
-CURES: Final = {Verdict.CONFIRMED: "cures", Verdict.REFUTED: "does not cure", Verdict.UNDECIDED: "cannot be told"}
 
 
 def _spread(own: str, record: Record, *, of_fix: bool) -> str:

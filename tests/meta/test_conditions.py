@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from rlverify.cli.tables import claim_table
 from rlverify.project.catalogue import load
 from rlverify.project.citations import Documents
 from rlverify.records.claims import Claim, EarlierCriterion, Figure, FixGrade, Verdict
@@ -15,32 +19,8 @@ from rlverify.records.measured import Evidence, FigureEvidence
 from rlverify.reporting.phrasing import spread
 from rlverify.reporting.record import Record, with_conditions
 from tests.report.records import CLAIM, measured
+from tests.report.test_claims_page import MINIMAL_FIGURE
 
-FIGURE = """
-[[claim]]
-id = "FIG-1"
-kind = "figure"
-title = "Efficiency is lost"
-statement = "A fifth of the efficiency is lost."
-experiment = "toy"
-expected = "REFUTED"
-cause = "one"
-invariant = "no setting matters"
-
-[claim.figure]
-quantity = "efficiency lost"
-unit = "%"
-claimed = [15.0, 25.0]
-document_gives = "statement"
-runs = 24
-power = 0.8
-pilot = "8 seeds"
-tolerance = 0.5
-
-[[cause]]
-id = "one"
-text = "A cause."
-""".replace('invariant = "no setting matters"\n', "")
 PROBED = """
 [[claim]]
 id = "BUG-1"
@@ -70,15 +50,12 @@ def _load(folder: Path, text: str) -> tuple[Claim, ...]:
 
 
 def test_a_condition_takes_from_its_figure_what_it_does_not_say(tmp_path: Path) -> None:
-    parent, under = _load(tmp_path, FIGURE.replace("[[cause]]", f"{CONDITION}\n[[cause]]"))
+    parent, under = _load(tmp_path, MINIMAL_FIGURE.replace("pilot =", "tolerance = 0.5, pilot =") + CONDITION)
     assert (under.id, under.condition_of, under.condition) == ("FIG-1@half", "FIG-1", "half as long")
     assert under.title == "Efficiency is lost: half as long"
     assert (under.experiment, under.seeds, under.expected_verdict) == ("toy-half", tuple(range(8)), Verdict.UNDECIDED)
-    assert under.figure == Figure(
-        "efficiency lost", "%", (15.0, 25.0), 8, 0.0, "", repeats=False, document_gives="statement"
-    )
+    assert under.figure == Figure("efficiency lost", "%", (15.0, 25.0), 8, 0.0, "", repeats=False)
     assert parent.condition_of == ""
-    assert parent.cause == "one"
 
 
 def test_a_condition_of_a_claim_with_a_probe_is_a_figure_without_its_faults_and_tests(tmp_path: Path) -> None:
@@ -93,7 +70,7 @@ def test_a_condition_of_a_claim_with_a_probe_is_a_figure_without_its_faults_and_
         (),
     )
     assert (under.probe, under.fix_statement, under.expected_fix_grade, under.of_fix) == ("", "", None, True)
-    assert under.figure == Figure("count", "times", (0.0, 1.0), 8, 0.0, "", repeats=False)
+    assert under.figure == Figure("count", "times", (0.0, 1.0), 8, 0.0, "", repeats=False, document_gives="statement")
 
 
 def test_an_earlier_criterion_is_kept_with_its_verdict(tmp_path: Path) -> None:
@@ -224,3 +201,19 @@ def test_how_verdicts_are_spread_over_conditions_is_told() -> None:
     of_fix = (under(C, of_fix=True), under(R, of_fix=True), under(R, of_fix=True))
     told = "fix CURED under the claim's own condition; of 3 other conditions: cures under 1, does not cure under 2"
     assert spread(replace(CONFIRMED, conditions=of_fix)) == told
+
+
+def shown(claim: Claim, *conditions: Claim) -> str:
+    console = Console(width=200, file=StringIO())
+    console.print(claim_table(claim, conditions))
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_show_tells_conditions_and_what_they_are_of(tmp_path: Path) -> None:
+    earlier = '[[claim.earlier]]\ncriterion = "10 %"\nverdict = "REFUTED"\nuntil = 2026-11-21\nwhy = "Too narrow."\n'
+    parent, under = _load(tmp_path, MINIMAL_FIGURE + CONDITION + earlier)
+    assert re.search(r"conditions +FIG-1@half: half as long", shown(parent, under))
+    assert re.search(r"until 2026-11-21 +10 %: REFUTED; Too narrow\.", shown(parent))
+    assert re.search(r"power +0\.8, by a pilot of 8 seeds", shown(parent))
+    assert re.search(r"condition of +FIG-1 *\n", shown(under))
+    assert "pilot" not in shown(under)

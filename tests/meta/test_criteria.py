@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -13,19 +15,14 @@ from rlverify.cli.app import run
 from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.criteria_check import check_criteria, history_of
 from rlverify.project.content import open_project
-from rlverify.project.criteria import NAME, FrozenCriterion, load_criteria
+from rlverify.project.criteria import NAME, FrozenCriterion, frozen_table, load_criteria
 from rlverify.project.current_code import CurrentCode
 from rlverify.records.errors import CatalogueError
 from tests.meta.in_process import fresh_projects
 from tests.meta.project_folders import once_in_a_process
-from tests.meta.test_changes import answer, copy_project, git
+from tests.meta.test_changes import answer, commit, copy_project, git
 
 CATALOGUE = "figureproject/catalogue/figures.toml"
-
-
-def commit(checkout: Path, message: str = "more") -> None:
-    git(checkout, "add", "--all")
-    git(checkout, "commit", "--quiet", "--message", message)
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +34,10 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n")
     git(checkout, "init", "--quiet", "--initial-branch", "main")
     assert run(["--project", str(checkout), "freeze", "--why", 'As the "notes" say.']) == 0
-    commit(checkout)
+    commit(checkout, "more")
     done = answer(checkout, "audit", "--level", "full", "--update", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
-    commit(checkout)
+    commit(checkout, "more")
     return checkout
 
 
@@ -127,7 +124,7 @@ def refrozen(checkout: Path, *options: str) -> None:
 
 def test_a_criterion_in_one_commit_with_its_result_is_told(checkout: Path) -> None:
     refrozen(checkout)
-    commit(checkout)
+    commit(checkout, "more")
     assert problems(checkout) == [
         "FIG-GAIN: its criterion was committed after its result, or together with it; say so with `rlverify freeze "
         "FIG-GAIN --after-result --why TEXT`"
@@ -136,19 +133,26 @@ def test_a_criterion_in_one_commit_with_its_result_is_told(checkout: Path) -> No
 
 def test_a_result_that_was_known_may_be_admitted(checkout: Path) -> None:
     refrozen(checkout, "--after-result")
-    commit(checkout)
+    commit(checkout, "more")
     assert problems(checkout) == []
 
 
 def test_a_shallow_clone_does_not_know_the_order(checkout: Path, tmp_path: Path) -> None:
     refrozen(checkout)
-    commit(checkout)
+    commit(checkout, "more")
     subprocess.run(["git", "clone", "--quiet", "--depth", "1", f"file://{checkout}", tmp_path / "clone"], check=True)
     assert problems(tmp_path / "clone") == []
 
 
 def test_without_a_repository_there_is_no_history(tmp_path: Path) -> None:
     assert history_of(tmp_path / NAME, tmp_path / "digests.json") is None
+
+
+def test_a_reason_may_have_quotes_and_lines() -> None:
+    why = 'As "said":\n\\ twice — ja'
+    text = frozen_table(date(2026, 11, 25), why, {"A-1": "1"}, after_result=True)
+    (table,) = tomllib.loads(text)["frozen"]
+    assert table == {"day": date(2026, 11, 25), "why": why, "after_result": True, "claims": {"A-1": "1"}}
 
 
 def test_freeze_asks_for_a_reason_and_freezes_nothing_twice(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:

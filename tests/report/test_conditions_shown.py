@@ -60,10 +60,19 @@ def test_conditions_of_a_fix_are_told_apart() -> None:
     claim = replace(CLAIM, invariant="The noise has one size.")
     record = replace(CONFIRMED, claim=claim, conditions=(under(Verdict.REFUTED, of_fix=True),))
     text = pages(record)["claims.md"]
-    assert "No setting can change the verdict on the defect: The noise has one size." in text
+    assert "No setting can change the verdict: The noise has one size." in text
     assert "The fix under other conditions:" in text
-    assert "verdict (CONFIRMED: the fix cures)" in text
+    assert "The claim under other conditions:" not in text
+    assert "| x | does not cure | 2.5 times (2 to 3) |" in text
     assert "its fix: **UNDECIDED**" in text
+    assert "is UNDECIDED: [1 claims]" in pages(record)["index.md"]
+
+
+def test_a_claim_may_have_conditions_of_both_kinds() -> None:
+    record = replace(CONFIRMED, conditions=(under(Verdict.CONFIRMED), under(Verdict.CONFIRMED, of_fix=True)))
+    for text in (pages(record)["claims.md"], render_html(data_of([record]))):
+        assert text.index("The claim under other conditions") < text.index("The fix under other conditions")
+        assert "cures" in text.partition("The fix under other conditions")[2]
 
 
 def test_the_latest_frozen_criterion_and_all_earlier_ones_are_shown() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.effects import Effect, effect_in_words, report
+from benchmarks.effects import SHOWN, Effect, effect_in_words, in_short, report
 from tests.report.records import CLAIM
 
 HEALTHY = {seed: Effect("", seed, 100.0, f"healthy {seed}") for seed in (0, 1)}
@@ -38,3 +38,10 @@ def test_the_page_has_a_row_for_each_defect_with_runs() -> None:
     assert "Without a defect, episodes are 100 to 100 steps long at the end." in text
     assert "| TOY-01 | State is forgotten | episode length -30 % (from -40 to -20) |" in text
     assert "TOY-02" not in text
+
+
+def test_an_error_is_told_without_folders_and_in_one_short_line() -> None:
+    error = ValueError("/tmp/x1/members/one.zip: broken\n" + "word " * 40)
+    assert in_short(error).startswith("ValueError: one.zip: broken word word")
+    assert in_short(error).endswith(" ...")
+    assert len(in_short(error)) <= SHOWN
