@@ -151,7 +151,7 @@ C, R, U = Verdict.CONFIRMED, Verdict.REFUTED, Verdict.UNDECIDED
         (CONFIRMED, [C, None], U, False),
         (NOT_REPRODUCED, [R], Verdict.NOT_REPRODUCED, False),
         (NOT_REPRODUCED, [C], U, True),
-        (REGRESSED, [R], Verdict.REGRESSED, False),
+        (REGRESSED, [C], Verdict.REGRESSED, False),
     ],
 )
 def test_a_verdict_that_another_condition_changes_is_undecided(

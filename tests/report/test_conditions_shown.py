@@ -45,6 +45,7 @@ def test_the_index_counts_what_depends_and_calls_it_no_hole() -> None:
     found = pages(DEPENDING)
     assert "| All statements | 1 | 0 | 0 | 0 | 1 | 0 |" in found["index.md"]
     assert "## Missing" not in found["index.md"]
+    assert "without a verdict" not in found["claims.md"]
     assert f": {SPREAD}." in found["wrong-statements.md"]
 
 
