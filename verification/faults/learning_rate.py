@@ -12,7 +12,7 @@ from rlcore.ppo.arguments import Schedule
 from rlverify import fault, healthy, unclaimed
 
 DOCUMENTED_DEFAULT = 3e-4
-"""What trains in the audited system, whatever is asked for."""
+"""The audited system's default rate, which it uses whatever rate is set."""
 
 
 @fault(

@@ -52,7 +52,7 @@ def _outcome(symptom: str, action: Callable[[], object], *, passes: bool) -> Obs
 
 
 class _ReturnScaleModel:
-    """A real model with the attributes that test 1 uses. It may only set an attribute to the value that it has."""
+    """A real model with the attributes that test 1 uses. Test 1 may set an attribute only to its value."""
 
     def __init__(self, model: DistributionalPPO) -> None:
         self.__dict__.update(_model=model, _callback=model._setup_learn(10 * UPDATE)[1])

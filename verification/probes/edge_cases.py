@@ -184,4 +184,4 @@ def _fail(*_: Any) -> None:
 def _only(symptom: str, factors: Sequence[float], expected: float) -> Observation:
     holds = all(factor == expected for factor in factors)
     found = expected if holds else next(factor for factor in factors if factor != expected)
-    return Observation(symptom, str(expected), "NaN" if math.isnan(found) else f"{found:g}", holds)
+    return Observation(symptom, f"{expected:g}", "NaN" if math.isnan(found) else f"{found:g}", holds)

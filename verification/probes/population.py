@@ -37,7 +37,7 @@ def exploits_wait_for_the_warm_up(make: Make, seed: int) -> Sequence[Observation
             f"population that exploits after {STEPS} steps, warm-up of {SHORT}", trained, late, late == trained
         ),
         Observation("scaling factor after an exploit during the warm-up", "1", _compared(immature), immature == 1.0),
-        Observation("scaling factor after an exploit after the warm-up", "below 1", _compared(mature), mature < 1.0),
+        Observation("scaling factor after an exploit past the warm-up", "below 1", _compared(mature), mature < 1.0),
     ]
 
 
