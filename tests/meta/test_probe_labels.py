@@ -32,7 +32,10 @@ def test_a_warning_that_names_no_file_is_not_one_that_does(monkeypatch: pytest.M
     monkeypatch.setattr(rlcore.pbt.files, "read_source", vague)
     seen = observe("missing-checkpoint-leaves-the-member")
     assert seen["exploit of a missing file"].holds
-    assert (seen["warnings that name the file"].after, seen["warnings that name the file"].holds) == ("0", False)
+    assert (seen["warnings that name the missing file"].after, seen["warnings that name the missing file"].holds) == (
+        "0",
+        False,
+    )
 
 
 def test_an_error_that_names_another_tensor_is_not_one_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,18 +44,18 @@ def test_an_error_that_names_another_tensor_is_not_one_that_names_it(monkeypatch
 
     monkeypatch.setattr(rlcore.optim.upgd_paths, "NonFiniteGradientError", vague)
     seen = observe("one-infinite-gradient-harms-nothing")
-    assert seen["tensors that are finite, UPGD"].holds
+    assert seen["finite tensors after an infinite gradient, UPGD"].holds
     assert not seen["steps refused with an error that names the tensor, UPGD"].holds
 
 
-@pytest.mark.parametrize("taken_for", [True, False])
-def test_a_flag_is_shown_as_the_model_has_it(taken_for: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("read_as", [True, False])
+def test_a_flag_is_shown_as_the_model_has_it(read_as: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def any_text(value: object) -> object:
-        return taken_for if isinstance(value, str) else value
+        return read_as if isinstance(value, str) else value
 
     monkeypatch.setattr(rlcore.ppo.settings, "flag_value", any_text)
     seen = observe("text-for-a-flag-is-refused")["normalize_advantage='0'"]
-    assert (seen.after, seen.holds) == (f"taken for {taken_for}", False)
+    assert (seen.after, seen.holds) == (f"read as {read_as}", False)
 
 
 def test_training_that_fails_after_an_exploit_is_seen() -> None:
@@ -63,7 +66,7 @@ def test_training_that_fails_after_an_exploit_is_seen() -> None:
             super().train()
 
     seen = observe("environments-keep-apart-after-an-exploit", Make(algorithm=Failing))
-    assert [symptom for symptom, each in seen.items() if not each.holds] == ["training on after the exploit"]
+    assert [symptom for symptom, each in seen.items() if not each.holds] == ["training after the exploit"]
 
 
 def test_a_setting_that_is_lost_with_a_word_is_not_lost_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,4 +86,4 @@ def test_a_setting_that_is_lost_with_a_word_is_not_lost_without_one(monkeypatch:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResumeWarning)
             seen = observe("settings-survive-save-and-load")
-        assert seen["settings that load() changes without a word"].after == lost
+        assert seen["settings that load() changes without a warning"].after == lost

@@ -90,8 +90,10 @@ def test_states_that_an_example_resets_are_seen_to_be_gone(monkeypatch: pytest.M
         self.reset_lstm_states_to_initial()
 
     monkeypatch.setattr(DistributionalPPO, "set_parameters", whole)
-    seen = observe("the-usage-example-is-a-part-of-an-exploit")["LSTM states of the old weights"]
-    assert (seen.after, seen.holds) == ("gone", False)
+    seen = observe("the-usage-example-is-a-part-of-an-exploit")[
+        "LSTM states of the old weights after the usage example"
+    ]
+    assert (seen.after, seen.holds) == ("reset", False)
 
 
 def test_losses_that_are_told_apart_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +103,7 @@ def test_losses_that_are_told_apart_are_all_counted(monkeypatch: pytest.MonkeyPa
         warn(f"{message} ({next(numbers)})", category, stacklevel=2)
 
     monkeypatch.setattr("rlcore.state.registry.warn_caller", numbered)
-    assert observe("only-the-first-loss-of-statistics-is-told")["warnings of three losses"].after == "3"
+    assert observe("only-the-first-loss-of-statistics-is-told")["warnings for three losses of statistics"].after == "3"
 
 
 def test_a_rate_that_falls_on_is_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,14 +111,14 @@ def test_a_rate_that_falls_on_is_seen_to(monkeypatch: pytest.MonkeyPatch) -> Non
         self._current_progress_remaining = 0.0
 
     monkeypatch.setattr(DistributionalPPO, "_update_current_progress_remaining", ended)
-    seen = observe("a-continued-run-raises-its-falling-rate")["a falling rate, when training goes on"]
-    assert (seen.after, seen.holds) == ("falls on", False)
+    seen = observe("a-continued-run-raises-its-falling-rate")["falling learning rate when training continues"]
+    assert (seen.after, seen.holds) == ("keeps falling", False)
 
 
 def test_a_member_with_the_statistics_of_its_source_is_seen_to_value_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = lost_statistics._trained
     monkeypatch.setattr(lost_statistics, "_trained", lambda make, _, **options: trained(make, 0, **options))
-    seen = observe("an-older-file-lacks-more-than-the-scalers-state")["values of raw observations"]
+    seen = observe("an-older-file-lacks-more-than-the-scalers-state")["values of raw observations after the exploit"]
     assert (seen.after, seen.holds) == ("the source's", False)
 
 
@@ -128,8 +130,10 @@ def test_critics_that_keep_what_they_knew_are_seen_to(monkeypatch: pytest.Monkey
             teach(model, observations, returns, steps=steps)
 
     monkeypatch.setattr(endurance, "_teach", once)
-    seen = observe("critics-forget-when-taught-the-opposite-elsewhere")["explained at the first point afterwards"]
-    assert (seen.after, seen.holds) == ("most", False)
+    seen = observe("critics-forget-when-taught-the-opposite-elsewhere")[
+        "variance of the first task explained after training on the second"
+    ]
+    assert (seen.after, seen.holds) == ("more than half", False)
 
 
 def test_scaling_that_changes_noise_beside_the_mean_is_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Known bugs of reading and writing checkpoint files."""
+"""Known bugs in reading and writing checkpoint files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unpickled_as_it_comes(
     *,
     is_intact: bool = False,  # noqa: ARG001
 ) -> StateDict:
-    """What torch.load() without weights_only does before torch 2.6: whatever the pickle says is called."""
+    """Load as torch.load() did before torch 2.6 without weights_only: execute whatever the pickle contains."""
     payload: StateDict = torch.load(io.BytesIO(content), map_location=map_location, weights_only=False)
     return payload
 
@@ -33,7 +33,7 @@ def weights_only(
     *,
     is_intact: bool = False,  # noqa: ARG001
 ) -> StateDict:
-    """Document 000: weights_only=True and map_location="cpu", and nothing else is asked of the file."""
+    """Load as document 000 recommends: weights_only=True and map_location="cpu", without other checks."""
     payload: StateDict = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return payload
 
@@ -45,14 +45,14 @@ def device_of_the_file(
     *,
     is_intact: bool = False,  # noqa: ARG001
 ) -> StateDict:
-    """Without map_location every tensor goes to the device that it was saved from."""
+    """Load without map_location, so that every tensor goes to the device it was saved from."""
     payload: StateDict = torch.load(io.BytesIO(content), weights_only=True)
     return payload
 
 
 @fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="912f11b4501197f1")
 def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
-    """What is saved is pickled as it is given: a mean of NumPy's stays one of its scalars."""
+    """Save values as they are given, so that a mean computed by NumPy stays a NumPy scalar."""
     writer: Any = DigestWriter(file, storage.DEFAULT_MAX_BYTES)
     torch.save({name: np.float64(each) if type(each) is float else each for name, each in payload.items()}, writer)
     writer.finish()
@@ -60,5 +60,5 @@ def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
 
 @fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.formats:is_v1", pins="553480ec730799ed")
 def v1_not_recognised(payload: StateDict) -> bool:  # noqa: ARG001
-    """A bare policy state dict is taken for no known format."""
+    """Do not recognise a bare policy state dict."""
     return False

@@ -1,4 +1,4 @@
-"""Known bugs of what is handed over as an environment, and ways to break it that no document claims."""
+"""Known bugs in checking environments, and faults that no document claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlverify import fault, unclaimed
     pins="cec70393e3ab328a",
 )
 def foreign_environment_let_in(env: Any) -> Any:
-    """Nobody asks whether it is a Gymnasium environment."""
+    """Accept any object, without checking that it is a Gymnasium environment."""
     return env
 
 
@@ -23,5 +23,5 @@ def foreign_environment_let_in(env: Any) -> Any:
     pins="cec70393e3ab328a",
 )
 def gymnasium_environment_refused(env: Any) -> Any:
-    """None is good enough."""
+    """Refuse every environment."""
     raise ValueError(f"The environment is of type {type(env)}, not a Gymnasium environment")

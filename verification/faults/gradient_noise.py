@@ -1,4 +1,4 @@
-"""Known bugs of what variance gradient scaling takes for noise, and what document 004 proposes against them."""
+"""Known bugs in how variance gradient scaling measures noise, and document 004's fixes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def variance_of_the_mean(
     moments: Moments,  # noqa: ARG001
     weights: Floats,
 ) -> None:
-    """Version 3.0 under the name of the elements' variance: Var_t[mean_s g], the same for every element of a tensor."""
+    """Compute version 3.0's variance of the mean, Var_t[mean_s g], instead of the elements' variance."""
     self._sums[positions] = np.nan
     for position, weight in zip(positions, weights.tolist(), strict=True):
         delta = self._deviations[position]
@@ -41,6 +41,6 @@ def variance_of_the_mean(
     area="scaler",
 )
 def numbers_of_every_element_kept(self: Any, layouts: Sequence[TensorLayout]) -> None:
-    """The variance of the mean, with the gradients themselves averaged beside it."""
+    """Average the gradients of every element in addition to the variance of the mean."""
     healthy("ppo-01-numbers-of-every-element-kept")(self, layouts)
     self._averages = [torch.zeros(layout.shape, dtype=layout.state_dtype) for layout in layouts]

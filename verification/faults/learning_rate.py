@@ -1,4 +1,4 @@
-"""Known bugs of the learning rate, and ways to break it that no document claims."""
+"""Known bugs of the learning rate, and faults that no document claims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlcore.ppo.arguments import Schedule
 from rlverify import fault, healthy, unclaimed
 
 DOCUMENTED_DEFAULT = 3e-4
-"""What trains in the audited system, whatever is asked for."""
+"""The audited system's default rate, which it uses whatever rate is set."""
 
 
 @fault(
@@ -25,7 +25,7 @@ def lr_of_optimizer_kwargs_ignored(
     optimizer_kwargs: Mapping[str, Any],  # noqa: ARG001
     default: float,  # noqa: ARG001
 ) -> float | Schedule:
-    """Only ``learning_rate`` counts; without it the default."""
+    """Ignore ``lr`` in optimizer_kwargs. Use ``learning_rate``, or the default."""
     return DOCUMENTED_DEFAULT if learning_rate is None else learning_rate
 
 
@@ -35,9 +35,9 @@ def lr_of_optimizer_kwargs_ignored(
     pins="116d8720e8357a18",
 )
 def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
-    """The optimizer is built with the rate asked for; every update then follows a schedule that knows the default only.
+    """Build the optimizer with the requested rate. Then set the default rate in every update.
 
-    A rate given as ``learning_rate`` is the same setting here by then, and is lost with it.
+    In this core ``learning_rate`` is the same setting by then, so it is lost too.
     """
     asked, self.lr_schedule = self.lr_schedule, FloatSchedule(DOCUMENTED_DEFAULT)
     try:
@@ -54,7 +54,7 @@ def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] |
 def critics_at_the_rate_of_the_actor(
     self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer
 ) -> None:
-    """The multiplier holds until the first update."""
+    """Apply the critics' multiplier only until the first update."""
     healthy("critics-at-the-rate-of-the-actor")(self, optimizers)
     for group in self.policy.optimizer.param_groups:
         group["lr"] = self.policy.optimizer.param_groups[0]["lr"]
@@ -66,7 +66,7 @@ def critics_at_the_rate_of_the_actor(
     pins="116d8720e8357a18",
 )
 def rate_multiplied_by_the_factor(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
-    """The rate of the schedule is multiplied by the factor of the scaling."""
+    """Multiply the scheduled rate by the scaling factor."""
     healthy("rate-multiplied-by-the-factor")(self, optimizers)
     scaler = self.variance_gradient_scaler
     for group in self.policy.optimizer.param_groups:

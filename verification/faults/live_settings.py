@@ -1,4 +1,4 @@
-"""Known bugs of changing settings while a model lives."""
+"""Known bugs in changing the settings of a live model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ATOMS = ("num_atoms", "v_min", "v_max")
 def atoms_change_live(
     hyperparams: Mapping[str, Any], known_options: Collection[str], present_options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The support of a categorical distribution is mutated like any other setting."""
+    """Let a mutation change the support of a categorical distribution like any other setting."""
     others = {name: value for name, value in hyperparams.items() if name not in ATOMS}
     placed: dict[str, Any] = healthy("int-05-atoms-change-live")(others, known_options, present_options)
     return {**placed, **{name: hyperparams[name] for name in ATOMS if name in hyperparams}}
@@ -27,6 +27,6 @@ def atoms_change_live(
     pins="b32d0ce354b9e431",
 )
 def told_when_it_is_changed(self: Any, model: DistributionalPPO, state: Mapping[str, Any]) -> None:
-    """What starts fresh is said behind the change, which nothing takes back."""
+    """Warn about lost state after the change, so that an error does not undo it."""
     self.apply(model)
     healthy("fnd-70-told-when-it-is-changed")(self, model, state)

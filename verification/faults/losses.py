@@ -1,4 +1,4 @@
-"""Known bugs of the losses, and ways to break them that no document claims."""
+"""Known bugs of the losses, and faults that no document claims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlverify import fault, healthy, unclaimed
 
 @fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="7697e8cd1b6bfd9a")
 def padding_kept_in_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
-    """Targets lose their padding, the critics' predictions keep it."""
+    """Remove padding from the targets, but not from the critics' predictions."""
     masked: Predictions = healthy("bug-01-padding-kept-in-predictions")(predictions, mask)
     return masked._replace(value_outputs=predictions.value_outputs)
 
@@ -23,7 +23,7 @@ def padding_kept_in_predictions(predictions: Predictions, mask: Tensor) -> Predi
     pins="64c4066e72526ada",
 )
 def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
-    """The deviation of one number is NaN."""
+    """Divide by the sample deviation, which is NaN for one number."""
     centred = advantages - advantages.mean()
     deviation = (centred.square().sum() / (advantages.numel() - 1)).sqrt()
     return centred / (deviation + 1e-8)
@@ -31,7 +31,7 @@ def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
 
 @fault("fnd-71-entropy-is-a-penalty", target="rlcore.ppo.losses:minibatch_losses", pins="85a87382c1a47439")
 def entropy_is_a_penalty(*args: Any, **kwargs: Any) -> MinibatchLosses:
-    """The term of the entropy has the wrong sign."""
+    """Give the entropy term the wrong sign."""
     turned = {**kwargs, "ent_coef": -kwargs["ent_coef"]}
     losses: MinibatchLosses = healthy("fnd-71-entropy-is-a-penalty")(*args, **turned)
     return losses

@@ -1,4 +1,4 @@
-"""Known bugs of what is saved of a model, and ways to break it that no document claims."""
+"""Known bugs in saving a model, and faults that no document claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlverify import fault, healthy, unclaimed
 
 @fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="c68a0b50843f250e")
 def closures_saved(self: Any) -> dict[str, Any]:
-    """Schedules are saved as closures over the model instead of what they were made from."""
+    """Save schedules as closures over the model instead of the settings they were made from."""
     content: dict[str, Any] = healthy("bug-08-closures-saved")(self)
     closures = {
         "learning_rate": lambda remaining: self.lr_schedule(remaining),
@@ -22,7 +22,7 @@ def closures_saved(self: Any) -> dict[str, Any]:
 
 @fault("bug-08-fix-saves-defaults", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="c68a0b50843f250e")
 def fix_saves_defaults(self: Any) -> dict[str, Any]:
-    """What stood in the closures is left out, so that the second phase builds it from the defaults."""
+    """Leave out the settings in the closures, so that the second phase uses the defaults."""
     content: dict[str, Any] = healthy("bug-08-fix-saves-defaults")(self)
     lost = {name: PPOSettings.model_fields[name].default for name in ("clip_range", "critic_lr_multiplier")}
     return {**content, "settings": {**content["settings"], **lost}}
@@ -34,7 +34,7 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
     pins="143c5ec86f56b5ef",
 )
 def second_phase_from_defaults(self: Any) -> None:
-    """BUG-08: what is built in two phases has lost some of its settings by the second."""
+    """Lose some settings in the second phase of construction, as in BUG-08."""
     if not any(frame.filename.endswith("configured.py") for frame in inspect.stack(0)):
         self.clip_range, self.critic_lr_multiplier = 0.2, 1.0
     healthy("second-phase-from-defaults")(self)

@@ -1,4 +1,4 @@
-"""Noise of UPGD beside gradients that are scaled: the problem of document 000, and every remedy that is proposed."""
+"""UPGD's noise with scaled gradients: document 000's problem, and every proposed fix."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rlverify import fault
 
 
 def _step(self: Any, loss: Tensor, factor: float | None = None) -> float:
-    """The documented order, with noise of a fixed size: backward, scale, optimizer (adds its noise), scaler.
+    """Step in the documented order, with noise of a fixed size: backward, scale, optimizer with noise, scaler.
 
-    :param factor: in place of the scaler's own
+    :param factor: replaces the scaler's own factor
     """
     scaler = self.variance_gradient_scaler
     _fix_noise(self)
@@ -50,7 +50,7 @@ def _fix_noise(self: Any) -> None:
     area="optimizers",
 )
 def noise_of_fixed_size(self: Any, loss: Tensor) -> float:
-    """Noise knows nothing of the gradient that has been scaled before it."""
+    """Add noise of a fixed size, whatever the scaling of the gradient."""
     return _step(self, loss)
 
 
@@ -61,7 +61,7 @@ def noise_of_fixed_size(self: Any, loss: Tensor) -> float:
     area="optimizers",
 )
 def variance_with_noise(self: Any, loss: Tensor) -> float:
-    """Document 000, option 1: effective_variance = observed_variance + sigma^2."""
+    """Apply document 000's option 1: effective_variance = observed_variance + sigma^2."""
     scaler = self.variance_gradient_scaler
     if scaler is None or scaler.is_warming_up:
         return _step(self, loss)
@@ -80,7 +80,7 @@ def variance_with_noise(self: Any, loss: Tensor) -> float:
     area="optimizers",
 )
 def scaled_after_the_step(self: Any, loss: Tensor) -> float:
-    """Document 000, option 2: backward, optimizer.step(), vgs.scale_gradients(), vgs.step()."""
+    """Apply document 000's option 2: backward, optimizer.step(), vgs.scale_gradients(), vgs.step()."""
     scaler = self.variance_gradient_scaler
     _fix_noise(self)
     self.policy.optimizer.zero_grad()
@@ -101,7 +101,7 @@ def scaled_after_the_step(self: Any, loss: Tensor) -> float:
     area="optimizers",
 )
 def weaker_scaling(self: Any, loss: Tensor) -> float:
-    """Document 000, option 3: half of alpha (0.05 for 0.1) and twice the warm-up (200 for 100)."""
+    """Apply document 000's option 3: half the alpha (0.05, not 0.1) and twice the warm-up (200, not 100)."""
     scaler = self.variance_gradient_scaler
     if scaler is not None and scaler.step_count == 0:
         state = scaler.state_dict()
@@ -116,7 +116,7 @@ def weaker_scaling(self: Any, loss: Tensor) -> float:
     area="optimizers",
 )
 def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
-    """Document 001: sigma times the average of the gradient's norm, in either optimizer."""
+    """Scale noise as document 001 does: sigma times the averaged gradient norm, in both optimizers."""
     norm: Tensor = torch.linalg.vector_norm(update.gradient)
     return norm
 
@@ -128,5 +128,5 @@ def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, rms: Tenso
     area="optimizers",
 )
 def adaptive_noise_that_does_not_adapt(self: Any, update: Update, rms: Tensor) -> Tensor | float:  # noqa: ARG001
-    """Noise has the size of sigma, also where it was asked to follow the step."""
+    """Use sigma as the size of the noise, even where it should follow the step."""
     return float(update.group["sigma"])

@@ -1,4 +1,4 @@
-"""Faults that override and change nothing, one for each area: a check that notices one of them cries wolf."""
+"""Null faults, one for each area: they replace a member by itself. A check that detects one gives a false alarm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known bugs of the optimizers, and ways to break them that no document claims."""
+"""Known bugs of the optimizers, and faults that no document claims."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rlverify import fault, healthy, unclaimed
 
 @fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._gate_scale", pins="441d5aee2eb49573")
 def zero_over_zero(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
-    """sigmoid(u / max u), whatever the maximum, in any of the optimizers: 0/0 where every utility is 0."""
+    """Use sigmoid(u / max u) for every maximum, in all optimizers: 0/0 where every utility is 0."""
     return extremes.maximum
 
 
 @fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._gate_scale", pins="441d5aee2eb49573")
 def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
-    """UPGD got its guard, AdaptiveUPGD did not."""
+    """Leave AdaptiveUPGD without the guard that UPGD has."""
     return extremes.maximum
 
 
@@ -38,7 +38,7 @@ def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa:
 def maximum_starts_at_minus_infinity(
     self: Any, parts: Sequence[Part], found: Sequence[UtilityExtremes]
 ) -> UtilityExtremes:
-    """The maximum begins at -inf and rises tensor by tensor, as the published implementation has it."""
+    """Start the maximum at -inf and raise it tensor by tensor, as the published implementation does."""
     extremes: UtilityExtremes = healthy("bug-06-maximum-starts-at-minus-infinity")(self, parts, found)
     maximum = torch.tensor(-math.inf)
     for each in found:
@@ -59,7 +59,7 @@ def _corrected_utility(update: Update) -> Tensor:
     pins="3830dcef264e2581",
 )
 def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
-    """u / max u wherever max u is not 0: where it is negative the least useful weight has the largest ratio."""
+    """Divide u by every nonzero max u. If it is negative, the least useful weight gets the largest ratio."""
     return 1.0 if extremes.maximum == 0 else extremes.maximum
 
 
@@ -73,7 +73,7 @@ def maximum_of_uncorrected_averages(
     parts: Sequence[Part],
     found: Sequence[UtilityExtremes],  # noqa: ARG001
 ) -> UtilityExtremes:
-    """The utilities are corrected for the zero start of their averages, the maximum that divides them is not."""
+    """Divide bias-corrected utilities by a maximum that is not bias-corrected."""
     return utility_functions.utility_extremes([update.state["utility"] for part in parts for update in part.updates])
 
 
@@ -83,7 +83,7 @@ def maximum_of_uncorrected_averages(
     pins="ddf19a95dabdd30e",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
-    """The published rule as it stands: no gradient refused, nothing limited, u divided by max u as it comes."""
+    """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
     for update in updates:
         self._complete(update)
         update.advance(self._averages)
@@ -109,7 +109,7 @@ def _noise(optimizer: Any, update: Update, direction: Tensor) -> Tensor:
 
 
 def _unlimited_direction(update: Update) -> Tensor:
-    """g, or m_hat / (sqrt(v_hat) + eps) where the optimizer has the moments of Adam."""
+    """Return g, or m_hat / (sqrt(v_hat) + eps) if the optimizer has Adam's moments."""
     if "betas" not in update.group:
         return update.gradient
     state, gradient = update.state, update.gradient
@@ -128,7 +128,7 @@ def _unlimited_direction(update: Update) -> Tensor:
     pins="aa5346d45198045b",
 )
 def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
-    """What a step needs is made when a parameter is first seen, and not when a setting needs it later."""
+    """Create averages only when a parameter is first seen, not when a setting needs them later."""
     if not update.state:
         healthy("fnd-31-averages-only-of-a-fresh-state")(self, update)
 
@@ -139,7 +139,7 @@ def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
     pins="a726bdafc4269f7c",
 )
 def noise_average_starts_at_one(self: Any, name: str, parameter: Tensor) -> Tensor:
-    """The average that adaptive noise follows starts at 1 and is corrected as if it had started at 0."""
+    """Start the average for adaptive noise at 1, but correct it as if it started at 0."""
     initial: Tensor = healthy("fnd-32-noise-average-starts-at-one")(self, name, parameter)
     return initial.fill_(1.0) if name == "direction_rms" else initial
 
@@ -150,7 +150,7 @@ def noise_average_starts_at_one(self: Any, name: str, parameter: Tensor) -> Tens
     pins="bbdab65db5d5c1f4",
 )
 def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
-    """Noise in proportion to the norm of the direction instead of its root mean square."""
+    """Make noise proportional to the norm of the direction instead of its root mean square."""
     return rms * math.sqrt(update.gradient.numel())
 
 
@@ -160,7 +160,7 @@ def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Tensor:  #
     pins="f72e9ee06781ac23",
 )
 def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
-    """Averages of 16 bits, which stand still under a decay of 0.999."""
+    """Keep averages in 16 bits, where a decay of 0.999 can leave them unchanged."""
     return parameter.dtype
 
 
@@ -168,7 +168,7 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
     "noise-adaptive-unasked", target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_stds", pins="25cab8d91f64ac21"
 )
 def noise_adaptive_unasked(self: Any, part: Part) -> list[Scalar]:
-    """Noise follows the step whatever was asked for, down to nothing."""
+    """Make noise follow the step even if that is not requested, without a floor."""
     return [_unasked_std(self, *pair) for pair in zip(part.updates, part.direction_rms(), strict=True)]
 
 
@@ -185,7 +185,7 @@ def _unasked_std(optimizer: Any, update: Update, rms: Tensor) -> Scalar:
     pins="bbdab65db5d5c1f4",
 )
 def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
-    """Adaptive noise in proportion to the gradient, also where the step does not know its scale."""
+    """Make adaptive noise proportional to the gradient, even where the step does not depend on its scale."""
     return utility_functions.root_mean_square(update.gradient)
 
 
@@ -193,14 +193,14 @@ def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Tensor
     "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="2a2a0a9d61eb76ee"
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
-    """The average of the gradient is not divided by the root of its power."""
+    """Do not divide the averaged gradient by the root of its averaged square."""
     coefficients: Coefficients = healthy("direction-of-the-mean-alone")(self, update)
     return coefficients._replace(root_factor=0.0, eps=1.0)
 
 
 @fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.gradients:clip_norm", pins="c22df641a2587b1e")
 def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
-    """What every gradient holds is known to be finite, so their norm is taken to be."""
+    """Check that gradients are finite, but not that their norm is."""
     torch.nn.utils.clip_grad_norm_([parameter for _, parameter in parameters], max_norm)
 
 
@@ -210,4 +210,4 @@ def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm:
     pins="12cf6c63122efc1e",
 )
 def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
-    """Weights are corrected and their utilities are not."""
+    """Correct weights without correcting their utilities."""

@@ -19,7 +19,7 @@ from rlverify import fault, healthy
 
 @fault("fnd-01-nobody-exploits", target="rlcore.pbt.selection:truncation_count", pins="2cd8e861b72e0eaa")
 def nobody_exploits(size: int, ratio: float) -> int:
-    """The share is rounded down, to none in a small population."""
+    """Round the share down, which gives 0 in a small population."""
     return int(size * ratio)
 
 
@@ -29,7 +29,7 @@ def copies_itself(
     candidates: Sequence[PopulationMember],
     metric_mode: str,  # noqa: ARG001
 ) -> list[PopulationMember]:
-    """Everyone at the upper end is a source, the member itself too."""
+    """Allow every member of the best group as a source, even the member itself."""
     return list(candidates)
 
 
@@ -37,7 +37,7 @@ def copies_itself(
 def opponent_drawn_twice(
     member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
-    """One draw says whether to copy, another whom; the second may be worse and is then not copied."""
+    """Draw once to decide whether to copy, and again for the source. A worse second draw is not copied."""
     draw = healthy("fnd-03-opponent-drawn-twice")
     source: PopulationMember | None = None
     if draw(member, members, config, generator) is not None:
@@ -47,13 +47,13 @@ def opponent_drawn_twice(
 
 @fault("fnd-04-all-explore", target="rlcore.pbt.scheduler:PBTScheduler.explores", pins="a1481ccf99e24378")
 def all_explore(self: Any, *, exploited: bool) -> bool:  # noqa: ARG001
-    """Exploration follows whether or not anything was copied."""
+    """Explore whether or not the member copied."""
     return True
 
 
 @fault("fnd-05-nan-compared", target="rlcore.pbt.selection:ranking_key", pins="2960260fee2beaf5")
 def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:
-    """NaN is ordered by comparison, which is False both ways, so a member that has it keeps its place."""
+    """Sort NaN by comparison, which is always False, so that its member keeps its place."""
     performance = member.performance
     if performance is None:
         return False, 0.0
@@ -62,14 +62,14 @@ def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, floa
 
 @fault("fnd-06-missing-file-escapes", target="rlcore.pbt.files:read_source", pins="0e230d3eae84c376")
 def missing_file_escapes(source: PopulationMember) -> Checkpoint | None:
-    """The file is opened and read without asking whether it is there and whole."""
+    """Open and read the file without checking that it exists and is complete."""
     with Path(str(source.checkpoint_path)).open("rb") as file:
         return load_checkpoint(file)
 
 
 @fault("fnd-07-global-generators-reseeded", target="rlcore.pbt.scheduler:make_generator", pins="914bb38100189cbf")
 def global_generators_reseeded(seed: int | None) -> np.random.Generator:
-    """The constructor seeds every generator there is."""
+    """Seed all global generators in the constructor."""
     random.seed(seed)
     np.random.seed(seed)
     if seed is not None:
@@ -80,37 +80,37 @@ def global_generators_reseeded(seed: int | None) -> np.random.Generator:
 
 @fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="8c5780bcc2292831")
 def ints_become_floats(self: Any, value: float) -> float:
-    """Clipped, and not rounded."""
+    """Clip an integer hyperparameter without rounding it."""
     return float(min(max(value, self.min_value), self.max_value))
 
 
 @fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="0cbeeac3980a2e06")
 def log_of_zero(self: Any) -> None:
-    """A range that touches 0 is taken for a logarithmic one."""
+    """Accept a logarithmic range that starts at 0."""
 
 
 @fault("fnd-12-files-never-removed", target="rlcore.pbt.files:prune", pins="049ce793eb018598")
 def files_never_removed(folder: Path, member: PopulationMember) -> None:
-    """Every checkpoint of every member stays."""
+    """Keep every checkpoint of every member."""
 
 
 @fault(
     "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="ee072ea861d7f97a"
 )
 def file_written_in_place(target: Path, write: Any) -> None:
-    """The new bytes go over the old file, so that a write that fails halfway leaves neither."""
+    """Overwrite the old file in place, so that a failed write leaves neither version."""
     with target.open("w+b") as file:
         write(file)
 
 
 @fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="da9ffb1da6b2d9c6")
 def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
-    """Nobody counts how many optimizer steps come before the first exploit."""
+    """Do not check how many optimizer steps come before the first exploit."""
 
 
 @fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="da9ffb1da6b2d9c6")
 def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> None:  # noqa: ARG001
-    """Document 000: perturbation_interval * update_batch_size > vgs.warmup_steps."""
+    """Apply document 000's rule: perturbation_interval * update_batch_size > vgs.warmup_steps."""
     if config.perturbation_interval * settings.batch_size <= settings.vgs_warmup_steps:
         raise SettingError("perturbation_interval", "the warm-up is not over by the rule of document 000")
 
@@ -121,6 +121,6 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
     pins="e6d4f30256ea1ae1",
 )
 def two_values_returned(self: Any, member: PopulationMember) -> Any:
-    """The interface of before: parameters and hyperparameters, and nothing of the format."""
+    """Return parameters and hyperparameters only, as before the fix, without the format."""
     parameters, hyperparams, _ = healthy("int-08-two-values-returned")(self, member)
     return parameters, hyperparams

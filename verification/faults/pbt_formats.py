@@ -1,4 +1,4 @@
-"""Known bugs of the files and the results by which a population hands over what was learnt."""
+"""Known bugs in the files and results that a population uses to copy members."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rlverify import fault, healthy
     "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="003dcb44374adfd9", area="pbt"
 )
 def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: int, performance: float) -> None:
-    """A member's file holds everything but what its scaler has measured."""
+    """Save a member's file without the scaler's statistics."""
     kept: StateDict = {**parameters, "vgs_state": None}
     healthy("fix-02-file-without-statistics")(path, kept, step=step, performance=performance)
 
 
 @fault("fix-03-older-files-refused", target="rlcore.checkpoint.formats:is_v1", pins="553480ec730799ed", area="pbt")
 def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
-    """A bare policy state dict is no known format."""
+    """Refuse a bare policy state dict as an unknown format."""
     return False
 
 
@@ -42,7 +42,7 @@ def older_files_read_without_a_word(
     require_digest: bool = False,
     max_bytes: int = storage.DEFAULT_MAX_BYTES,
 ) -> Checkpoint:
-    """Nobody says that a file holds the policy alone."""
+    """Read a file with only a policy without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         checkpoint: Checkpoint = healthy("fix-04-older-files-read-without-a-word")(
@@ -58,5 +58,5 @@ def older_files_read_without_a_word(
     area="pbt",
 )
 def two_results(self: Any, member: PopulationMember) -> Any:
-    """As before the fix: parameters and hyperparameters, without the format that they came in."""
+    """Return parameters and hyperparameters only, as before the fix, without the format."""
     return healthy("fix-05-two-results")(self, member)[:2]

@@ -1,4 +1,4 @@
-"""Broken rules of a population's configuration, members and scheduler, which no document claims."""
+"""Faults in a population's configuration, members and scheduler that no document claims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlverify import healthy, unclaimed
     pins="ecb84a315924a60f",
 )
 def every_range_holds_ints(self: Any) -> bool:
-    """A range of floats is taken for one of ints."""
+    """Treat a range of floats as a range of ints."""
     return bool(self.is_continuous)
 
 
@@ -29,7 +29,7 @@ def every_range_holds_ints(self: Any) -> bool:
     pins="88ac6c11c9e2660d",
 )
 def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
-    """Whatever there is, there is a range."""
+    """Treat a list of values as a range."""
     return True
 
 
@@ -39,12 +39,12 @@ def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
     pins="fc49c67a60d82d75",
 )
 def rules_unchecked(self: Any) -> None:
-    """Nobody asks whether the settings go together."""
+    """Do not check whether the settings are consistent."""
 
 
 @unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="ea26b7ac8c1dbffb")
 def settings_unchecked(self: Any, *positional: Any, **named: Any) -> None:
-    """Every value is taken as it comes."""
+    """Accept every value without validation."""
     whole = type(self).model_construct(**self.by_name(positional, named))
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
         object.__setattr__(self, name, getattr(whole, name))
@@ -56,7 +56,7 @@ def settings_unchecked(self: Any, *positional: Any, **named: Any) -> None:
     pins="690ab9a80575d254",
 )
 def settings_of_another_population(self: Any, *positional: Any, **named: Any) -> None:
-    """Twice the interval, by default and where another is asked for."""
+    """Double the interval, both the default and a given one."""
     given = self.by_name(positional, named)
     interval = given.get("perturbation_interval", 5)
     healthy("settings-of-another-population")(self, **{**given, "perturbation_interval": 2 * interval})
@@ -68,7 +68,7 @@ def settings_of_another_population(self: Any, *positional: Any, **named: Any) ->
     pins="b1b763a6621f63d1",
 )
 def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
-    """Only the last report is remembered."""
+    """Keep only the last report in the history."""
     healthy("history-of-one-report")(self, step, performance, hyperparams)
     del self.history[:-1]
 
@@ -81,7 +81,7 @@ def history_of_one_report(self: Any, step: int, performance: float, hyperparams:
 def history_shared_with_the_report(
     self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]
 ) -> None:
-    """What was reported is remembered as it becomes later."""
+    """Store the reported hyperparameters without a copy, so that later changes alter the history."""
     healthy("history-shared-with-the-report")(self, step, performance, hyperparams)
     self.history[-1]["hyperparams"] = hyperparams
 
@@ -92,7 +92,7 @@ def history_shared_with_the_report(
     pins="8d8ead8be78420e8",
 )
 def state_shared_with_the_member(self: Any) -> StateDict:
-    """What is saved of a member goes on changing with it."""
+    """Return a member's state without copies, so that it changes with the member."""
     return dict(vars(self))
 
 
@@ -102,7 +102,7 @@ def state_shared_with_the_member(self: Any) -> StateDict:
     pins="81cea49c375496fc",
 )
 def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None) -> None:
-    """There is a population before anybody asks for one."""
+    """Create the population in the constructor."""
     healthy("drawn-at-construction")(self, config, seed)
     self.initialize_population()
 
@@ -113,7 +113,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
     pins="02a939b4802cbe7d",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
-    """Any number of mappings with anything in them."""
+    """Accept any number of mappings with any content."""
     return [dict(each) for each in given]
 
 
@@ -123,7 +123,7 @@ def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, Hype
     pins="872190a468da3bdb",
 )
 def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
-    """0 is a multiple of every interval."""
+    """Make a member due at step 0, which is a multiple of every interval."""
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
@@ -136,7 +136,7 @@ def report_saves_nothing(
     parameters: dict[str, Any] | None,
     policy: dict[str, Any] | None,
 ) -> None:
-    """The score is recorded and the parameters are not written."""
+    """Record the score without saving the parameters."""
 
 
 @unclaimed(
@@ -145,7 +145,7 @@ def report_saves_nothing(
     pins="6fea146f847ed66d",
 )
 def ready_from_the_first_report(self: Any) -> bool:
-    """Nobody waits for the others."""
+    """Be ready as soon as one member has reported."""
     return bool(self.ready_members())
 
 
@@ -155,14 +155,14 @@ def ready_from_the_first_report(self: Any) -> bool:
     pins="2960260fee2beaf5",
 )
 def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:  # noqa: ARG001
-    """``metric_mode`` is not looked at."""
+    """Ignore ``metric_mode``."""
     key: tuple[bool, float] = healthy("largest-is-best-whatever-asked")(member, "max")
     return key
 
 
 @unclaimed("ranked-from-the-worst", target="rlcore.pbt.selection:rank", pins="3ca060bfb65e3eef")
 def ranked_from_the_worst(members: Sequence[PopulationMember], metric_mode: str) -> list[PopulationMember]:
-    """The order is reversed."""
+    """Reverse the ranking."""
     ranked: list[PopulationMember] = healthy("ranked-from-the-worst")(members, metric_mode)
     return ranked[::-1]
 
@@ -172,7 +172,7 @@ def always_the_first_candidate(
     candidates: Sequence[PopulationMember],
     generator: np.random.Generator,  # noqa: ARG001
 ) -> PopulationMember | None:
-    """Nothing is drawn."""
+    """Return the first candidate instead of a random one."""
     return candidates[0] if candidates else None
 
 
@@ -182,7 +182,7 @@ def always_the_first_candidate(
     pins="edbe491087e4b9d5",
 )
 def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
-    """Every value drawn is the first."""
+    """Always draw the first value."""
     value: HyperparamValue = self.values[0] if self.values is not None else self.min_value
     return value
 
@@ -197,13 +197,13 @@ def perturbed_upwards_only(
     value: HyperparamValue,
     generator: np.random.Generator,  # noqa: ARG001
 ) -> HyperparamValue:
-    """Every value only ever grows, as far as its range allows."""
+    """Only increase values, up to the end of their range."""
     grown: HyperparamValue = healthy("perturbed-upwards-only")(self, value, _Upwards())
     return grown
 
 
 class _Upwards:
-    """In place of a generator, where 1 of 2 is up and the last of the neighbours the next."""
+    """Replaces the generator, and always chooses the upward step or the next neighbour."""
 
     def integers(self, high: int) -> int:
         return high - 1
@@ -215,7 +215,7 @@ class _Upwards:
     pins="8c5780bcc2292831",
 )
 def range_left(self: Any, value: float) -> int | float:
-    """Nothing keeps a value inside its range."""
+    """Do not clip a value to its range."""
     return round(value) if self.is_integer else float(value)
 
 
@@ -225,7 +225,7 @@ def range_left(self: Any, value: float) -> int | float:
     pins="5bf8b6bc38a7b56e",
 )
 def last_value_beside_the_first(position: int, size: int, generator: np.random.Generator) -> int:
-    """The values go round in a circle."""
+    """Make the first and the last value neighbours."""
     return (position + (1 if generator.integers(2) else -1)) % size
 
 
@@ -239,7 +239,7 @@ def method_of_exploring_ignored(
     method: ExploreMethod,  # noqa: ARG001
     generator: np.random.Generator,  # noqa: ARG001
 ) -> bool:
-    """Whatever is asked for, values are perturbed."""
+    """Perturb values, whatever the explore method."""
     return False
 
 
@@ -249,7 +249,7 @@ def method_of_exploring_ignored(
     pins="43f66c0c3ab511c2",
 )
 def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
-    """Where nobody has reported, the figures are 0, as if somebody had scored it."""
+    """Return 0 for all figures if no member has reported."""
     figures: dict[str, float] = healthy("nobody-scores-zero")(members)
     return dict.fromkeys(figures, 0.0) if all(each.performance is None for each in members) else figures
 
@@ -260,7 +260,7 @@ def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
     pins="43f66c0c3ab511c2",
 )
 def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float]:
-    """One member that diverged makes every figure NaN."""
+    """Return NaN for all figures if one member has diverged."""
     figures: dict[str, float] = healthy("nan-among-the-scores")(members)
     diverged = any(each.performance is not None and np.isnan(each.performance) for each in members)
     return dict.fromkeys(figures, float("nan")) if diverged else figures
@@ -272,5 +272,5 @@ def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float
     pins="2cd8e861b72e0eaa",
 )
 def everyone_is_among_the_worst(size: int, ratio: float) -> int:  # noqa: ARG001
-    """The share at either end is the whole population."""
+    """Count the whole population as best and as worst."""
     return size

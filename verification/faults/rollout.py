@@ -1,4 +1,4 @@
-"""Known bugs of collecting rollouts, and of what their sequences remember."""
+"""Known bugs in collecting rollouts and in their LSTM states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlverify import fault, healthy
 def values_after_the_step(
     self: Any, obs: Tensor, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
-    """The critics are asked again, from the LSTM state that this very observation has already changed."""
+    """Evaluate the critics again, from the LSTM state after this observation."""
     step = healthy("fnd-20-values-after-the-step")
     actions, _, log_prob, after = step(self, obs, lstm_states, episode_starts, deterministic)
     with torch.random.fork_rng(devices=[]):
@@ -35,7 +35,7 @@ def values_after_the_step(
 def memory_across_episodes(
     features: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor, lstm: nn.LSTM
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Nothing multiplies the states by 0 where an episode starts."""
+    """Do not reset the LSTM states where an episode starts."""
     process = healthy("fnd-39-memory-across-episodes")
     outputs, states = process(features, lstm_states, torch.zeros_like(episode_starts), lstm)
     return outputs, states

@@ -1,4 +1,4 @@
-"""Known bugs of variance gradient scaling, and ways to break it that no document claims."""
+"""Known bugs of variance gradient scaling, and faults that no document claims."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlverify import fault, healthy, unclaimed
     pins="371e0a30d498e201",
 )
 def scaler_linked_to_copies(self: Any) -> None:
-    """After a restore the scaler holds copies of the parameters, as one that travelled in a pickle does."""
+    """Link the scaler to copies of the parameters after a restore, as unpickling does."""
     if self.variance_gradient_scaler is not None:
         self.variance_gradient_scaler.update_parameters(copy.deepcopy(list(self.policy.parameters())))
 
@@ -34,7 +34,7 @@ def scaler_linked_to_copies(self: Any) -> None:
     pins="371e0a30d498e201",
 )
 def parameters_given_anew(self: Any) -> None:
-    """update_parameters() is called after a load, with the parameters that the policy has now."""
+    """Call update_parameters() with the policy's parameters after a load."""
     if self.variance_gradient_scaler is not None:
         self.variance_gradient_scaler.update_parameters(self.policy.parameters())
 
@@ -45,7 +45,7 @@ def parameters_given_anew(self: Any) -> None:
     pins="371e0a30d498e201",
 )
 def scaler_made_anew(self: Any) -> None:
-    """After a restore the scaler is built again, over the parameters that the policy has now."""
+    """Build a new scaler for the policy's parameters after a restore."""
     self.variance_gradient_scaler = construction.make_scaler(self)
 
 
@@ -55,7 +55,7 @@ def scaler_made_anew(self: Any) -> None:
     pins="e9d2305aaf367e56",
 )
 def relink_wipes_statistics(self: Any, parameters: Any) -> None:
-    """Relinking forgets what was measured of every tensor, while the step count survives."""
+    """Forget each tensor's statistics when relinking, but keep the step count."""
     healthy("bug-10-relink-wipes-statistics")(self, parameters)
     step_count, averages, global_observations = self._step_count, self._global_averages, self._global_observations
     self._forget()
@@ -68,7 +68,7 @@ def relink_wipes_statistics(self: Any, parameters: Any) -> None:
     pins="a1b7abc3b26ad761",
 )
 def rebuilding_without_relinking(self: Any) -> None:
-    """The optimizer is rebuilt, the scaler keeps the references that it had."""
+    """Rebuild the optimizer without relinking the scaler."""
     self.policy.rebuild_optimizer()
 
 
@@ -78,7 +78,7 @@ def rebuilding_without_relinking(self: Any) -> None:
     pins="2966f531202ac6c3",
 )
 def statistics_of_scaled_and_clipped_gradients(self: Any) -> None:
-    """step() measures the gradients that it finds, which by then have been scaled and clipped."""
+    """Measure the gradients in step(), after they have been scaled and clipped."""
     if self._pending is not None:
         self._measure()
     healthy("fnd-22-statistics-of-scaled-and-clipped-gradients")(self)
@@ -95,7 +95,7 @@ def spread_over_elements_for_noise(
     moments: Moments,  # noqa: ARG001
     weights: Floats,
 ) -> None:
-    """Option 2 of the document: the average over time of the variance between the elements of one gradient."""
+    """Apply the document's option 2: average over time the variance between the elements of a gradient."""
     self._sums[positions] = np.nan
     for position, weight in zip(positions, weights.tolist(), strict=True):
         gradient = self._deviations[position] + self._means[position]
@@ -113,7 +113,7 @@ def difference_of_float32_averages(
     moments: Moments,  # noqa: ARG001
     weights: Floats,
 ) -> None:
-    """E[g^2] - E[g]^2 in the precision of the gradients, where the difference of two large numbers is lost."""
+    """Compute E[g^2] - E[g]^2 in float32, where the difference of two large numbers is lost."""
     self._sums[positions] = np.nan
     for position, weight in zip(positions, weights.tolist(), strict=True):
         mean, variance = self._means[position], self._variances[position]
@@ -130,7 +130,7 @@ def difference_of_float32_averages(
     pins="5b9b9a8992130cda",
 )
 def published_rule_without_floor(self: Any) -> float:
-    """1 / (1 + alpha nv), where neither nv has a cap nor the factor a floor."""
+    """Compute 1 / (1 + alpha nv) without a cap on nv or a floor on the factor."""
     if not self._settings.enabled or self.is_warming_up:
         return 1.0
     ratios = self._estimator.variance() / (self._denominators() + self._settings.eps)
@@ -143,7 +143,7 @@ def published_rule_without_floor(self: Any) -> float:
     pins="8b27c347fcb26734",
 )
 def ratio_in_float32(self: Any) -> Floats:
-    """Variance over squared mean in the precision of the gradients, where both are infinite beyond 1e19."""
+    """Compute variance / squared mean in float32, where both are infinite for gradients above 1e19."""
     with np.errstate(over="ignore", invalid="ignore"):
         variances, means = self._estimator.variance().astype(np.float32), self._mean.astype(np.float32)
         ratio = variances / (np.square(means) + np.float32(self._settings.eps))
@@ -157,7 +157,7 @@ def ratio_in_float32(self: Any) -> Floats:
     pins="4cca3769e48d5c8a",
 )
 def factor_never_applied(self: Any, factor: float) -> None:
-    """The factor is told and the gradients stay as they were."""
+    """Return the factor without scaling the gradients."""
 
 
 @fault(
@@ -166,7 +166,7 @@ def factor_never_applied(self: Any, factor: float) -> None:
     pins="fafa60d2e47b1b82",
 )
 def warm_up_ignored(self: Any) -> bool:  # noqa: ARG001
-    """The scaling acts from the first step, whatever was asked for."""
+    """Scale from the first step, whatever the warm-up."""
     return False
 
 
@@ -176,7 +176,7 @@ def warm_up_ignored(self: Any) -> bool:  # noqa: ARG001
     pins="47b62aa7a2d9cd8e",
 )
 def disabled_scaler_acts(self: Any) -> float:
-    """Nobody asks whether the scaler is enabled, and without statistics it halves."""
+    """Scale even if the scaler is disabled, then by 0.5."""
     self._measure()
     factor: float = self.get_scaling_factor() if self._settings.enabled else 0.5
     self._apply(factor)
@@ -189,7 +189,7 @@ def disabled_scaler_acts(self: Any) -> float:
     pins="7040699fc36f0c3f",
 )
 def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
-    """What was measured in a step is never let go."""
+    """Keep the measurements of every step."""
     self.__dict__.setdefault("_kept", []).append(pending)
     healthy("scaler-keeps-every-measurement")(self, pending)
 
@@ -200,7 +200,7 @@ def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
     pins="8b27c347fcb26734",
 )
 def nothing_added_to_the_power(self: Any) -> Floats:
-    """0/0 for a tensor whose gradient is 0 throughout, which then speaks for all."""
+    """Add no eps to the denominator: 0/0 for a tensor with zero gradients, which makes the factor NaN."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio: Floats = self._estimator.variance() / self._denominators()
     limited: Floats = np.minimum(ratio, self._settings.max_normalized_variance)
@@ -213,7 +213,7 @@ def nothing_added_to_the_power(self: Any) -> Floats:
     pins="5b9b9a8992130cda",
 )
 def factor_falls_with_every_step(self: Any) -> float:
-    """The factor drifts towards 0 as steps are counted, below any floor."""
+    """Let the factor fall towards 0 with every step, below any floor."""
     factor: float = healthy("factor-falls-with-every-step")(self)
     return float(factor * 0.9**self.step_count)
 
@@ -224,7 +224,7 @@ def factor_falls_with_every_step(self: Any) -> float:
     pins="7040699fc36f0c3f",
 )
 def nothing_committed(self: Any, pending: Pending) -> None:
-    """What was measured in a step is dropped."""
+    """Drop the measurements of a step."""
 
 
 @fault(
@@ -233,7 +233,7 @@ def nothing_committed(self: Any, pending: Pending) -> None:
     pins="05383b10ed26ef38",
 )
 def clipped_before_scaled(self: Any, loss: Tensor) -> float:
-    """The norm is limited first, and what is measured and scaled is what was left."""
+    """Clip the gradients before they are measured and scaled."""
     scaler = self.variance_gradient_scaler
     self.policy.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
@@ -251,7 +251,7 @@ def clipped_before_scaled(self: Any, loss: Tensor) -> float:
     pins="05383b10ed26ef38",
 )
 def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
-    """Statistics are committed whether or not the optimizer then makes the step."""
+    """Commit the statistics before the optimizer's step, even if it then fails."""
     scaler = self.variance_gradient_scaler
     self.policy.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
@@ -270,7 +270,7 @@ def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
     pins="896d0c879014da14",
 )
 def averages_not_restored(self: Any, state: StateDict) -> None:
-    """Of a state the number of steps is taken over, and nothing that was measured in them."""
+    """Restore the step count of a state, but not its averages."""
     healthy("asr-13-averages-not-restored")(self, state)
     steps = self._step_count
     self._forget()
@@ -283,7 +283,7 @@ def averages_not_restored(self: Any, state: StateDict) -> None:
     pins="37b668852da6fefa",
 )
 def only_the_count_is_reset(self: Any) -> None:
-    """The steps are counted anew, over averages that go on."""
+    """Reset the step count, but keep the averages."""
     self._step_count = 0
 
 
@@ -291,5 +291,5 @@ def only_the_count_is_reset(self: Any) -> None:
     "fnd-68-means-as-large-as-variances", target="rlcore.optim.gradient_variance:_largest_mean", pins="56b10cddd0c76ef9"
 )
 def means_as_large_as_variances(layout: TensorLayout) -> float:
-    """One limit for both, that of the variances."""
+    """Use the limit of the variances for the means, too."""
     return 4.0 * LARGEST_ELEMENT[layout.state_dtype] ** 2

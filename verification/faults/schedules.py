@@ -11,14 +11,14 @@ DEFAULT_FLOOR = 1e-3
 
 @fault("fnd-23-default-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="f61588272d73e192")
 def default_floor(self: Any, coefficient: float) -> float:
-    """Nobody asked for a floor, and there is one."""
+    """Apply a floor even if none is set."""
     floored: float = healthy("fnd-23-default-floor")(self, coefficient)
     return max(floored, DEFAULT_FLOOR)
 
 
 @fault("ppo-06-no-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="f61588272d73e192")
 def no_floor(self: Any, coefficient: float) -> float:  # noqa: ARG001
-    """The coefficient decays as far as it may, whatever floor was asked for."""
+    """Let the coefficient decay below its floor."""
     return coefficient
 
 
@@ -28,13 +28,13 @@ def no_floor(self: Any, coefficient: float) -> float:  # noqa: ARG001
     pins="63bba4a27decfdbc",
 )
 def floor_after_the_boost(self: Any, remaining: float) -> float:
-    """What is boosted has decayed without a floor; the floor comes last."""
+    """Apply the floor after the boost instead of before it."""
     floored: float = self._floored(self._decayed(remaining) * self._boost())
     return floored
 
 
 @fault("ppo-06-floored-twice", target="rlcore.ppo.coefficients:EntropySchedule.coefficient", pins="63bba4a27decfdbc")
 def floored_twice(self: Any, remaining: float) -> float:
-    """Before the boost and after it, as the document has it."""
+    """Apply the floor before and after the boost, as the document describes."""
     floored: float = self._floored(healthy("ppo-06-floored-twice")(self, remaining))
     return floored

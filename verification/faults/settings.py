@@ -15,20 +15,20 @@ from rlverify import fault, healthy
 
 @fault("bug-07-unknown-settings-ignored", target="rlcore.ppo.settings:reject_unknown", pins="2c91f8f72ef9d8e5")
 def unknown_settings_ignored(given: dict[str, Any], where: str, homes: Mapping[str, Sequence[str]]) -> None:
-    """What a level does not know is dropped there, and nobody is told."""
+    """Drop unknown settings without an error."""
     for name in set(given) - set(homes[where]):
         del given[name]
 
 
 @fault("fnd-21-any-text-is-true", target="rlcore.ppo.settings:flag_value", pins="a814bbae0c945bfa")
 def any_text_is_true(value: object) -> object:
-    """A flag is whatever bool() makes of it: "false" and "0" are True."""
+    """Convert flags with bool(), which makes "false" and "0" True."""
     return bool(value)
 
 
 @fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="4fb185d4128165d2")
 def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
-    """A section is checked in the manner of pydantic 1."""
+    """Check a section with a root validator of pydantic 1."""
 
     class Section(table):  # type: ignore[misc,valid-type]
         @root_validator(pre=True)
@@ -42,7 +42,7 @@ def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -
 
 @fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="4fb185d4128165d2")
 def rules_as_model_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
-    """Document 000: the same in the manner of pydantic 2."""
+    """Apply document 000's fix: a model validator of pydantic 2."""
 
     class Section(table):  # type: ignore[misc,valid-type]
         @model_validator(mode="before")
@@ -56,5 +56,5 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
 
 @fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="6d9139a399645c51")
 def yaml_1_1(path: str | Path) -> Document:
-    """What PyYAML makes of it, by YAML 1.1: 3e-4 is a text there, for want of a point."""
+    """Read the file with PyYAML, that is YAML 1.1, where 3e-4 is a string because it has no point."""
     return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), {})

@@ -1,4 +1,4 @@
-"""Known bugs of the registry of training state, and ways to break it that no document claims."""
+"""Known bugs in the registry of training state, and faults that no document claims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlverify import fault, healthy, unclaimed
     pins="fe1e2f2ae7c8b48f",
 )
 def scaler_state_not_saved(self: Any) -> list[StatePart]:
-    """The scaler's statistics have no name in what is saved and restored."""
+    """Leave the scaler's statistics out of the parts that are saved and restored."""
     parts: list[StatePart] = healthy("bug-10-scaler-state-not-saved")(self)
     return [part for part in parts if part.key != "vgs_state"]
 
@@ -35,7 +35,7 @@ def scaler_state_not_saved(self: Any) -> list[StatePart]:
     pins="fe1e2f2ae7c8b48f",
 )
 def state_among_the_parameters(self: Any) -> list[StatePart]:
-    """get_parameters() gives the scaler's state and set_parameters() takes it; one that is absent resets nothing."""
+    """Put the scaler's state into get_parameters() and set_parameters(). A missing state resets nothing."""
     parts: list[StatePart] = healthy("bug-10-fix-state-among-the-parameters")(self)
     scaler = state_parts.ScalerState(self)
     taken = StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore)
@@ -48,7 +48,7 @@ def state_among_the_parameters(self: Any) -> list[StatePart]:
     pins="dfdada671b46c4a2",
 )
 def errors_are_logged(self: Any, state: StateDict) -> None:
-    """The state travels, and whatever goes wrong with it becomes a warning: the rest is restored without it."""
+    """Restore the state, and turn every error into a warning: the rest is restored without it."""
     try:
         healthy("bug-10-fix-errors-are-logged")(self, state)
     except Exception as error:  # noqa: BLE001  # as the document has it
@@ -61,7 +61,7 @@ def errors_are_logged(self: Any, state: StateDict) -> None:
     pins="2e6fc3f99071de9c",
 )
 def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> None:
-    """A pickle has the scaler's statistics, the file of save() has not."""
+    """Leave the scaler's statistics out of the file of save(), but not out of a pickle."""
     state: Any = payload["state"]
     healthy("bug-10-state-not-in-the-archive")(path_or_file, {**payload, "state": {**state, "vgs_state": None}})
 
@@ -72,7 +72,7 @@ def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> No
     pins="fe1e2f2ae7c8b48f",
 )
 def kl_penalty_not_saved(self: Any) -> list[StatePart]:
-    """The penalty's coefficient has no name in what is saved and restored."""
+    """Leave the KL penalty's coefficient out of the parts that are saved and restored."""
     parts: list[StatePart] = healthy("asr-32-kl-penalty-not-saved")(self)
     return [part for part in parts if part.key != "kl_penalty_state"]
 
@@ -83,7 +83,7 @@ def kl_penalty_not_saved(self: Any) -> list[StatePart]:
     pins="43218eeb2028ae0b",
 )
 def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, Any]:
-    """get_parameters() names the parts that there were when it was written, as the documented pattern has it."""
+    """List the parts in get_parameters() by name, as the documented pattern does, so that new parts are missing."""
     named = {"policy", "policy.optimizer", "vgs_state", "kl_penalty_state", "entropy_state", "return_scale_state"}
     parameters: dict[str, Any] = healthy("asr-36-a-list-of-its-own")(self, include_optimizer)
     return {key: state for key, state in parameters.items() if key in {*named, "normalizer_state"}}
@@ -95,7 +95,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
     pins="a138c706c9c48ab0",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
-    """What is left out of a restored state starts fresh, and nobody says so."""
+    """Start missing parts of a restored state fresh, without a warning."""
     for part in parts:
         if part.capture() is not None:
             part.reset()
@@ -113,7 +113,7 @@ def told_when_all_is_changed(
     exact_match: bool = True,
     expected: Collection[Scope] = LEARNT,
 ) -> None:
-    """What is missing is told of behind the restoring, where nothing is put back any more."""
+    """Warn about missing parts after the restore, where an error no longer undoes it."""
     kept = {part.key: part.capture() for part in self.parts.values() if part.scope in LEARNT and not part.required}
     given = {**kept, **{key: state for key, state in states.items() if state is not None}}
     healthy("fnd-56-told-when-all-is-changed")(self, given, exact_match=exact_match, expected=expected)
@@ -127,7 +127,7 @@ def told_when_all_is_changed(
     pins="44ede169f84465f3",
 )
 def failed_update_left_as_it_is(self: Any) -> None:
-    """An update that fails keeps the steps that it had made."""
+    """Keep the steps of an update that fails."""
     self._update()
     self._boundary = None
 
@@ -138,7 +138,7 @@ def failed_update_left_as_it_is(self: Any) -> None:
     pins="24cecb3db0ca4510",
 )
 def normalizer_stays_behind(self: Any, state: StateDict) -> None:
-    """Weights arrive, the statistics that their observations were normalised with do not."""
+    """Restore weights without the normaliser's statistics."""
 
 
 @unclaimed(
@@ -147,7 +147,7 @@ def normalizer_stays_behind(self: Any, state: StateDict) -> None:
     pins="3870a44e1543e90d",
 )
 def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
-    """A state that is refused in the middle leaves what came before it."""
+    """Keep the parts restored before one is refused."""
 
 
 @unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="aea645449a4a24d3")
@@ -157,13 +157,13 @@ def settings_of_the_source(
     ruling: Collection[str],  # noqa: ARG001
     saved_optimizer: object,  # noqa: ARG001
 ) -> dict[str, Any]:
-    """What is restored brings the settings along under which it was measured."""
+    """Restore a state together with the settings it was measured with."""
     return dict(state)
 
 
 @fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.formats:from_payload", pins="c41e69440b037a47")
 def third_format_accepted(payload: StateDict) -> Checkpoint:
-    """The proposed dict is read for the policy that is in it."""
+    """Read the policy in a checkpoint of the proposed format."""
     if "model_state_dict" in payload:
         return Checkpoint(FORMAT_V1, {"policy": payload["model_state_dict"]}, None, None)
     checkpoint: Checkpoint = healthy("fnd-41-third-format-accepted")(payload)
@@ -172,14 +172,14 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
 
 @fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:check_weights", pins="52dc05578cf8eede")
 def any_weight_is_taken(policy: object) -> None:
-    """Names, shapes and kinds of numbers are looked at, and no number."""
+    """Check names, shapes and types of weights, but not their values."""
 
 
 @fault(
     "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="f1c4f4506c655203"
 )
 def generator_of_torch_starts_over(state: StateDict) -> None:
-    """The generators of Python and NumPy are restored, and torch's is left as it is."""
+    """Restore the generators of Python and NumPy, but not torch's."""
     before = torch.get_rng_state()
     healthy("fnd-72-generator-of-torch-starts-over")(state)
     torch.set_rng_state(before)

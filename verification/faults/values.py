@@ -1,4 +1,4 @@
-"""Known bugs of twin critics, and ways to break them that no document claims."""
+"""Known bugs of twin critics, and faults that no document claims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlverify import fault, healthy
     pins="3a616720ee6251da",
 )
 def advantages_from_critic_1_only(critic_values: Tensor) -> Tensor:
-    """The second critic is stored and trained, and nothing is computed from it."""
+    """Compute advantages from critic 1 only. The second critic is stored and trained."""
     return critic_values[:, 0]
 
 
@@ -27,7 +27,7 @@ def advantages_from_critic_1_only(critic_values: Tensor) -> Tensor:
 def clipped_against_critic_1(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:
-    """Every critic is compared with what critic 1 said in the rollout."""
+    """Clip every critic against critic 1's value in the rollout."""
     of_critic_1 = old_values[:, :1].expand_as(old_values)
     loss: Tensor = healthy("fnd-18-clipped-against-critic-1")(self, outputs, returns, of_critic_1, clip_range_vf)
     return loss
@@ -37,7 +37,7 @@ def clipped_against_critic_1(
 def averaged_before_max(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:
-    """The critics are averaged first, and the larger of the two averages taken."""
+    """Average the critics' losses first, then take the larger of the clipped and unclipped averages."""
     targets = returns.unsqueeze(-1).expand(-1, outputs.shape[1])
     losses = self.sample_losses(outputs, targets).mean(dim=1)
     if clip_range_vf is not None:
@@ -53,7 +53,7 @@ def averaged_before_max(
     pins="0fdd199279a8c8d9",
 )
 def critic_begun_by_its_hidden_size(lstm: nn.LSTM) -> None:
-    """The weights that PyTorch has drawn stay."""
+    """Keep PyTorch's initial weights."""
 
 
 @fault(
@@ -62,14 +62,14 @@ def critic_begun_by_its_hidden_size(lstm: nn.LSTM) -> None:
     pins="9bb76101fa6f0e69",
 )
 def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
-    """All critics but the first speak and do not learn."""
+    """Detach all critics but the first, so that they do not learn."""
     first, *others = self.heads
     return torch.stack([first(latent), *(head(latent).detach() for head in others)], dim=1)
 
 
 @fault("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="228ec206c556c323")
 def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
-    """The critics' differences cancel each other."""
+    """Average signed differences of the critics, which cancel each other."""
     signed = float(np.diff(model.rollout_buffer.critic_values, axis=-1).mean())
     figures = healthy("gap-with-its-sign")(model)
     return iter([(key, signed if key == "twin_critics/divergence" else value) for key, value in figures])

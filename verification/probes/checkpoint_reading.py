@@ -1,4 +1,4 @@
-"""What reading a file does: whether it runs what the file holds, and where it puts the tensors."""
+"""Reading checkpoint files: whether code in them is executed, and on which device tensors end up."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ VERSIONS: dict[str, dict[str, str]] = {
     "no": {},
     "an unknown": {"format_version": "v9_of_nobody"},
 }
-"""What stands in a file beside its payload, by what it says of its version."""
+"""The version entry of a file, by its name in the symptom."""
 
 Reader = Callable[[Path], object]
 
 
 class _Payload:
-    """Makes whoever unpickles it make a folder, which is harmless and can be seen."""
+    """Creates a folder when it is unpickled: harmless, and visible."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -43,60 +43,60 @@ class _Payload:
 
 @probe("a-file-runs-nothing")
 def a_file_runs_nothing(make: Make, seed: int) -> Sequence[Observation]:
-    """Read files that would run code, and one of a real model."""
-    return [*_executions("this project's reader", _read), _whole_file("a file of a real model is read", make, seed)]
+    """Read files that contain code, and the file of a real model."""
+    return [*_executions("this project's reader", _read), _whole_file("file of a real model", make, seed)]
 
 
 @probe("a-version-checked-after-unpickling-stops-nothing")
 def a_version_checked_after_unpickling_stops_nothing(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
-    """The reader of document 001 beside this project's own, on the same files."""
+    """Read the same files with document 001's reader and with this project's."""
     return [
-        *_executions("document 001's reader of a population's files", _validated_after_unpickling),
+        *_executions("document 001's reader of population checkpoints", _validated_after_unpickling),
         *_executions("this project's reader", _read),
     ]
 
 
 @probe("a-safe-load-with-a-fallback")
 def a_safe_load_with_a_fallback(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
-    """The reader of document 001 that falls back on an unsafe load with a warning, beside one that does not."""
+    """Read with document 001's reader, which falls back to an unsafe load, and with one that has no fallback."""
     return [
-        *_executions("safe load with a fallback", _safe_then_unsafe),
-        *_executions("safe load alone", _safe),
+        *_executions("safe load with an unsafe fallback", _safe_then_unsafe),
+        *_executions("safe load without a fallback", _safe),
     ]
 
 
 @probe("torch-is-safe-unless-asked")
 def torch_is_safe_unless_asked(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
-    """torch.load(path) with no other argument, as document 000 quotes it."""
+    """Call torch.load(path) with no other argument, as document 000 quotes it."""
     return _executions("torch.load(path)", torch.load)
 
 
 @probe("plain-torch-reads-a-v2-file")
 def plain_torch_reads_a_v2_file(make: Make, seed: int) -> Sequence[Observation]:
-    """Save all that a trained model gives, and read the file with weights_only=True and nothing of this project."""
+    """Save the parameters of a trained model. Read the file with torch.load(weights_only=True) alone."""
     parameters = _trained(make, seed).get_parameters()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "member.pt"
         save_checkpoint(path, parameters, step=96, performance=1.5)
         found = _outcome(_safe, path)
-    return [Observation("a v2 file under weights_only=True", "read", found, found == "read")]
+    return [Observation("v2 file read with weights_only=True", "read", found, found == "read")]
 
 
 @probe("tensors-go-where-the-reader-says")
 def tensors_go_where_the_reader_says(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
-    """Read, for the CPU, a file whose tensors say that they were saved from a GPU."""
+    """Read a file whose tensors were saved from a GPU, with map_location="cpu"."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "member.pt"
         _save_as_from_gpu(path, {"weight": torch.arange(4.0) + seed})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResumeWarning)
             found = _device(path)
-    return [Observation("device of a tensor that was saved from a GPU", "cpu", found, found == "cpu")]
+    return [Observation("device of a tensor saved from a GPU", "cpu", found, found == "cpu")]
 
 
 @probe("v1-files-are-told-from-v2")
 def v1_files_are_told_from_v2(make: Make, seed: int) -> Sequence[Observation]:
-    """Read a bare policy and a whole checkpoint without saying which is which, and go on from the policy."""
+    """Read a v1 and a v2 file without naming the format. Exploit from the v1 file."""
     source, target = _trained(make, seed), _trained(make, seed + 1)
     with tempfile.TemporaryDirectory() as folder:
         old, new = Path(folder) / "v1.pt", Path(folder) / "v2.pt"
@@ -107,10 +107,12 @@ def v1_files_are_told_from_v2(make: Make, seed: int) -> Sequence[Observation]:
     expected = {"v1": (FORMAT_V1, 1), "v2": (FORMAT_V2, 0)}
     return [
         *(
-            Observation(f"{name} file: format and warnings", _pair(wanted), _pair(found[name]), found[name] == wanted)
+            Observation(
+                f"{name} file: format and number of warnings", _pair(wanted), _pair(found[name]), found[name] == wanted
+            )
             for name, wanted in expected.items()
         ),
-        Observation("policy of a v1 file taken over by an exploit", "whole", taken, taken == "whole"),
+        Observation("policy weights after an exploit from a v1 file", "all loaded", taken, taken == "all loaded"),
     ]
 
 
@@ -119,15 +121,15 @@ def _executions(reader: str, read: Reader) -> list[Observation]:
     for said, version in VERSIONS.items():
         with _file_with_payload(version) as (path, marker):
             outcome = _outcome(read, path)
-            ran = "run" if marker.exists() else "not run"
-        symptom = f"code in a file of {said} version, {reader}"
-        observations.append(Observation(symptom, "not run", f"{ran}, {outcome}", holds=ran == "not run"))
+            ran = "executed" if marker.exists() else "not executed"
+        symptom = f"code in a file with {said} version, {reader}"
+        observations.append(Observation(symptom, "not executed", f"{ran}, file {outcome}", holds=ran == "not executed"))
     return observations
 
 
 @contextmanager
 def _file_with_payload(version: Mapping[str, str]) -> Iterator[tuple[Path, Path]]:
-    """A file of that version with a payload among its data, and the folder that the payload would make."""
+    """Yield a file of that version that contains code, and the folder that the code would create."""
     with tempfile.TemporaryDirectory() as folder:
         path, marker = Path(folder) / "member.pt", Path(folder) / "marker"
         data = {"policy": {"weight": torch.ones(1)}, "policy.optimizer": {"hidden": _Payload(marker)}}
@@ -150,7 +152,7 @@ def _read(path: Path) -> object:
 
 
 def _validated_after_unpickling(path: Path) -> object:
-    """As document 001 has it: weights_only=False, and then the format_version is looked at."""
+    """Read as document 001 does: load with weights_only=False, then check format_version."""
     checkpoint = torch.load(path, map_location="cpu", weights_only=False)
     if "format_version" in checkpoint and checkpoint["format_version"] != FORMAT_V2:
         raise ValueError(f"unknown format {checkpoint['format_version']!r}")
@@ -162,7 +164,7 @@ def _safe(path: Path) -> object:
 
 
 def _safe_then_unsafe(path: Path) -> object:
-    """As document 001 has it of inference: weights_only=True, and where that fails a warning and weights_only=False."""
+    """Read as document 001 does for inference: weights_only=True; if that fails, warn and use weights_only=False."""
     try:
         return _safe(path)
     except pickle.UnpicklingError:
@@ -185,7 +187,7 @@ def _whole_file(symptom: str, make: Make, seed: int) -> Observation:
 
 
 def _save_as_from_gpu(path: Path, policy: Mapping[str, torch.Tensor]) -> None:
-    """A policy's file with the first GPU written where torch.save had written the CPU."""
+    """Save a policy, with the device "cpu" in the file replaced by "cuda:0"."""
     buffer = io.BytesIO()
     torch.save(dict(policy), buffer)
     with zipfile.ZipFile(buffer) as given, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as written:
@@ -200,8 +202,8 @@ def _device(path: Path) -> str:
     try:
         policy: Any = load_checkpoint(path, map_location="cpu").data["policy"]
     except (CheckpointError, RuntimeError):
-        return "another"
-    return "cpu" if policy["weight"].device.type == "cpu" else "another"
+        return "another device"
+    return "cpu" if policy["weight"].device.type == "cpu" else "another device"
 
 
 def _format_and_warnings(path: Path) -> tuple[str, int]:
@@ -222,8 +224,8 @@ def _takes_policy(path: Path, source: Any, target: Any) -> str:
         except (CheckpointError, StateError) as error:
             return type(error).__name__
     pairs = zip(source.policy.state_dict().values(), target.policy.state_dict().values(), strict=True)
-    return "whole" if all(torch.equal(one, other) for one, other in pairs) else "not whole"
+    return "all loaded" if all(torch.equal(one, other) for one, other in pairs) else "not all loaded"
 
 
 def _pair(found: tuple[str, int]) -> str:
-    return f"{found[0]}, {found[1]}"
+    return f"{found[0]}, warnings: {found[1]}"

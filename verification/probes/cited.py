@@ -1,4 +1,4 @@
-"""The lines of the audited documents, for probes that read what is written there."""
+"""Lines of the audited documents, for probes that read them."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def _documents() -> Documents:
 
 
 def cited_text(cite: str) -> str:
-    """The lines of a citation such as ``000:44-60``, as they are written."""
+    """Return the lines of a citation such as ``000:44-60``, unchanged."""
     return _documents().text(cite)

@@ -1,4 +1,4 @@
-"""Parts of the core that meet: a correction of the critics and what an optimizer keeps."""
+"""How a correction of the critics' weights affects the optimizer's state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from verification.probes.make import Make
 
 @probe("what-an-optimizer-keeps-follows-a-correction-of-the-heads")
 def what_an_optimizer_keeps_follows_a_correction(make: Make, seed: int) -> Sequence[Observation]:
-    """Train, then let the return scale grow a hundredfold: heads are corrected, and a utility is -gradient * weight."""
+    """Train, then let the return scale grow 100 times, which divides the weights of the critics' output layers.
+
+    A utility is -gradient * weight, so it must be divided by the same factor.
+    """
     model = make.model(seed, return_scale_decay=0.0)
     model.learn(3 * 96)
     layers = [*model.policy.value_net.output_layers()]
@@ -28,10 +31,12 @@ def what_an_optimizer_keeps_follows_a_correction(make: Make, seed: int) -> Seque
     moved = all(torch.allclose(x.weight, factor * y, rtol=1e-4) for x, y in zip(layers, weights, strict=True))
     follow = all(torch.allclose(x, factor * y, rtol=1e-4) for x, y in zip(after, before, strict=True))
     stay = all(torch.equal(x, y) for x, y in zip(after, before, strict=True))
-    found = "divided too" if follow else "as they were" if stay else "others"
+    found = "divided by the same factor" if follow else "unchanged" if stay else "changed otherwise"
     return [
-        Observation("weights of the heads, divided by how much the scale grew", "yes", "yes" if moved else "no", moved),
-        Observation("their utilities", "divided too", found, holds=follow),
+        Observation(
+            "critics' output weights divided by the growth of the return scale", "yes", "yes" if moved else "no", moved
+        ),
+        Observation("utilities of the critics' output weights", "divided by the same factor", found, holds=follow),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the settings take from an API that is on its way out."""
+"""Whether the settings use deprecated pydantic validators."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ MODULES = (
     "rlcore.pbt.hyperparams",
     "rlcore.run.config_file",
 )
-"""Those that define tables of settings."""
+"""Modules that define settings."""
 RUN = {"environment": {"id": "CartPole-v1"}, "algorithm": {"n_steps": 32, "batch_size": 32}, "total_timesteps": 64}
 
 
 @probe("settings-use-no-deprecated-validator")
 def settings_use_no_deprecated_validator(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
-    """Execute the modules of the settings anew, and read a run, with every warning counted."""
+    """Execute the settings modules again and read a run configuration. Count the deprecation warnings."""
     deprecated = {
-        "deprecations told by importing the settings": _deprecations(_import_anew),
-        "deprecations told by reading a run": _deprecations(lambda: TrainingConfig.from_mapping(RUN)),
+        "deprecation warnings while the settings modules are imported": _deprecations(_import_again),
+        "deprecation warnings while a run configuration is read": _deprecations(
+            lambda: TrainingConfig.from_mapping(RUN)
+        ),
     }
     observations = [
         Observation(symptom, "none", _counted(found), holds=found == 0) for symptom, found in deprecated.items()
@@ -36,7 +38,10 @@ def settings_use_no_deprecated_validator(make: Make, seed: int) -> Sequence[Obse
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PydanticDeprecationWarning)
         steps = TrainingConfig.from_mapping(RUN).algorithm.n_steps
-    return [*observations, Observation("n_steps that was read", "32", str(steps), holds=steps == 32)]
+    return [
+        *observations,
+        Observation("n_steps of the run configuration that was read", "32", str(steps), holds=steps == 32),
+    ]
 
 
 def _deprecations(action: Callable[[], object]) -> int:
@@ -46,11 +51,11 @@ def _deprecations(action: Callable[[], object]) -> int:
     return sum(issubclass(warning.category, PydanticDeprecationWarning) for warning in caught)
 
 
-def _import_anew() -> None:
-    """The modules, executed again beside those that are in use."""
+def _import_again() -> None:
+    """Execute the modules again, without replacing those in use."""
     for name in MODULES:
         spec = importlib.util.find_spec(name)
-        assert spec is not None, "the settings are where they were"
+        assert spec is not None, "the settings modules exist"
         assert spec.loader is not None
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 

@@ -1,4 +1,4 @@
-"""The code of document 004, run as it is written: what it proposes to do, and what it proposes to test."""
+"""The fixes and tests that document 004 proposes, executed as written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Test = Callable[[], None]
 
 
 def _defined(cite: str, name: str, names: Mapping[str, Any]) -> Callable[..., Any]:
-    """A function of the document, with what its code takes for given."""
+    """Return a function of the document.
+
+    :param names: the names that its code uses without defining them
+    """
     namespace = dict(names)
     exec(compile(cited_text(cite), cite, "exec"), namespace)  # noqa: S102  # the document is what is tested
     function: Callable[..., Any] = namespace[name]
@@ -34,7 +37,7 @@ def _defined(cite: str, name: str, names: Mapping[str, Any]) -> Callable[..., An
 
 
 def _ended(action: Callable[[], object]) -> str:
-    """How the document's code ends; these errors are of the kinds that it can raise on its own."""
+    """Run the document's code. Return "passes" or the name of the error that it raises."""
     try:
         action()
     except (AssertionError, AttributeError, KeyError, NameError, TypeError) as error:
@@ -49,7 +52,7 @@ def _outcome(symptom: str, action: Callable[[], object], *, passes: bool) -> Obs
 
 
 class _ReturnScaleModel:
-    """A real model under the names that test 1 uses; what it sets at the start is what is there."""
+    """A real model with the attributes that test 1 uses. Test 1 may set an attribute only to its value."""
 
     def __init__(self, model: DistributionalPPO) -> None:
         self.__dict__.update(_model=model, _callback=model._setup_learn(10 * UPDATE)[1])
@@ -69,7 +72,7 @@ class _ReturnScaleModel:
 
 
 def _without_scaling(model: DistributionalPPO) -> None:
-    """A snapshot in time, which nothing is scaled with."""
+    """Take the snapshot when the document wants it, but scale nothing with it."""
     move_to_the_end(model)
     scale: Any = model.value_scale
     scale.normalise = scale.denormalise = lambda values: values
@@ -77,7 +80,7 @@ def _without_scaling(model: DistributionalPPO) -> None:
 
 @probe("test-1-of-document-004-as-written")
 def run_test_1_as_written(make: Make, seed: int) -> Sequence[Observation]:
-    """Run it where the lag is gone, where it is, where the snapshot was moved only, and where nothing is scaled."""
+    """Run test 1 on four variants: without the lag, with it, with the snapshot moved only, and without scaling."""
 
     def run(prepare: Callable[[DistributionalPPO], None] = lambda _: None, **settings: Any) -> Test:
         model = make.model(seed, n_steps=16, batch_size=48, n_epochs=1, **settings)
@@ -87,14 +90,14 @@ def run_test_1_as_written(make: Make, seed: int) -> Sequence[Observation]:
 
     late: dict[str, Any] = {"return_scale": "snapshot"}
     return [
-        _outcome("test 1 where an update trains on its own statistics", run(), passes=True),
-        _outcome("test 1 in the documented order", run(**late), passes=False),
+        _outcome("document 004's test 1, each update trained on its own statistics", run(), passes=True),
+        _outcome("document 004's test 1, snapshot in the documented order", run(**late), passes=False),
         _outcome(
-            "test 1 where the snapshot was moved and still scales the next update",
+            "document 004's test 1, snapshot moved, still used for the next update",
             run(move_to_the_end, **late),
             passes=False,
         ),
-        _outcome("test 1 where nothing is scaled with the snapshot", run(_without_scaling, **late), passes=False),
+        _outcome("document 004's test 1, snapshot not used for scaling", run(_without_scaling, **late), passes=False),
     ]
 
 
@@ -110,7 +113,10 @@ def _fix_2(name: str) -> Callable[..., Any]:
 
 
 class _Agent:
-    """An agent of test 2: 10,000 steps are one update, and its environment says what the test asks it for, or not."""
+    """An agent for test 2. learn() makes one update, whatever the number of steps.
+
+    :param readable: whether get_attr() of its environment finds the statistics
+    """
 
     def __init__(self, model: DistributionalPPO, readable: bool) -> None:
         self.model, self.readable = model, readable
@@ -129,7 +135,7 @@ class _Agent:
 
 @probe("test-2-of-document-004-as-written")
 def run_test_2_as_written(make: Make, seed: int) -> Sequence[Observation]:
-    """Run it on a core that hands the statistics over, and on one that resets no LSTM state."""
+    """Run test 2 on a core that hands the statistics over, and on one that does not reset LSTM states."""
 
     def run(*, readable: bool, exploit: Callable[[DistributionalPPO, Mapping[str, Any]], None]) -> Test:
         names = {
@@ -151,16 +157,26 @@ def run_test_2_as_written(make: Make, seed: int) -> Sequence[Observation]:
 
     return [
         _outcome(
-            "test 2 where statistics follow and states are reset", run(readable=False, exploit=taking), passes=True
+            "document 004's test 2, unchanged environment, LSTM states reset",
+            run(readable=False, exploit=taking),
+            passes=True,
         ),
-        _outcome("the same with get_attr() made to find them", run(readable=True, exploit=taking), passes=True),
-        _outcome("the same where LSTM states are not reset", run(readable=True, exploit=remembering), passes=False),
+        _outcome(
+            "document 004's test 2, get_attr() finds the statistics, LSTM states reset",
+            run(readable=True, exploit=taking),
+            passes=True,
+        ),
+        _outcome(
+            "document 004's test 2, get_attr() finds the statistics, LSTM states not reset",
+            run(readable=True, exploit=remembering),
+            passes=False,
+        ),
     ]
 
 
 @probe("fix-2-of-document-004-as-written")
 def fix_2_as_written(make: Make, seed: int) -> Sequence[Observation]:
-    """Save a member by its code, and let another exploit it; both as the document's own test 2 calls them, too."""
+    """Save a member with the document's code and let another exploit it. Also call both as test 2 does."""
     source, target = _agent(make, seed), _agent(make, seed + 1)
     save, apply = _fix_2("save_pbt_checkpoint"), _fix_2("_apply_exploited_parameters")
     with tempfile.TemporaryDirectory() as folder:
@@ -169,18 +185,30 @@ def fix_2_as_written(make: Make, seed: int) -> Sequence[Observation]:
         member = SimpleNamespace(vecnormalize_path=written["vecnormalize"])
         parameters = source.get_parameters()
         return [
-            _outcome("save_pbt_checkpoint() as test 2 calls it", lambda: save(source, path), passes=True),
-            _outcome("what it returns, as test 2 reads it", lambda: written["policy"], passes=True),
             _outcome(
-                "what it returns without VecNormalize", lambda: save(source, None, path)["checkpoint"], passes=True
+                "document 004's save_pbt_checkpoint(), called as test 2 does", lambda: save(source, path), passes=True
             ),
-            _outcome("an exploit", lambda: apply(None, target, parameters, member), passes=True),
+            _outcome(
+                "result of document 004's save_pbt_checkpoint(), read as test 2 does",
+                lambda: written["policy"],
+                passes=True,
+            ),
+            _outcome(
+                "result of document 004's save_pbt_checkpoint() without VecNormalize",
+                lambda: save(source, None, path)["checkpoint"],
+                passes=True,
+            ),
+            _outcome(
+                "document 004's _apply_exploited_parameters()",
+                lambda: apply(None, target, parameters, member),
+                passes=True,
+            ),
         ]
 
 
 @probe("test-3-of-document-004-as-written")
 def run_test_3_as_written(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
-    """Run it on the measure that it describes, on two others, and on a scaler that measures nothing."""
+    """Run test 3 on the estimator that it describes, on two others, and on a scaler that measures nothing."""
 
     class Blind(make.scaler):  # type: ignore[name-defined, misc]
         def update_statistics(self) -> None:
@@ -196,8 +224,8 @@ def run_test_3_as_written(make: Make, seed: int) -> Sequence[Observation]:  # no
         return _defined(TEST_3, "test_vgs_variance_semantics", names)
 
     return [
-        _outcome("test 3 on the variance of the mean", run(estimator="mean"), passes=True),
-        _outcome("test 3 on the variance between elements", run(estimator="spatial"), passes=False),
-        _outcome("test 3 on the variance of the elements over time", run(estimator="element"), passes=False),
-        _outcome("test 3 on a scaler that measures nothing", run(Blind), passes=False),
+        _outcome("document 004's test 3, variance of the mean", run(estimator="mean"), passes=True),
+        _outcome("document 004's test 3, variance between elements", run(estimator="spatial"), passes=False),
+        _outcome("document 004's test 3, variance of the elements over time", run(estimator="element"), passes=False),
+        _outcome("document 004's test 3, scaler that measures nothing", run(Blind), passes=False),
     ]

@@ -22,13 +22,13 @@ algorithm:
   n_epochs: 1
   policy_kwargs: {lstm_hidden_size: 16, net_arch: [16]}
 """
-"""What a run needs beside the document's lines; small, so that it trains in a moment."""
+"""The other settings of a run, small so that it trains quickly."""
 EXPECTED = {"lr": 3e-4, "sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.999, "min_noise_std": 1e-6}
 
 
 @probe("documented-configuration-builds-and-trains")
 def documented_configuration_builds_and_trains(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
-    """Read the block, build the model, train, and look into the optimizer's groups and the scaler."""
+    """Build and train a model from the block. Check the optimizer's groups and the scaler."""
     indented = "".join(f"  {line}\n" for line in cited_text(BLOCK).splitlines())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.yaml"
@@ -37,18 +37,22 @@ def documented_configuration_builds_and_trains(make: Make, seed: int) -> Sequenc
             model = build_model(load_config(path), seed=seed, device="cpu")
         except (SettingError, ConfigFileError) as error:
             named = "lr" if "'lr'" in str(error) else "another setting"
-            refused = f"refused, names {named}"
-            return [Observation(symptom, "as written", refused, holds=False) for symptom in _found(None)]
+            refused = f"refused, error names {named}"
+            return [Observation(symptom, "correct", refused, holds=False) for symptom in _found(None)]
         model.learn(48)
     return [
-        Observation(symptom, "as written", "as written" if holds else "otherwise", holds)
+        Observation(symptom, "correct", "correct" if holds else "wrong", holds)
         for symptom, holds in _found(model).items()
     ]
 
 
 def _found(model: Any) -> dict[str, bool]:
-    """What is looked at, and whether it is as the document has it."""
-    symptoms = ("options of the optimizer in every group", "settings of the scaler", "model that trains")
+    """Return each symptom and whether it is as documented."""
+    symptoms = (
+        "optimizer options of the documented block, every parameter group",
+        "gradient scaling settings of the documented block",
+        "training with the documented block (finite parameters, 2 steps)",
+    )
     if model is None:
         return dict.fromkeys(symptoms, False)
     groups = all({name: group[name] for name in EXPECTED} == EXPECTED for group in model.policy.optimizer.param_groups)

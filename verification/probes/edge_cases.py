@@ -16,46 +16,55 @@ from verification.probes.make import Make
 from verification.probes.models import scaler_of
 
 FLOOR = 0.1
-"""The smallest factor, by default."""
+"""The default smallest factor."""
 STRONG = 1e9
-"""An alpha under which every factor behind the warm-up is the floor."""
+"""An alpha so large that every factor after the warm-up is the smallest one."""
 UPDATES = 4
 LIMIT = 0.05
-"""A largest norm that raw gradients exceed."""
+"""A clipping limit that the norm of raw gradients exceeds."""
 
 
 @probe("the-schedule-rules-the-rate-under-scaling")
 def the_schedule_rules_the_rate_under_scaling(make: Make, seed: int) -> Sequence[Observation]:
-    """Train under a linear schedule and the strongest scaling; whose rate does every optimizer step have?"""
+    """Train with a linear schedule and strong scaling. Check the learning rate of every optimizer step."""
     model = _tiny(make, seed, learning_rate=LinearSchedule(1e-3, 1e-4, 1.0))
     rates: list[float] = []
     model.policy.optimizer.register_step_pre_hook(lambda opt, *_: rates.append(opt.param_groups[0]["lr"]))
     model.learn(UPDATES * 24)
     expected = [1e-3 - 9e-4 * done / UPDATES for done in range(1, UPDATES + 1)]
     equal = sum(math.isclose(rate, wanted, rel_tol=1e-9) for rate, wanted in zip(rates, expected, strict=True))
-    return [Observation("steps at the schedule's rate", str(UPDATES), str(equal), holds=equal == UPDATES)]
+    return [
+        Observation(
+            "optimizer steps with the schedule's learning rate", str(UPDATES), str(equal), holds=equal == UPDATES
+        )
+    ]
 
 
 @probe("the-factor-stays-away-from-zero")
 def the_factor_stays_away_from_zero(make: Make, seed: int) -> Sequence[Observation]:
-    """Noise of a constant size over a mean that stays, and over one that shrinks as where training converges."""
+    """Measure noise of a constant size over a constant mean, and over one that shrinks as in convergence."""
     noise = torch.randn(8, generator=torch.Generator().manual_seed(seed)).abs()
     observations = []
-    for name, shrinking in (("stays", False), ("shrinks to a thousandth", True)):
+    for name, shrinking in (("stays constant", False), ("shrinks to a thousandth", True)):
         scaler = make.scaler([nn.Parameter(torch.zeros(8))], warmup_steps=10)
         means = [1.0 if not shrinking else 0.001 ** min(1.0, step / 100) for step in range(300)]
         factors = list(_factors(scaler, ([mean + (-1) ** step * noise] for step, mean in enumerate(means))))
         smallest = min(factors)
         found = f"at least {FLOOR}" if smallest >= FLOOR else "below 0.01" if smallest < 0.01 else f"{smallest:.2f}"
         observations.append(
-            Observation(f"smallest factor while the mean {name}", f"at least {FLOOR}", found, holds=smallest >= FLOOR)
+            Observation(
+                f"smallest scaling factor while the mean gradient {name}",
+                f"at least {FLOOR}",
+                found,
+                holds=smallest >= FLOOR,
+            )
         )
     return observations
 
 
 @probe("scaled-then-clipped-then-stepped")
 def scaled_then_clipped_then_stepped(make: Make, seed: int) -> Sequence[Observation]:
-    """Against the raw gradients of backward: what the optimizer gets where both the factor and the limit bind."""
+    """Compare the gradient that the optimizer gets with the raw one, where both scaling and clipping act."""
     model = _tiny(make, seed, max_grad_norm=LIMIT)
     scaler = scaler_of(model)
     raw: dict[int, float] = {}
@@ -73,13 +82,13 @@ def scaled_then_clipped_then_stepped(make: Make, seed: int) -> Sequence[Observat
 
     model.policy.optimizer.register_step_pre_hook(compare)
     model.learn(UPDATES * 24)
-    symptom = "steps with the gradient scaled first and clipped then"
+    symptom = "steps whose gradient is scaled first, then clipped"
     return [Observation(symptom, f"{UPDATES} of {UPDATES}", f"{sum(right)} of {UPDATES}", holds=sum(right) == UPDATES)]
 
 
 @probe("statistics-are-committed-after-the-optimizers-step")
 def statistics_are_committed_after_the_optimizers_step(make: Make, seed: int) -> Sequence[Observation]:
-    """How many steps the scaler has committed at the moment when the optimizer makes one, and after one that fails."""
+    """Count the scaler's committed steps at each optimizer step, and after an optimizer step that fails."""
     model = _tiny(make, seed)
     scaler, optimizer = scaler_of(model), model.policy.optimizer
     counts: list[int] = []
@@ -92,22 +101,26 @@ def statistics_are_committed_after_the_optimizers_step(make: Make, seed: int) ->
     except NonFiniteGradientError:
         after = scaler.step_count
     return [
-        Observation("steps committed when the optimizer steps", str(expected), str(counts), holds=counts == expected),
-        Observation("steps committed after one that fails", str(UPDATES), str(after), holds=after == UPDATES),
+        Observation(
+            "scaler steps committed at each optimizer step", str(expected), str(counts), holds=counts == expected
+        ),
+        Observation(
+            "scaler steps committed after a failed optimizer step", str(UPDATES), str(after), holds=after == UPDATES
+        ),
     ]
 
 
 @probe("zero-gradients-are-no-noise")
 def zero_gradients_are_no_noise(make: Make, seed: int) -> Sequence[Observation]:
-    """Gradients of zero throughout: the factor, and whether it is a number."""
+    """Scale gradients that are all zero. The factor must be 1, not NaN."""
     scaler = make.scaler([nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(2, 2))], warmup_steps=0)
     factors = list(_factors(scaler, ([torch.zeros(3), torch.zeros(2, 2)] for _ in range(20 + seed))))
-    return [_only("factors of zero gradients", factors[1:], 1.0)]
+    return [_only("scaling factors for zero gradients", factors[1:], 1.0)]
 
 
 @probe("zeros-beside-noise-change-nothing")
 def zeros_beside_noise_change_nothing(make: Make, seed: int) -> Sequence[Observation]:
-    """Tensors of noise beside one of zeros and one without gradient, against the same tensors alone."""
+    """Compare the factors for noisy tensors with and without a zero and a missing gradient among them."""
     generator = torch.Generator().manual_seed(seed)
     draws = [1.0 + torch.randn(5, generator=generator) for _ in range(30)]
     mixed = make.scaler([nn.Parameter(torch.ones(n)) for n in (5, 5, 5, 4, 3)], warmup_steps=0)
@@ -118,27 +131,31 @@ def zeros_beside_noise_change_nothing(make: Make, seed: int) -> Sequence[Observa
         strict=True,
     )
     equal = sum(math.isclose(one, other, rel_tol=1e-9) for one, other in both)
-    return [Observation("factors as without the zeros", "30 of 30", f"{equal} of 30", holds=equal == 30)]
+    return [
+        Observation(
+            "scaling factors unchanged by zero and missing gradients", "30 of 30", f"{equal} of 30", holds=equal == 30
+        )
+    ]
 
 
 @probe("gradients-of-any-size-are-scaled-alike")
 def gradients_of_any_size_are_scaled_alike(make: Make, seed: int) -> Sequence[Observation]:
-    """Gradients that only change sign, of three sizes: the largest variance that there can be beside their mean."""
+    """Scale gradients of three sizes whose sign alternates, which gives the largest normalized variance."""
     observations = []
     for size in (1.0, 1e15, 1e30):
         scaler = make.scaler([nn.Parameter(torch.zeros(3))], warmup_steps=2)
         signs = (1.0 - 2.0 * ((step + seed) % 2) for step in range(60))
         factors = list(_factors(scaler, ([torch.full((3,), size * sign)] for sign in signs)))
         variance = scaler.get_normalized_variance()
-        name = f"gradients of {size:g} that change sign"
-        observations.append(_only(f"factors of {name}", factors[20:], FLOOR))
-        symptom = f"normalized variance of {name}, a number"
+        name = f"gradients of alternating sign, size {size:g}"
+        observations.append(_only(f"scaling factors for {name}", factors[20:], FLOOR))
+        symptom = f"normalized variance of {name}"
         observations.append(Observation(symptom, "100", f"{variance:g}", holds=variance == 100.0))
     return observations
 
 
 def _tiny(make: Make, seed: int, **settings: Any) -> DistributionalPPO:
-    """One optimizer step an update, scaled as strongly as can be from the second on."""
+    """A model with one optimizer step per update, strongly scaled from the second step on."""
     once = {"n_steps": 8, "batch_size": 24, "n_epochs": 1, "vgs_warmup_steps": 1, "vgs_alpha": STRONG}
     return make.model(seed, **{**once, **settings})
 
@@ -167,4 +184,4 @@ def _fail(*_: Any) -> None:
 def _only(symptom: str, factors: Sequence[float], expected: float) -> Observation:
     holds = all(factor == expected for factor in factors)
     found = expected if holds else next(factor for factor in factors if factor != expected)
-    return Observation(symptom, str(expected), "NaN" if math.isnan(found) else f"{found:g}", holds)
+    return Observation(symptom, f"{expected:g}", "NaN" if math.isnan(found) else f"{found:g}", holds)

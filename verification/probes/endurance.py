@@ -1,4 +1,4 @@
-"""What all parts together do over some updates: memory, numbers, what was learnt before, the part that each plays."""
+"""All components together over several updates: memory use, finite numbers, forgetting, and the role of each."""
 
 from __future__ import annotations
 
@@ -18,42 +18,47 @@ from verification.probes.models import step_or_refusal
 ROLLOUT = 24
 SHORT: dict[str, Any] = {"n_steps": 8, "batch_size": 12}
 UPDATES, STEPS = 3, 12
-"""Of a member of the population, and the optimizer steps that they take."""
+"""Updates of a population member, and the optimizer steps in them."""
 LAYERS, HIDDEN = 1, 32
 
 
 @probe("training-keeps-no-tensor")
 def training_keeps_no_tensor(make: Make, seed: int) -> Sequence[Observation]:
-    """Count the tensors that are alive after a few updates, and after as many more."""
+    """Count live tensors after 3 updates and after 6 more."""
     model = make.model(seed, **SHORT)
     model.learn(3 * ROLLOUT)
     before, size = _alive(), _bytes(model)
     model.learn(6 * ROLLOUT, reset_num_timesteps=False)
     kept, grown = _alive() - before, _bytes(model) - size
     return [
-        Observation("tensors alive after 6 more updates", "no more", "more" if kept > 0 else "no more", kept <= 0),
-        Observation("bytes of what is learnt", "no more", "more" if grown > 0 else "no more", grown <= 0),
+        Observation("live tensors after 6 more updates", "not more", "more" if kept > 0 else "not more", kept <= 0),
+        Observation(
+            "bytes in get_parameters() after 6 more updates",
+            "not more",
+            "more" if grown > 0 else "not more",
+            grown <= 0,
+        ),
     ]
 
 
 @probe("numbers-stay-finite")
 def numbers_stay_finite(make: Make, seed: int) -> Sequence[Observation]:
-    """Steps of no gradient and of an enormous one, which may be refused, and some updates of training."""
+    """Take steps with zero and with huge gradients, which may be refused. Also train for 6 updates."""
     observations = []
     for name, size in (("zero", 0.0), ("1e18", 1e18)):
         model = make.model(seed, **SHORT)
         for _ in range(6):
             total = torch.stack([parameter.sum() for parameter in model.policy.parameters()]).sum()
             step_or_refusal(model, size * total)
-        observations.append(_finite(f"tensors that are finite after gradients of {name}", model))
+        observations.append(_finite(f"finite tensors after gradients of {name}", model))
     model = make.model(seed, **SHORT)
     model.learn(6 * ROLLOUT)
-    return [*observations, _finite("tensors that are finite after training", model)]
+    return [*observations, _finite("finite tensors after training", model)]
 
 
 @probe("critics-forget-when-taught-the-opposite-elsewhere")
 def critics_forget_when_taught_the_opposite_elsewhere(make: Make, seed: int) -> Sequence[Observation]:
-    """Teach critics values around one point, then the opposite around another; what is left of the first?"""
+    """Train critics on one task, then on the opposite task at other observations. Measure what they remember."""
     model = make.model(seed, policy_kwargs={"lstm_hidden_size": HIDDEN, "net_arch": [32]}, return_scale=None)
     generator = torch.Generator().manual_seed(seed)
     slope = torch.randn(4, generator=generator)
@@ -63,15 +68,15 @@ def critics_forget_when_taught_the_opposite_elsewhere(make: Make, seed: int) -> 
     _teach(model, *second, steps=500)
     knows, logged = _explained(model, *first), _explained(model, *second)
     return [
-        _share("explained at the first point when it was taught", "most", knew),
-        _share("explained at the second point when it was taught", "most", logged),
-        _share("explained at the first point afterwards", "less than half", knows),
+        _share("variance of the first task explained after training on it", "more than half", knew),
+        _share("variance of the second task explained after training on it", "more than half", logged),
+        _share("variance of the first task explained after training on the second", "less than half", knows),
     ]
 
 
 @probe("all-four-play-their-part")
 def all_four_play_their_part(make: Make, seed: int) -> Sequence[Observation]:
-    """A population with AdaptiveUPGD, twin critics and gradient scaling, of which one member copies the other."""
+    """Train a population with AdaptiveUPGD, twin critics and gradient scaling, where one member copies the other."""
     with tempfile.TemporaryDirectory() as folder:
         population = _population(make, seed, folder)
         before = [_copies(critic) for critic in population.models[0].policy.value_net.heads]
@@ -84,11 +89,11 @@ def all_four_play_their_part(make: Make, seed: int) -> Sequence[Observation]:
     gates = sum("utility" in state for state in model.policy.optimizer.state.values())
     parameters = len(list(model.policy.parameters()))
     return [
-        Observation("exploits", "some", "some" if copies else "none", copies > 0),
-        _same("critics that learn", "2", moved),
-        _same("steps that the scaler counted", str(STEPS), scaler.step_count),
-        _same("parameters that UPGD gates", str(parameters), gates),
-        _finite("tensors that are finite", model),
+        Observation("exploits in the population", "some", "some" if copies else "none", copies > 0),
+        _same("critics whose parameters all changed", "2", moved),
+        _same("steps counted by the scaler", str(STEPS), scaler.step_count),
+        _same("parameters with a utility in the optimizer's state", str(parameters), gates),
+        _finite("finite tensors after training", model),
     ]
 
 
@@ -140,12 +145,12 @@ def _no_memory() -> tuple[Tensor, Tensor]:
 
 
 def _share(symptom: str, expected: str, explained: float) -> Observation:
-    found = "most" if explained > 0.5 else "less than half"
+    found = "more than half" if explained > 0.5 else "less than half"
     return Observation(symptom, expected, found, found == expected, repeats=False)
 
 
 def _population(make: Make, seed: int, folder: str) -> Population:
-    """Two members, of which the first scores worse as long as it has not copied the second."""
+    """Two members. The first scores worse until it has copied the second."""
     ranges: Any = [{"name": "learning_rate", "min_value": 1e-5, "max_value": 1e-2}]
     config = PBTConfig(population_size=2, perturbation_interval=1, hyperparams=ranges, truncation_ratio=0.5)
     return Population(

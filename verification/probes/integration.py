@@ -1,4 +1,4 @@
-"""All components at once: extreme gradients, long training, and training that is continued after a file."""
+"""All components together: extreme gradients, long training, and training continued after save and load."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AVERAGES = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema")
 
 @probe("no-gradient-leaves-nan")
 def no_gradient_leaves_nan(make: Make, seed: int) -> Sequence[Observation]:
-    """Backward, scale, clip and step, three times from gradients of each extreme size: which parameters are finite?"""
+    """Take three steps with gradients of each extreme size. Count the finite parameter elements."""
     observations = []
     for name, optimizer_class in make.optimizers:
         model = make.model(seed, optimizer_class=optimizer_class)
@@ -40,14 +40,14 @@ def no_gradient_leaves_nan(make: Make, seed: int) -> Sequence[Observation]:
             for _ in range(3):
                 step_or_refusal(model, _loss(model, slopes))
             finite, total = _finite(model.get_parameters()["policy"])
-            symptom = f"finite parameters, gradients of {case}, {name}"
+            symptom = f"finite parameter elements after gradients of {case}, {name}"
             observations.append(Observation(symptom, f"{total}/{total}", f"{finite}/{total}", holds=finite == total))
     return observations
 
 
 @probe("five-thousand-steps-are-stable")
 def five_thousand_steps_are_stable(make: Make, seed: int) -> Sequence[Observation]:
-    """Train all components for 5,000 steps; parameters, statistics and every factor on the way."""
+    """Train with all components for 5,000 steps. Check parameters, statistics and every scaling factor."""
     model = make.model(seed, make.envs(seed, n_envs=8), n_steps=125, batch_size=250, vgs_warmup_steps=20)
     scaler = scaler_of(model)
     factors: list[float] = []
@@ -58,15 +58,24 @@ def five_thousand_steps_are_stable(make: Make, seed: int) -> Sequence[Observatio
     numbers = sum(math.isfinite(getattr(scaler, name) or 0.0) for name in AVERAGES)
     steps = len(factors)
     return [
-        Observation("finite parameters", f"{total}/{total}", f"{finite}/{total}", holds=finite == total),
-        Observation("averages that are numbers", "3", str(numbers), holds=numbers == len(AVERAGES)),
-        Observation("steps with a factor between 0.1 and 1", f"{steps}/{steps}", f"{within}/{steps}", within == steps),
+        Observation(
+            "finite parameter elements after 5,000 steps",
+            f"{total}/{total}",
+            f"{finite}/{total}",
+            holds=finite == total,
+        ),
+        Observation(
+            "finite averages of the scaler after 5,000 steps", "3", str(numbers), holds=numbers == len(AVERAGES)
+        ),
+        Observation(
+            "steps with a scaling factor between 0.1 and 1", f"{steps}/{steps}", f"{within}/{steps}", within == steps
+        ),
     ]
 
 
 @probe("all-components-work-together")
 def all_components_work_together(make: Make, seed: int) -> Sequence[Observation]:
-    """Train two members with twin critics, scaling and each utility-gated optimizer, and let one copy the other."""
+    """Train two members with twin critics, scaling and each UPGD optimizer. Let one copy the other."""
     observations = []
     for name, optimizer_class in make.optimizers:
         source, target = (
@@ -83,17 +92,19 @@ def all_components_work_together(make: Make, seed: int) -> Sequence[Observation]
         parameters = len(list(target.policy.parameters()))
         finite, total = _finite(target.get_parameters()["policy"])
         observations += [
-            Observation(f"critics that learn, {name}", "2", str(learnt), holds=learnt == 2),
-            Observation(f"scaling acts, {name}", "yes", "yes" if factor < 1.0 else "no", holds=factor < 1.0),
+            Observation(f"critics with a gradient in every parameter, {name}", "2", str(learnt), holds=learnt == 2),
+            Observation(f"scaling factor below 1, {name}", "yes", "yes" if factor < 1.0 else "no", holds=factor < 1.0),
             Observation(f"parameters with a utility, {name}", str(parameters), str(gated), holds=gated == parameters),
-            Observation(f"finite parameters, {name}", f"{total}/{total}", f"{finite}/{total}", holds=finite == total),
+            Observation(
+                f"finite parameter elements, {name}", f"{total}/{total}", f"{finite}/{total}", holds=finite == total
+            ),
         ]
     return observations
 
 
 @probe("the-manual-verification-passes")
 def the_manual_verification_passes(make: Make, seed: int) -> Sequence[Observation]:
-    """The plan of the document: train 2,000 steps, save, load, train 1,000 more, and look at counts and averages."""
+    """Run document 002's plan: train 2,000 steps, save, load, train 1,000 more. Compare counts and averages."""
     model = make.model(seed, make.envs(seed, n_envs=8), n_steps=125, batch_size=250)
     model.learn(FIRST)
     before = scaler_of(model).step_count
@@ -105,16 +116,16 @@ def the_manual_verification_passes(make: Make, seed: int) -> Sequence[Observatio
     after, expected = scaler_of(loaded).step_count, before * (FIRST + MORE) // FIRST
     there = before > 0 and None not in averages
     return [
-        Observation("statistics after 2,000 steps", "there", "there" if there else "none", holds=there),
+        Observation("statistics after 2,000 steps", "present", "present" if there else "none", holds=there),
         Observation("step_count after load()", str(before), str(kept), holds=kept == before),
-        Observation("averages after load()", "the same", "the same" if same else "others", holds=same),
-        Observation("step_count after 1,000 more", str(expected), str(after), holds=after == expected),
+        Observation("scaler's averages after load()", "unchanged", "unchanged" if same else "different", holds=same),
+        Observation("step_count after 1,000 more training steps", str(expected), str(after), holds=after == expected),
     ]
 
 
 @probe("a-continued-run-raises-its-falling-rate")
 def a_continued_run_raises_its_falling_rate(make: Make, seed: int) -> Sequence[Observation]:
-    """Train, save, load and train on, as the plan says, under a constant rate and under one that falls to its end."""
+    """Run the plan with a constant learning rate and with one that falls to 0."""
     whole, parted = (_continued(make, seed, parts=parts, learning_rate=1e-3)[0] for parts in ((4,), (2, 2)))
     pairs = list(zip(whole.policy.parameters(), parted.policy.parameters(), strict=True))
     equal = sum(torch.equal(one, other) for one, other in pairs)
@@ -122,13 +133,16 @@ def a_continued_run_raises_its_falling_rate(make: Make, seed: int) -> Sequence[O
     rises = rates[2] > rates[1]
     return [
         Observation(
-            "parameters as of one run, constant rate",
+            "parameters equal to an uninterrupted run's, constant learning rate",
             f"{len(pairs)}/{len(pairs)}",
             f"{equal}/{len(pairs)}",
             equal == len(pairs),
         ),
         Observation(
-            "a falling rate, when training goes on", "rises again", "rises again" if rises else "falls on", rises
+            "falling learning rate when training continues",
+            "rises again",
+            "rises again" if rises else "keeps falling",
+            rises,
         ),
     ]
 
@@ -153,10 +167,10 @@ def _loss(model: DistributionalPPO, slopes: tuple[float, float]) -> torch.Tensor
 
 
 def _finite(state: Mapping[str, torch.Tensor]) -> tuple[int, int]:
-    """How many elements are finite, and how many there are."""
+    """The number of finite elements, and of all elements."""
     return sum(int(each.isfinite().sum()) for each in state.values()), sum(each.numel() for each in state.values())
 
 
 def _learns(head: torch.nn.Module) -> bool:
-    """Whether the last minibatch had anything to say to each of its parameters."""
+    """Whether the last minibatch gave each of its parameters a nonzero gradient."""
     return all(each.grad is not None and bool(each.grad.any()) for each in head.parameters())

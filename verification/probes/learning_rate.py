@@ -1,4 +1,4 @@
-"""Which learning rate trains."""
+"""Which learning rate the optimizer uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ASKED = (1e-3, 5e-3, 1e-4, 1e-2)
 
 @probe("learning-rate-asked-for-trains")
 def learning_rate_asked_for_trains(make: Make, seed: int) -> Sequence[Observation]:
-    """Ask for a rate in ``optimizer_kwargs`` and look at it after construction and after the first update."""
+    """Set a rate in ``optimizer_kwargs``. Read it after construction and after the first update."""
     observations = []
     for asked in ASKED:
         model = make.model(seed, optimizer_kwargs={"lr": asked})
@@ -25,4 +25,4 @@ def learning_rate_asked_for_trains(make: Make, seed: int) -> Sequence[Observatio
 
 def _rate(moment: str, asked: float, model: DistributionalPPO) -> Observation:
     rates = sorted({float(group["lr"]) for group in model.policy.optimizer.param_groups})
-    return Observation(f"{moment}, {asked} asked", str(asked), ", ".join(map(str, rates)), holds=rates == [asked])
+    return Observation(f"{moment}, set to {asked}", str(asked), ", ".join(map(str, rates)), holds=rates == [asked])

@@ -1,4 +1,4 @@
-"""What becomes of padding in the losses."""
+"""Padded sequences in the losses."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def sequences_of_unequal_length_train(make: Make, seed: int) -> Sequence[Observa
 
 
 def _trained(sequences: str, model: DistributionalPPO, steps: int) -> Iterator[Observation]:
-    """Whether training completes, and if so, whether every step that was made enters the value loss once an epoch.
+    """Check that training completes, and that every environment step enters the value loss once per epoch.
 
-    :param steps: a multiple of those of a rollout
+    :param steps: a multiple of the steps of a rollout
     """
     entered, values = 0, model.policy.values
     loss = values.loss
@@ -53,5 +53,5 @@ def _trained(sequences: str, model: DistributionalPPO, steps: int) -> Iterator[O
 
 
 def _without_sizes(message: str) -> str:
-    """The message without the sizes in it, which differ from seed to seed."""
+    """The message without its sizes, which differ between seeds."""
     return re.sub(r" \(\d+\)", "", message)

@@ -1,4 +1,4 @@
-"""Whether somebody says so where gradient statistics are lost, damaged or not what they seem."""
+"""Warnings and errors when gradient statistics are lost, damaged or replaced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROLLOUT = 24
 
 @probe("a-loss-of-statistics-is-told")
 def a_loss_of_statistics_is_told(make: Make, seed: int) -> Sequence[Observation]:
-    """Lose the statistics in each way that there is; count the warnings that say so."""
+    """Lose the statistics in every possible way. Count the warnings."""
     parameters = _trained(make, seed).get_parameters()
     policy = {key: parameters[key] for key in ("policy", "policy.optimizer")}
     file = _file(_trained(make, seed))
@@ -37,32 +37,34 @@ def a_loss_of_statistics_is_told(make: Make, seed: int) -> Sequence[Observation]
         DistributionalPPO.load(file, env=make.envs(seed), device="cpu", **settings)
 
     ways: dict[str, Callable[[], object]] = {
-        "set_parameters() without them": lambda: _trained(make, seed).set_parameters(policy),
-        "an exploit without them": lambda: apply_exploit(_trained(make, seed), policy, {}),
-        "loading without scaling": lambda: reload(variance_gradient_scaling=False),
-        "loading with another estimator": lambda: reload(vgs_estimator="total"),
+        "set_parameters() without statistics": lambda: _trained(make, seed).set_parameters(policy),
+        "an exploit without statistics": lambda: apply_exploit(_trained(make, seed), policy, {}),
+        "load() without scaling": lambda: reload(variance_gradient_scaling=False),
+        "load() with another estimator": lambda: reload(vgs_estimator="total"),
         "reset_statistics()": lambda: scaler_of(_trained(make, seed)).reset_statistics(),
-        "linking to other parameters": lambda: scaler_of(_trained(make, seed)).update_parameters(_others()),
+        "update_parameters() with other parameters": lambda: scaler_of(_trained(make, seed)).update_parameters(
+            _others()
+        ),
     }
-    return [_told(f"warning, {way}", lose) for way, lose in ways.items()]
+    return [_told(f"warnings of lost statistics, {way}", lose) for way, lose in ways.items()]
 
 
 @probe("what-is-restored-is-checked")
 def what_is_restored_is_checked(make: Make, seed: int) -> Sequence[Observation]:
-    """Restore statistics with one thing wrong each; are they refused, and are the model's own ones still there?"""
+    """Restore statistics with one error each. They must be refused."""
     parameters = _trained(make, seed).get_parameters()
     right = parameters["vgs_state"]
     wrong = {
         "a negative count": {**right, "step_count": -1},
-        "another version": {**right, "version": 0},
-        "an average that is no number": {**right, "grad_norm_ema": float("nan")},
+        "an unknown version": {**right, "version": 0},
+        "a NaN average": {**right, "grad_norm_ema": float("nan")},
         "too few tensors": {**right, "shapes": right["shapes"][:-1]},
-        "a field left out": {name: value for name, value in right.items() if name != "mean"},
+        "a missing field": {name: value for name, value in right.items() if name != "mean"},
     }
     observations = []
     for name, state in wrong.items():
         model = _trained(make, seed + 1)
-        outcome = "taken"
+        outcome = "accepted"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ResumeWarning)
@@ -75,7 +77,7 @@ def what_is_restored_is_checked(make: Make, seed: int) -> Sequence[Observation]:
 
 @probe("only-the-first-loss-of-statistics-is-told")
 def only_the_first_loss_of_statistics_is_told(make: Make, seed: int) -> Sequence[Observation]:
-    """Three members lose their statistics in one loop, under the filters that Python starts with."""
+    """Let three members lose their statistics in one loop, under Python's default warning filters."""
     parameters = _trained(make, seed).get_parameters()
     policy = {key: parameters[key] for key in ("policy", "policy.optimizer")}
     members = [make.model(seed + number, n_steps=8, batch_size=24, n_epochs=1) for number in range(3)]
@@ -84,12 +86,12 @@ def only_the_first_loss_of_statistics_is_told(make: Make, seed: int) -> Sequence
         for member in members:
             apply_exploit(member, policy, {})
     lost = sum("vgs_state" in str(each.message) for each in told)
-    return [Observation("warnings of three losses", "1", str(lost), holds=lost == 1)]
+    return [Observation("warnings for three losses of statistics", "1", str(lost), holds=lost == 1)]
 
 
 @probe("what-raises-leaves-no-trace-where-warnings-are-errors")
 def what_raises_leaves_no_trace_where_warnings_are_errors(make: Make, seed: int) -> Sequence[Observation]:
-    """Exploit what lacks the statistics in a program that turns warnings into errors; what changed when it raises?"""
+    """Exploit parameters without statistics while warnings are errors. Check what changed when it raises."""
     parameters = _trained(make, seed).get_parameters()
     del parameters["vgs_state"]
     target = _trained(make, seed + 1)
@@ -104,28 +106,30 @@ def what_raises_leaves_no_trace_where_warnings_are_errors(make: Make, seed: int)
     kept = sum(torch.equal(old, new) for old, new in zip(weights, target.policy.parameters(), strict=True))
     total, counted = len(weights), scaler_of(target).step_count
     return [
-        Observation("an exploit that warns", "raises", "raises" if raised else "does not", holds=raised),
-        Observation("parameters as before", f"{total}/{total}", f"{kept}/{total}", holds=kept == total),
-        Observation("step_count as before", str(steps), str(counted), holds=counted == steps),
+        Observation(
+            "exploit that warns, warnings as errors", "raises", "raises" if raised else "returns", holds=raised
+        ),
+        Observation("parameters unchanged after the error", f"{total}/{total}", f"{kept}/{total}", holds=kept == total),
+        Observation("step_count after the error", str(steps), str(counted), holds=counted == steps),
     ]
 
 
 @probe("an-older-file-lacks-more-than-the-scalers-state")
 def an_older_file_lacks_more_than_the_scalers_state(make: Make, seed: int) -> Sequence[Observation]:
-    """Exploit a policy alone behind VecNormalize: does the member then value raw observations as the source does?"""
+    """Exploit only a policy, with VecNormalize. Compare the values of raw observations with the source's."""
     source, target = (_trained(make, seed + number, normalize=True) for number in range(2))
     policy = {"policy": source.get_parameters()["policy"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResumeWarning)
         apply_exploit(target, policy, {})
     same = bool(torch.equal(_values(source), _values(target)))
-    found = "the source's" if same else "others"
-    return [Observation("values of raw observations", "others", found, holds=not same)]
+    found = "the source's" if same else "different"
+    return [Observation("values of raw observations after the exploit", "different", found, holds=not same)]
 
 
 @probe("an-exploit-names-what-is-not-the-sources")
 def an_exploit_names_what_is_not_the_sources(make: Make, seed: int) -> Sequence[Observation]:
-    """Exploit a policy alone behind VecNormalize: what do the warnings name?"""
+    """Exploit only a policy, with VecNormalize. Check which parts the warnings name."""
     source, target = (_trained(make, seed + number, normalize=True) for number in range(2))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -136,7 +140,7 @@ def an_exploit_names_what_is_not_the_sources(make: Make, seed: int) -> Sequence[
 
 @probe("a-norm-beyond-float32-is-refused")
 def a_norm_beyond_float32_is_refused(make: Make, seed: int) -> Sequence[Observation]:
-    """Finite gradients of 1e30, whose norm float32 cannot hold, with and without gradient scaling."""
+    """Step with finite gradients of 1e30, whose norm exceeds float32, with and without gradient scaling."""
     observations = []
     for name, scaled in (("without scaling", False), ("with scaling", True)):
         model = make.model(seed, variance_gradient_scaling=scaled)
@@ -147,8 +151,8 @@ def a_norm_beyond_float32_is_refused(make: Make, seed: int) -> Sequence[Observat
             outcome = "refused"
         else:
             largest = max(float(each.grad.abs().max()) for each in model.policy.parameters() if each.grad is not None)
-            outcome = "a step from gradients of 0" if largest == 0.0 else "a step"
-        symptom = f"gradients of 1e30, {name}"
+            outcome = "made with gradients of 0" if largest == 0.0 else "made"
+        symptom = f"optimizer step with gradients of 1e30, {name}"
         observations.append(Observation(symptom, "refused", outcome, holds=outcome == "refused"))
     return observations
 
@@ -183,13 +187,15 @@ def _told(symptom: str, lose: Callable[[], object]) -> Observation:
 
 def _named(part: str, told: str) -> Observation:
     there = part in told
-    return Observation(f"a warning says that {part} is not the source's", "yes", "yes" if there else "no", holds=there)
+    return Observation(
+        f"warning that {part} is not the source's", "given", "given" if there else "missing", holds=there
+    )
 
 
 def _values(model: DistributionalPPO) -> torch.Tensor:
-    """What a model says of observations as the environment gives them, each the start of an episode."""
+    """A model's values of raw observations, each at the start of an episode."""
     normalizer = model.get_vec_normalize_env()
-    assert normalizer is not None, "the model under test was made behind VecNormalize"
+    assert normalizer is not None, "the model under test was made with VecNormalize"
     raw = torch.linspace(-1.0, 1.0, 32).reshape(8, 4)
     seen = torch.as_tensor(normalizer.normalize_obs(raw.numpy())).float()
     hidden = torch.zeros(1, 8, model.policy.lstm_actor.hidden_size)

@@ -1,4 +1,4 @@
-"""What an update tells the logger of the LSTMs."""
+"""What an update logs about the LSTM states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verification.probes.make import Make
 
 @probe("hidden-states-are-logged-layer-by-layer")
 def hidden_states_are_logged_layer_by_layer(make: Make, seed: int) -> Sequence[Observation]:
-    """One update of LSTMs of one and of two layers, whose hidden states are described a second time beside the log."""
+    """Train LSTMs of one and of two layers for one update. Compare the log with the hidden states."""
     observations = []
     for layers in (1, 2):
         network = {"lstm_hidden_size": 16, "net_arch": [16], "n_lstm_layers": layers}
@@ -25,13 +25,13 @@ def hidden_states_are_logged_layer_by_layer(make: Make, seed: int) -> Sequence[O
         logged = {key: value for key, value in model.logger.name_to_value.items() if key.startswith("lstm/")}
         for who, (hidden, _) in (("actor", model._last_lstm_states.pi), ("critic", model._last_lstm_states.vf)):
             right = all(_as_described(logged, who, layer, hidden[layer]) for layer in range(layers))
-            symptom = f"hidden states of the {who}, an LSTM of depth {layers}"
-            after = "logged" if right else "not logged" if not any(who in key for key in logged) else "others"
+            symptom = f"hidden-state statistics of the {who}, LSTM of depth {layers}"
+            after = "logged" if right else "not logged" if not any(who in key for key in logged) else "logged wrongly"
             observations.append(Observation(symptom, "logged", after, holds=right))
         known = {f"lstm/{who}_hidden_layer{i}" for who in ("actor", "critic") for i in range(layers)}
         beyond = sorted({key.rpartition("_")[0] for key in logged} - known)
         text = ", ".join(beyond) or "none"
-        symptom = f"layers logged that do not exist, an LSTM of depth {layers}"
+        symptom = f"logged layers that do not exist, LSTM of depth {layers}"
         observations.append(Observation(symptom, "none", text, holds=not beyond))
     return observations
 

@@ -1,4 +1,4 @@
-"""What setting LSTM states to zero where episodes end adds to a policy that forgets by itself."""
+"""Whether the document's reset of LSTM states adds anything to a policy that resets them itself."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from verification.probes.make import Make
 
 @probe("a-reset-of-states-changes-what-is-learnt")
 def a_reset_of_states_changes_what_is_learnt(make: Make, seed: int) -> Sequence[Observation]:
-    """Train from one start with and without the document's reset in the rollout's loop."""
+    """Train two identical models, one with the document's reset in the rollout loop."""
 
     class Resetting(make.algorithm):  # type: ignore[name-defined, misc]
-        """Zeroes, in place, what the rollout goes on with in environments whose episode has just ended."""
+        """Sets the LSTM states of environments whose episode has just ended to zero, in place."""
 
         zeroed = 0
 
@@ -35,11 +35,16 @@ def a_reset_of_states_changes_what_is_learnt(make: Make, seed: int) -> Sequence[
     others = not all(torch.equal(one, other) for one, other in pairs)
     acted = Resetting.zeroed > 0
     return [
-        Observation("numbers in LSTM states that the reset changes", "some", "some" if acted else "none", acted),
-        Observation("weights learnt with the reset", "others", "others" if others else "the same", others),
+        Observation("LSTM state entries that the reset changes", "some", "some" if acted else "none", acted),
+        Observation(
+            "weights trained with the reset, compared with none",
+            "different",
+            "different" if others else "the same",
+            others,
+        ),
     ]
 
 
 def _trained(make: Make, seed: int) -> DistributionalPPO:
-    """Building a model seeds every generator, so two that are trained as soon as they are built draw the same."""
+    """Building a model seeds every generator, so two models trained right after construction draw the same numbers."""
     return make.model(seed, n_epochs=1).learn(288)

@@ -17,12 +17,12 @@ from verification.probes.make import Make
 
 MULTIPLIER = 3.0
 WHILE = (1.0, 0.5, 0.0)
-"""Shares of the training that remain, at which schedules are compared."""
+"""Remaining progress at which schedules are compared."""
 
 
 @probe("settings-survive-save-and-load")
 def settings_survive_save_and_load(make: Make, seed: int) -> Sequence[Observation]:
-    """Save a model with schedules and a rate of its own for the critics; what does the loaded one train with?"""
+    """Save a model with schedules and a separate rate for the critics. Check the settings of the loaded model."""
     model = make.model(
         seed,
         learning_rate=LinearSchedule(1e-3, 1e-4, 1.0),
@@ -39,9 +39,9 @@ def settings_survive_save_and_load(make: Make, seed: int) -> Sequence[Observatio
     return [
         _seen("clip range after load()", loaded, lambda it: [it.clip_range(x) for x in WHILE], model),
         _seen("learning rate after load()", loaded, lambda it: [it.lr_schedule(x) for x in WHILE], model),
-        _seen("rate of the critics over the actor's, after load() and train()", loaded, _critics_over_actor, model),
-        _seen("settings of the same value after load()", loaded, lambda it: _same_settings(model, it), model),
-        Observation("settings that load() changes without a word", "none", lost, holds=lost == "none"),
+        _seen("critics' learning rate / actor's, after load() and training", loaded, _critics_over_actor, model),
+        _seen("settings unchanged by load()", loaded, lambda it: _same_settings(model, it), model),
+        Observation("settings that load() changes without a warning", "none", lost, holds=lost == "none"),
         _pickles(model),
         _function_is_asked_for(make, seed),
         _two_phases(make, seed),
@@ -82,7 +82,7 @@ def _same_settings(model: DistributionalPPO, other: DistributionalPPO) -> str:
 def _changed_without_a_word(
     model: DistributionalPPO, loaded: DistributionalPPO | CheckpointError, told: Sequence[str]
 ) -> str:
-    """None where the load fails: that is loud."""
+    """Return the settings that load() changed and no warning names; "none" if load() raised."""
     if isinstance(loaded, CheckpointError):
         return "none"
     changed = [name for name in PPOSettings.model_fields if _value(model, name) != _value(loaded, name)]
@@ -104,20 +104,20 @@ def _pickles(model: DistributionalPPO) -> Observation:
 
 
 def _function_is_asked_for(make: Make, seed: int) -> Observation:
-    """A lambda is in no file: it has to be given again, and the error says which."""
+    """Load a model saved with a lambda, which no file holds. The error must name the setting to pass again."""
     model = make.model(seed, clip_range=lambda remaining: 0.3 * remaining)
     loaded = _saved_and_loaded(model, None)
     if isinstance(loaded, CheckpointError):
         named = [word for word in ("'clip_range'", "custom_objects") if word in str(loaded)]
-        found = f"refused, names {' and '.join(named) or 'nothing'}"
+        found = f"refused, error names {' and '.join(named) or 'nothing'}"
     else:
-        found = f"loaded, with {loaded.clip_range(1.0):.3g} for {model.clip_range(1.0):.3g}"
-    wanted = "refused, names 'clip_range' and custom_objects"
-    return Observation("loading without the function that gave the clip range", wanted, found, holds=found == wanted)
+        found = f"loaded, clip range {loaded.clip_range(1.0):.3g}, was {model.clip_range(1.0):.3g}"
+    wanted = "refused, error names 'clip_range' and custom_objects"
+    return Observation("load() without the clip-range function", wanted, found, holds=found == wanted)
 
 
 def _two_phases(make: Make, seed: int) -> Observation:
-    """Build first and set up later, as a load does; the model is that of a single phase."""
+    """Construct a model in two phases, as load() does. It must equal one built in a single phase."""
     whole = make.model(seed)
     halves = make.model(seed, _init_setup_model=False)
     untouched = not hasattr(halves, "policy")
@@ -125,5 +125,5 @@ def _two_phases(make: Make, seed: int) -> Observation:
     pairs = list(zip(whole.policy.parameters(), halves.policy.parameters(), strict=True))
     equal = sum(torch.equal(one, other) for one, other in pairs)
     expected = f"{len(pairs)}/{len(pairs)}"
-    symptom = "equal parameters, built in one phase and in two"
+    symptom = "parameters equal after one-phase and two-phase construction"
     return Observation(symptom, expected, f"{equal}/{len(pairs)}", holds=untouched and equal == len(pairs))

@@ -1,4 +1,4 @@
-"""Short ways to get at what several probes look at."""
+"""Helpers that several probes share."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from verification.probes.make import Make
 
 
 def scaler_of(model: DistributionalPPO) -> VarianceGradientScaler:
-    """The model's scaler, which must be there."""
+    """Return the model's scaler, which must exist."""
     scaler = model.variance_gradient_scaler
     assert scaler is not None, "the model under test was made with variance gradient scaling"
     return scaler
 
 
 def saved_and_loaded(make: Make, model: DistributionalPPO, seed: int, *, with_env: bool = True) -> DistributionalPPO:
-    """The model after save() and load(), which say nothing of what they start fresh."""
+    """Save and load the model, without warnings about state that starts fresh."""
     file = io.BytesIO()
     model.save(file)
     file.seek(0)
@@ -31,6 +31,6 @@ def saved_and_loaded(make: Make, model: DistributionalPPO, seed: int, *, with_en
 
 
 def step_or_refusal(model: DistributionalPPO, loss: Tensor) -> None:
-    """One step, or none where the norm of the gradients is more than float32 holds."""
+    """Take one step, or none if the norm of the gradients exceeds float32."""
     with suppress(NonFiniteGradientError):
         model._optimize(loss)

@@ -1,4 +1,4 @@
-"""Whether what document 001 wants to be watched can be read off, and says what happened."""
+"""Whether the metrics that document 001 wants monitored are logged with correct values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UPGD_NOISE = {"sigma": SIGMA, "adaptive_noise": True, "noise_beta": 0.0, "lr": 1
 
 
 class _Watch(BaseCallback):
-    """Keeps the factor of every step, and what the rollout held before it was trained on."""
+    """Records the scaling factor of every step, and the rollout before training."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class _Watch(BaseCallback):
 
 
 class _Last(KVWriter):
-    """Keeps what was last written."""
+    """Records what was written last."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -61,12 +61,12 @@ class _Last(KVWriter):
         self.values = dict(key_values)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""
 
 
 @probe("an-update-tells-what-happened")
 def an_update_tells_what_happened(make: Make, seed: int) -> Sequence[Observation]:
-    """Train two updates, and compare what is logged of the second with what is worked out beside it."""
+    """Train for two updates. Compare the logged values of the second with values computed here."""
     settings: dict[str, Any] = {"optimizer_class": "upgd", "optimizer_kwargs": UPGD_NOISE, "vgs_alpha": 1.0}
     found, seen = _logged(make.model(seed, **settings), 192)
     early, _ = _logged(make.model(seed, **{**settings, "vgs_warmup_steps": 1000}), 96)
@@ -83,13 +83,13 @@ def an_update_tells_what_happened(make: Make, seed: int) -> Sequence[Observation
     return [
         *(_as_measured(key, value, found) for key, value in expected.items()),
         _same("vgs/scaling_factor_min, _median and _max", _short(spread), _short(logged), repeats=False),
-        _same("vgs/warmup_complete behind the warm-up and within it", "1, 0", _short(complete)),
+        _same("vgs/warmup_complete after and during the warm-up", "1, 0", _short(complete)),
     ]
 
 
 @probe("a-population-tells-of-its-exploits")
 def a_population_tells_of_its_exploits(make: Make, seed: int) -> Sequence[Observation]:
-    """Two members, of which the worse copies the better once; then what lineage and logs say."""
+    """Let the worse of two members copy the better one once. Check the lineage and the logs."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResumeWarning)
         population = _population(make, seed, folder)
@@ -104,16 +104,16 @@ def a_population_tells_of_its_exploits(make: Make, seed: int) -> Sequence[Observ
         for name in ("exploit_count", "vgs_transferred", "exploitation_count")
     }
     return [
-        Observation("format of what was copied, in the lineage", FORMAT_V2, formats, formats == FORMAT_V2),
-        _same("pbt/exploit_count of the members", "1, 0", found["exploit_count"]),
-        _same("pbt/vgs_transferred of the members", "1, 0", found["vgs_transferred"]),
-        _same("pbt/exploitation_count", "1, 1", found["exploitation_count"]),
+        Observation("checkpoint format in the lineage", FORMAT_V2, formats, formats == FORMAT_V2),
+        _same("pbt/exploit_count of members 0 and 1", "1, 0", found["exploit_count"]),
+        _same("pbt/vgs_transferred of members 0 and 1", "1, 0", found["vgs_transferred"]),
+        _same("pbt/exploitation_count logged by members 0 and 1", "1, 1", found["exploitation_count"]),
     ]
 
 
 @probe("scaling-lowers-the-variance-and-not-beside-the-mean")
 def scaling_lowers_the_variance_and_not_beside_the_mean(make: Make, seed: int) -> Sequence[Observation]:
-    """Scale noisy gradients, and measure what comes out as what went in."""
+    """Scale noisy gradients. Measure their variance before and after."""
     generator = torch.Generator().manual_seed(seed)
     weights = nn.Parameter(torch.zeros(100))
     scaler = make.scaler([weights], alpha=1.0, warmup_steps=50, estimator="element")
@@ -130,8 +130,8 @@ def scaling_lowers_the_variance_and_not_beside_the_mean(make: Make, seed: int) -
     relative = scaled.get_normalized_variance() / raw.get_normalized_variance()
     absolute = _variance(scaled) / _variance(raw)
     return [
-        _same("variance, scaled beside raw", "lower", _compared(absolute)),
-        _same("variance over squared mean, scaled beside raw", "the same", _compared(relative)),
+        _same("variance of scaled gradients, compared with raw", "lower", _compared(absolute)),
+        _same("variance / squared mean of scaled gradients, compared with raw", "the same", _compared(relative)),
     ]
 
 
@@ -143,7 +143,7 @@ def _logged(model: DistributionalPPO, steps: int) -> tuple[Mapping[str, float], 
 
 
 def _population(make: Make, seed: int, folder: str) -> Population:
-    """Two members that differ in what they score, so that the first copies the second after one update."""
+    """Two members with different scores, so that the first copies the second after one update."""
     ranges: Any = [{"name": "learning_rate", "min_value": 1e-5, "max_value": 1e-2}]
     config = PBTConfig(population_size=2, perturbation_interval=1, hyperparams=ranges, truncation_ratio=0.5)
     return Population(

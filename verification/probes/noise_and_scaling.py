@@ -1,4 +1,4 @@
-"""How loud UPGD's noise is beside a step whose gradient has been scaled, in whole optimizer steps of a model."""
+"""The size of UPGD's noise relative to steps of scaled gradients, measured in optimizer steps of a model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from verification.probes.make import Make
 STEPS, WARM_UP = 20, 5
 ALPHA = 0.1
 NOISE = {"sigma": 0.5, "adaptive_noise": True, "noise_beta": 0.0, "weight_decay": 0.0}
-"""Noise without a memory, so that what a step was scaled by before the warm-up was over is forgotten at its end."""
+"""Noise without averaging, so that it forgets the unscaled gradients of the warm-up."""
 DOCUMENTED: dict[str, Any] = {"sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.0, "min_noise_std": 1e-6}
-"""As document 001 configures it, but for the memory of the noise."""
+"""Document 001's settings, except noise_beta."""
 
 
 @probe("noise-keeps-its-ratio-under-scaling")
@@ -31,7 +31,7 @@ def noise_keeps_its_ratio_under_scaling(make: Make, seed: int) -> Sequence[Obser
     )
     ratio = {scaling: float((noisy[scaling] - step).norm() / step.norm()) for scaling, step in silent.items()}
     share = float(silent[True].norm() / silent[False].norm())
-    roughly = "below 1" if share < 0.9 else "about 1, or more"
+    roughly = "below 1" if share < 0.9 else "about 1 or more"
     symptom = "noise-to-signal ratio of UPGD with scaling, divided by that without"
     return [
         _about_one(symptom, ratio[True] / ratio[False], 0.15),
@@ -47,22 +47,22 @@ def noise_keeps_its_ratio_under_scaling(make: Make, seed: int) -> Sequence[Obser
 
 @probe("the-floor-takes-over-adaptive-noise")
 def the_floor_takes_over_adaptive_noise(make: Make, seed: int) -> Sequence[Observation]:
-    """UPGD's adaptive noise in a network of the default size, scaled by a tenth and not at all."""
+    """Measure UPGD's adaptive noise in a default-size network, with gradients scaled to a tenth and unscaled."""
     floored, free = (
         _told_ratio(make, seed, 1e9, floor) / _told_ratio(make, seed, 0.0, floor)
         for floor in (DOCUMENTED["min_noise_std"], 0.0)
     )
-    symptom = "noise-to-signal of UPGD scaled by a tenth, of what it is without"
+    symptom = "noise-to-signal ratio of UPGD scaled to a tenth, divided by that without scaling"
     wanted = "over 5"
     roughly = wanted if floored > 5.0 else "at most 5"
     return [
-        Observation(f"{symptom}, the documented floor", wanted, f"{floored:.2g}", roughly == wanted, roughly=roughly),
+        Observation(f"{symptom}, documented floor", wanted, f"{floored:.2g}", roughly == wanted, roughly=roughly),
         _about_one(f"{symptom}, no floor", free, 0.1),
     ]
 
 
 def _about_one(symptom: str, found: float, margin: float) -> Observation:
-    """A ratio that is to be 1, within a margin."""
+    """A ratio that must be 1 within a margin."""
     roughly = (
         f"above {1 + margin:g}" if found >= 1 + margin else f"below {1 - margin:g}" if found <= 1 - margin else "1"
     )
@@ -91,7 +91,7 @@ def _last_change(
     scaling: bool,
     sigma: float,
 ) -> Tensor:
-    """What the last of some steps changes, each from the same weights, over gradients that change their sign often."""
+    """The change by the last of several steps. Each starts from the same weights; gradients alternate in sign."""
     scaler: dict[str, Any] = {"vgs_warmup_steps": WARM_UP, "vgs_alpha": ALPHA} if scaling else {}
     model = make.model(
         seed,

@@ -1,4 +1,4 @@
-"""Whether the statistics of VecNormalize go where the policy goes that was trained behind them."""
+"""Whether an exploit copies VecNormalize's statistics together with the policy."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ ROLLOUT = 48
 
 @probe("an-exploit-takes-the-normaliser-with-the-policy")
 def an_exploit_takes_the_normaliser_with_the_policy(make: Make, seed: int) -> Sequence[Observation]:
-    """Exploit behind VecNormalize; what the receiver then makes of raw observations, beside what the source does."""
+    """Exploit with VecNormalize. Compare what receiver and source compute from raw observations."""
     source, target = _trained(make, seed, updates=2), _trained(make, seed + 1)
     apply_exploit(target, source.get_parameters(), {})
     theirs, own = _normalizer(source), _normalizer(target)
     raw = np.random.default_rng(seed).normal(0.0, 0.5, (16, 4)).astype(np.float32)
     weights = zip(source.policy.state_dict().values(), target.policy.state_dict().values(), strict=True)
     same = {
-        "weights": all(torch.equal(one, other) for one, other in weights),
-        "statistics of the observations": _equal_moments(theirs.obs_rms, own.obs_rms),
-        "statistics of the returns": _equal_moments(theirs.ret_rms, own.ret_rms),
-        "observations that the policy sees": np.array_equal(theirs.normalize_obs(raw), own.normalize_obs(raw)),
-        "values of raw observations": torch.equal(_values(source, raw), _values(target, raw)),
+        "weights after the exploit": all(torch.equal(one, other) for one, other in weights),
+        "observation statistics after the exploit": _equal_moments(theirs.obs_rms, own.obs_rms),
+        "return statistics after the exploit": _equal_moments(theirs.ret_rms, own.ret_rms),
+        "normalised observations after the exploit": np.array_equal(theirs.normalize_obs(raw), own.normalize_obs(raw)),
+        "values of raw observations after the exploit": torch.equal(_values(source, raw), _values(target, raw)),
     }
     return [
-        Observation(symptom, "the source's", "the source's" if holds else "others", holds)
+        Observation(symptom, "the source's", "the source's" if holds else "different", holds)
         for symptom, holds in same.items()
     ]
 
@@ -52,7 +52,7 @@ def _equal_moments(one: Any, other: Any) -> bool:
 
 
 def _values(model: DistributionalPPO, raw: np.ndarray) -> torch.Tensor:
-    """What the critics say of raw observations behind the model's own normaliser, without memory."""
+    """The values of raw observations through the model's own normaliser, with LSTM states of zero."""
     seen = torch.as_tensor(_normalizer(model).normalize_obs(raw))
     lstm = model.policy.lstm_actor
     zeros = torch.zeros(lstm.num_layers, len(raw), lstm.hidden_size)

@@ -1,4 +1,4 @@
-"""What an optimizer does where the utility says nothing."""
+"""Optimizer steps where utilities are zero, negative or missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRADIENTS: dict[str, Callable[[Tensor], Tensor | None]] = {
     "no gradient at all": lambda _: None,
     "gradients for vectors only": lambda parameter: torch.ones_like(parameter) if parameter.dim() == 1 else None,
 }
-"""By case: what gradient a parameter gets."""
+"""By case: the gradient of a parameter."""
 
 
 @probe("parameters-stay-finite-without-utility")
@@ -36,23 +36,23 @@ def parameters_stay_finite_without_utility(make: Make, seed: int) -> Sequence[Ob
         policy.optimizer.step()
         total = sum(parameter.numel() for parameter in policy.parameters())
         finite = sum(int(parameter.isfinite().sum()) for parameter in policy.parameters())
-        symptom = f"finite parameters after a step without utility, {name}"
+        symptom = f"finite parameter elements after a step with zero utility, {name}"
         observations.append(Observation(symptom, f"{total}/{total}", f"{finite}/{total}", holds=finite == total))
     return observations
 
 
 @probe("steps-follow-the-rule-of-utility")
 def steps_follow_the_rule_of_utility(make: Make, seed: int) -> Sequence[Observation]:
-    """Take a first step without noise from every kind of gradient, and compare with the rule, computed in float64."""
+    """Take a first step without noise from every kind of gradient. Compare with the rule, computed in float64."""
     return [
-        _first_step(f"elements that follow the rule, {case}, {name}", optimizer_class, case, seed)
+        _first_step(f"elements updated by the utility rule, {case}, {name}", optimizer_class, case, seed)
         for name, optimizer_class in make.optimizers
         for case in GRADIENTS
     ]
 
 
 def _first_step(symptom: str, optimizer_class: type[torch.optim.Optimizer], case: str, seed: int) -> Observation:
-    """Groups of a matrix and a vector, of nothing at all, and of a tensor without elements."""
+    """Step three groups: a matrix and a vector, no parameters, and a tensor without elements."""
     generator = torch.Generator().manual_seed(seed)
     parameters = [torch.randn(shape, generator=generator).requires_grad_() for shape in ((4, 3), (5,), (0,))]
     for parameter in parameters:

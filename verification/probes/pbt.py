@@ -27,39 +27,43 @@ DRAWS = 1000
 
 @probe("small-populations-exploit")
 def small_populations_exploit(make: Make, seed: int) -> Sequence[Observation]:
-    """How many of a small population would copy another, at the default ratio."""
+    """Count the members of a small population that copy another, at the default ratio."""
     observations = []
     for size in (2, 3, 4, 5):
         scheduler = _scheduler(make, seed, population_size=size)
         _perform(scheduler, range(size))
         copying = sum(scheduler.choose_source(member) is not None for member in scheduler.population)
-        observations.append(Observation(f"members of {size} that copy another", "1", str(copying), holds=copying == 1))
+        observations.append(
+            Observation(f"members that copy another, population of {size}", "1", str(copying), holds=copying == 1)
+        )
     return observations
 
 
 @probe("nobody-copies-itself")
 def nobody_copies_itself(make: Make, seed: int) -> Sequence[Observation]:
-    """Whom members copy where the upper and the lower end overlap."""
+    """Check whom members copy where the best and the worst group overlap."""
     observations = []
     for ratio in (0.5, 0.8):
         scheduler = _scheduler(make, seed, truncation_ratio=ratio)
         _perform(scheduler, range(10))
         pairs = [(member, scheduler.choose_source(member)) for member in scheduler.population for _ in range(50)]
         own = sum(source is member for member, source in pairs)
-        observations.append(Observation(f"members that copy themselves, at {ratio}", "0", _some(own), holds=own == 0))
+        observations.append(
+            Observation(f"members that copy themselves, truncation_ratio {ratio}", "0", _some(own), holds=own == 0)
+        )
     return observations
 
 
 @probe("tournament-copies-as-often-as-one-draw-says")
 def tournament_copies_as_often_as_one_draw_says(make: Make, seed: int) -> Sequence[Observation]:
-    """How often the sixth of ten copies: with 5 of 9 opponents ahead, one draw gives 0.556."""
+    """Measure how often the sixth of ten copies. 5 of 9 opponents are better, so one draw gives 0.556."""
     scheduler = _scheduler(make, seed, exploit_method="binary_tournament")
     _perform(scheduler, range(10))
     sixth = scheduler.population[4]
     share = sum(scheduler.choose_source(sixth) is not None for _ in range(DRAWS)) / DRAWS
     shares = {"5/9": 5 / 9, "(5/9)^2": (5 / 9) ** 2}
     found = next((name for name, of_draws in shares.items() if _is_share(share, of_draws)), f"{share:.3f}")
-    return [Observation("share in which the sixth of ten copies", "5/9", found, holds=found == "5/9")]
+    return [Observation("probability that the sixth of ten members copies", "5/9", found, holds=found == "5/9")]
 
 
 def _is_share(measured: float, expected: float) -> bool:
@@ -68,7 +72,7 @@ def _is_share(measured: float, expected: float) -> bool:
 
 @probe("only-who-copied-explores")
 def only_who_copied_explores(make: Make, seed: int) -> Sequence[Observation]:
-    """Whose hyperparameters change when every member of a population is due."""
+    """Check whose hyperparameters change when every member of a population is due."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _reported(make, seed, folder, explore_method="perturb")
         before = [dict(member.hyperparams) for member in scheduler.population]
@@ -77,14 +81,14 @@ def only_who_copied_explores(make: Make, seed: int) -> Sequence[Observation]:
     idle = [change for change, copy in zip(changed, copied, strict=True) if not copy]
     return [
         Observation("members that copied and explored", "1 of 1", _of(changed[:1]), holds=copied[0] and changed[0]),
-        Observation("members that copied nothing and explored", "0 of 3", _of(idle), holds=not any(idle)),
-        Observation("the best member explored", "False", str(changed[-1]), holds=not changed[-1]),
+        Observation("members that explored without copying", "0 of 3", _of(idle), holds=not any(idle)),
+        Observation("best member explored", "no", _yes(changed[-1]), holds=not changed[-1]),
     ]
 
 
 @probe("nan-ranks-last")
 def nan_ranks_last(make: Make, seed: int) -> Sequence[Observation]:
-    """Where a diverged member ranks, and whether it copies another."""
+    """Check the rank of a diverged member, and whether it copies another."""
     observations = []
     for mode in ("max", "min"):
         scheduler = _scheduler(make, seed, population_size=4, metric_mode=mode)
@@ -93,15 +97,15 @@ def nan_ranks_last(make: Make, seed: int) -> Sequence[Observation]:
         place = scheduler.ranked().index(diverged) + 1
         copies = scheduler.choose_source(diverged) is not None
         observations += [
-            Observation(f"rank of NaN among 4, {mode}", "4", str(place), holds=place == 4),
-            Observation(f"the diverged member copies another, {mode}", "True", str(copies), holds=copies),
+            Observation(f"rank of a NaN score among 4, metric_mode={mode}", "4", str(place), holds=place == 4),
+            Observation(f"diverged member copies another, metric_mode={mode}", "yes", _yes(copies), holds=copies),
         ]
     return observations
 
 
 @probe("missing-checkpoint-leaves-the-member")
 def missing_checkpoint_leaves_the_member(make: Make, seed: int) -> Sequence[Observation]:
-    """What an exploit does whose source's file is gone."""
+    """Exploit a source whose file is missing."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _reported(make, seed, folder)
         worst, best = scheduler.population[0], scheduler.population[-1]
@@ -115,15 +119,15 @@ def missing_checkpoint_leaves_the_member(make: Make, seed: int) -> Sequence[Obse
     kept = worst.hyperparams == before and scheduler.exploitation_count == 0
     return [
         Observation("exploit of a missing file", "nothing copied", outcome, holds=outcome == "nothing copied"),
-        Observation("warnings that name the file", "1", str(told), holds=told == 1),
-        Observation("member and counters unchanged", "True", str(kept), holds=kept),
+        Observation("warnings that name the missing file", "1", str(told), holds=told == 1),
+        Observation("member and counters unchanged", "yes", _yes(kept), holds=kept),
     ]
 
 
 @probe("global-generators-stay")
 def global_generators_stay(make: Make, seed: int) -> Sequence[Observation]:
-    """Whether a scheduler that is built and used moves the generators of everyone else."""
-    # A generator that has just been seeded alike would look untouched.
+    """Check that building and using a scheduler leaves the global generators unchanged."""
+    # A generator already seeded with the same seed would look unchanged.
     random.random(), np.random.random(), torch.rand(1)
     before = _generators()
     scheduler = _scheduler(make, seed)
@@ -131,7 +135,9 @@ def global_generators_stay(make: Make, seed: int) -> Sequence[Observation]:
     scheduler.choose_source(scheduler.population[0])
     after = _generators()
     return [
-        Observation(f"state of {name}", "unchanged", "unchanged" if same else "reseeded", holds=same)
+        Observation(
+            f"state of the global generator of {name}", "unchanged", "unchanged" if same else "reseeded", holds=same
+        )
         for name, same in ((name, after[name] == before[name]) for name in before)
     ]
 
@@ -148,27 +154,27 @@ def _generators() -> dict[str, object]:
 
 @probe("ints-stay-ints")
 def ints_stay_ints(make: Make, seed: int) -> Sequence[Observation]:
-    """The type of a hyperparameter whose range is of ints, drawn and perturbed."""
+    """Draw and perturb a hyperparameter with an integer range. Check the types."""
     (config,) = make.scheduler(seed, hyperparams=[EPOCHS]).config.hyperparams
     generator = np.random.default_rng(seed)
     drawn = [config.resample(generator) for _ in range(20)]
     perturbed = [config.perturb(5, generator) for _ in range(20)]
     return [
-        Observation(f"types {what}", "int", _types(values), holds=_types(values) == "int")
+        Observation(f"types of {what} values", "int", _types(values), holds=_types(values) == "int")
         for what, values in (("drawn", drawn), ("perturbed", perturbed))
     ]
 
 
 @probe("log-scale-needs-a-range-above-zero")
 def log_scale_needs_a_range_above_zero(make: Make, seed: int) -> Sequence[Observation]:
-    """What a logarithmic range that starts at 0 gives."""
+    """Configure a logarithmic range that starts at 0."""
     found = _first_draw(make, seed)
-    return [Observation("a logarithmic range from 0", "refused", found, holds=found == "refused")]
+    return [Observation("logarithmic range that starts at 0", "refused", found, holds=found == "refused")]
 
 
 @probe("older-checkpoints-are-removed")
 def older_checkpoints_are_removed(make: Make, seed: int) -> Sequence[Observation]:
-    """How many files a member has after it reported ten times."""
+    """Count a member's files after ten reports."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _scheduler(make, seed, population_size=2, checkpoint_dir=folder)
         member = scheduler.population[0]
@@ -177,14 +183,14 @@ def older_checkpoints_are_removed(make: Make, seed: int) -> Sequence[Observation
         files = len(list(Path(folder).iterdir()))
         newest = Path(str(member.checkpoint_path)).exists()
     return [
-        Observation("files after 10 reports", "2", str(files), holds=files <= 2),
-        Observation("the newest file is there", "True", str(newest), holds=newest),
+        Observation("checkpoint files after 10 reports", "2", str(files), holds=files <= 2),
+        Observation("newest checkpoint file exists", "yes", _yes(newest), holds=newest),
     ]
 
 
 @probe("failed-write-keeps-the-old-checkpoint")
 def failed_write_keeps_the_old_checkpoint(make: Make, seed: int) -> Sequence[Observation]:
-    """Report twice for one step, the second time on a disk that is full halfway; then let another member copy."""
+    """Report twice for one step, the second time on a full disk. Then let another member copy."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _reported(make, seed, folder)
         worst, best = scheduler.population[0], scheduler.population[-1]
@@ -194,7 +200,7 @@ def failed_write_keeps_the_old_checkpoint(make: Make, seed: int) -> Sequence[Obs
             warnings.simplefilter("ignore", ResumeWarning)
             outcome = _outcome(scheduler, worst)
     return [
-        Observation("the write that fails", "one error", "one error" if failed else "nothing said", holds=failed),
+        Observation("failed write", "raises an error", "raises an error" if failed else "raises nothing", holds=failed),
         Observation("exploit after a failed write", "copied", outcome, holds=outcome == "copied"),
     ]
 
@@ -211,7 +217,7 @@ def _perform(scheduler: PBTScheduler, performances: Sequence[float]) -> None:
 
 
 def _reported(make: Make, seed: int, folder: str, **settings: Any) -> PBTScheduler:
-    """Four members that saved parameters, the first the worst and the last the best."""
+    """Four members that saved parameters. The first is the worst, the last the best."""
     scheduler = _scheduler(make, seed, population_size=4, checkpoint_dir=folder, **settings)
     for member in scheduler.population:
         scheduler.update_performance(member, float(member.member_id), 5, model_parameters=_parameters(1))
@@ -245,7 +251,7 @@ def _first_draw(make: Make, seed: int) -> str:
         return "refused"
     with np.errstate(all="ignore"):
         drawn = config.resample(np.random.default_rng(seed))
-    return "NaN" if isinstance(drawn, float) and math.isnan(drawn) else "a number"
+    return "accepted, draws NaN" if isinstance(drawn, float) and math.isnan(drawn) else "accepted, draws a number"
 
 
 @contextmanager
@@ -265,6 +271,10 @@ def _types(values: Sequence[object]) -> str:
 
 def _of(flags: Sequence[bool]) -> str:
     return f"{sum(flags)} of {len(flags)}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _some(count: int) -> str:

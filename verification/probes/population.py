@@ -15,34 +15,34 @@ from verification.probes.make import Make
 STEPS = 4
 """Optimizer steps of one update, after which the first exploit comes."""
 LONG, SHORT = 20, 3
-"""Warm-ups of more and of fewer steps."""
+"""Warm-ups longer and shorter than STEPS."""
 RATES = [{"learning_rate": 1e-3}, {"learning_rate": 1e-4}]
 ROLLOUT = 24
 
 
 @probe("exploits-wait-for-the-warm-up")
 def exploits_wait_for_the_warm_up(make: Make, seed: int) -> Sequence[Observation]:
-    """Let two members exploit after 4 optimizer steps, under a scaler that warms up for 20, and for 3."""
+    """Let two members exploit after 4 optimizer steps, with scaler warm-ups of 20 and of 3 steps."""
     early, late = (_outcome(make, seed, warm_up) for warm_up in (LONG, SHORT))
     immature, mature = (_factor_after_exploit(make, seed, warm_up) for warm_up in (LONG, SHORT))
-    trained = f"trained, {STEPS} steps handed over"
+    trained = f"trained, step_count handed over: {STEPS}"
     return [
         Observation(
-            f"a population that exploits after {STEPS} steps of a warm-up of {LONG}",
+            f"population that exploits after {STEPS} steps, warm-up of {LONG}",
             "refused",
             early,
             early == "refused",
         ),
         Observation(
-            f"a population that exploits after {STEPS} steps and a warm-up of {SHORT}", trained, late, late == trained
+            f"population that exploits after {STEPS} steps, warm-up of {SHORT}", trained, late, late == trained
         ),
-        Observation("factor after an exploit within the warm-up", "1", _compared(immature), immature == 1.0),
-        Observation("factor after an exploit behind the warm-up", "below 1", _compared(mature), mature < 1.0),
+        Observation("scaling factor after an exploit during the warm-up", "1", _compared(immature), immature == 1.0),
+        Observation("scaling factor after an exploit past the warm-up", "below 1", _compared(mature), mature < 1.0),
     ]
 
 
 def _outcome(make: Make, seed: int, warm_up: int) -> str:
-    """Whether such a population is built, and what its first exploit hands over."""
+    """Build and train such a population. Return whether it is refused, or what its exploits hand over."""
     ranges: Any = [{"name": "learning_rate", "min_value": 1e-5, "max_value": 1e-2}]
     config = PBTConfig(population_size=2, perturbation_interval=1, hyperparams=ranges, truncation_ratio=0.5)
     copied: list[int] = []
@@ -67,11 +67,11 @@ def _outcome(make: Make, seed: int, warm_up: int) -> str:
         except SettingError as error:
             return "refused" if error.setting == "perturbation_interval" else str(error)
         population.train(2, watch)
-    return f"trained, {', '.join(map(str, copied)) or 'no'} steps handed over"
+    return f"trained, step_count handed over: {', '.join(map(str, copied)) or 'none'}"
 
 
 def _factor_after_exploit(make: Make, seed: int, warm_up: int) -> float:
-    """What the receiver's next gradients are multiplied by."""
+    """The factor by which the receiver's next gradients are scaled."""
     source, target = _model(make, seed, warm_up), _model(make, seed + 1, warm_up)
     source.learn(ROLLOUT)
     apply_exploit(target, source.get_parameters(), {})

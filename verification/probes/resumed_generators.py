@@ -1,4 +1,4 @@
-"""Whether the global generators go on where they stood when a run goes on."""
+"""Whether a loaded run continues the random sequences of the global generators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 96
 
 
 class _Begun(BaseCallback):
-    """The next number of each generator when a run begins; the run then ends."""
+    """Draws one number from each generator when training starts, then stops the run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class _Begun(BaseCallback):
 
 @probe("each-generator-goes-on-where-it-stood")
 def each_generator_goes_on_where_it_stood(make: Make, seed: int) -> Sequence[Observation]:
-    """Save a model, draw from every generator, seed them all again, and draw where the loaded model goes on."""
+    """Save a model and draw from every generator. Reseed them, load the model, and draw when it continues."""
     model, file = make.model(seed), io.BytesIO()
     model.learn(STEPS)
     model.save(file)
@@ -47,8 +47,10 @@ def each_generator_goes_on_where_it_stood(make: Make, seed: int) -> Sequence[Obs
     observations = []
     for name, number in expected.items():
         goes_on = begun.numbers[name] == number
-        after = "the next number" if goes_on else "another number"
-        observations.append(Observation(f"what {name} draws after loading", "the next number", after, holds=goes_on))
+        after = "next in sequence" if goes_on else "out of sequence"
+        observations.append(
+            Observation(f"number that {name} draws after loading", "next in sequence", after, holds=goes_on)
+        )
     return observations
 
 

@@ -1,4 +1,4 @@
-"""Of which update the statistics are that each part of an update works with."""
+"""Which update's return statistics each part of an update uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Scale = tuple[float, float]
 
 
 class _Timeline(BaseCallback):
-    """The snapshot when a rollout begins, and when targets are scaled."""
+    """Records the snapshot when a rollout begins and when targets are scaled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Timeline(BaseCallback):
         self.training: list[Scale] = []
 
     def watch(self, model: DistributionalPPO) -> None:
-        """Look at every target that is scaled."""
+        """Record the snapshot at every scaling of targets."""
         scale, normalise = model.value_scale, model.value_scale.normalise
 
         def watched(returns: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class _Timeline(BaseCallback):
 
 @probe("an-update-works-with-its-own-statistics")
 def an_update_works_with_its_own_statistics(make: Make, seed: int) -> Sequence[Observation]:
-    """Three updates, with statistics of the last rollout alone, so that each set of them names its update."""
+    """Train three updates, with statistics of the last rollout only, so that they identify their update."""
     model, timeline = make.model(seed, n_epochs=1, return_scale_decay=0.0), _Timeline()
     timeline.watch(model)
     of_updates: list[Scale] = []
@@ -61,9 +61,9 @@ def an_update_works_with_its_own_statistics(make: Make, seed: int) -> Sequence[O
         of_updates.append((float(returns.mean()), float(returns.std())))
     collecting, training = timeline.collecting[-1], timeline.training[0]
     return [
-        _of("update whose statistics update 3 collects under", 2, of_updates, collecting),
-        _of("update whose statistics update 3 trains on", 3, of_updates, training),
-        _of("update whose statistics are in use when update 3 is over", 3, of_updates, model.value_scale.snapshot),
+        _of("update whose statistics update 3 uses to collect", 2, of_updates, collecting),
+        _of("update whose statistics update 3 uses to train", 3, of_updates, training),
+        _of("update whose statistics are in use after update 3", 3, of_updates, model.value_scale.snapshot),
     ]
 
 
@@ -74,20 +74,30 @@ def _of(symptom: str, expected: int, of_updates: Sequence[Scale], found: Scale) 
 
 @probe("moving-the-snapshot-changes-what-is-learnt")
 def moving_the_snapshot_changes_what_is_learnt(make: Make, seed: int) -> Sequence[Observation]:
-    """Train twice from one start, with the snapshot where the document found it and where it wants it."""
+    """Train two identical models, with the snapshot in the documented and in the proposed place."""
     found, moved = (_trained(make, seed, is_moved) for is_moved in (False, True))
     pairs = zip(found.policy.state_dict().values(), moved.policy.state_dict().values(), strict=True)
     other = not all(torch.equal(one, another) for one, another in pairs)
     held = [model.get_parameters()["return_scale_state"]["std_snapshot"] for model in (found, moved)]
     saved = held[0] != held[1]
     return [
-        Observation("weights after four updates", "others", "others" if other else "the same", holds=other),
-        Observation("scale in a file saved then", "another", "another" if saved else "the same", holds=saved),
+        Observation(
+            "weights after four updates, compared with the documented order",
+            "different",
+            "different" if other else "the same",
+            holds=other,
+        ),
+        Observation(
+            "saved return scale after four updates, compared with the documented order",
+            "different",
+            "different" if saved else "the same",
+            holds=saved,
+        ),
     ]
 
 
 def _trained(make: Make, seed: int, is_moved: bool) -> DistributionalPPO:
-    """Building a model seeds every generator, so two that are trained as soon as they are built draw the same."""
+    """Building a model seeds every generator, so two models trained right after construction draw the same numbers."""
     model = make.model(seed, return_scale="snapshot", n_epochs=1)
     if is_moved:
         move_to_the_end(model)
@@ -95,7 +105,7 @@ def _trained(make: Make, seed: int, is_moved: bool) -> DistributionalPPO:
 
 
 def move_to_the_end(model: DistributionalPPO) -> None:
-    """FIX #1 of the document, for ``return_scale="snapshot"``: none at the start of train(), one at its end."""
+    """Apply the document's FIX #1 to ``return_scale="snapshot"``: snapshot at the end of train(), not at its start."""
     scale = model.value_scale
     assert isinstance(scale, MeasuredReturnScale)
     measure = scale.after_update

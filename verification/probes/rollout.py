@@ -16,7 +16,7 @@ from verification.probes.make import Make
 
 
 class _Recorded(BaseCallback):
-    """At the end of every rollout, before training: how many stored values the policy gives again."""
+    """Counts, after every rollout, the stored values that the policy reproduces."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,25 +44,25 @@ class _Recorded(BaseCallback):
 
 @probe("stored-values-are-those-before-the-step")
 def stored_values_are_those_before_the_step(make: Make, seed: int) -> Sequence[Observation]:
-    """Compare each stored value with what the policy says of the same observation from the state before the step."""
+    """Compare each stored value with the policy's value of the same observation, from the state before the step."""
     observations = []
     for case, network in (
-        ("a critic LSTM", {}),
-        ("one shared LSTM", {"shared_lstm": True, "enable_critic_lstm": False}),
+        ("separate critic LSTM", {}),
+        ("shared LSTM", {"shared_lstm": True, "enable_critic_lstm": False}),
     ):
         recorded = _Recorded()
         policy_kwargs = {"lstm_hidden_size": 16, "net_arch": [16], **network}
         make.model(seed, n_epochs=1, policy_kwargs=policy_kwargs).learn(192, callback=recorded)
-        symptom = f"stored values that are those of the LSTM state before the step, {case}"
+        symptom = f"stored values computed from the LSTM state before the step, {case}"
         total, equal = recorded.total, recorded.equal
-        # How many agree by chance differs between machines; whether all do, not.
+        # How many agree by chance differs between machines. Whether all agree does not.
         after = f"{equal}/{total}" if equal == total else f"not all of {total}"
         observations.append(Observation(symptom, f"{total}/{total}", after, holds=equal == total))
     return observations
 
 
 class _Starts(BaseCallback):
-    """At the end of every rollout: how many values of first observations are those of a policy without memory."""
+    """Counts, after every rollout, the values of first observations that equal those of a policy without memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,20 +94,20 @@ class _Starts(BaseCallback):
 
 @probe("an-episode-starts-without-memory")
 def an_episode_starts_without_memory(make: Make, seed: int) -> Sequence[Observation]:
-    """Collect episodes one after the other, and train on a sequence that starts one, from states that hold another."""
+    """Collect several episodes. Then evaluate sequences that start an episode, with LSTM states of another one."""
     starts = _Starts()
     model = make.model(seed, n_epochs=1)
     model.learn(192, callback=starts)
     told_apart = starts.remembering > 0
     return [
-        Observation("values of a first observation that memory would change", "some", _some(told_apart), told_apart),
-        _all_of("values recorded where an episode starts, as without memory", starts.equal, starts.total),
+        Observation("first observations whose value memory would change", "some", _some(told_apart), told_apart),
+        _all_of("recorded values at episode starts equal to those without memory", starts.equal, starts.total),
         *_training_sequences(model, seed),
     ]
 
 
 def _training_sequences(model: DistributionalPPO, seed: int) -> list[Observation]:
-    """Evaluate 3 sequences of 4 steps that start episodes, from states of some other episode and from zeros."""
+    """Evaluate 3 sequences of 4 steps that start episodes, from LSTM states of another episode and from zeros."""
     generator = torch.Generator().manual_seed(seed)
     lstm = model.policy.lstm_actor
     held = [torch.randn(lstm.num_layers, 3, lstm.hidden_size, generator=generator) for _ in range(4)]
@@ -122,7 +122,7 @@ def _training_sequences(model: DistributionalPPO, seed: int) -> list[Observation
             for states in (held, zeros)
         )
     return [
-        _all_of(f"{name} of training sequences that start an episode, as without memory", int(same.sum()), same.numel())
+        _all_of(f"{name} at episode starts in training equal to those without memory", int(same.sum()), same.numel())
         for name, same in (
             ("critics' outputs", torch.isclose(after_another[0], alone[0], rtol=1e-4, atol=1e-6)),
             ("log-probabilities", torch.isclose(after_another[1], alone[1], rtol=1e-4, atol=1e-6)),

@@ -19,9 +19,9 @@ STEPS = 3
 
 
 class Stock(PPO):
-    """Stable-Baselines3's PPO with a scaler for an attribute, which no list of what is saved names.
+    """Stable-Baselines3's PPO with a scaler as an attribute, which is in no list of saved parts.
 
-    :ivar calls: which of its methods saving and loading have called, on any instance
+    :ivar calls: the methods that saving and loading called, on any instance
     """
 
     calls: list[str]
@@ -41,20 +41,24 @@ class Stock(PPO):
 
 @probe("sb3-keeps-what-get-parameters-does-not-name")
 def sb3_keeps_what_get_parameters_does_not_name(make: Make, seed: int) -> Sequence[Observation]:
-    """Save and load a stock model whose scaler stands in no list: is it lost, as it would be without pickle?"""
+    """Save and load a stock model whose scaler is in no list of saved parts. Check whether it is lost."""
     model = _stock(make, seed)
     named = "scaler" in model.get_parameters()
     steps = _step_count(_loaded(_saved(model)))
     lost = steps is None or steps == 0
     return [
-        Observation("get_parameters() names the scaler", "no", "yes" if named else "no", holds=not named),
-        Observation("step_count after load()", "lost", "lost" if lost else f"{steps} of {STEPS}", holds=lost),
+        Observation(
+            "Stable-Baselines3's get_parameters() contains the scaler", "no", "yes" if named else "no", holds=not named
+        ),
+        Observation(
+            "step_count after Stable-Baselines3's load()", "lost", "lost" if lost else f"{steps} of {STEPS}", holds=lost
+        ),
     ]
 
 
 @probe("sb3-saves-through-get-parameters")
 def sb3_saves_through_get_parameters(make: Make, seed: int) -> Sequence[Observation]:
-    """Which methods of a model do save() and load() call?"""
+    """Record which methods of a model save() and load() call."""
     model = _stock(make, seed)
     Stock.calls = []
     file = _saved(model)
@@ -70,28 +74,34 @@ def sb3_saves_through_get_parameters(make: Make, seed: int) -> Sequence[Observat
 
 @probe("sb3-an-empty-pytorch-variables-file-tells-of-a-loss")
 def sb3_an_empty_pytorch_variables_file_tells_of_a_loss(make: Make, seed: int) -> Sequence[Observation]:
-    """Is pytorch_variables.pth empty, and is the scaler lost where it is?"""
+    """Check whether pytorch_variables.pth is empty, and whether the scaler is lost."""
     file = _saved(_stock(make, seed))
     with zipfile.ZipFile(file) as archive, archive.open("pytorch_variables.pth") as member:
         variables = torch.load(io.BytesIO(member.read()), weights_only=True)
     lost = _step_count(_loaded(file)) != STEPS
     return [
-        Observation("entries of pytorch_variables.pth", "0", str(len(variables)), holds=len(variables) == 0),
-        Observation("statistics where it is empty", "lost", "lost" if lost else "restored", holds=lost),
+        Observation("entries in pytorch_variables.pth", "0", str(len(variables)), holds=len(variables) == 0),
+        Observation(
+            "statistics after load(), pytorch_variables.pth empty", "lost", "lost" if lost else "restored", holds=lost
+        ),
     ]
 
 
 @probe("sb3-reads-parameters-of-the-fixed-version")
 def sb3_reads_parameters_of_the_fixed_version(make: Make, seed: int) -> Sequence[Observation]:
-    """Give a model of the version before the fix the parameters that one after the fix hands out."""
+    """Pass parameters of the fixed version to a model of the version before the fix."""
     model = _stock(make, seed)
     parameters = {**model.get_parameters(), "vgs_state": model.scaler.state_dict()}  # type: ignore[attr-defined]
     try:
         model.set_parameters(parameters)
-        outcome = "taken"
+        outcome = "accepted"
     except ValueError as error:
         outcome = f"ValueError, names {'vgs_state' if 'vgs_state' in str(error) else 'nothing'}"
-    return [Observation("parameters with vgs_state, given to a version without", "taken", outcome, outcome == "taken")]
+    return [
+        Observation(
+            "set_parameters() with vgs_state, version before the fix", "accepted", outcome, outcome == "accepted"
+        )
+    ]
 
 
 def _stock(make: Make, seed: int) -> Stock:

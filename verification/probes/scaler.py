@@ -14,20 +14,20 @@ from rlverify import Observation, probe
 from verification.probes.make import Make
 
 ALPHA = 1.0
-"""Strong scaling, so that the factor is far from 1 and its loss shows."""
+"""Strong scaling, so that the factor is far from 1 and a loss of statistics shows."""
 
 
 @probe("scaler-scales-what-trains-after-load")
 def scaler_scales_what_trains_after_load(make: Make, seed: int) -> Sequence[Observation]:
-    """Train, save, load: whose gradients does the scaler multiply?"""
+    """Train, save and load. Check whose gradients the scaler scales."""
     model = _trained(make, seed)
     loaded = _saved_and_loaded(make, model, seed)
     pickled: DistributionalPPO = pickle.loads(pickle.dumps(model))  # noqa: S301  # our own object
     return [
-        _identity("parameters shared by scaler and policy, load()", loaded),
-        _identity("parameters shared by scaler and policy, pickle", pickled),
-        _equal_values("parameters of equal value in scaler and policy, load()", loaded),
-        _scaled_gradients("gradients that scale_gradients() changes, load()", loaded),
+        _identity("parameters shared by scaler and policy after load()", loaded),
+        _identity("parameters shared by scaler and policy after unpickling", pickled),
+        _equal_values("parameters of equal value in scaler and policy after load()", loaded),
+        _scaled_gradients("gradients that scale_gradients() changes after load()", loaded),
     ]
 
 
@@ -38,7 +38,7 @@ def scaler_statistics_survive_save_and_load(make: Make, seed: int) -> Sequence[O
     loaded = _saved_and_loaded(make, model, seed)
     observations = [
         *_statistics("after load()", model, loaded),
-        _identity("parameters shared by scaler and policy, load()", loaded),
+        _identity("parameters shared by scaler and policy after load()", loaded),
     ]
     other = make.model(seed + 1, vgs_alpha=ALPHA)
     other.set_parameters(model.get_parameters(), exact_match=False)
@@ -51,7 +51,7 @@ def scaler_statistics_survive_save_and_load(make: Make, seed: int) -> Sequence[O
 def scaler_scales_what_trains_after_rebuilding(make: Make, seed: int) -> Sequence[Observation]:
     """Rebuild the optimizer over the same parameters and train on; then replace a module and rebuild it again.
 
-    The second case is that of somebody who gives the actor a new output layer to transfer a network.
+    The second case is transfer learning, where the actor gets a new output layer.
     """
     model = _trained(make, seed, steps=96)
     kept = list(model.policy.parameters())
@@ -110,7 +110,7 @@ def _identity(symptom: str, model: DistributionalPPO) -> Observation:
 
 
 def _equal_values(symptom: str, model: DistributionalPPO) -> Observation:
-    """What a test would see that compares values: it holds for copies as well."""
+    """What a test that compares values would check. It also holds for copies."""
     pairs = list(zip(_scaler(model).parameters, model.policy.parameters(), strict=True))
     equal = sum(torch.equal(mine, trained) for mine, trained in pairs)
     return Observation(symptom, f"{len(pairs)}/{len(pairs)}", f"{equal}/{len(pairs)}", holds=equal == len(pairs))

@@ -1,4 +1,4 @@
-"""The interfaces of the scheduler and of what it hands over, as the documents use them."""
+"""The scheduler's interfaces, used as the documents do."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ROLLOUT = 96
 
 @probe("exploits-return-three-values")
 def exploits_return_three_values(make: Make, seed: int) -> Sequence[Observation]:
-    """Run the old call and both repairs, word for word, on a scheduler that has somebody to copy."""
+    """Run the old call and both corrected calls as written, on a scheduler with a member to copy."""
     calls: dict[str, tuple[Callable[[PBTScheduler], object], str]] = {
-        "unpacked into two": (_two, "ValueError: too many values to unpack (expected 2)"),
-        "unpacked into three": (_three, "unpacked"),
-        "third value ignored": (_ignored, "unpacked"),
+        "exploit_and_explore() unpacked into two names": (_two, "ValueError: too many values to unpack (expected 2)"),
+        "exploit_and_explore() unpacked into three names": (_three, "unpacked"),
+        "exploit_and_explore() with its third value ignored": (_ignored, "unpacked"),
     }
     observations = []
     for name, (call, expected) in calls.items():
@@ -37,7 +37,7 @@ def exploits_return_three_values(make: Make, seed: int) -> Sequence[Observation]
 
 @probe("a-reported-member-has-its-statistics")
 def a_reported_member_has_its_statistics(make: Make, seed: int) -> Sequence[Observation]:
-    """Report a member as document 001's configuration says, and in the way that it advises against."""
+    """Report a member as document 001's configuration recommends, and as it advises against."""
     model = make.model(seed)
     model.learn(ROLLOUT)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -52,10 +52,12 @@ def a_reported_member_has_its_statistics(make: Make, seed: int) -> Sequence[Obse
     steps = "none" if state is None else str(state["step_count"])
     expected = str(_scaler(model).step_count)
     return [
-        Observation("format of model_parameters", FORMAT_V2, whole.format_version, whole.format_version == FORMAT_V2),
-        Observation("scaler steps in a file of model_parameters", expected, steps, steps == expected),
         Observation(
-            "parts in a file of model_state_dict",
+            "file format with model_parameters=", FORMAT_V2, whole.format_version, whole.format_version == FORMAT_V2
+        ),
+        Observation("scaler's step_count in a file with model_parameters=", expected, steps, steps == expected),
+        Observation(
+            "parts in a file with model_state_dict=",
             "policy",
             ", ".join(map(str, bare.data)),
             list(bare.data) == ["policy"],
@@ -65,7 +67,7 @@ def a_reported_member_has_its_statistics(make: Make, seed: int) -> Sequence[Obse
 
 @probe("scaler-state-goes-every-way")
 def scaler_state_goes_every_way(make: Make, seed: int) -> Sequence[Observation]:
-    """Save and load a model, exploit, and carry the state over by hand; and look at what get_parameters() names."""
+    """Transfer the scaler's state by file, by an exploit and by hand. Check the names in get_parameters()."""
     source = make.model(seed)
     source.learn(ROLLOUT)
     parameters = source.get_parameters()
@@ -77,15 +79,15 @@ def scaler_state_goes_every_way(make: Make, seed: int) -> Sequence[Observation]:
     by_hand = make.model(seed + 2)
     _scaler(by_hand).load_state_dict(_scaler(source).state_dict())
     return [
-        Observation("states that get_parameters() names", "2", str(len(named)), len(named) == 2),
-        *(_number(f"scaler steps after {way}", steps, _scaler(model).step_count) for way, model in ways.items()),
-        _number("scaler steps after a transfer by hand", steps, _scaler(by_hand).step_count),
+        Observation("vgs_state and kl_penalty_state in get_parameters()", "2", str(len(named)), len(named) == 2),
+        *(_number(f"scaler's step_count after {way}", steps, _scaler(model).step_count) for way, model in ways.items()),
+        _number("scaler's step_count after a transfer by hand", steps, _scaler(by_hand).step_count),
     ]
 
 
 @probe("scaler-state-round-trip")
 def scaler_state_round_trip(make: Make, seed: int) -> Sequence[Observation]:
-    """Carry the state of one scaler into another; is the next factor the same, and is a reset one a new one?"""
+    """Load one scaler's state into another and compare. Then reset it and check that it is empty."""
     source, target = (make.model(each, vgs_alpha=1.0) for each in (seed, seed + 1))
     source.learn(ROLLOUT)
     one, other = _scaler(source), _scaler(target)
@@ -97,8 +99,8 @@ def scaler_state_round_trip(make: Make, seed: int) -> Sequence[Observation]:
         other.reset_statistics()
     fresh = other.step_count == 0 and other.grad_norm_ema is None and other.get_normalized_variance() == 0.0
     return [
-        Observation("the source's factor", "below 1", "below 1" if factor < 1 else "1", factor < 1),
-        Observation("factor after load_state_dict()", "the source's", _whose(same), same),
+        Observation("source's scaling factor", "below 1", "below 1" if factor < 1 else "1", factor < 1),
+        Observation("scaling factor after load_state_dict()", "the source's", _whose(same), same),
         Observation("averages after load_state_dict()", "the source's", _whose(averages), averages),
         Observation("statistics after reset_statistics()", "none", "none" if fresh else "some", fresh),
     ]
@@ -138,7 +140,7 @@ def _scheduler(make: Make, seed: int, folder: str) -> PBTScheduler:
 
 
 def _configured() -> dict[str, int]:
-    """The two numbers of document 001's configuration of a population, as they stand there."""
+    """The two numbers in document 001's population configuration."""
     lines = [line.partition("#")[0] for line in cited_text("001:415-416").splitlines()]
     return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
 
@@ -159,4 +161,4 @@ def _scaler(model: DistributionalPPO) -> Any:
 
 
 def _whose(same: bool) -> str:
-    return "the source's" if same else "another"
+    return "the source's" if same else "different"

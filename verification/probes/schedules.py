@@ -1,4 +1,4 @@
-"""Which entropy coefficient trains."""
+"""Which entropy coefficient the loss uses."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rlverify import Observation, probe
 from verification.probes.make import Make
 
 CASES: tuple[tuple[str, dict[str, float], float], ...] = (
-    ("ent_coef=0 asked", {"ent_coef": 0.0}, 0.0),
-    ("nothing asked", {}, 0.0),
-    ("ent_coef_initial=0.01, ent_coef_final=0 asked", {"ent_coef_initial": 0.01, "ent_coef_final": 0.0}, 0.0),
-    ("ent_coef=0.01 asked", {"ent_coef": 0.01}, 0.01),
-    ("a floor of 0.004 asked", {"ent_coef_initial": 0.01, "ent_coef_final": 0.0, "ent_coef_min": 0.004}, 0.004),
+    ("ent_coef=0", {"ent_coef": 0.0}, 0.0),
+    ("default settings", {}, 0.0),
+    ("ent_coef_initial=0.01, ent_coef_final=0", {"ent_coef_initial": 0.01, "ent_coef_final": 0.0}, 0.0),
+    ("ent_coef=0.01", {"ent_coef": 0.01}, 0.01),
+    ("ent_coef_min=0.004", {"ent_coef_initial": 0.01, "ent_coef_final": 0.0, "ent_coef_min": 0.004}, 0.004),
 )
-"""What is asked for, and the coefficient that follows from it at the end of the progress."""
+"""The settings, and the coefficient that they give at the end of the schedule."""
 
 
 @probe("entropy-coefficient-asked-for-trains")
 def entropy_coefficient_asked_for_trains(make: Make, seed: int) -> Sequence[Observation]:
-    """One update over the whole of the progress; the coefficient is worked out from the logged terms of the loss."""
+    """Train one update that covers the whole schedule. Compute the coefficient from the logged loss terms."""
     return [_trained(make, seed, *case) for case in CASES]
 
 
@@ -36,7 +36,7 @@ def _trained(make: Make, seed: int, case: str, settings: Mapping[str, Any], aske
 
 
 def _coefficient(logged: Mapping[str, Any], vf_coef: float) -> float:
-    """The weight of the entropy, which is to lower the loss; an entropy of discrete actions is above 0."""
+    """The weight of the entropy term, positive if it lowers the loss. The entropy of discrete actions is above 0."""
     rest = logged["train/policy_gradient_loss"] + vf_coef * logged["train/value_loss"]
     return float((rest - logged["train/loss"]) / abs(logged["train/entropy_loss"]))
 
@@ -47,12 +47,12 @@ BOOSTED: dict[str, Any] = {
     "ent_coef_plateau_explained_variance": 1.0,
     "ent_coef_plateau_patience": 1,
 }
-"""Every update counts as a bad one."""
+"""With these settings, every update counts as a plateau."""
 
 
 @probe("the-entropy-coefficient-is-floored-then-boosted")
 def the_entropy_coefficient_is_floored_then_boosted(make: Make, seed: int) -> Sequence[Observation]:
-    """One update over the whole of the progress, at the end of which the coefficient has decayed below its floor."""
+    """Train one update that covers the whole schedule, so that the coefficient decays below its floor."""
     return [
         _trained(make, seed, "decayed below a floor of 0.004", DECAYED, 0.004),
         _trained(make, seed, "decayed below a floor of 0.004 and boosted twofold", {**DECAYED, **BOOSTED}, 0.008),

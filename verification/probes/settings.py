@@ -1,4 +1,4 @@
-"""What becomes of a setting that is misspelt or stands in the wrong place, and of a text where a flag is meant."""
+"""Settings that are misspelt or in the wrong place, and strings where a bool is expected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WRITTEN: dict[str, tuple[dict[str, Any], str]] = {
     "use_twin_critics=": ({"use_twin_critics": True}, "n_critics"),
     "vgs_enabled=": ({"vgs_enabled": True}, "variance_gradient_scaling"),
     "clip_rang=": ({"clip_rang": 0.1}, "clip_range"),
-    "sigma= beside optimizer_kwargs": ({"sigma": 0.1}, "optimizer_kwargs"),
+    "sigma= outside optimizer_kwargs": ({"sigma": 0.1}, "optimizer_kwargs"),
     "optimizer_kwargs['sgima']": ({"optimizer_kwargs": {"sgima": 0.1}}, "sigma"),
     "optimizer_kwargs['vgs_beta']": ({"optimizer_kwargs": {"vgs_beta": 0.9}}, "DistributionalPPO"),
     "policy_kwargs['lstm_size']": ({"policy_kwargs": {**SMALL_NETWORK, "lstm_size": 8}}, "lstm_hidden_size"),
@@ -27,28 +27,28 @@ WRITTEN: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "policy_kwargs['net_arch']['qf']": ({"policy_kwargs": {"net_arch": {"qf": [8]}}}, "pi, vf"),
 }
-"""By how it is written: the settings, and what the error has to name."""
+"""By spelling: the settings, and what the error must name."""
 
 
 @probe("unknown-settings-are-refused-by-name")
 def unknown_settings_are_refused_by_name(make: Make, seed: int) -> Sequence[Observation]:
-    """Write settings under a wrong name or in a wrong place, at every level."""
+    """Pass settings with a wrong name or in a wrong place, at every level."""
     return [_refusal(make, seed, written) for written in WRITTEN]
 
 
 def _refusal(make: Make, seed: int, written: str) -> Observation:
     settings, right = WRITTEN[written]
-    expected = f"refused, names {right}"
+    symptom, expected = f"unknown setting {written}", f"refused, error names {right}"
     try:
         make.model(seed, **{name: _own_copy(value) for name, value in settings.items()})
     except TypeError as error:
         named = right in str(error)
-        return Observation(written, expected, expected if named else f"TypeError: {error}", holds=named)
-    return Observation(written, expected, "ignored without a word", holds=False)
+        return Observation(symptom, expected, expected if named else f"TypeError: {error}", holds=named)
+    return Observation(symptom, expected, "ignored without a warning", holds=False)
 
 
 def _own_copy(value: Any) -> Any:
-    """Nested dicts anew, so that one run cannot change what the next is given."""
+    """Copy nested dicts, so that one run cannot change the settings of the next."""
     return {key: _own_copy(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
@@ -62,17 +62,17 @@ TEXTS: dict[str, tuple[dict[str, Any], Callable[[DistributionalPPO], object]]] =
         {"policy_kwargs": {**SMALL_NETWORK, "ortho_init": "false"}},
         lambda model: model.policy.ortho_init,
     ),
-    "optimizer_kwargs['amsgrad']='false' of Adam": (
+    "optimizer_kwargs['amsgrad']='false' with Adam": (
         {"optimizer_class": "adam", "optimizer_kwargs": {"amsgrad": "false"}},
         lambda model: model.policy.optimizer.defaults["amsgrad"],
     ),
 }
-"""By how it is written: the settings, and the flag as the model that was built from them has it."""
+"""By spelling: the settings, and how to read the flag from the model built with them."""
 
 
 @probe("text-for-a-flag-is-refused")
 def text_for_a_flag_is_refused(make: Make, seed: int) -> Sequence[Observation]:
-    """Give a text where a bool is asked for, at every level at which there are flags."""
+    """Pass a string where a bool is expected, at every level with flags."""
     return [_given(make, seed, case) for case in TEXTS]
 
 
@@ -82,4 +82,4 @@ def _given(make: Make, seed: int, case: str) -> Observation:
         model = make.model(seed, **settings)
     except SettingError:
         return Observation(case, "refused", "refused", holds=True)
-    return Observation(case, "refused", f"taken for {bool(flag(model))}", holds=False)
+    return Observation(case, "refused", f"read as {bool(flag(model))}", holds=False)

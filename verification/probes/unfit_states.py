@@ -1,4 +1,4 @@
-"""What becomes of a state that is incomplete, out of range or not finite, and of a change that loses one."""
+"""States that are out of range or not finite, and setting changes that lose state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verification.probes.make import Make
 
 @probe("statistics-stay-in-the-range-of-a-narrower-precision")
 def statistics_stay_in_the_range_of_a_narrower_precision(make: Make, seed: int) -> Sequence[Observation]:  # noqa: ARG001
-    """Measure huge gradients in float64, go on in float32, and load what was measured."""
+    """Measure huge gradients in float64, continue in float32, and load the resulting state."""
     wide, narrow = nn.Parameter(torch.ones(2, dtype=torch.float64)), nn.Parameter(torch.ones(2))
     scaler = make.scaler([wide], estimator="element")
     for size in (1e30, 2e30):
@@ -36,16 +36,16 @@ def statistics_stay_in_the_range_of_a_narrower_precision(make: Make, seed: int) 
     except StateError:
         loaded = "refused"
     else:
-        loaded = "taken"
+        loaded = "accepted"
     return [
         Observation("finite means and variances of two elements", "4/4", f"{finite}/4", holds=finite == 4),
-        Observation("its own state", "taken", loaded, holds=loaded == "taken"),
+        Observation("loading the scaler's own state", "accepted", loaded, holds=loaded == "accepted"),
     ]
 
 
 @probe("weights-that-are-not-finite-are-refused")
 def weights_that_are_not_finite_are_refused(make: Make, seed: int) -> Sequence[Observation]:
-    """Give a model parameters of which one weight is NaN."""
+    """Pass parameters with one NaN weight to a model."""
     source, target = make.model(seed), make.model(seed + 1)
     given, before = source.get_parameters(), [each.detach().clone() for each in target.policy.parameters()]
     name = next(iter(given["policy"]))
@@ -53,20 +53,23 @@ def weights_that_are_not_finite_are_refused(make: Make, seed: int) -> Sequence[O
     try:
         target.set_parameters(given)
     except StateError as error:
-        found = "refused by name" if name in str(error) else "refused"
+        found = "refused, error names the tensor" if name in str(error) else "refused"
     else:
-        found = "taken"
+        found = "accepted"
+    wanted = "refused, error names the tensor"
     kept = sum(torch.equal(old, new) for old, new in zip(before, target.policy.parameters(), strict=True))
     total = len(before)
     return [
-        Observation("parameters with a NaN", "refused by name", found, holds=found == "refused by name"),
-        Observation("parameters as before", f"{total}/{total}", f"{kept}/{total}", holds=kept == total),
+        Observation("set_parameters() with a NaN weight", wanted, found, holds=found == wanted),
+        Observation(
+            "parameters unchanged after the refusal", f"{total}/{total}", f"{kept}/{total}", holds=kept == total
+        ),
     ]
 
 
 @probe("a-change-that-warns-changes-nothing-where-warnings-are-errors")
 def a_change_that_warns_changes_nothing_where_warnings_are_errors(make: Make, seed: int) -> Sequence[Observation]:
-    """Change an option that needs other moments, and the rate with it, in a program that turns warnings into errors."""
+    """Change an option that needs other moments, and the learning rate, while warnings are errors."""
     model = make.model(seed, optimizer_class="adam", learning_rate=1e-3)
     model.learn(96)
     raised = False
@@ -80,8 +83,19 @@ def a_change_that_warns_changes_nothing_where_warnings_are_errors(make: Make, se
     moments = len(model.policy.optimizer.state)
     total = sum(1 for _ in model.policy.parameters())
     return [
-        Observation("a change that warns", "raises", "raises" if raised else "does not", holds=raised),
-        Observation("learning_rate", "0.001", f"{model.learning_rate:g}", holds=model.learning_rate == 1e-3),
-        Observation("the rate that trains", "0.001", ", ".join(f"{each:g}" for each in rates), holds=rates == {1e-3}),
-        Observation("parameters with moments", f"{total}/{total}", f"{moments}/{total}", holds=moments == total),
+        Observation(
+            "setting change that warns, warnings as errors", "raises", "raises" if raised else "returns", raised
+        ),
+        Observation(
+            "learning_rate after the error", "0.001", f"{model.learning_rate:g}", holds=model.learning_rate == 1e-3
+        ),
+        Observation(
+            "learning rate in the optimizer after the error",
+            "0.001",
+            ", ".join(f"{each:g}" for each in rates),
+            holds=rates == {1e-3},
+        ),
+        Observation(
+            "parameters with moments after the error", f"{total}/{total}", f"{moments}/{total}", holds=moments == total
+        ),
     ]

@@ -1,4 +1,4 @@
-"""What the utility gate protects, what reaches it, and how large the noise is that passes it."""
+"""Which weights the utility gate protects, which gradients reach it, and how large UPGD's noise is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOISY: Final[dict[str, Any]] = {"lr": 1.0, "sigma": 0.1, "weight_decay": 0.0, "a
 
 @probe("less-useful-weights-change-more")
 def less_useful_weights_change_more(make: Make, seed: int) -> Sequence[Observation]:
-    """One step in which every weight is harmful: utilities from -0.5 to -0.1, at a gradient of 1 throughout."""
+    """Take one step where every weight has a negative utility, from -0.5 to -0.1, and a gradient of 1."""
     useful = -torch.linspace(0.5, 0.1, 5, dtype=torch.float64)
     order = torch.randperm(5, generator=torch.Generator().manual_seed(seed))
     observations = []
@@ -30,14 +30,16 @@ def less_useful_weights_change_more(make: Make, seed: int) -> Sequence[Observati
         changes[order] = -useful[order] - parameter.detach()
         falling = bool((changes.diff() < 0).all())
         found = ", ".join(f"{change / SILENT['lr']:.3f}" for change in changes.tolist())
-        symptom = f"share of its step that a weight takes, from the least useful to the most, {name}"
-        observations.append(Observation(symptom, "falling", f"{'falling' if falling else 'not'}: {found}", falling))
+        symptom = f"share of the step taken, from the least to the most useful weight, {name}"
+        observations.append(
+            Observation(symptom, "falling", f"{'falling' if falling else 'not falling'}: {found}", falling)
+        )
     return observations
 
 
 @probe("protection-is-graded-at-the-first-step")
 def protection_is_graded_at_the_first_step(make: Make, seed: int) -> Sequence[Observation]:
-    """Normally distributed weights and a gradient of 1 or -1: how many take almost all of their step, or none?"""
+    """Count the weights that take almost all or almost none of their first step, at gradients of 1 or -1."""
     generator = torch.Generator().manual_seed(seed)
     observations = []
     for name, optimizer_class in make.optimizers:
@@ -56,7 +58,7 @@ def protection_is_graded_at_the_first_step(make: Make, seed: int) -> Sequence[Ob
 
 @probe("one-infinite-gradient-harms-nothing")
 def one_infinite_gradient_harms_nothing(make: Make, seed: int) -> Sequence[Observation]:
-    """Three steps on four tensors; in the second, one gradient element is infinite and gives its weight all utility."""
+    """Take three steps on four tensors. In the second, one gradient element is infinite and has all utility."""
     generator = torch.Generator().manual_seed(seed)
     observations = []
     for name, optimizer_class in make.optimizers:
@@ -74,7 +76,7 @@ def one_infinite_gradient_harms_nothing(make: Make, seed: int) -> Sequence[Obser
                 refused += error.parameter.startswith("parameter 2 of group 0")
         finite = sum(bool(parameter.isfinite().all()) for parameter in parameters)
         observations += [
-            Observation(f"tensors that are finite, {name}", "4/4", f"{finite}/4", finite == 4),
+            Observation(f"finite tensors after an infinite gradient, {name}", "4/4", f"{finite}/4", finite == 4),
             Observation(f"steps refused with an error that names the tensor, {name}", "1", str(refused), refused == 1),
         ]
     return observations
@@ -82,7 +84,7 @@ def one_infinite_gradient_harms_nothing(make: Make, seed: int) -> Sequence[Obser
 
 @probe("adaptive-noise-can-be-switched-on-later")
 def adaptive_noise_can_be_switched_on_later(make: Make, seed: int) -> Sequence[Observation]:
-    """Two steps without adaptive noise, and one with it."""
+    """Take two steps without adaptive noise and one with it."""
     observations = []
     for name, optimizer_class in make.optimizers:
         torch.manual_seed(seed)
@@ -92,36 +94,36 @@ def adaptive_noise_can_be_switched_on_later(make: Make, seed: int) -> Sequence[O
             parameter.grad = torch.randn(8)
             optimizer.param_groups[0]["adaptive_noise"] = step == 2
             outcome = _step(optimizer)
-        symptom = f"the first step with adaptive noise, {name}"
-        observations.append(Observation(symptom, "taken", outcome, outcome == "taken"))
+        symptom = f"first step after adaptive noise is switched on, {name}"
+        observations.append(Observation(symptom, "completes", outcome, outcome == "completes"))
     return observations
 
 
 @probe("adaptive-noise-has-its-size-from-the-first-step")
 def adaptive_noise_has_its_size_from_the_first_step(make: Make, seed: int) -> Sequence[Observation]:
-    """Noise that was asked to be a tenth of the direction, in the first step, in units of that tenth."""
+    """Measure the noise of the first step, relative to the requested tenth of the direction."""
     observations = []
     for name, optimizer_class in make.optimizers:
         (ratio,) = _noise_ratios(optimizer_class, seed, [(1, 8192)])
-        symptom = f"noise of the first step, of what was asked for, {name}"
+        symptom = f"noise of the first step, divided by the requested noise, {name}"
         observations.append(Observation(symptom, "1", _one_digit(ratio), 0.9 < ratio < 1.1))
     return observations
 
 
 @probe("adaptive-noise-does-not-depend-on-the-size-of-a-tensor")
 def adaptive_noise_does_not_depend_on_the_size_of_a_tensor(make: Make, seed: int) -> Sequence[Observation]:
-    """Noise in tensors of 256 elements over that in tensors of 16, at gradients of one size."""
+    """Compare the noise in tensors of 256 and of 16 elements, at equal gradients."""
     observations = []
     for name, optimizer_class in make.optimizers:
         small, large = _noise_ratios(optimizer_class, seed, [(128, 16), (16, 256)])
-        symptom = f"noise in a tensor of 256 elements over that in one of 16, {name}"
+        symptom = f"noise in a tensor of 256 elements, divided by that in one of 16, {name}"
         observations.append(Observation(symptom, "1", _one_digit(large / small), 0.9 < large / small < 1.1))
     return observations
 
 
 @probe("noise-keeps-its-ratio-at-any-scale-of-the-gradient")
 def noise_keeps_its_ratio_at_any_scale_of_the_gradient(make: Make, seed: int) -> Sequence[Observation]:
-    """Noise over the direction at a tenth of the gradient, in units of what it is at the whole gradient."""
+    """Compare the noise-to-signal ratio at a tenth of the gradient with that at the full gradient."""
     observations = []
     for name, optimizer_class in make.optimizers:
         for kind, adaptive in (("adaptive", True), ("fixed", False)):
@@ -129,9 +131,9 @@ def noise_keeps_its_ratio_at_any_scale_of_the_gradient(make: Make, seed: int) ->
                 _noise_ratios(optimizer_class, seed, [(1, 8192)], gradient, adaptive_noise=adaptive)[0]
                 for gradient in (1.0, 0.1)
             )
-            # Of the two, UPGD's direction is the gradient itself, beside which fixed noise grows as it shrinks.
+            # UPGD's direction is the gradient itself, so fixed noise grows relative to a smaller gradient.
             expected = 1.0 if adaptive or optimizer_class.__name__.startswith("Adaptive") else 10.0
-            symptom = f"noise-to-signal at a tenth of the gradient, {kind} noise, {name}"
+            symptom = f"noise-to-signal ratio at a tenth of the gradient / at the full one, {kind} noise, {name}"
             holds = 0.9 < tenth / whole / expected < 1.1
             observations.append(Observation(symptom, f"{expected:g}", _one_digit(tenth / whole), holds))
     return observations
@@ -142,7 +144,7 @@ def _step(optimizer: torch.optim.Optimizer) -> str:
         optimizer.step()
     except KeyError as error:
         return f"KeyError {error}"
-    return "taken"
+    return "completes"
 
 
 def _noise_ratios(
@@ -152,9 +154,9 @@ def _noise_ratios(
     gradient: float = 1.0,
     **settings: Any,
 ) -> list[float]:
-    """RMS of the noise of a first step over sigma times the RMS of the direction, for (count, size) of tensors each.
+    """RMS noise of a first step, divided by sigma times the RMS direction, for each (count, size) of tensors.
 
-    The noise is the difference of two steps, one with noise and one without, at the same gradient throughout.
+    The noise is the difference between a step with noise and one without, at the same gradient.
     """
     noisy, silent = (
         _first_changes(optimizer_class, seed, tensors, gradient, {**NOISY, **settings, "sigma": sigma})

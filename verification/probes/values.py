@@ -1,4 +1,4 @@
-"""What twin critics add up to: in the advantages, in clipping, in the loss."""
+"""How twin critics enter the advantages, the value clipping and the loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @probe("advantages-start-from-the-smaller-critic")
 def advantages_start_from_the_smaller_critic(make: Make, seed: int) -> Sequence[Observation]:
-    """Collect rollouts with twin critics; which of them do baseline and advantages come from?"""
+    """Collect rollouts with twin critics. Check which critic gives the baseline."""
     model = make.model(seed)
     model.learn(96)
     buffer = model.rollout_buffer
@@ -28,19 +28,19 @@ def advantages_start_from_the_smaller_critic(make: Make, seed: int) -> Sequence[
     apart = float(np.abs(np.diff(buffer.critic_values, axis=-1)).mean())
     return [
         Observation("baseline of the advantages", "the smaller critic", _named(smaller, "the smaller critic"), smaller),
-        Observation("critics that differ", "yes", "yes" if apart > 0.0 else "no", apart > 0.0),
+        Observation("critics differ", "yes", "yes" if apart > 0.0 else "no", apart > 0.0),
     ]
 
 
 @probe("twin-critics-lose-what-each-would-lose-alone")
 def twin_critics_lose_what_each_would_lose_alone(make: Make, seed: int) -> Sequence[Observation]:
-    """Compare the clipped loss of two critics with the mean of their losses one by one."""
+    """Compare the clipped loss of two critics with the mean of their separate losses."""
     quantile = make.model(seed, **KINDS["quantile"]).policy.values
     observations = [
         # both end where they are; critic 1 was at 0 in the rollout, critic 2 at 10
-        _figure("loss where critic 2 has not moved", quantile, (0.0, 10.0), 10.0, (0.0, 10.0), 2.5),
+        _figure("value loss, critic 2 unchanged since the rollout", quantile, (0.0, 10.0), 10.0, (0.0, 10.0), 2.5),
         # clipping raises the loss of critic 2 from 5 to 10, and would lower that of critic 1
-        _figure("loss where clipping binds for one critic", quantile, (20.0, 10.0), 0.0, (9.0, 21.0), 10.0),
+        _figure("value loss, clipping active for one critic", quantile, (20.0, 10.0), 0.0, (9.0, 21.0), 10.0),
     ]
     generator = torch.Generator().manual_seed(seed)
     for name, settings in KINDS.items():
@@ -50,14 +50,14 @@ def twin_critics_lose_what_each_would_lose_alone(make: Make, seed: int) -> Seque
         together = values.loss(outputs, returns, old, 0.3).item()
         alone = np.mean([values.loss(outputs[:, [i]], returns, old[:, [i]], 0.3).item() for i in range(2)])
         holds = bool(abs(together - alone) <= 1e-4 * alone)
-        symptom = f"loss of twins against the mean of both alone, {name} values"
+        symptom = f"value loss of twin critics and mean of separate losses, {name} values"
         observations.append(Observation(symptom, "equal", "equal" if holds else "different", holds))
     return observations
 
 
 @probe("critics-tell-states-apart")
 def critics_tell_states_apart(make: Make, seed: int) -> Sequence[Observation]:
-    """Teach the critics values that are linear in observations as small as CartPole's; how much do they explain?"""
+    """Train critics on values linear in observations as small as CartPole's. Measure the explained variance."""
     policy = make.model(seed, policy_kwargs={"lstm_hidden_size": 64, "net_arch": [64]}, return_scale=None).policy
     generator = torch.Generator().manual_seed(seed)
     observations = 0.05 * torch.randn(256, 4, generator=generator)
@@ -73,7 +73,7 @@ def critics_tell_states_apart(make: Make, seed: int) -> Sequence[Observation]:
         optimizer.step()
     with torch.no_grad():
         explained = 1.0 - (returns - policy.predict_values(observations, states, starts)).var().item()
-    symptom = "share of the variance of values that critics explain after 50 steps"
+    symptom = "variance of the values that critics explain after 50 steps"
     return [Observation(symptom, "a quarter or more", _share(explained), explained >= 0.25)]
 
 
@@ -89,7 +89,7 @@ def _figure(
     old: tuple[float, float],
     expected: float,
 ) -> Observation:
-    """The loss of one sample whose critics say one number each; a quantile loses half of what it is away."""
+    """The loss of one sample where each critic predicts one number. A quantile loses half of its error."""
     outputs = torch.tensor(now).view(1, 2, 1).expand(1, 2, values.n_outputs)
     loss = values.loss(outputs, torch.tensor([target]), torch.tensor([old]), 1.0).item()
     return Observation(symptom, f"{expected:.2f}", f"{loss:.2f}", holds=abs(loss - expected) < 1e-3)

@@ -1,4 +1,4 @@
-"""The interval between exploits beside the scaler's warm-up, by the inequality of the documents and by running."""
+"""The interval between exploits compared with the scaler's warm-up, by the documents' inequality and by running."""
 
 from __future__ import annotations
 
@@ -22,15 +22,23 @@ from verification.probes.make import Make
 
 ROLLOUT = 24
 WARM_UP = 100
-"""The documents' own, and the default."""
+"""The documents' value, and the default."""
 
 
 @probe("a-population-waits-whatever-the-batch-size")
 def a_population_waits_whatever_the_batch_size(make: Make, seed: int) -> Sequence[Observation]:
-    """Build populations whose first exploit comes before the warm-up is over, and behind it."""
+    """Build populations whose first exploit comes before and after the end of the warm-up."""
     cases = {
-        "exploit after 4 of 20 steps, minibatches of 24": ({"batch_size": 24, "n_epochs": 4}, 20, "refused"),
-        "exploit after 24 of 20 steps, minibatches of 2": ({"batch_size": 2, "n_epochs": 2}, 20, "built"),
+        "population with an exploit after 4 steps, warm-up of 20, minibatches of 24": (
+            {"batch_size": 24, "n_epochs": 4},
+            20,
+            "refused",
+        ),
+        "population with an exploit after 24 steps, warm-up of 20, minibatches of 2": (
+            {"batch_size": 2, "n_epochs": 2},
+            20,
+            "built",
+        ),
     }
     observations = []
     for symptom, (settings, warm_up, expected) in cases.items():
@@ -41,7 +49,7 @@ def a_population_waits_whatever_the_batch_size(make: Make, seed: int) -> Sequenc
 
 @probe("statistics-within-the-warm-up-do-nothing")
 def statistics_within_the_warm_up_do_nothing(make: Make, seed: int) -> Sequence[Observation]:
-    """Copy a member whose scaler has 2 of 20 steps; what are the next gradients multiplied by?"""
+    """Copy a member after 2 of 20 warm-up steps. Check the next scaling factor."""
     source, target = (_model(make, each, batch_size=12, n_epochs=1, vgs_warmup_steps=20) for each in (seed, seed + 1))
     source.learn(ROLLOUT)
     apply_exploit(target, source.get_parameters(), {})
@@ -49,25 +57,26 @@ def statistics_within_the_warm_up_do_nothing(make: Make, seed: int) -> Sequence[
         parameter.grad = torch.ones_like(parameter)
     factor = _scaler(target).scale_gradients()
     found = "1" if factor == 1.0 else "below 1"
-    return [Observation("factor after an exploit within the warm-up", "1", found, factor == 1.0)]
+    return [Observation("scaling factor after an exploit during the warm-up", "1", found, factor == 1.0)]
 
 
 @probe("batch-size-times-interval-outlasts-the-warm-up")
 def batch_size_times_interval_outlasts_the_warm_up(make: Make, seed: int) -> Sequence[Observation]:
-    """Settings that satisfy interval * batch size > warm-up: how many optimizer steps come before the first exploit?"""
+    """Count the optimizer steps before the first exploit, for settings with interval * batch size > warm-up."""
     default = {name: PPOSettings.model_fields[name].default for name in ("n_steps", "batch_size", "n_epochs")}
     steps = optimizer_steps_per_update(n_envs=1, **default)
     interval: int = PBTConfig.model_fields["perturbation_interval"].default
+    product = interval * default["batch_size"]
+    settings = f"default settings, one environment, {interval} updates ({product} > {WARM_UP})"
     return [
-        _outlasts(f"defaults, one environment, {interval} updates: {interval * default['batch_size']} > {WARM_UP}",
-                  interval * steps),
+        _outlasts(f"optimizer steps before the first exploit, {settings}", interval * steps),
         _trained_for(make, seed, 5, batch_size=24),
-    ]  # fmt: skip
+    ]
 
 
 @probe("interval-above-warm-up-over-batch-size-outlasts-it")
 def interval_above_warm_up_over_batch_size_outlasts_it(make: Make, seed: int) -> Sequence[Observation]:
-    """The interval of 10 that document 001 configures, with minibatches that satisfy its comment."""
+    """Use document 001's interval of 10, with minibatches that satisfy its comment."""
     return [_trained_for(make, seed, 10, batch_size=24), _trained_for(make, seed, 10, batch_size=12)]
 
 
@@ -77,12 +86,12 @@ def _outlasts(symptom: str, steps: int) -> Observation:
 
 
 def _trained_for(make: Make, seed: int, interval: int, batch_size: int) -> Observation:
-    """Train as many updates as come before the first exploit, and ask the scaler."""
+    """Train as many updates as come before the first exploit. Read the scaler's step count."""
     assert interval * batch_size > WARM_UP, "the inequality of the documents"
     model = _model(make, seed, batch_size=batch_size, n_epochs=1, vgs_warmup_steps=WARM_UP)
     model.learn(interval * ROLLOUT)
-    symptom = f"trained, minibatches of {batch_size}, {interval} updates: {interval * batch_size} > {WARM_UP}"
-    return _outlasts(symptom, _scaler(model).step_count)
+    settings = f"minibatches of {batch_size}, {interval} updates ({interval * batch_size} > {WARM_UP})"
+    return _outlasts(f"optimizer steps before the first exploit, {settings}", _scaler(model).step_count)
 
 
 def _built(make: Make, seed: int, **settings: Any) -> str:
