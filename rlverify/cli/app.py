@@ -35,6 +35,7 @@ from rlverify.cli.options import (
     Reports,
     Revision,
     chosen_ids,
+    claim_of,
     project_of,
     report_paths,
     selected,
@@ -113,12 +114,11 @@ def list_claims(
 @app.command("show")
 def show_claim(context: typer.Context, claim_id: ClaimId, as_json: AsJson = False) -> None:
     """Show one claim: what is said, where, and how it is tested."""
-    project = project_of(context)
-    claim = project.claim(claim_id)
+    claim = claim_of(context, claim_id)
     if as_json:
         show(asdict(claim))
     else:
-        conditions = [each for each in project.claims if each.condition_of == claim.id]
+        conditions = [each for each in project_of(context).claims if each.condition_of == claim.id]
         show(Text(f"{claim.id}: {claim.title}\n"), tables.claim_table(claim, conditions))
 
 
@@ -136,7 +136,7 @@ def reproduce(
 ) -> None:
     """Measure one claim here and now, with one seed, and show what was observed."""
     project = project_of(context)
-    claim = project.claim(claim_id)
+    claim = claim_of(context, claim_id)
     paths = report_paths(project, reports)
     if claim.figure is not None:
         if every:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.figure_tables import plan_table, quantities_table, verdict_lines
-from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, project_of, report_paths, usable_cores
+from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, claim_of, project_of, report_paths, usable_cores
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.figure_evidence import summarise_figure
 from rlverify.evidence.locking import alone_in
@@ -85,7 +85,7 @@ def pilot(
 ) -> None:
     """Make some paired runs of a figure, and say how many its measurement needs."""
     project = project_of(context)
-    claim = project.claim(claim_id)
+    claim = claim_of(context, claim_id)
     if claim.figure is None:
         raise UsageError(f"{claim.id} is a {claim.kind}; only a figure has a number of runs to plan")
     chosen = range(FIRST_PILOT_SEED, FIRST_PILOT_SEED + seeds)

@@ -11,10 +11,10 @@ import typer
 
 from rlverify.gating.audit import Level
 from rlverify.project.content import Project, open_project
-from rlverify.project.selecting import select_claims
+from rlverify.project.selecting import is_pattern, select_claims
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import HarnessError
+from rlverify.records.errors import HarnessError, UnknownNameError, UsageError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Reports = Annotated[Path | None, typer.Option(help="Folder of the reports. [default: as in the settings]")]
@@ -70,6 +70,28 @@ def project_of(context: typer.Context) -> Project:
         context.obj = opened
     project: Project = context.obj
     return project
+
+
+def claim_of(context: typer.Context, claim_id: str) -> Claim:
+    """The one claim that a command is asked for.
+
+    :raises UsageError: if a pattern was given, suggesting what to type instead
+    :raises UnknownNameError: if no claim has that id
+    """
+    project = project_of(context)
+    if not is_pattern(claim_id):
+        return project.claim(claim_id)
+    takes = f"`{context.info_name}` takes the id of one claim, not the pattern {claim_id!r}"
+    try:
+        first, *others = [claim.id for claim in select_claims(project.claims, [claim_id], ())]
+    except UnknownNameError as error:
+        raise UsageError(f"{takes}, which fits no claim; `rlverify list` shows all ids") from error
+    if not others:
+        raise UsageError(f"{takes}; did you mean {first!r}?")
+    number = len(others) + 1
+    raise UsageError(
+        f"{takes}; name one of the {number} ids that `rlverify list {claim_id!r}` shows, such as {first!r}"
+    )
 
 
 def selected(project: Project, patterns: Sequence[str] | None, areas: Sequence[str] | None) -> tuple[Claim, ...]:

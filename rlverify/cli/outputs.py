@@ -53,7 +53,8 @@ def check_outputs(files: Mapping[str, Path | None]) -> dict[str, Path]:
         try:
             check_writable(path.parent)
         except EvidenceError as error:
-            raise typer.BadParameter(f"--{name} {path}: {error.__cause__}; name another file") from error
+            why = getattr(error.__cause__, "strerror", error)
+            raise typer.BadParameter(f"--{name} {path} cannot be written: {why}; name another file") from error
     return chosen
 
 

@@ -10,7 +10,7 @@ import typer
 
 from rlverify.cli.console import complain, show, write
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
-from rlverify.cli.outputs import hand_over
+from rlverify.cli.outputs import check_outputs, hand_over
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.gating.committed_evidence import check_report, committed_records, write_report
 from rlverify.gating.problem_rules import notes_of, problems_of_all
@@ -52,6 +52,7 @@ def report(
     """Render the reports from the committed evidence; measures nothing."""
     text = text_format or ("json" if as_json and not check else None)
     _check_options(text, output, check, [*(patterns or ()), *(areas or ())])
+    check_outputs({"output": output})
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     paths, matrix_plan = report_paths(project, reports), MatrixPlan(project)

@@ -65,7 +65,10 @@ def find_base(project: Project, asked: str | None) -> Base:
 
 
 def _default_base(top: Path) -> str:
-    head = _commit(top, "HEAD")
+    try:
+        head = _commit(top, "HEAD")
+    except subprocess.CalledProcessError as error:
+        raise UnknownChangesError("the repository has no commit to compare with; commit the project first") from error
     target = os.environ.get("GITHUB_BASE_REF")
     for branch in (*[f"origin/{target}"] * bool(target), *MAIN_BRANCHES):
         try:
@@ -75,7 +78,19 @@ def _default_base(top: Path) -> str:
         if found != head:
             return found
         break
-    return _commit(top, "HEAD~1")
+    return _commit_before_head(top)
+
+
+def _commit_before_head(top: Path) -> str:
+    try:
+        return _commit(top, "HEAD~1")
+    except subprocess.CalledProcessError as error:
+        if "true" in "".join(git(top, "rev-parse", "--is-shallow-repository")):
+            reason = "the clone is shallow and has no commit before HEAD to compare with; fetch the history"
+        else:
+            reason = "HEAD is the first commit, so there is no earlier one to compare with"
+        advice = "name a commit with --base, or leave out --changed for a full gate"
+        raise UnknownChangesError(f"{reason}; {advice}") from error
 
 
 def _asked_commit(top: Path, revision: str) -> str:

@@ -135,8 +135,16 @@ def _sentence(row: FaultResult) -> str:
         if row.fate == "unreached":
             return f"({row.plan.kind}) no test of {row.plan.area} runs it, so that its survival proves nothing"
         return f"({row.plan.kind}) a false alarm: {few(row.killers)} failed"
-    expected = few(row.plan.checks) if row.plan.checks else "no test"
-    return f"({row.plan.kind}) {row.fate.upper()}: {expected} should have detected it"
+    unreached = row.fate == "unreached"
+    if not row.plan.checks:
+        found = f"no test of area {row.plan.area!r} {'runs' if unreached else 'detects'} it"
+        advice = f'add killed_by = ["tests/..."] to {few(row.plan.claims)}, with a test that fails when it is planted'
+    elif unreached:
+        found = f"{few(row.plan.checks)} should have detected it, but no test runs it"
+        advice = "call the code that it replaces in the test, or correct its target"
+    else:
+        return f"({row.plan.kind}) SURVIVED: {few(row.plan.checks)} should have detected it"
+    return f"({row.plan.kind}) {row.fate.upper()}: {found}; {advice}"
 
 
 def _misfits(matrix: Matrix, matrix_plan: MatrixPlan) -> Iterator[str]:

@@ -31,6 +31,11 @@ def select_claims(claims: Sequence[Claim], patterns: Sequence[str], areas: Seque
     return tuple(found)
 
 
+def is_pattern(name: str) -> bool:
+    """Whether this is a glob pattern rather than an id."""
+    return any(sign in name for sign in "*?[")
+
+
 def _with_id(claims: Sequence[Claim], patterns: Sequence[str]) -> list[Claim]:
     wanted = [pattern.casefold() for pattern in patterns or ["*"]]
     return [claim for claim in claims if any(fnmatchcase(claim.id.casefold(), each) for each in wanted)]
@@ -43,7 +48,7 @@ def _in_area(claims: Sequence[Claim], areas: Sequence[str]) -> list[Claim]:
 
 def _suggested_id(pattern: str, claims: Sequence[Claim]) -> str:
     """Of a pattern such as ``PPX-*``, the suggestion is a family of ids: ``PPO-*``."""
-    if any(sign in pattern for sign in "*?["):
+    if is_pattern(pattern):
         return suggestion(pattern, [f"{claim.id.partition('-')[0]}-*" for claim in claims])
     return suggestion(pattern, [claim.id for claim in claims])
 

@@ -32,6 +32,7 @@ def sarif_of_run(outcome: Outcome) -> str:
     }
     run = {
         "tool": {"driver": driver},
+        "originalUriBaseIds": {ROOT: {"description": {"text": "The folder of the project."}}},
         "invocations": [_invocation(outcome)],
         "results": [_result(each, number) for number, each in enumerate(outcome.fallen)],
     }

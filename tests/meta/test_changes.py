@@ -397,7 +397,8 @@ def test_a_first_commit_has_no_base_and_everything_is_measured(checkout: Path) -
     shutil.rmtree(checkout / ".git")
     git(checkout, "init", "--quiet", "--initial-branch", "main")
     commit(checkout, "first")
-    assert selected(checkout)[0] == EVERYTHING
+    found, reason = selected(checkout)
+    assert (found, reason.partition(",")[0]) == (EVERYTHING, "HEAD is the first commit")
 
 
 def test_changes_that_git_does_not_see_are_seen(checkout: Path) -> None:

@@ -113,10 +113,29 @@ def test_a_pull_request_is_compared_with_the_branch_that_it_is_for(
     assert repository.base() == second
 
 
+def why_none(repository: Repository) -> str:
+    with pytest.raises(UnknownChangesError) as caught:
+        repository.base()
+    return str(caught.value)
+
+
+ADVICE = "name a commit with --base, or leave out --changed for a full gate"
+
+
 def test_a_single_commit_has_none_before(repository: Repository) -> None:
     repository.commit()
-    with pytest.raises(UnknownChangesError, match="since the main branch: fatal: Needed a single revision"):
-        repository.base()
+    assert why_none(repository) == f"HEAD is the first commit, so there is no earlier one to compare with; {ADVICE}"
+
+
+def test_a_shallow_clone_asks_for_the_history(repository: Repository) -> None:
+    _, second = repository.commit(), repository.commit()
+    (repository.root / ".git" / "shallow").write_text(f"{second}\n", encoding="utf-8")
+    said = "the clone is shallow and has no commit before HEAD to compare with; fetch the history"
+    assert why_none(repository) == f"{said}; {ADVICE}"
+
+
+def test_a_repository_without_a_commit_asks_for_one(repository: Repository) -> None:
+    assert why_none(repository) == "the repository has no commit to compare with; commit the project first"
 
 
 def test_a_commit_may_be_asked_for_by_any_name(repository: Repository) -> None:

@@ -16,6 +16,7 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project, open_project
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import (
+    Fate,
     FaultPlan,
     FaultResult,
     FaultRole,
@@ -42,6 +43,9 @@ MATRIX = Matrix(
     (NamedSuite("002", "t.py", ("t.py::test_b",)),),
     (WeakTestResult(WEAK, "passed", "passed", reached=False, digest="3"),),
 )
+
+
+ADVICE = 'add killed_by = ["tests/..."] to TOY-1, with a test that fails when it is planted'
 
 
 def file_of(test: str) -> str:
@@ -200,6 +204,25 @@ def test_a_survivor_names_the_test_that_should_have_detected_it() -> None:
     assert str(problem) == "forgets: (defect) SURVIVED: t.py::test_a should have detected it"
     (alarm,) = problems_of(replace(MATRIX, rows=(KILLED, FaultResult(NULL, "killed", True, ("t.py::test_b",)))))
     assert str(alarm) == "null-forgets: (null) a false alarm: t.py::test_b failed"
+
+
+@pytest.mark.parametrize(
+    ("checks", "fate", "sentence"),
+    [
+        ((), "unreached", f"UNREACHED: no test of area 'state' runs it; {ADVICE}"),
+        ((), "survived", f"SURVIVED: no test of area 'state' detects it; {ADVICE}"),
+        (
+            ("t.py::test_a",),
+            "unreached",
+            "UNREACHED: t.py::test_a should have detected it, but no test runs it; "
+            "call the code that it replaces in the test, or correct its target",
+        ),
+    ],
+)
+def test_a_fault_that_no_test_runs_or_detects_asks_for_one(checks: tuple[str, ...], fate: Fate, sentence: str) -> None:
+    row = FaultResult(replace(BUG, fault="half-forgets", checks=checks), fate, fate == "survived")
+    (problem,) = problems_of(replace(MATRIX, rows=(KILLED, row)))
+    assert str(problem) == f"half-forgets: (defect) {sentence}"
 
 
 def test_checks_that_stay_silent_are_told_by_name() -> None:

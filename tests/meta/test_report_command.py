@@ -92,6 +92,20 @@ def test_a_text_can_go_to_a_file_and_pages_are_left_alone(report: Command, audit
     assert {path: path.stat().st_mtime_ns for path in audited.rglob("*")} == before
 
 
+def test_an_output_that_cannot_be_written_is_named_before_rendering(report: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for target, told in (
+        (tmp_path / "file" / "audit.html", "cannot be written: File exists; name another file"),
+        (tmp_path, "is not a file; name one"),
+    ):
+        code, output, errors = report("--format", "html", "--output", target)
+        assert (code, output) == (2, "")
+        said = " ".join(errors.replace("│", " ").split())
+        assert f"--output {target}" in said
+        assert told in said
+        assert "evidence" not in said
+
+
 def test_the_html_page_is_of_the_whole_audit_or_of_the_chosen_claims(report: Command, tmp_path: Path) -> None:
     target = tmp_path / "audit.html"
     assert report("--format", "html", "--output", target) == (0, "", "")

@@ -49,6 +49,8 @@ def refused_by_code_scanning(content: Any, folder: Path) -> list[str]:
         (location,) = result["locations"]
         place = location["physicalLocation"]
         uri = place["artifactLocation"]["uri"]
+        if place["artifactLocation"]["uriBaseId"] not in run["originalUriBaseIds"]:
+            found.append(f"{uri}: its base is not described")
         lines = len((folder / unquote(uri)).read_text(encoding="utf-8").splitlines())
         if urlsplit(uri).scheme or uri.startswith("/") or not re.fullmatch(r"[\w.~%/-]+", uri, re.ASCII):
             found.append(f"{uri}: not a relative URI")
@@ -110,6 +112,29 @@ def test_code_that_cannot_be_imported_is_a_notification(committed: Path, tmp_pat
     (notification,) = invocation["toolExecutionNotifications"]
     assert (code, invocation["executionSuccessful"], invocation["exitCode"]) == (1, False, 1)
     assert "code under test cannot be imported: NameError" in notification["message"]["text"]
+    assert faults_of(content) == []
+
+
+def test_a_claim_without_committed_evidence_is_a_notification_of_a_gate_that_measured(
+    committed: Path, tmp_path: Path
+) -> None:
+    folder = toy.changed(committed, tmp_path / "toy")
+    (folder / "reports" / "evidence" / "TOY-02.json").unlink()
+    code, content = sarif_of("gate", folder)
+    (run,) = content["runs"]
+    (invocation,) = run["invocations"]
+    assert (code, run["results"], invocation["executionSuccessful"]) == (1, [], True)
+    texts = [each["message"]["text"] for each in invocation["toolExecutionNotifications"]]
+    assert any(text.startswith("TOY-02: has no committed evidence") for text in texts)
+    assert faults_of(content) == []
+    assert refused_by_code_scanning(content, folder) == []
+
+
+def test_a_claim_whose_catalogue_is_outside_the_project_has_an_absolute_uri() -> None:
+    found = outcome(fallen(1, suspects=(), declared_in="/toy code/größe.toml"))
+    content = json.loads(sarif_of_run(found))
+    location = content["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    assert location["artifactLocation"] == {"uri": "file:///toy%20code/gr%C3%B6%C3%9Fe.toml"}
     assert faults_of(content) == []
 
 
