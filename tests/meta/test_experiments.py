@@ -14,7 +14,20 @@ from rlcore import DistributionalPPO
 from rlcore.ppo.returns import Moments
 from rlverify.project.content import open_project
 from tests.support.training import differing
-from verification.experiments import exploit, noise, normaliser, returns, stability, training, twins
+from verification.experiments import (
+    exploit,
+    noise,
+    noise_conditions,
+    normaliser,
+    normaliser_conditions,
+    recovery_conditions,
+    returns,
+    returns_conditions,
+    stability,
+    training,
+    twins,
+    twins_conditions,
+)
 from verification.experiments.episodes import Episodes, Listener, first_episodes
 from verification.probes.make import Make
 
@@ -31,14 +44,19 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "SETTINGS", {**training.SETTINGS, **TINY, "vgs_warmup_steps": 4})
     monkeypatch.setattr(stability, "SETTINGS", {**stability.SETTINGS, **TINY})
     monkeypatch.setattr(stability, "WARM_UP", 4)
-    for module in (stability, normaliser, twins):
+    for module in (stability, normaliser, normaliser_conditions, twins, twins_conditions, noise_conditions):
         monkeypatch.setattr(module, "UPDATES", 2)
+    monkeypatch.setattr(noise_conditions, "UPDATES_TRAINED", 4)
     for module in (normaliser, twins):
         monkeypatch.setattr(module, "N_ENVS", 4)
     for name, value in {"UPDATES": 3, "STARTED": 1, "UPDATES_STILL": 3, "WARMED_IN": 1}.items():
         monkeypatch.setattr(returns, name, value)
-    for name, value in {"UPDATES_BEFORE": 2, "UPDATES_AFTER": 5}.items():
-        monkeypatch.setattr(exploit, name, value)
+    for name, value in {"UPDATES": 4, "STARTED": 1, "UPDATES_STILL": 4, "WARMED_IN": 2}.items():
+        monkeypatch.setattr(returns_conditions, name, value)
+    for module in (exploit, recovery_conditions):
+        monkeypatch.setattr(module, "UPDATES_BEFORE", 2)
+        monkeypatch.setattr(module, "UPDATES_AFTER", 5)
+    monkeypatch.setattr(recovery_conditions, "EARLY", 2)
 
 
 def pair() -> tuple[DistributionalPPO, DistributionalPPO]:
