@@ -27,6 +27,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from scipy.stats import t
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
@@ -46,6 +47,8 @@ SHOWN: Final = 100
 """Characters of an error that are kept."""
 FOLDER: Final = Path("reports/measured")
 HEALTHY: Final = ""
+CHANCE: Final = tuple(f"other-random-numbers-{number}" for number in range(6))
+"""Runs without a defect that start from the same weights and draw other random numbers. Their changes are chance."""
 
 SETTINGS: Final[Mapping[str, Any]] = {
     "n_steps": 64,
@@ -68,7 +71,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
 class Effect:
     """One run with one defect, or with none.
 
-    :param fault: its name; empty for the run without a defect
+    :param fault: its name; empty for the run without a defect, or one of `CHANCE`
     :param length: mean length of the last episodes over all members; 0 where the run stopped
     :param digest: of all final weights
     :param executions: how often the planted fault ran in this process
@@ -98,8 +101,10 @@ def train(fault: str, seed: int) -> Effect:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     with ExitStack() as stack:
-        planted = stack.enter_context(plant(open_project(Path()).fault(fault))) if fault else None
-        outcome = attempt(lambda: run_within(LIMIT, lambda: _population(seed)))
+        is_defect = fault != HEALTHY and fault not in CHANCE
+        planted = stack.enter_context(plant(open_project(Path()).fault(fault))) if is_defect else None
+        stream = CHANCE.index(fault) if fault in CHANCE else None
+        outcome = attempt(lambda: run_within(LIMIT, lambda: _population(seed, stream)))
         executions = planted.executions if planted else 0
     if isinstance(outcome, Crash):
         return Effect(fault, seed, executions=executions, error=in_short(outcome.error))
@@ -112,14 +117,18 @@ def in_short(error: BaseException) -> str:
     return textwrap.shorten(f"{type(error).__name__}: {message}", SHOWN, placeholder=" ...")
 
 
-def _population(seed: int) -> tuple[float, str]:
+def _population(seed: int, stream: int | None) -> tuple[float, str]:
     config = PBTConfig(
         population_size=MEMBERS,
         perturbation_interval=INTERVAL,
         hyperparams=[{"name": "learning_rate", "min_value": 1e-4, "max_value": 3e-3, "is_log_scale": True}],
     )
     with tempfile.TemporaryDirectory() as folder:
-        Population(_model, config, folder=folder, seed=seed).train(RESUMED)
+        first = Population(_model, config, folder=folder, seed=seed)
+        if stream is not None:
+            for number, model in enumerate(first.models):
+                model.set_random_seed(10_000 * (stream + 1) + 100 * seed + number)
+        first.train(RESUMED)
         resumed = Population(_model, config, folder=folder, seed=seed)
         resumed.train(UPDATES)
     content = hashlib.sha256()
@@ -152,7 +161,7 @@ def run(path: Path, faults: Sequence[str], processes: int) -> None:
     """Train what the file lacks; each run is in the file as soon as it ends."""
     done = read(path)
     known = {(each.fault, each.seed) for each in done}
-    left = [(fault, seed) for fault in (HEALTHY, *faults) for seed in SEEDS if (fault, seed) not in known]
+    left = [(fault, seed) for fault in (HEALTHY, *CHANCE, *faults) for seed in SEEDS if (fault, seed) not in known]
     with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=8) as pool:
         for each in pool.imap_unordered(_train, left):
             done.append(each)
@@ -164,10 +173,33 @@ def _train(what: tuple[str, int]) -> Effect:
     return train(*what)
 
 
-def effect_in_words(runs: Sequence[Effect], healthy: Mapping[int, Effect]) -> str:
+def changes(runs: Sequence[Effect], healthy: Mapping[int, Effect]) -> list[float]:
+    """Change of the episode length against the healthy run of the same seed, in percent; without runs that stopped."""
+    return [100.0 * (each.length / healthy[each.seed].length - 1.0) for each in runs if not each.error]
+
+
+def chance(runs: Sequence[Effect]) -> tuple[float, float]:
+    """Limits of the mean change, in percent, that other random numbers cause with a probability of 95 %.
+
+    A prediction interval for one more mean: mean -+ t * sd * sqrt(1 + 1 / n) over the n means of `CHANCE`.
+    Without runs of at least two of them, there are no limits.
+    """
+    healthy = {each.seed: each for each in runs if each.fault == HEALTHY}
+    found = [[each for each in runs if each.fault == name] for name in CHANCE]
+    means = [float(np.mean(changes(own, healthy))) for own in found if own]
+    if len(means) < 2:  # one value has no standard deviation
+        return -np.inf, np.inf
+    half = float(t.ppf(0.975, len(means) - 1) * np.std(means, ddof=1) * np.sqrt(1.0 + 1.0 / len(means)))
+    return float(np.mean(means)) - half, float(np.mean(means)) + half
+
+
+def effect_in_words(
+    runs: Sequence[Effect], healthy: Mapping[int, Effect], by_chance: tuple[float, float] = (-np.inf, np.inf)
+) -> str:
     """What a defect did to all of its runs.
 
     :param healthy: the run without a defect, by seed
+    :param by_chance: smallest and largest mean change, in percent, that chance explains
     """
     errors = sorted({each.error for each in runs if each.error})
     if len([each for each in runs if each.error]) == len(runs):
@@ -176,19 +208,23 @@ def effect_in_words(runs: Sequence[Effect], healthy: Mapping[int, Effect]) -> st
         return "none seen: this run does not execute the code"
     if all(each.digest == healthy[each.seed].digest for each in runs):
         return "none seen: the final weights are the same bit for bit"
-    changes = [100.0 * (each.length / healthy[each.seed].length - 1.0) for each in runs if not each.error]
+    found = changes(runs, healthy)
+    mean = float(np.mean(found))
     stopped = f"; {sum(bool(each.error) for each in runs)} of {len(runs)} runs stop: {errors[0]}" if errors else ""
-    same = all(change == 0.0 for change in changes)
-    told = f"{round(float(np.mean(changes))):+d} % (from {round(min(changes)):+d} to {round(max(changes)):+d})"
-    return ("weights differ, episodes are as long" if same else f"episode length {told}") + stopped
+    if all(change == 0.0 for change in found):
+        return "weights differ, episodes are as long" + stopped
+    size = "no more than chance" if by_chance[0] <= mean <= by_chance[1] else "more than chance"
+    text = f"episode length {round(mean):+d} % (seeds: {round(min(found)):+d} to {round(max(found)):+d}), {size}"
+    return text + stopped
 
 
 def effects_of_claims(runs: Sequence[Effect], claims: Mapping[str, Sequence[Claim]]) -> dict[str, str]:
     """The effect of each claim's defect in words, by id; without the claims of a defect that has no runs."""
-    healthy = {each.seed: each for each in runs if not each.fault}
+    healthy = {each.seed: each for each in runs if each.fault == HEALTHY}
     found = {fault: [each for each in runs if each.fault == fault] for fault in claims}
+    by_chance = chance(runs)
     return {
-        claim.id: effect_in_words(found[fault], healthy)
+        claim.id: effect_in_words(found[fault], healthy, by_chance)
         for fault, own in claims.items()
         if found[fault]
         for claim in own
@@ -209,10 +245,12 @@ def report(runs: Sequence[Effect], claims: Mapping[str, Sequence[Claim]]) -> str
 
 
 def _rows(runs: Sequence[Effect], claims: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
-    healthy = {each.seed: each for each in runs if not each.fault}
+    healthy = {each.seed: each for each in runs if each.fault == HEALTHY}
     effects = effects_of_claims(runs, claims)
     lengths = [each.length for each in healthy.values()]
     yield f"Without a defect, episodes are {min(lengths):.0f} to {max(lengths):.0f} steps long at the end."
+    low, high = chance(runs)
+    yield f"Chance alone changes their length by {low:+.0f} to {high:+.0f} %."
     yield ""
     yield "| claim | defect | effect |"
     yield "|---|---|---|"
@@ -230,10 +268,11 @@ VecNormalize, in CartPole: {UPDATES} updates of 512 steps, with an exploit after
 updates, the population goes on from its files. Optimizer and scaler have the settings of document 001, and the learning
 rate is explored from 1e-4 to 3e-3. The defect is planted in the whole run. The effect is the change of the mean length
 of the last 20 episodes of each member, against the run of the same seed without a defect: the mean over
-{len(SEEDS)} seeds, and the smallest and the largest change. Runs of one seed that differ in the last bit differ in
-their episodes after some updates, so a change in either direction can be chance. The runs show what a user would
-notice in this setting, and not that a defect is harmless elsewhere. A population checks what it hands over, so some
-defects stop it that a single model would not notice.
+{len(SEEDS)} seeds, and the smallest and the largest change. For comparison, {len(CHANCE)} further runs of each seed
+have no defect: they start from the same weights and draw other random numbers. An effect is "no more than chance" if
+its mean is within the range that these runs predict for 95 of 100 such means. The runs show what a user sees in this
+setting; they do not show that a defect is harmless elsewhere. A population checks the state that members exchange, so
+some defects stop it although a single model would train on.
 """
 
 

@@ -7,7 +7,7 @@ from rlverify.project.experiments import experiment
 from rlverify.project.faults import Fault, add_fault, fault, get_fault, unclaimed
 from rlverify.project.pages import page
 from rlverify.project.planting import Planted, healthy, null_fault_of, plant
-from rlverify.project.plots import plot
+from rlverify.project.plots import figure_plot, plot
 from rlverify.project.probes import probe
 from rlverify.records.plot_points import Line, Plot
 from rlverify.records.runs import Observation
@@ -21,6 +21,7 @@ __all__ = [
     "add_fault",
     "experiment",
     "fault",
+    "figure_plot",
     "get_fault",
     "healthy",
     "null_fault_of",

@@ -21,13 +21,20 @@ from rlverify.project.faults import FAULTS, Fault
 from rlverify.project.fingerprint import digest, is_within, module_digests, module_path
 from rlverify.project.importing import names_what_is_gone, places_of
 from rlverify.project.pages import PAGES, Page
-from rlverify.project.plots import PLOTS, PlotMeasurement
+from rlverify.project.plots import FIGURE_PLOTS, PLOTS, FigurePlot, PlotMeasurement
 from rlverify.project.probes import PROBES, Probe
 from rlverify.project.registry import Registry
 from rlverify.project.settings import FILE, ReportPaths, Settings, find_root, load_settings
 from rlverify.project.suggesting import suggestion
 from rlverify.records.claims import Claim
-from rlverify.records.errors import BrokenCodeError, CatalogueError, HarnessError, SettingsError, UnknownNameError
+from rlverify.records.errors import (
+    BrokenCodeError,
+    CatalogueError,
+    HarnessError,
+    RegistrationError,
+    SettingsError,
+    UnknownNameError,
+)
 
 Entry = TypeVar("Entry")
 
@@ -182,6 +189,21 @@ class Project:
         return self._load(PLOTS)
 
     @cached_property
+    def figure_plots(self) -> Mapping[str, FigurePlot]:
+        """What draws each plot of figures, by name.
+
+        :raises RegistrationError: if one has the name of a plot that is measured, or names a claim that is no figure
+        """
+        measured, figures = self.plots, {claim.id for claim in self.claims if claim.figure is not None}
+        found = self._load(FIGURE_PLOTS)
+        for name, each in found.items():
+            if name in measured:
+                raise RegistrationError(f"two plots are named {name!r}; rename one of them")
+            if unknown := [claim for claim in each.claims if claim not in figures]:
+                raise RegistrationError(f"plot {name!r} names {unknown[0]}, which is no figure of the catalogue")
+        return found
+
+    @cached_property
     def pages(self) -> tuple[Page, ...]:
         """The registered report pages, in the order of the documents that they are about."""
         return tuple(sorted(self._load(PAGES).values(), key=lambda page: page.documents))
@@ -280,7 +302,7 @@ class Project:
             self._check_library(library)
         for claim in self.claims:
             self._check_claim(claim)
-        _ = self.plots, self.pages  # so that what cannot be imported is known before anything is measured
+        _ = self.figure_plots, self.pages  # so that what cannot be imported is known before anything is measured
         claimed = {name for name, fault in self.faults.items() if fault.claimed}
         warnings = (
             _unused("fault", claimed, {name for claim in self.claims for name in (claim.fault, claim.documented_fix)}),

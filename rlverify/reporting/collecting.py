@@ -15,6 +15,7 @@ from rlverify.project.content import Project
 from rlverify.project.coverage import coverage
 from rlverify.project.effects_file import load_effects
 from rlverify.project.planting import source_of_fault
+from rlverify.records.plot_points import Plot
 from rlverify.reporting.code_blocks import PlantedCode
 from rlverify.reporting.named_tests import load_named_tests
 from rlverify.reporting.record import Record, with_conditions
@@ -32,6 +33,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
     effects = load_effects(project.folder)
     full_audit, libraries = measured_with(lock or _committed_lock(reports))
     checklists = load_checklists(project.folder, project.documents)
+    figure_plots = _figure_plots(project, records)
     return ReportData(
         records=tuple(with_conditions(records)),
         pages=project.pages,
@@ -48,7 +50,8 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
         untested=project.catalogue.untested,
         checklists=checklists,
         tests=load_named_tests(reports),
-        plots=load_plots(reports),
+        plots={**load_plots(reports), **figure_plots},
+        figure_plots={name: project.figure_plots[name].claims for name in figure_plots},
         templates=project.templates,
         command=project.settings.command,
         criteria=project.criteria or {},
@@ -62,6 +65,20 @@ def _code(project: Project) -> Mapping[str, PlantedCode]:
     names = {name for claim in project.claims for name in (claim.fault, claim.documented_fix) if name is not None}
     found = {name: source_of_fault(each) for name, each in project.faults.items() if name in names}
     return {name: PlantedCode(*sources) for name, sources in found.items() if sources is not None}
+
+
+def _figure_plots(project: Project, records: Sequence[Record]) -> dict[str, Plot]:
+    """The plots of figures by name, without those of a figure that has no values."""
+    values = {
+        record.claim.id: record.evidence.figure.values
+        for record in records
+        if record.evidence is not None and record.evidence.figure is not None
+    }
+    return {
+        name: each.draw(*(values[claim] for claim in each.claims))
+        for name, each in project.figure_plots.items()
+        if all(claim in values for claim in each.claims)
+    }
 
 
 def _committed_lock(reports: Path) -> str:

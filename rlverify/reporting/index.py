@@ -11,7 +11,16 @@ from rlverify.records.claims import NOT_STATED
 from rlverify.reporting.checklist_results import results
 from rlverify.reporting.markdown import render
 from rlverify.reporting.phrasing import BASES
-from rlverify.reporting.ranking import PHASES, STATUSES, plan, real_bugs, status_of_statement, wrong_statements
+from rlverify.reporting.ranking import (
+    PHASES,
+    SEVERITIES,
+    STATUSES,
+    Finding,
+    plan,
+    real_bugs,
+    status_of_statement,
+    wrong_statements,
+)
 from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
 
@@ -57,16 +66,20 @@ def render_index(data: ReportData, pages: Sequence[Page]) -> str:
     by_basis = [
         (title, [each for each in data.statements if each.claim.basis == basis]) for basis, title in BASES.items()
     ]
+    bugs = real_bugs(data.claims, data.causes)
     return render(
         "index.md.j2",
         data,
-        bugs=real_bugs(data.claims, data.causes),
+        bugs=bugs,
         wrong=wrong_statements(data.claims, data.causes),
         shown=(SHOWN_BUGS, SHOWN_STATEMENTS, SHOWN_ACTIONS),
         rows=[_row(title, "", records) for title, records in by_basis if records],
         statements=_row("All statements", "", data.statements),
         findings=_row("Findings of our own", "", data.findings),
+        severities=_severities(bugs),
+        stated_bugs=sum(any(each.claim.kind != "finding" for each in bug.records) for bug in bugs),
         depending=_depending(data),
+        only_fix=sum(not record.depends for record in _depending(data)),
         plan=plan(data.claims, data.causes),
         phases=PHASES,
         appendix=APPENDIX,
@@ -103,6 +116,12 @@ def render_appendix(data: ReportData, pages: Sequence[Page]) -> dict[str, str]:
         "contradictions.md": render("contradictions.md.j2", data, results=results(data)),
     }
     return {name: texts[name] for name in APPENDIX}
+
+
+def _severities(bugs: Sequence[Finding]) -> dict[str, int]:
+    """How many bugs have which severity, the most severe first; without severities that no bug has."""
+    found = [bug.first.claim.assessed for bug in bugs]
+    return {severity: found.count(severity) for severity in SEVERITIES if severity in found}
 
 
 def _depending(data: ReportData) -> list[Record]:

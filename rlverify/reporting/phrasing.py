@@ -26,8 +26,8 @@ BASES: Final[dict[Basis | None, str]] = {
 
 FIX_WORDS: Final = {
     FixGrade.PARTIAL: "repairs only a part",
-    FixGrade.NO_EFFECT: "repairs nothing",
-    FixGrade.HARMFUL: "breaks what held without it",
+    FixGrade.NO_EFFECT: "leaves the symptom",
+    FixGrade.HARMFUL: "breaks something else",
 }
 
 
@@ -186,7 +186,7 @@ def _values(symptoms: Sequence[SymptomEvidence], most: int) -> str:
 
 def _joined(told: Sequence[str], most: int) -> str:
     more = len(told[most:])
-    return "; ".join([*told[:most], *([f"and {more} more"] if more else [])])
+    return "; ".join([*told[:most], *([f"and {more} more symptoms"] if more else [])])
 
 
 def _told(symptom: SymptomEvidence) -> str:
@@ -202,8 +202,8 @@ def _told(symptom: SymptomEvidence) -> str:
 
 def _beside_expected(symptom: SymptomEvidence) -> str:
     if symptom.before is None or symptom.after is None:
-        return f"{symptom.symptom}: not what the statement expects, by values that differ between machines"
-    return f"{symptom.symptom}: {symptom.after or EMPTY} (the statement expects: {symptom.before or EMPTY})"
+        return f"{symptom.symptom}: not what is expected if true, with values that differ between machines"
+    return f"{symptom.symptom}: {symptom.after or EMPTY} (expected if true: {symptom.before or EMPTY})"
 
 
 def symptom_outcome(name: str, variant: VariantEvidence) -> tuple[str, str]:

@@ -18,9 +18,9 @@ Phase: TypeAlias = Literal["now", "next", "later"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "high", "medium", "low", "none")
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("high", "medium", "low")
 PHASES: Final[dict[Phase, str]] = {
-    "now": "critical, or high severity with high confidence",
-    "next": "other high severity, or medium severity with high confidence",
-    "later": "other medium severity",
+    "now": "critical severity",
+    "next": "high severity with high confidence",
+    "later": "other high severity, and medium severity",
 }
 """What belongs into each phase of the plan; `phase` applies it."""
 
@@ -53,9 +53,9 @@ class Finding:
 def confidence(record: Record) -> Confidence:
     """How sure a verdict is.
 
-    low: the document does not give what was tested (a reconstruction, or an implied statement). medium: measured on a
-    small synthetic problem, or a figure that was not measured in training runs, and only under one condition. high:
-    everything else.
+    low: the document does not give what was tested (a reconstruction, or an implied statement). medium: measured only
+    under one condition, on a small synthetic problem or, if a figure, without training runs. high: measured on the
+    component or in the training run that the claim is about, or under several conditions.
     """
     if record.claim.basis in NOT_STATED:
         return "low"
@@ -107,14 +107,14 @@ def wrong_statements(records: Iterable[Record], causes: Sequence[Cause] = ()) ->
 
 def phase(record: Record) -> Phase | None:
     """When to act, by the rule in `PHASES`; None where there is nothing to do."""
-    severity, sure = record.claim.assessed, confidence(record) == "high"
+    severity = record.claim.assessed
     if not record.claim.action or not (is_real_bug(record) or record.contradicts_document):
         return None
-    if severity == "critical" or (severity == "high" and sure):
+    if severity == "critical":
         return "now"
-    if severity == "high" or (severity == "medium" and sure):
+    if severity == "high" and confidence(record) == "high":
         return "next"
-    return "later" if severity == "medium" else None
+    return "later" if severity in ("high", "medium") else None
 
 
 def plan(records: Iterable[Record], causes: Sequence[Cause] = ()) -> dict[Phase, list[Finding]]:

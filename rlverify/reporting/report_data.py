@@ -36,6 +36,7 @@ class ReportData:
     :param untested: lines that state something testable that no claim measures, and why
     :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
+    :param figure_plots: ids of the figures whose values a plot shows, by its name; without plots that are measured
     :param templates: folder of the project's own templates, which come before those of the engine
     :param command: how the pages spell the command ``rlverify``
     :param code: what each fault and documented fix replaces, by its name
@@ -59,6 +60,7 @@ class ReportData:
     checklists: tuple[Checklist, ...] = ()
     tests: tuple[NamedTest, ...] | None = None
     plots: Mapping[str, Plot] = field(default_factory=dict)
+    figure_plots: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
     code: Mapping[str, PlantedCode] = field(default_factory=dict)

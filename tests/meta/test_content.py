@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlverify.project.content import Project, open_project
-from rlverify.records.errors import SettingsError, UnknownNameError
+from rlverify.project.plots import FIGURE_PLOTS, FigurePlot
+from rlverify.records.errors import RegistrationError, SettingsError, UnknownNameError
 from tests.meta.project_folders import project_in
 
 PRINTING = "print('made')\n\n\nclass Make:\n    def __init__(self):\n        print('called')\n"
@@ -121,3 +122,27 @@ def test_the_warning_lists_every_probe_that_no_claim_uses(toyproject: Project) -
     probe = toyproject.probe("count")
     project.__dict__["probes"] = {**toyproject.probes, "zero": probe, "another": probe}
     assert project.check() == ("no claim uses the probe another, zero; write a claim, or remove it",)
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "told"),
+    [
+        ("toy-squares", "TOY-01", "two plots are named 'toy-squares'; rename one of them"),
+        ("other", "TOY-01", "plot 'other' names TOY-01, which is no figure of the catalogue"),
+        ("other", "FIG-99", "plot 'other' names FIG-99, which is no figure of the catalogue"),
+    ],
+)
+def test_a_plot_of_figures_has_its_own_name_and_known_figures(
+    name: str, claim: str, told: str, toyproject: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _ = toyproject.plots
+    monkeypatch.setattr(FIGURE_PLOTS, "entries", {name: FigurePlot((claim,), lambda values: values)})
+    monkeypatch.setattr(FIGURE_PLOTS, "_modules", {name: "toyproject.plots.squares"})
+    with pytest.raises(RegistrationError) as caught:
+        _ = replace(toyproject).figure_plots
+    assert str(caught.value) == told
+
+
+def test_a_plot_of_figures_is_found_in_its_project_only(figureproject: Project, toyproject: Project) -> None:
+    assert {name: each.claims for name, each in figureproject.figure_plots.items()} == {"gains": ("FIG-GAIN",)}
+    assert toyproject.figure_plots == {}

@@ -400,3 +400,15 @@ def test_list_of_figures_imports_neither_torch_nor_an_experiment(project_environ
 )
 def test_time_left_is_told_in_minutes(seconds: float | None, words: str) -> None:
     assert left_in_words(seconds) == words
+
+
+def test_a_plot_of_a_figure_shows_its_committed_values(reports: Path) -> None:
+    assert "<title>Gains</title>" in (reports / "plots" / "gains.svg").read_text()
+    assert not (reports / "plots" / "gains.json").exists()
+
+
+def test_a_plot_of_a_figure_is_left_out_where_the_figure_has_no_values(reports: Path, project: Command) -> None:
+    (reports / "evidence" / "FIG-GAIN.json").unlink()
+    (reports / "plots" / "gains.svg").unlink()
+    project("report", "--reports", reports, "--output", reports.parent / "pages")
+    assert not (reports.parent / "pages" / "plots").exists()

@@ -16,6 +16,9 @@ from rlverify.evidence.plot_files import load_plots
 from rlverify.records.plot_points import MOST_LINES, Line, Plot
 from rlverify.reporting.svg import BOTTOM, HEIGHT, LEFT, RIGHT, STROKES, TOP, WIDTH, draw
 from tests.report.records import toy_plot
+from verification.experiments.exploit import UPDATES_AFTER
+from verification.experiments.training import STEPS_OF_AN_UPDATE
+from verification.plots.figures import LAST, recovery_after_exploit
 
 REPORTS = Path(__file__).parents[2] / "reports"
 COMMITTED = load_plots(REPORTS)
@@ -38,13 +41,22 @@ def test_a_committed_picture_is_what_its_points_give(name: str) -> None:
     assert (REPORTS / "plots" / f"{name}.svg").read_text(encoding="utf-8") == draw(COMMITTED[name])
 
 
-def test_the_four_plots_of_the_reports_are_there() -> None:
-    assert sorted(COMMITTED) == [
-        "four-variances",
-        "noise-to-signal",
-        "recovery-after-exploit",
-        "snapshot-and-true-scale",
-    ]
+def test_the_measured_plots_of_the_reports_are_there() -> None:
+    assert sorted(COMMITTED) == ["four-variances", "noise-to-signal", "snapshot-and-true-scale"]
+
+
+def test_the_plot_of_recovery_shows_the_runs_of_its_figures() -> None:
+    kept, reset = [40.0, 80.0, 208.0, 208.0], [100.0, 120.0, 140.0, 160.0]
+    plot = recovery_after_exploit(kept, reset)
+    at = dict(zip(plot.positions, zip(*(line.values for line in plot.lines), strict=True), strict=True))
+    assert (at[36.0], at[40.0], at[100.0], at[160.0], at[204.0]) == ((0, 0), (25, 0), (50, 25), (50, 100), (50, 100))
+    assert plot.title == "Half of the runs adapt within 144 steps if statistics are kept, 130 if reset"
+    assert plot.note.startswith("4 exploits")
+    assert "50 % (kept) and 0 % (reset) do not adapt" in plot.note
+
+
+def test_the_plot_of_recovery_ends_with_its_runs() -> None:
+    assert LAST == UPDATES_AFTER * STEPS_OF_AN_UPDATE
 
 
 def test_a_picture_is_xml_that_tells_its_title() -> None:

@@ -44,7 +44,7 @@ class _Payload:
 @probe("a-file-runs-nothing")
 def a_file_runs_nothing(make: Make, seed: int) -> Sequence[Observation]:
     """Read files that contain code, and the file of a real model."""
-    return [*_executions("this project's reader", _read), _whole_file("file of a real model", make, seed)]
+    return [*_executions("rlcore's reader", _read), _whole_file("file of a real model", make, seed)]
 
 
 @probe("a-version-checked-after-unpickling-stops-nothing")
@@ -52,7 +52,7 @@ def a_version_checked_after_unpickling_stops_nothing(make: Make, seed: int) -> S
     """Read the same files with document 001's reader and with this project's."""
     return [
         *_executions("document 001's reader of population checkpoints", _validated_after_unpickling),
-        *_executions("this project's reader", _read),
+        *_executions("rlcore's reader", _read),
     ]
 
 

@@ -32,11 +32,11 @@ def noise_keeps_its_ratio_under_scaling(make: Make, seed: int) -> Sequence[Obser
     ratio = {scaling: float((noisy[scaling] - step).norm() / step.norm()) for scaling, step in silent.items()}
     share = float(silent[True].norm() / silent[False].norm())
     roughly = "below 1" if share < 0.9 else "about 1 or more"
-    symptom = "noise-to-signal ratio of UPGD with scaling, divided by that without"
+    symptom = "noise-to-signal ratio of UPGD, scaled / unscaled"
     return [
         _about_one(symptom, ratio[True] / ratio[False], 0.15),
         Observation(
-            "length of UPGD's step with scaling, divided by that without",
+            "length of UPGD's step, scaled / unscaled",
             "below 1",
             f"{share:.2f}",
             share < 0.9,
@@ -52,7 +52,7 @@ def the_floor_takes_over_adaptive_noise(make: Make, seed: int) -> Sequence[Obser
         _told_ratio(make, seed, 1e9, floor) / _told_ratio(make, seed, 0.0, floor)
         for floor in (DOCUMENTED["min_noise_std"], 0.0)
     )
-    symptom = "noise-to-signal ratio of UPGD scaled to a tenth, divided by that without scaling"
+    symptom = "noise-to-signal ratio of UPGD, scaled to a tenth / unscaled"
     wanted = "over 5"
     roughly = wanted if floored > 5.0 else "at most 5"
     return [

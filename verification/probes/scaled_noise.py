@@ -1,7 +1,7 @@
-"""What noise of a fixed size beside scaled gradients does to training, on the simplest loss that has an optimum.
+"""Effects of noise of a fixed size on training with scaled gradients, on a quadratic loss with noisy gradients.
 
-A quadratic with noisy gradients. The document has no measure of how unstable training is, or how sensitive; ours is the
-distance that weights keep from the optimum once they are there.
+The document gives no measure of instability or sensitivity. Ours is the distance between weights and optimum after the
+weights have settled.
 """
 
 from __future__ import annotations
@@ -16,45 +16,55 @@ from verification.probes.make import Make
 
 SIZE, STEPS, SETTLED = 256, 300, 200
 LR, SPREAD, FACTOR = 0.5, 0.1, 0.1
-"""Of the optimizer; of the gradients from step to step; by which they are scaled."""
+"""Learning rate; standard deviation of the gradients over time; scaling factor."""
 LOUD, QUIET = SPREAD, SPREAD / 10
-"""Noise of the optimizer: as loud as that of the gradients, and a tenth of it."""
+"""Sigma of the optimizer: equal to the standard deviation of the gradients, and a tenth of it."""
 
 
 @probe("noise-beside-scaled-gradients-unsettles")
 def noise_beside_scaled_gradients_unsettles(make: Make, seed: int) -> Sequence[Observation]:
-    """The distance that weights keep with noise and scaling, beside that with neither."""
+    """Compare the distance from the optimum with noise and scaling to the distance with neither."""
     both = kept(make, seed, LOUD, FACTOR)
     ratio = both / kept(make, seed, 0.0, 1.0)
-    found = "more than twice" if ratio > 2 else "less"
-    near = "near the optimum" if both < 1 / 4 else "away"
+    found = "above 2" if ratio > 2 else "at most 2"
+    near = "below 0.25" if both < 1 / 4 else "at least 0.25"
     return [
-        Observation("distance kept with noise and scaling, of that with neither", "more than twice", found, ratio > 2),
-        Observation("weights with noise and scaling, begun at 1", "near the optimum", near, both < 1 / 4),
+        Observation(
+            "distance from the optimum, noise and scaling / neither",
+            "above 2",
+            found,
+            ratio > 2,
+        ),
+        Observation("distance from the optimum, noise and scaling; initially 1", "below 0.25", near, both < 1 / 4),
     ]
 
 
 @probe("noise-and-scaling-both-steady")
 def noise_and_scaling_both_steady(make: Make, seed: int) -> Sequence[Observation]:
-    """The way to the optimum with noise, and the distance kept with either alone beside that with neither."""
-    ways = [halfway(make, seed, sigma, FACTOR) for sigma in (LOUD, 0.0)]
-    same = abs(ways[0] / ways[1] - 1) < 1 / 5
+    """Compare the speed with and without noise, and the distance from the optimum with either and with neither."""
+    steps = [halfway(make, seed, sigma, FACTOR) for sigma in (LOUD, 0.0)]
+    same = abs(steps[0] / steps[1] - 1) < 1 / 5
+    found = "0.8 to 1.2" if same else "other"
     neither = kept(make, seed, 0.0, 1.0)
     return [
-        Observation("steps to halfway, with noise beside without", "as many", "as many" if same else "others", same),
-        _smaller("distance kept with scaling alone, of that with neither", kept(make, seed, 0.0, FACTOR), neither),
-        _smaller("distance kept with noise alone, of that with neither", kept(make, seed, LOUD, 1.0), neither),
+        Observation("steps to half the distance, with noise / without", "0.8 to 1.2", found, same),
+        _smaller(
+            "distance from the optimum, scaling compared with neither",
+            kept(make, seed, 0.0, FACTOR),
+            neither,
+        ),
+        _smaller("distance from the optimum, noise compared with neither", kept(make, seed, LOUD, 1.0), neither),
     ]
 
 
 @probe("scaling-makes-sigma-matter")
 def scaling_makes_sigma_matter(make: Make, seed: int) -> Sequence[Observation]:
-    """What ten times the noise does to the distance kept, without and with scaling."""
+    """Multiply the noise by ten, without and with scaling, and compare the distances from the optimum."""
     plain, scaled = (kept(make, seed, LOUD, each) / kept(make, seed, QUIET, each) for each in (1.0, FACTOR))
-    found = ["less than twice" if plain < 2 else "more", "more than five times" if scaled > 5 else "less"]
+    found = ["below 2" if plain < 2 else "at least 2", "above 5" if scaled > 5 else "at most 5"]
     return [
-        Observation("distance kept at ten times sigma, gradients as they are", "less than twice", found[0], plain < 2),
-        Observation("distance kept at ten times sigma, scaled", "more than five times", found[1], scaled > 5),
+        Observation("distance from the optimum at 10 sigma / at sigma, unscaled", "below 2", found[0], plain < 2),
+        Observation("distance from the optimum at 10 sigma / at sigma, scaled", "above 5", found[1], scaled > 5),
     ]
 
 
@@ -63,7 +73,7 @@ def _smaller(symptom: str, one: float, other: float) -> Observation:
 
 
 def kept(make: Make, seed: int, sigma: float, factor: float) -> float:
-    """The root mean square of the weights over the steps after which they have settled."""
+    """Root mean square of the weights, averaged over the steps after they have settled."""
     return float(torch.stack(_distances(make, seed, sigma, factor)[SETTLED:]).mean())
 
 
@@ -72,7 +82,7 @@ def halfway(make: Make, seed: int, sigma: float, factor: float) -> int:
 
 
 def _distances(make: Make, seed: int, sigma: float, factor: float) -> list[Tensor]:
-    """How far the weights are from the optimum after each step of UPGD, begun at 1."""
+    """Distance of the weights from the optimum after each step of UPGD; initially 1."""
     # Not the seed of the optimizer's noise, which would then be that of the gradients.
     generator = torch.Generator().manual_seed(seed + 10_000)
     torch.manual_seed(seed)

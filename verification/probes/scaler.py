@@ -141,10 +141,9 @@ def _statistics(moment: str, before: DistributionalPPO, after: DistributionalPPO
 
 
 def _number(symptom: str, before: float | None, after: float | None) -> Observation:
-    return Observation(
-        symptom, _short(before), _short(after), holds=before is not None and before == after, repeats=False
-    )
+    return Observation(symptom, _short(before), _short(after), holds=before is not None and before == after)
 
 
 def _short(value: float | None) -> str:
-    return "None" if value is None else f"{value:.3g}"
+    """Two digits, which are the same on every machine."""
+    return "None" if value is None else f"{value:.2g}"

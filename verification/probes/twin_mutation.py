@@ -1,4 +1,4 @@
-"""What mutating hyperparameters of the critics does to twins."""
+"""Effects of mutated hyperparameters on the distance between twin critics."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from rlverify import Observation, probe
 from verification.probes.make import Make
 
 ROLLOUT, ROLLOUTS = 96, 12
-APART, TOGETHER = "over twice as far apart as without it", "at most twice as far apart as without it"
-LOST = "further apart than their values have come"
+APART, TOGETHER = "more than 2 times the distance without it", "at most 2 times the distance without it"
+LOST = "further apart than their mean value has moved"
 MUTATIONS: dict[str, dict[str, Any]] = {
     "vf_coef 0.5 -> 5": {"vf_coef": 5.0},
     "learning_rate 2e-3 -> 6e-3": {"learning_rate": 6e-3},
     "learning_rate 2e-3 -> 4e-4": {"learning_rate": 4e-4},
 }
-"""Further than a perturbation by 1.2 goes; drawing anew may lead there."""
+"""Larger than a perturbation by 1.2; a new draw from the range can give them."""
 CATEGORICAL: dict[str, Any] = {"value_distribution": "categorical", "num_atoms": 11, "v_min": -10.0, "v_max": 10.0}
 
 
 @probe("twins-diverge-under-mutation")
 def twins_diverge_under_mutation(make: Make, seed: int) -> Sequence[Observation]:
-    """Mutate what both critics are trained with, as document 000 expects one of the mutations to end."""
+    """Mutate hyperparameters of both critics. Document 000 expects that one mutation drives them apart."""
     ends = _ends(make, seed, expected=APART)
     found = next((each.roughly for each in ends if each.holds), TOGETHER)
-    told = "; ".join(f"{each.symptom}: {each.after}" for each in ends)
-    symptom = f"twins after the worst of {len(ends)} mutations"
-    return [Observation(symptom, APART, told, found == APART, roughly=found)]
+    measured = "; ".join(f"{each.symptom}: {each.after}" for each in ends)
+    symptom = f"distance of the twins after the worst of {len(ends)} mutations"
+    return [Observation(symptom, APART, measured, found == APART, roughly=found)]
 
 
 @probe("twins-stay-together-under-mutation")
 def twins_stay_together_under_mutation(make: Make, seed: int) -> Sequence[Observation]:
-    """Mutate what both critics are trained with, as document 001 expects it to end."""
+    """Mutate hyperparameters of both critics. Document 001 expects that they stay together."""
     return _ends(make, seed, expected=TOGETHER)
 
 
@@ -55,24 +55,25 @@ def _refused(model: Any, name: str, value: float) -> Observation:
     else:
         used = model.policy.values
         seen = {"num_atoms": used.n_outputs, "v_min": used.v_min, "v_max": used.v_max}[name]
-        found = "taken" if seen == value else "taken, and not used"
+        found = "accepted" if seen == value else "accepted, but not used"
     return Observation(f"{name} mutated", "refused by name", found, found == "refused by name")
 
 
 def _ends(make: Make, seed: int, expected: str) -> Sequence[Observation]:
-    """How far apart twins are after each mutation, in units of the same run without one."""
+    """Distance of the twins after each mutation, relative to the same run without one."""
     unmutated, _ = twin_distance(make, seed, {})
     observations = []
     for name, mutation in MUTATIONS.items():
         distance, way = twin_distance(make, seed, mutation)
         found = APART if distance > 2 * unmutated else LOST if distance > way else TOGETHER
-        told = f"at {distance / unmutated:.1f} of their distance without it, {distance / way:.1f} of the way they came"
-        observations.append(Observation(f"twins after {name}", expected, told, found == expected, roughly=found))
+        measured = f"{distance / unmutated:.1f} times that without it, {distance / way:.1f} times their mean's way"
+        symptom = f"distance of the twins after {name}"
+        observations.append(Observation(symptom, expected, measured, found == expected, roughly=found))
     return observations
 
 
 class _Distances(BaseCallback):
-    """How far the twins' values lie from each other, and where their mean is, in every rollout."""
+    """Records the distance of the twins' values, and their mean, in every rollout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +90,7 @@ class _Distances(BaseCallback):
 
 
 def twin_distance(make: Make, seed: int, mutation: Mapping[str, Any], rollouts: int = ROLLOUTS) -> tuple[float, float]:
-    """The twins' distance, on average over the rollouts after the mutation; and how far their mean came meanwhile."""
+    """Mean distance of the twins over the rollouts after the mutation, and how far their mean value moved meanwhile."""
     model = make.model(seed, n_epochs=6)
     model.learn(ROLLOUT)
     if mutation:
