@@ -1,0 +1,5 @@
+"""Imports every family of rules, which registers them in their order."""
+
+from rlverify.checks import gates, identity, resume, sharing
+
+__all__ = ["gates", "identity", "resume", "sharing"]
