@@ -8,7 +8,9 @@ from typing import Any
 
 from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers the rules
 from rlverify.checks.adapter import Adapter, NotSupportedError
+from rlverify.checks.adapters import adapter_name, adapter_named
 from rlverify.checks.faults import Fault
+from rlverify.checks.preloading import installed_modules, preload
 from rlverify.checks.records import CheckRecord, Finding, Proof, Status
 from rlverify.checks.rule import RULES, Rule, inconclusive
 from rlverify.checks.session import Session, SubjectError
@@ -74,26 +76,26 @@ class UnknownRuleError(ValueError):
 def _session(made: Subject) -> Session | Finding:
     """What runs the subject, or the finding of every check if the subject cannot be made."""
     session = Session(made.factory, made.adapter or Adapter(), made.limit)
-    if made.adapter is not None:
-        return session
-    found = attempt(lambda: session.run(lambda: made.find_adapter(session.make())))
+    before = installed_modules()
+
+    def action() -> tuple[str, list[str]]:
+        model = session.make()
+        name = adapter_name(model)
+        (made.adapter or adapter_named(name)).optimizers(model)
+        return name, sorted(installed_modules() - before)
+
+    found = attempt(lambda: session.run(action))
     if isinstance(found, Crash):
         return Finding(Status.ERROR, seen=_reason(found))
-    adapter = made.adapter_class(found)
-    return replace(session, adapter=adapter)
+    name, modules = found
+    preload(modules)
+    return session if made.adapter is not None else replace(session, adapter=adapter_named(name))
 
 
 def _record(rule: Rule, made: Subject, session: Session | Finding, findings: dict[str, Finding]) -> CheckRecord:
-    expected = made.expected_failures.get(rule.name, "")
-    base = CheckRecord(
-        made.name,
-        rule.name,
-        rule.family,
-        rule.severity,
-        Finding(Status.ERROR),
-        expected_failure=expected,
-        reproduction=made.reproduction(rule.name),
-    )
+    base = CheckRecord(made.name, rule.name, rule.family, rule.severity, Finding(Status.ERROR))
+    expected, lines = made.expected_failures.get(rule.name, ""), made.reproduction(rule.name)
+    base = replace(base, expected_failure=expected, reproduction=lines)
     if isinstance(session, Finding):
         return replace(base, finding=replace(session, expected=rule.expected))
     finding = _finding(rule, session, findings)

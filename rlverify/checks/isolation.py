@@ -71,9 +71,7 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
     if not in_time:
         return Failed(f"did not end within {seconds:g} seconds")
     code = os.waitstatus_to_exitcode(status)
-    return Failed(
-        f"its process was killed by signal {-code}" if code < 0 else f"its process ended with exit code {code}"
-    )
+    return Failed(f"its process {f'was killed by signal {-code}' if code < 0 else f'ended with exit code {code}'}")
 
 
 def _run_and_exit(action: Callable[[], object], writing: int) -> None:

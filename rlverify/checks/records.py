@@ -88,14 +88,11 @@ class CheckRecord:
     @property
     def outcome(self) -> str:
         """The status in words, with its proof: ``pass, proven by 3 faults``."""
+        if self.status is Status.FAIL and self.expected_failure:
+            return "fail, as expected"
         if self.status is not Status.PASS:
-            return (
-                f"{self.status.value}, as expected"
-                if self.expected_failure and self.status is Status.FAIL
-                else self.status.value
-            )
+            return str(self.status.value)
+        if self.unproven:
+            return f"pass, unproven: {self.unproven}"
         detected = sum(each.detected for each in self.proofs)
-        proof = (
-            f"proven by {detected} fault{'s' * (detected != 1)}" if not self.unproven else f"unproven: {self.unproven}"
-        )
-        return f"pass, {proof}"
+        return f"pass, proven by {detected} fault{'s' * (detected != 1)}"

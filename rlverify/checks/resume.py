@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from rlverify.checks.gates import apart, whole
 from rlverify.checks.random_state import global_state, set_global_state
 from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session, Trained
+from rlverify.checks.session import Session, SubjectError, Trained
 from rlverify.checks.state_tree import Difference, children, differences, leaf_of, walk
 
 GLOBALS: Final = "global random generators"
@@ -105,10 +106,8 @@ class _Search:
         lost = [path for path in self.session.run(self._lost) if path not in self.session.volatile]
         if not self._is_exact_without(()):
             opaque = "; ".join(self.session.run(self._opaque)[:SHOWN])
-            return Needed(
-                (),
-                f"copying all {len(lost)} leaves that differ does not make it exact; not seen: {opaque or 'nothing'}",
-            )
+            tried = f"copying all {len(lost)} leaves that differ does not make it exact"
+            return Needed((), f"{tried}; not seen: {opaque or 'nothing'}")
         needed: list[str] = []
         for part in dict.fromkeys(map(part_of, [*lost, GLOBALS])):
             own = [path for path in lost if part_of(path) == part] or [part]
@@ -132,7 +131,11 @@ class _Search:
         return [f"{path} ({leaf.text})" for path, leaf in walk(model).items() if leaf.opaque]
 
     def _is_exact_without(self, left_out: Sequence[str]) -> bool:
-        return self.session.run(partial(self._continued, frozenset(left_out))) == self.expected
+        """Whether training goes on exactly; a state in which it crashes is not exact."""
+        try:
+            return self.session.run(partial(self._continued, frozenset(left_out))) == self.expected
+        except SubjectError:
+            return False
 
     def _continued(self, left_out: frozenset[str]) -> dict[str, str]:
         """What training gives if everything that was lost is restored but some paths."""
@@ -178,9 +181,9 @@ def save_load_save_is_a_fixed_point(session: Session) -> Finding:
         for folder in folders:
             folder.mkdir()
         session.saved(session.steps, folders[0])
-        for before, after in zip(folders, folders[1:], strict=False):
+        for before, after in pairwise(folders):
             states.append(session.run(partial(_cycled, session, before, after)))
-    for number, (one, other) in enumerate(zip(states, states[1:], strict=False), start=1):
+    for number, (one, other) in enumerate(pairwise(states), start=1):
         changed = [path for path in {**one, **other} if one.get(path) != other.get(path)]
         changed = [path for path in changed if path not in session.volatile]
         if changed:
@@ -224,7 +227,7 @@ def settings_survive(session: Session) -> Finding:
             session.adapter.learn(model, session.steps)
             loaded = settings_of(session.loaded(folder))
             before, after = settings_of(fresh), settings_of(model)
-            kept = {key: value for key, value in before.items() if after.get(key, value) == value}
+            kept = {key: value for key, value in before.items() if after.get(key) == value}
             return [(key, value, loaded.get(key, "missing")) for key, value in kept.items() if loaded.get(key) != value]
 
         changed = session.run(action)
@@ -237,10 +240,9 @@ def settings_survive(session: Session) -> Finding:
 
 def settings_of(model: Any) -> dict[str, str]:
     """The plain public attributes of a model, as text."""
-    found = {key[1:]: leaf_of(value) for key, value in children(model).items() if not key.startswith("._")}
-    return {
-        name: leaf.digest.split(":", 1)[1] for name, leaf in found.items() if leaf is not None and ":" in leaf.digest
-    }
+    leaves = {key[1:]: leaf_of(value) for key, value in children(model).items() if not key.startswith("._")}
+    plain = {name: leaf.digest for name, leaf in leaves.items() if leaf is not None and ":" in leaf.digest}
+    return {name: digest.split(":", 1)[1] for name, digest in plain.items()}
 
 
 class _OldLearningRate(faults.Wrapped):

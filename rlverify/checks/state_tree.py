@@ -106,7 +106,7 @@ def _differences(first: Any, second: Any) -> Iterator[Difference]:
             yield Difference(path, _text(old), _text(new), partial(_restore, old, new, replace))
             continue
         for key in mine.keys() | theirs.keys():
-            setter = partial(_set_child, new, key)
+            setter = partial(_set_child, new, key, names=old)
             if key in mine and key in theirs:
                 waiting.append((_joined(path, key), mine[key], theirs[key], setter))
             elif key in mine:
@@ -177,6 +177,11 @@ def children(node: Any) -> dict[str, Any]:
         return {f".<{name}>": _cell(cell) for name, cell in cells}
     if _is_optimizer(node):
         return _of_optimizer(node)
+    return {f".{name}": value for name, value in _attributes(node).items()}
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    """What an object has in its dictionary and its slots; of a module, without hooks."""
     own = dict(getattr(node, "__dict__", {}))
     if _is_module(node):
         for name in HIDDEN:
@@ -187,7 +192,7 @@ def children(node: Any) -> dict[str, Any]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if hasattr(node, name):
                 own.setdefault(name, getattr(node, name))
-    return {f".{name}": value for name, value in own.items()}
+    return own
 
 
 def generator_state(node: Any) -> Any:
@@ -294,8 +299,11 @@ def _set_copy(value: Any, replace: Callable[[Any], None]) -> None:
     replace(copy.deepcopy(value))
 
 
-def _set_child(node: Any, key: str, value: Any) -> None:
-    """Set the part of an object that `children` calls ``key``."""
+def _set_child(node: Any, key: str, value: Any, *, names: Any = None) -> None:
+    """Set the part of an object that `children` calls ``key``.
+
+    :param names: an object that has this part, by default the object itself
+    """
     if _is_optimizer(node) and key.startswith((".param_groups", ".state")):
         kind, number, name = key[1:].replace("]", "").split("[")
         if kind == "param_groups":
@@ -306,8 +314,7 @@ def _set_child(node: Any, key: str, value: Any) -> None:
     elif key.startswith("."):
         setattr(node, key[1:], value)
     elif isinstance(node, Mapping):
-        real = next(own for own, (shown, _) in zip(node, _items(node), strict=True) if f"[{shown!r}]" == key)
-        node[real] = value  # type: ignore[index]
+        node[_real_key(names if names is not None else node, key)] = value  # type: ignore[index]
     else:
         node[int(key[1:-1])] = value
 
@@ -316,10 +323,14 @@ def _remove_child(node: Any, key: str) -> None:
     if key.startswith("."):
         delattr(node, key[1:])
     elif isinstance(node, Mapping):
-        real = next(own for own, (shown, _) in zip(node, _items(node), strict=True) if f"[{shown!r}]" == key)
-        del node[real]  # type: ignore[attr-defined]
+        del node[_real_key(node, key)]  # type: ignore[attr-defined]
     else:
         del node[int(key[1:-1])]
+
+
+def _real_key(mapping: Mapping[Any, Any], key: str) -> Any:
+    """The key that `children` shows as ``[key]``."""
+    return next(own for own, (shown, _) in zip(mapping, _items(mapping), strict=True) if f"[{shown!r}]" == key)
 
 
 def _cannot_replace(_value: Any) -> None:

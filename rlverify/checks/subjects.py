@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -27,18 +26,6 @@ class Subject:
     adapter: Adapter | None = None
     expected_failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     limit: float = 60.0
-
-    def find_adapter(self, model: Any) -> str:
-        """The name of the adapter of a model: of a known library, or the plain one."""
-        bases = {f"{base.__module__}.{base.__qualname__}" for base in type(model).__mro__}
-        return "sb3" if "stable_baselines3.common.base_class.BaseAlgorithm" in bases else "adapter"
-
-    def adapter_class(self, name: str) -> Adapter:
-        """The adapter of a name that `find_adapter` gave."""
-        if name == "sb3":
-            made: Adapter = importlib.import_module("rlverify.checks.sb3").SB3Adapter()
-            return made
-        return Adapter()
 
     def reproduction(self, check: str) -> str:
         """Lines that run one check of this subject again."""
