@@ -1,8 +1,8 @@
 """Runs an action of a check in a process of its own, so that whatever a subject does ends with it.
 
 The process is a fork, because factories are often lambdas, which cannot be sent to another process. It leads a process
-group of its own, which is killed when the action has ended: no child of the subject is left behind. Systems without
-fork (Windows) run the action in this process.
+group of its own. When the action has ended, that group and all other processes below it are killed: no child of the
+subject is left behind. Systems without fork (Windows) run the action in this process.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from rlverify.checks.descendants import adopt_orphans, end_descendants
 from rlverify.running.pool import pin_threads
 from rlverify.running.runner import Crash, attempt
 
@@ -27,6 +29,8 @@ CHUNK: Final = 1 << 20
 """Bytes that are read at once."""
 HEADER: Final = 8
 """Bytes that hold the length of what follows."""
+INTERVAL: Final = 0.05
+"""Seconds after which a silent process is asked whether it has ended, since its children can keep the pipe open."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Failed:
 def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
     """What the action returns, run in a process of its own.
 
-    What it prints goes to the error output. What it returns has to be picklable.
+    What it prints goes to the error output, and it reads an empty input. What it returns has to be picklable.
 
     :param seconds: after which the process and all that it started are killed
     """
@@ -51,43 +55,91 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        _run_and_exit(action, writing)
-    os.close(writing)
+    with _no_interrupt():  # until the process is known to who has to end it
+        child = _forked()
+        if child == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            os.close(reading)
+            _run_and_exit(action, writing)
     try:
-        content, in_time = _read(reading, time.monotonic() + seconds)
+        os.close(writing)
+        content, in_time = _read(reading, child, time.monotonic() + seconds)
     finally:
+        status = _ended(child)
         os.close(reading)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
     if content:
-        found: Result | Failed = pickle.loads(content)  # noqa: S301  # from our own child
-        return found
+        found = attempt(lambda: pickle.loads(content))  # noqa: S301  # from our own child
+        return Failed(f"what it returned cannot be read: {found.line}") if isinstance(found, Crash) else found  # type: ignore[no-any-return]
     if not in_time:
         return Failed(f"did not end within {seconds:g} seconds")
     code = os.waitstatus_to_exitcode(status)
     return Failed(f"its process {f'was killed by signal {-code}' if code < 0 else f'ended with exit code {code}'}")
 
 
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C has its effect after the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _forked() -> int:
+    """Fork; Python 3.12 warns of threads, of which those of libraries wait for work and hold no lock."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _ended(child: int) -> int:
+    """Kill a process with all that it started.
+
+    :return: how it ended; 0 where the caller's process lets the system collect its children
+    """
+    end_descendants(child)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        return os.waitpid(child, 0)[1]
+    return 0
+
+
 def _run_and_exit(action: Callable[[], object], writing: int) -> None:
     """Be the child: run, send, and end without the cleanup of the parent's objects."""
+    own, code = os.getpid(), 0
     try:
         os.setpgid(0, 0)
-        os.dup2(2, 1)
+        adopt_orphans()
+        _separate_streams()
         pin_threads()
-        found = _pickled(_outcome(action))
-        content = len(found).to_bytes(HEADER) + found
-        while content:
-            content = content[os.write(writing, content[:CHUNK]) :]
-        code = 0
-    except BaseException:  # noqa: BLE001  # nothing may return into the parent's code
-        code = 1
+        content = _pickled(_outcome(action))
+    except BaseException as error:  # noqa: BLE001  # nothing may return into the parent's code
+        content, code = pickle.dumps(Failed(f"{type(error).__name__}: {error}")), 1
+    if os.getpid() == own:  # else the action forked, and this is its child
+        attempt(sys.stderr.flush)
+        end_descendants(own)
+        _send(writing, len(content).to_bytes(HEADER, "big") + content)
     os._exit(code)
+
+
+def _send(writing: int, content: bytes) -> None:
+    view = memoryview(content)
+    with suppress(OSError):  # the parent gave up
+        while view:
+            view = view[os.write(writing, view[:CHUNK]) :]
+
+
+def _separate_streams() -> None:
+    """Print to the error output, and read nothing of what the caller would read."""
+    sys.stdout = sys.stderr
+    with suppress(OSError):
+        os.dup2(2, 1)
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
 def _outcome(action: Callable[[], Result]) -> Result | Failed:
@@ -97,18 +149,32 @@ def _outcome(action: Callable[[], Result]) -> Result | Failed:
 
 def _pickled(found: object) -> bytes:
     content = attempt(lambda: pickle.dumps(found))
-    return content if isinstance(content, bytes) else pickle.dumps(Failed(content.line))
+    if isinstance(content, bytes):
+        return content
+    return pickle.dumps(Failed(f"what it returned cannot be sent: {content.line}"))
 
 
-def _read(reading: int, end: float) -> tuple[bytes, bool]:
+def _read(reading: int, child: int, end: float) -> tuple[bytes, bool]:
     """What the child sent, and whether it came before ``end``; empty if the child ended without sending."""
-    content = b""
-    while len(content) < HEADER or len(content) < HEADER + int.from_bytes(content[:HEADER]):
-        ready, _, _ = select.select([reading], [], [], max(0.0, end - time.monotonic()))
-        if not ready:
+    content = bytearray()
+    while len(content) < HEADER or len(content) < HEADER + int.from_bytes(content[:HEADER], "big"):
+        ready, _, _ = select.select([reading], [], [], max(0.0, min(INTERVAL, end - time.monotonic())))
+        if ready:
+            part = os.read(reading, CHUNK)
+            if not part:
+                return b"", True
+            content += part
+        elif _has_ended(child):
+            if not select.select([reading], [], [], 0)[0]:
+                return b"", True
+        elif time.monotonic() >= end:
             return b"", False
-        part = os.read(reading, CHUNK)
-        if not part:
-            return b"", True
-        content += part
-    return content[HEADER:], True
+    return bytes(content[HEADER:]), True
+
+
+def _has_ended(child: int) -> bool:
+    """Whether a process has ended; it can still be waited for."""
+    try:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True

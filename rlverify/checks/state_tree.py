@@ -3,47 +3,47 @@
 `walk` gives a digest of every leaf that can be reached, for comparing states in different processes. `differences`
 compares two live objects and can copy a leaf from one to the other, for finding out which part of a state matters.
 
-Functions, locks, files and objects of compiled code without attributes are opaque: they count by the name of their
-type, and what they hold inside is not seen.
+Locks, files and objects of compiled code without attributes are opaque: they count by the name of their type, and
+what they hold inside is not seen. Neither are attributes of classes, variables of modules, and gradients (``.grad``).
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import random
-import sys
-import types
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, bytearray, np.generic, Enum, type, range)
-FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
-HIDDEN: Final = ("_parameters", "_buffers", "_modules")
-"""Where a module of torch keeps what has a name of its own."""
-HOOKS: Final = "_hooks"
-SHOWN: Final = 60
-"""Characters of a value that are shown."""
+from rlverify.checks.leaves import (
+    Leaf,
+    generator_state,
+    is_tensor,
+    object_leaf,
+    set_generator_state,
+    unreadable_leaf,
+    value_leaf,
+)
+from rlverify.checks.parts import children as parts_of
+from rlverify.checks.parts import frame, remove_part, setter
+from rlverify.running.runner import Crash, attempt
 
-
-@dataclass(frozen=True)
-class Leaf:
-    """The end of a path.
-
-    :param digest: equal for equal values; of opaque objects, the name of their type
-    :param text: the value in short, for people
-    :param opaque: whether the object can hold more than its digest says
-    """
-
-    digest: str
-    text: str
-    opaque: bool = False
+__all__ = [
+    "Difference",
+    "Leaf",
+    "children",
+    "differences",
+    "find",
+    "generator_state",
+    "is_tensor",
+    "leaf_of",
+    "put",
+    "set_generator_state",
+    "walk",
+]
 
 
 @dataclass(frozen=True)
@@ -68,51 +68,58 @@ def walk(root: Any) -> dict[str, Leaf]:
     An object that can be reached by several paths counts once.
     """
     found: dict[str, Leaf] = {}
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}
     waiting = deque([("", root)])
     while waiting:
         path, node = waiting.popleft()
         leaf = leaf_of(node)
-        if leaf is not None:
+        if leaf is not None and not _is_mutable(node):
             found[path] = leaf
-            continue
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        waiting.extend((_joined(path, key), child) for key, child in children(node).items())
+        elif id(node) not in seen:
+            seen[id(node)] = node  # kept alive, so that no other object gets its identity
+            if leaf is not None:
+                found[path] = leaf
+            else:
+                waiting.extend((_joined(path, key), child) for key, child in children(node).items())
     return found
 
 
 def differences(first: Any, second: Any) -> list[Difference]:
-    """Where two objects differ, by shortest path; the second is the one that `Difference.restore` changes."""
+    """Where two objects differ, by shortest path; the second is the one that `Difference.restore` changes.
+
+    What `Difference.restore` copies refers to objects of the second where the first refers to their counterparts.
+    """
     return list(_differences(first, second))
 
 
 def _differences(first: Any, second: Any) -> Iterator[Difference]:
-    seen: set[tuple[int, int]] = set()
+    seen: dict[tuple[int, int], Any] = {}
+    twins: dict[int, Any] = {}
     waiting: deque[tuple[str, Any, Any, Callable[[Any], None]]] = deque([("", first, second, _cannot_replace)])
     while waiting:
         path, old, new, replace = waiting.popleft()
+        pair = id(old), id(new)
+        if old is new or pair in seen:
+            continue
         leaf, other = leaf_of(old), leaf_of(new)
-        if leaf is not None or other is not None or type(old) is not type(new):
+        has_parts = leaf is None and other is None and type(old) is type(new) and frame(old) == frame(new)
+        if has_parts or _is_mutable(old):
+            seen[pair] = old, new  # kept alive, so that no other objects get their identities
+        if has_parts or _fits(old, new):
+            twins.setdefault(id(old), new)
+        if not has_parts:
             if leaf is None or other is None or leaf.digest != other.digest:
-                yield Difference(path, _text(old), _text(new), partial(_restore, old, new, replace))
+                yield Difference(path, _text(old), _text(new), partial(_restore, old, new, replace, twins))
             continue
-        if (id(old), id(new)) in seen:
-            continue
-        seen.add((id(old), id(new)))
-        mine, theirs = children(old), children(new)
-        if mine.keys() != theirs.keys() and not isinstance(old, Mapping) and not hasattr(old, "__dict__"):
-            yield Difference(path, _text(old), _text(new), partial(_restore, old, new, replace))
-            continue
-        for key in mine.keys() | theirs.keys():
-            setter = partial(_set_child, new, key, names=old)
+        mine, theirs, set_part = children(old), children(new), setter(new, replace, old)
+        for key in {**mine, **theirs}:
+            place, own = _joined(path, key), partial(set_part, key)
             if key in mine and key in theirs:
-                waiting.append((_joined(path, key), mine[key], theirs[key], setter))
+                waiting.append((place, mine[key], theirs[key], own))
             elif key in mine:
-                yield Difference(_joined(path, key), _text(mine[key]), "", partial(_set_copy, mine[key], setter))
+                yield Difference(place, _text(mine[key]), "", partial(_set_copy, mine[key], own, twins))
             else:
-                yield Difference(_joined(path, key), "", _text(theirs[key]), partial(_remove_child, new, key))
+                yield Difference(place, "", _text(theirs[key]), partial(remove_part, new, key))
 
 
 def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:
@@ -120,7 +127,7 @@ def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:
 
     :raises KeyError: if there is no such path
     """
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}
     waiting: deque[tuple[str, Any, Callable[[Any], None]]] = deque([("", root, _cannot_replace)])
     while waiting:
         place, node, replace = waiting.popleft()
@@ -128,209 +135,69 @@ def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:
             return node, replace
         if leaf_of(node) is not None or id(node) in seen:
             continue
-        seen.add(id(node))
-        parts = children(node).items()
-        waiting.extend((_joined(place, key), child, partial(_set_child, node, key)) for key, child in parts)
+        seen[id(node)] = node
+        set_part = setter(node, replace, node)
+        for key, child in children(node).items():
+            if path.startswith(_joined(place, key)):
+                waiting.append((_joined(place, key), child, partial(set_part, key)))
     raise KeyError(path)
 
 
 def put(root: Any, path: str, value: Any) -> None:
     """Give the leaf at a path another value; in place where both are arrays, tensors or generators of one kind."""
     node, replace = find(root, path)
-    _restore(value, node, replace)
+    _restore(value, node, replace, {})
 
 
 def leaf_of(node: Any) -> Leaf | None:
     """The leaf that an object is, or None if it has parts."""
-    if isinstance(node, PLAIN):
-        return Leaf(f"{type(node).__name__}:{node!r}", _shortened(repr(node)))
-    if isinstance(node, np.ndarray):
-        return _array_leaf(node)
-    if is_tensor(node):
-        return _array_leaf(node.detach().cpu().contiguous(), f"{node.dtype}")
-    state = generator_state(node)
-    if state is not None:
-        digest = _digest(repr(state).encode())
-        return Leaf(digest, f"generator {digest[:8]}")
-    if isinstance(node, set | frozenset):
-        text = repr(sorted(map(repr, node)))
-        return Leaf(f"set:{text}", _shortened(text))
-    if isinstance(node, FUNCTIONS) and not getattr(node, "__closure__", None):
-        name = f"{getattr(node, '__module__', '')}.{getattr(node, '__qualname__', node)}"
-        return Leaf(f"function:{name}", name, opaque=isinstance(node, types.MethodType))
-    if not children(node) and not isinstance(node, Mapping | list | tuple | deque):
-        name = f"{type(node).__module__}.{type(node).__qualname__}"
-        return Leaf(f"object:{name}", name, opaque=not hasattr(node, "__dict__"))
-    return None
+    leaf = attempt(lambda: value_leaf(node))
+    if isinstance(leaf, Crash):
+        return unreadable_leaf(node)
+    if leaf is not None or isinstance(node, dict | list | tuple | deque):
+        return leaf
+    parts = attempt(lambda: parts_of(node))
+    if isinstance(parts, Crash):
+        return unreadable_leaf(node)
+    return None if parts else object_leaf(node)
 
 
 def children(node: Any) -> dict[str, Any]:
-    """The parts of an object, by attribute (``.name``), key (``['name']``) or index (``[0]``)."""
-    if isinstance(node, Mapping):
-        return {f"[{key!r}]": value for key, value in _items(node)}
-    if isinstance(node, list | tuple | deque):
-        return {f"[{index}]": value for index, value in enumerate(node)}
-    if isinstance(node, partial):
-        return {".func": node.func, ".args": node.args, ".keywords": node.keywords}
-    if isinstance(node, types.FunctionType):
-        cells = zip(node.__code__.co_freevars, node.__closure__ or (), strict=True)
-        return {f".<{name}>": _cell(cell) for name, cell in cells}
-    if _is_optimizer(node):
-        return _of_optimizer(node)
-    return {f".{name}": value for name, value in _attributes(node).items()}
+    """The parts of an object, by attribute (``.name``), key (``['name']``) or index (``[0]``); none if it raises."""
+    found = attempt(lambda: parts_of(node))
+    return {} if isinstance(found, Crash) else found
 
 
-def _attributes(node: Any) -> dict[str, Any]:
-    """What an object has in its dictionary and its slots; of a module, without hooks."""
-    own = dict(getattr(node, "__dict__", {}))
-    if _is_module(node):
-        for name in HIDDEN:
-            own.update(own.pop(name, {}))
-        own = {name: value for name, value in own.items() if not name.endswith(HOOKS)}
-    for kind in type(node).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(node, name):
-                own.setdefault(name, getattr(node, name))
-    return own
+def _is_mutable(node: Any) -> bool:
+    """Whether a leaf can be shared: changing it at one path changes it at the others."""
+    return isinstance(node, np.ndarray) or is_tensor(node) or generator_state(node) is not None
 
 
-def generator_state(node: Any) -> Any:
-    """The state of a random generator of NumPy, torch or Python; None for other objects."""
-    if isinstance(node, np.random.Generator):
-        return node.bit_generator.state
-    if isinstance(node, np.random.BitGenerator):
-        return node.state
-    if isinstance(node, np.random.RandomState):
-        return node.get_state(legacy=False)
-    if isinstance(node, random.Random):
-        return node.getstate()
-    if "torch" in sys.modules and isinstance(node, sys.modules["torch"].Generator):
-        return node.get_state().tolist()
-    return None
+def _fits(old: Any, new: Any) -> bool:
+    """Whether the value of a leaf can be copied into another in place."""
+    if is_tensor(old) and is_tensor(new):
+        return bool(old.shape == new.shape and old.dtype == new.dtype)
+    if isinstance(old, np.ndarray) and isinstance(new, np.ndarray):
+        plain = not old.dtype.hasobject and new.flags.writeable
+        return plain and old.shape == new.shape and old.dtype == new.dtype
+    return type(old) is type(new) and generator_state(old) is not None
 
 
-def is_tensor(node: Any) -> bool:
-    """Whether an object is a tensor of torch."""
-    return "torch" in sys.modules and isinstance(node, sys.modules["torch"].Tensor)
-
-
-def _is_module(node: Any) -> bool:
-    return "torch" in sys.modules and isinstance(node, sys.modules["torch"].nn.Module)
-
-
-def _is_optimizer(node: Any) -> bool:
-    return "torch" in sys.modules and isinstance(node, sys.modules["torch"].optim.Optimizer)
-
-
-def _of_optimizer(node: Any) -> dict[str, Any]:
-    """Settings and state by the number of the parameter, since parameters have no name here."""
-    parameters = [parameter for group in node.param_groups for parameter in group["params"]]
-    found: dict[str, Any] = {}
-    for number, group in enumerate(node.param_groups):
-        settings = {key: value for key, value in group.items() if key != "params"}
-        found.update({f".param_groups[{number}][{key!r}]": value for key, value in settings.items()})
-    for number, parameter in enumerate(parameters):
-        state = node.state.get(parameter, {})
-        found.update({f".state[{number}][{key!r}]": value for key, value in state.items()})
-    own = {name for name in vars(node) if name not in ("param_groups", "state", "defaults") and HOOKS not in name}
-    return {**found, **{f".{name}": getattr(node, name) for name in sorted(own)}}
-
-
-def _items(node: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Items by a key that is the same in every process; keys that print an address are numbered."""
-    for number, (key, value) in enumerate(node.items()):
-        yield (key if isinstance(key, (*PLAIN, tuple)) else number), value
-
-
-def _cell(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None
-
-
-def _array_leaf(array: Any, kind: str = "") -> Leaf:
-    """The leaf of an array of NumPy, or of a tensor on the CPU, whose type is ``kind``."""
-    flat = array.reshape(-1)
-    if kind:
-        content = flat.view(sys.modules["torch"].uint8).numpy().tobytes()
-    elif array.dtype == object:
-        content = repr(array.tolist()).encode()
-    else:
-        content = array.tobytes()
-    kind, shape = kind or str(array.dtype), list(array.shape)
-    values = ", ".join(_number(each) for each in flat[:3].tolist())
-    more = ", ..." if len(flat) > 3 else ""
-    return Leaf(_digest(f"{kind}{shape}".encode() + content), f"{kind}{shape} {values}{more}")
-
-
-def _number(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else _shortened(repr(value))
-
-
-def _restore(old: Any, new: Any, replace: Callable[[Any], None]) -> None:
+def _restore(old: Any, new: Any, replace: Callable[[Any], None], twins: dict[int, Any]) -> None:
     """Make ``new`` equal to ``old``: in place where both are arrays, tensors or generators of one kind."""
-    if is_tensor(old) and is_tensor(new) and old.shape == new.shape and old.dtype == new.dtype:
+    if not _fits(old, new):
+        _set_copy(old, replace, twins)
+    elif is_tensor(old):
         new.data.copy_(old.data)
-    elif isinstance(old, np.ndarray) and isinstance(new, np.ndarray) and old.shape == new.shape and new.flags.writeable:
+    elif isinstance(old, np.ndarray):
         new[...] = old
-    elif type(old) is type(new) and generator_state(old) is not None:
+    else:
         set_generator_state(new, old)
-    else:
-        _set_copy(old, replace)
 
 
-def set_generator_state(generator: Any, source: Any) -> None:
-    """Give a random generator the state of another of its kind."""
-    if isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = source.bit_generator.state
-    elif isinstance(generator, np.random.BitGenerator):
-        generator.state = source.state
-    elif isinstance(generator, np.random.RandomState):
-        generator.set_state(source.get_state())
-    elif isinstance(generator, random.Random):
-        generator.setstate(source.getstate())
-    else:
-        generator.set_state(source.get_state())
-
-
-def _set_copy(value: Any, replace: Callable[[Any], None]) -> None:
-    replace(copy.deepcopy(value))
-
-
-def _set_child(node: Any, key: str, value: Any, *, names: Any = None) -> None:
-    """Set the part of an object that `children` calls ``key``.
-
-    :param names: an object that has this part, by default the object itself
-    """
-    if _is_optimizer(node) and key.startswith((".param_groups", ".state")):
-        kind, number, name = key[1:].replace("]", "").split("[")
-        if kind == "param_groups":
-            node.param_groups[int(number)][name.strip("'")] = value
-        else:
-            parameters = [parameter for group in node.param_groups for parameter in group["params"]]
-            node.state[parameters[int(number)]][name.strip("'")] = value
-    elif key.startswith("."):
-        setattr(node, key[1:], value)
-    elif isinstance(node, Mapping):
-        node[_real_key(names if names is not None else node, key)] = value  # type: ignore[index]
-    else:
-        node[int(key[1:-1])] = value
-
-
-def _remove_child(node: Any, key: str) -> None:
-    if key.startswith("."):
-        delattr(node, key[1:])
-    elif isinstance(node, Mapping):
-        del node[_real_key(node, key)]  # type: ignore[attr-defined]
-    else:
-        del node[int(key[1:-1])]
-
-
-def _real_key(mapping: Mapping[Any, Any], key: str) -> Any:
-    """The key that `children` shows as ``[key]``."""
-    return next(own for own, (shown, _) in zip(mapping, _items(mapping), strict=True) if f"[{shown!r}]" == key)
+def _set_copy(value: Any, replace: Callable[[Any], None], twins: dict[int, Any]) -> None:
+    """Replace by a copy, in which every object that has a counterpart is the counterpart."""
+    replace(value.detach().clone() if is_tensor(value) and not value.is_leaf else copy.deepcopy(value, twins))
 
 
 def _cannot_replace(_value: Any) -> None:
@@ -338,17 +205,9 @@ def _cannot_replace(_value: Any) -> None:
 
 
 def _joined(path: str, key: str) -> str:
-    return (path + key).lstrip(".")
+    return (path + key).lstrip(".") if not path else path + key
 
 
 def _text(node: Any) -> str:
     leaf = leaf_of(node)
     return leaf.text if leaf is not None else f"{type(node).__name__} of {len(children(node))} parts"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
