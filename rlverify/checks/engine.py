@@ -14,7 +14,7 @@ from rlverify.checks.preloading import installed_modules, preload
 from rlverify.checks.records import CheckRecord, Finding, Proof, Status
 from rlverify.checks.rule import RULES, Rule, inconclusive
 from rlverify.checks.session import Session, SubjectError
-from rlverify.checks.subjects import Subject, subject
+from rlverify.checks.subjects import Runs, Subject, subject
 from rlverify.running.runner import Crash, attempt
 
 Progress = Callable[[str, str], None]
@@ -48,15 +48,27 @@ def check_algorithm(
 def check_subject(
     made: Subject, *, checks: Iterable[str] | None = None, on_check: Progress = lambda _subject, _check: None
 ) -> list[CheckRecord]:
-    """Run the rules on a subject, those that others rest on first."""
-    chosen = [rule_named(name) for name in checks] if checks is not None else list(RULES.values())
-    findings: dict[str, Finding] = {}
-    session: Session | Finding = _session(made)
+    """Run the rules on a subject, those that others rest on first.
+
+    :raises UnknownRuleError: if there is no rule of a name, also among the expected failures
+    """
+    chosen, runs = chosen_rules(made, checks), Runs()
     records = []
     for rule in chosen:
         on_check(made.name, rule.name)
-        records.append(_record(rule, made, session, findings))
+        records.append(record_of(rule, made, runs))
     return records
+
+
+def chosen_rules(made: Subject, checks: Iterable[str] | None = None) -> list[Rule]:
+    """The rules of some names, by default all.
+
+    :raises UnknownRuleError: if there is no rule of a name, also among the expected failures
+    """
+    for name in made.expected_failures:
+        rule_named(name)
+    names = [checks] if isinstance(checks, str) else checks
+    return [rule_named(name) for name in names] if names is not None else list(RULES.values())
 
 
 def rule_named(name: str) -> Rule:
@@ -81,24 +93,35 @@ def _session(made: Subject) -> Session | Finding:
     def action() -> tuple[str, list[str]]:
         model = session.make()
         name = adapter_name(model)
+        if model is None or (made.adapter is None and name == "plain" and not hasattr(model, "learn")):
+            advice = "return the model" if model is None else "give an adapter"
+            raise SubjectError(f"the factory returned {type(model).__name__}, which has no learn(); {advice}")
         (made.adapter or adapter_named(name)).optimizers(model)
         return name, sorted(installed_modules() - before)
 
     found = attempt(lambda: session.run(action))
     if isinstance(found, Crash):
-        return Finding(Status.ERROR, seen=_reason(found))
+        return Finding(Status.ERROR, seen=_reason(found).removeprefix("SubjectError: "))
     name, modules = found
     preload(modules)
     return session if made.adapter is not None else replace(session, adapter=adapter_named(name))
 
 
-def _record(rule: Rule, made: Subject, session: Session | Finding, findings: dict[str, Finding]) -> CheckRecord:
+def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
+    """Run one rule on a subject, and prove it if it passes.
+
+    :param runs: what is known from other rules, and will be for the next
+    """
+    session = runs.session = runs.session if runs.session is not None else _session(made)
+    if rule.name in runs.reported:
+        runs.findings.pop(rule.name)
     base = CheckRecord(made.name, rule.name, rule.family, rule.severity, Finding(Status.ERROR))
     expected, lines = made.expected_failures.get(rule.name, ""), made.reproduction(rule.name)
     base = replace(base, expected_failure=expected, reproduction=lines)
     if isinstance(session, Finding):
         return replace(base, finding=replace(session, expected=rule.expected))
-    finding = _finding(rule, session, findings)
+    finding = _finding(rule, session, runs.findings)
+    runs.reported.add(rule.name)
     base = replace(base, finding=finding)
     if finding.status is not Status.PASS:
         return base
@@ -116,7 +139,7 @@ def _finding(rule: Rule, session: Session, findings: dict[str, Finding]) -> Find
 def _found(rule: Rule, session: Session, findings: dict[str, Finding]) -> Finding:
     for name in rule.rests_on:
         before = _finding(RULES[name], session, findings)
-        if before.status is not Status.PASS:
+        if before.status not in (Status.PASS, Status.NOT_APPLICABLE):
             return inconclusive(f"{name}: {before.status.value}{f', {before.seen}' if before.seen else ''}")
     return _run(rule, session)
 

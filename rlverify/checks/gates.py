@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rlverify.checks import faults
 from rlverify.checks.adapter import NotSupportedError
+from rlverify.checks.faults import Fault
 from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.session import Session, Trained, first_difference
@@ -24,10 +25,17 @@ def deterministic(session: Session) -> Finding:
     factory. A model without a seed can still pass: the global generators are seeded before each call of the factory.
     """
     first, second = (whole(session) for _ in range(2))
-    session.volatile = frozenset(path for path in first.state if first.state[path] != second.state.get(path))
+    paths = {**first.state, **second.state}
+    session.volatile = frozenset(path for path in paths if first.state.get(path) != second.state.get(path))
     if first.result == second.result:
         return passing()
     return failing(**apart(first, second))
+
+
+def observations(session: Session) -> list[Fault]:
+    """Faults of what the adapter can do to observe a model."""
+    planted = {"act": faults.ACTING_LEARNS, "save": faults.SAVING_LEARNS}
+    return [fault for method, fault in planted.items() if session.supports(method)]
 
 
 @rule(
@@ -35,7 +43,7 @@ def deterministic(session: Session) -> Finding:
     "high",
     "Acting and saving change nothing that training uses.",
     rests_on=["deterministic"],
-    faults=[faults.ACTING_LEARNS, faults.SAVING_LEARNS],
+    faults=observations,
 )
 def observing_changes_nothing(session: Session) -> Finding:
     """Training is the same with a saved file and an action in the middle as without.
@@ -46,13 +54,16 @@ def observing_changes_nothing(session: Session) -> Finding:
 
     def observed(folder: Path) -> Trained:
         model = session.make()
-        trace = list(adapter.learn(model, steps))
+        trace = session.learn(model, steps)
+        unsupported = []
         for observe in (lambda: adapter.act(model), lambda: adapter.save(model, folder)):
             try:
                 observe()
-            except NotSupportedError:
-                continue
-        trace += adapter.learn(model, steps)
+            except NotSupportedError as error:
+                unsupported.append(str(error))
+        if len(unsupported) == 2:
+            raise NotSupportedError("; ".join(unsupported))
+        trace += session.learn(model, steps)
         return session.trained(model, trace)
 
     with session.folder() as folder:
@@ -77,7 +88,7 @@ def pieces_equal_whole(session: Session) -> Finding:
 
     def at_once() -> Trained:
         model = session.make()
-        return session.trained(model, session.adapter.learn(model, 2 * steps))
+        return session.trained(model, session.learn(model, 2 * steps))
 
     expected, found = session.run(at_once), whole(session)
     return passing() if found.result == expected.result else failing(**apart(expected, found))
@@ -89,7 +100,7 @@ def whole(session: Session) -> Trained:
 
     def action() -> Trained:
         model = session.make()
-        trace = [*session.adapter.learn(model, steps), *session.adapter.learn(model, steps)]
+        trace = [*session.learn(model, steps), *session.learn(model, steps)]
         return session.trained(model, trace)
 
     return session.run(action)

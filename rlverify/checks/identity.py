@@ -44,7 +44,7 @@ def optimizers_hold_the_parameters(session: Session) -> Finding:
 def _after_load(session: Session) -> str:
     with session.folder() as name:
         model = session.make()
-        session.adapter.learn(model, session.steps)
+        session.learn(model, session.steps)
         session.adapter.save(model, Path(name))
         return _mismatch(session, session.loaded(Path(name)))
 
@@ -91,7 +91,7 @@ def learning_rate_zero_freezes(session: Session) -> Finding:
         model = session.make()
         session.adapter.set_learning_rate(model, 0.0)
         before = walk(named_parameters(list(session.adapter.modules(model))))
-        session.adapter.learn(model, steps)
+        session.learn(model, steps)
         after = walk(named_parameters(list(session.adapter.modules(model))))
         return [path for path in before if before[path] != after.get(path)]
 

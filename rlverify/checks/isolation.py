@@ -69,7 +69,7 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
         os.close(reading)
     if content:
         found = attempt(lambda: pickle.loads(content))  # noqa: S301  # from our own child
-        return Failed(f"what it returned cannot be read: {found.line}") if isinstance(found, Crash) else found  # type: ignore[no-any-return]
+        return Failed(f"what it returned cannot be read: {found.line}") if isinstance(found, Crash) else found
     if not in_time:
         return Failed(f"did not end within {seconds:g} seconds")
     code = os.waitstatus_to_exitcode(status)

@@ -22,7 +22,8 @@ import numpy as np
 NUMBERS: Final = (bool, int, float, complex, str, bytes)
 TIMES: Final = (datetime.date, datetime.time, datetime.timedelta)
 PLAIN: Final = (
-    type(None), *NUMBERS, bytearray, np.generic, np.dtype, Enum, type, range, slice, PurePath, *TIMES, Decimal, Fraction, UUID,
+    type(None), *NUMBERS, bytearray, np.generic, np.dtype, Enum, type, range, slice, PurePath, *TIMES,
+    Decimal, Fraction, UUID,
 )  # fmt: skip
 FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 SEQUENCES: Final = (list, tuple, deque)

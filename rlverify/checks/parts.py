@@ -214,4 +214,3 @@ def _cell(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # not filled yet
         return None
-

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from rlverify.checks.engine import check_subject, rule_named
+from rlverify.checks.engine import chosen_rules, record_of
 from rlverify.checks.records import CheckRecord, Status
-from rlverify.checks.rule import RULES
+from rlverify.checks.rule import Rule
 from rlverify.checks.subjects import Subject
 from rlverify.checks.table import details
 
@@ -31,18 +34,24 @@ def parametrize_with_checks(
     """
     import pytest
 
-    names = [each.name for each in subjects]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    given = [each.name for each in subjects]
+    twice = sorted({name for name in given if given.count(name) > 1})
     if twice:
         raise ValueError(f"two subjects are named {twice[0]!r}; give each a name: subject(..., name=...)")
-    chosen = [rule_named(name).name for name in (checks if checks is not None else RULES)]
-    tests = [pytest.param(_test(each, name), id=f"{each.name}-{name}") for each in subjects for name in chosen]
+    names = list(checks) if checks is not None and not isinstance(checks, str) else checks
+    tests = [
+        pytest.param(_test(each, rule), id=f"{each.name}-{rule.name}")
+        for each in subjects
+        for rule in chosen_rules(each, names)
+    ]
     return pytest.mark.parametrize("check", tests)
 
 
-def _test(each: Subject, name: str) -> Callable[[], CheckRecord]:
+def _test(each: Subject, rule: Rule) -> Callable[[], CheckRecord]:
     def check() -> CheckRecord:
-        (record,) = check_subject(each, checks=[name])
+        record = record_of(rule, each, each.runs)
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+        record = replace(record, reproduction=f"pytest {shlex.quote(test)}") if test else record
         _judge(record)
         return record
 

@@ -27,6 +27,8 @@ def global_state() -> dict[str, Any]:
     }
     if "torch" in sys.modules:
         state["torch"] = sys.modules["torch"].get_rng_state().clone()
+        if sys.modules["torch"].cuda.is_initialized():
+            state["cuda"] = sys.modules["torch"].cuda.get_rng_state_all()
     return state
 
 
@@ -36,6 +38,8 @@ def set_global_state(state: dict[str, Any]) -> None:
     np.random.set_state(state["numpy"])
     if "torch" in state:
         sys.modules["torch"].set_rng_state(state["torch"])
+    if "cuda" in state:
+        sys.modules["torch"].cuda.set_rng_state_all(state["cuda"])
 
 
 @contextmanager

@@ -94,5 +94,7 @@ class CheckRecord:
             return str(self.status.value)
         if self.unproven:
             return f"pass, unproven: {self.unproven}"
-        detected = sum(each.detected for each in self.proofs)
-        return f"pass, proven by {detected} fault{'s' * (detected != 1)}"
+        detected, planted = sum(each.detected for each in self.proofs), len(self.proofs)
+        if detected < planted:
+            return f"pass, proven by {detected} of {planted} faults"
+        return f"pass, proven by {planted} fault{'s' * (planted != 1)}"

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from rlverify.checks import faults
+from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.faults import Fault
 from rlverify.checks.gates import apart, whole
-from rlverify.checks.random_state import global_state, set_global_state
 from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session, SubjectError, Trained
-from rlverify.checks.state_tree import Difference, children, differences, leaf_of, walk
+from rlverify.checks.search import Search
+from rlverify.checks.session import Session, Trained
+from rlverify.checks.state_tree import Leaf, children, leaf_of, put, walk
 
-GLOBALS: Final = "global random generators"
-MOST_LEAVES: Final = 24
-"""Leaves that are left out one by one, of each part of the state."""
 SHOWN: Final = 8
 TIMES: Final = 3
 """How often a model is saved and loaded again."""
@@ -31,11 +28,12 @@ def forgettable(session: Session) -> Sequence[Fault]:
 
     def action() -> list[str]:
         model = session.make()
-        session.adapter.learn(model, session.steps)
+        session.learn(model, session.steps)
         initial, state = walk(session.make()), walk(model)
         learnt = [path for path in state if path in initial and state[path].digest != initial[path].digest]
+        learnt = [path for path in learnt if path not in session.volatile]
         chosen = {path.split("[")[0].split(".")[0] + _kind(path): path for path in reversed(learnt)}
-        return [path for path in chosen.values() if path not in session.volatile]
+        return list(chosen.values())
 
     session.steps  # noqa: B018  # known before the process starts
     return [faults.forget(path) for path in sorted(session.run(action))]
@@ -57,7 +55,7 @@ def resume_is_exact(session: Session) -> Finding:
 
     If it does not, a run cannot be reproduced after an interruption, and a comparison of runs compares their
     interruptions. The rule says which parts of the state make the difference: it copies everything that differs from
-    the saved model into the loaded one, and then leaves out one part at a time.
+    the saved model into the loaded one, and then leaves out parts, down to single values.
     """
     steps = session.steps
     with session.folder() as name:
@@ -66,101 +64,15 @@ def resume_is_exact(session: Session) -> Finding:
 
         def resumed() -> Trained:
             model = session.loaded(folder)
-            return session.trained(model, session.adapter.learn(model, steps))
+            return session.trained(model, session.learn(model, steps))
 
         found, expected = session.run(resumed), whole(session)
         if found.result == expected.result:
             return passing()
         half = Trained(expected.state, expected.result, expected.trace[len(expected.trace) - len(found.trace) :])
-        needed = _Search(session, folder, expected.result).needed()
+        reason = Search(session, folder, expected.result).reason()
     text = apart(half, found)
-    lost = f"; lost: {', '.join(needed.paths[:SHOWN])}" if needed.paths else ""
-    more = f" and {len(needed.paths) - SHOWN} more" if len(needed.paths) > SHOWN else ""
-    return failing(text["seen"] + lost + more, where=f"{text['where']} after the load", why=needed.reason)
-
-
-@dataclass(frozen=True)
-class Needed:
-    """The leaves without which training does not go on exactly.
-
-    :param reason: in words, with what was tried
-    """
-
-    paths: tuple[str, ...]
-    reason: str
-
-
-@dataclass(frozen=True)
-class _Search:
-    """Finds the parts of the state that a load loses, by copying them back and leaving some out.
-
-    :param expected: what training gives that was not interrupted
-    """
-
-    session: Session
-    folder: Path
-    expected: dict[str, str]
-
-    def needed(self) -> Needed:
-        """The leaves that have to be restored, or why that is not known."""
-        lost = [path for path in self.session.run(self._lost) if path not in self.session.volatile]
-        if not self._is_exact_without(()):
-            opaque = "; ".join(self.session.run(self._opaque)[:SHOWN])
-            tried = f"copying all {len(lost)} leaves that differ does not make it exact"
-            return Needed((), f"{tried}; not seen: {opaque or 'nothing'}")
-        needed: list[str] = []
-        for part in dict.fromkeys(map(part_of, [*lost, GLOBALS])):
-            own = [path for path in lost if part_of(path) == part] or [part]
-            if not self._is_exact_without(own):
-                single = own[:MOST_LEAVES] if 1 < len(own) <= MOST_LEAVES else []
-                needed += [path for path in single if not self._is_exact_without([path])] or [part]
-        return Needed(tuple(needed), f"restoring {', '.join(needed[:SHOWN])} makes it exact" if needed else "")
-
-    def _pair(self) -> tuple[Any, dict[str, Any], Any]:
-        session = self.session
-        model = session.make()
-        session.adapter.learn(model, session.steps)
-        return model, global_state(), session.loaded(self.folder)
-
-    def _lost(self) -> list[str]:
-        model, _, loaded = self._pair()
-        return [each.path for each in differences(model, loaded)]
-
-    def _opaque(self) -> list[str]:
-        model, _, _ = self._pair()
-        return [f"{path} ({leaf.text})" for path, leaf in walk(model).items() if leaf.opaque]
-
-    def _is_exact_without(self, left_out: Sequence[str]) -> bool:
-        """Whether training goes on exactly; a state in which it crashes is not exact."""
-        try:
-            return self.session.run(partial(self._continued, frozenset(left_out))) == self.expected
-        except SubjectError:
-            return False
-
-    def _continued(self, left_out: frozenset[str]) -> dict[str, str]:
-        """What training gives if everything that was lost is restored but some paths."""
-        session = self.session
-        model, generators, loaded = self._pair()
-        for each in differences(model, loaded):
-            if each.path not in left_out and each.path not in session.volatile:
-                _restored(each)
-        if GLOBALS not in left_out:
-            set_global_state(generators)
-        session.adapter.learn(loaded, session.steps)
-        return session.result(loaded)
-
-
-def part_of(path: str) -> str:
-    """The part of the state that a leaf belongs to: the first name of its path."""
-    return path if path == GLOBALS else path.split(".")[0].split("[")[0]
-
-
-def _restored(difference: Difference) -> None:
-    """Restore what can be copied; loggers and other objects with files cannot."""
-    try:
-        difference.restore()
-    except (TypeError, ValueError, AttributeError, RuntimeError, KeyError):
-        return
+    return failing(text["seen"], where=f"{text['where']} after the load", why=reason)
 
 
 @rule(
@@ -200,9 +112,10 @@ def _cycled(session: Session, before: Path, after: Path) -> dict[str, str]:
 
 class _LosesArgument(faults.Wrapped):
     def load(self, folder: Path, fresh: Any) -> Any:
+        before = settings_of(fresh)
         model = self.inner.load(folder, fresh)
-        name = next(iter(settings_of(model)))
-        setattr(model, name, "another")
+        name = next(name for name, value in before.items() if settings_of(model).get(name) == value)
+        put(model, name, "another")
         return model
 
 
@@ -224,10 +137,12 @@ def settings_survive(session: Session) -> Finding:
 
         def action() -> list[tuple[str, str, str]]:
             fresh, model = session.make(), session.make()
-            session.adapter.learn(model, session.steps)
+            session.learn(model, session.steps)
             loaded = settings_of(session.loaded(folder))
             before, after = settings_of(fresh), settings_of(model)
             kept = {key: value for key, value in before.items() if after.get(key) == value}
+            if not kept:
+                raise NotSupportedError("the model has no plain public attributes that training leaves as they are")
             return [(key, value, loaded.get(key, "missing")) for key, value in kept.items() if loaded.get(key) != value]
 
         changed = session.run(action)
@@ -240,7 +155,8 @@ def settings_survive(session: Session) -> Finding:
 
 def settings_of(model: Any) -> dict[str, str]:
     """The plain public attributes of a model, as text."""
-    leaves = {key[1:]: leaf_of(value) for key, value in children(model).items() if not key.startswith("._")}
+    public = {key.lstrip("."): value for key, value in children(model).items() if not key.startswith(("._", "['_"))}
+    leaves = {name: leaf_of(value) for name, value in public.items()}
     plain = {name: leaf.digest for name, leaf in leaves.items() if leaf is not None and ":" in leaf.digest}
     return {name: digest.split(":", 1)[1] for name, digest in plain.items()}
 
@@ -270,23 +186,23 @@ def learning_rates_continue(session: Session) -> Finding:
         folder = Path(name)
         session.saved(session.steps, folder)
 
-        def action() -> tuple[dict[str, str], dict[str, str]]:
+        def action() -> tuple[dict[str, Leaf], dict[str, Leaf]]:
             model = session.make()
-            session.adapter.learn(model, session.steps)
+            session.learn(model, session.steps)
             return _options(session, model), _options(session, session.loaded(folder))
 
         before, after = session.run(action)
-    changed = [key for key in before if before[key] != after.get(key)]
+    changed = [key for key, leaf in before.items() if key not in after or after[key].digest != leaf.digest]
     if not changed:
         return passing()
     key = changed[0]
-    return failing(f"{key} is {after.get(key, 'missing')}, expected {before[key]}", where=key)
+    now = after[key].text if key in after else "missing"
+    return failing(f"{key} is {now}, expected {before[key].text}", where=key)
 
 
-def _options(session: Session, model: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for number, optimizer in enumerate(session.adapter.optimizers(model)):
-        for place, leaf in walk(optimizer.param_groups).items():
-            if "['params']" not in place:
-                found[f"optimizers[{number}].param_groups{place}"] = leaf.text
-    return found
+def _options(session: Session, model: Any) -> dict[str, Leaf]:
+    optimizers = session.adapter.optimizers(model)
+    if not optimizers:
+        raise NotSupportedError("the model has no optimizer of torch")
+    groups = [[{**group, "params": ()} for group in each.param_groups] for each in optimizers]
+    return {f"optimizers[{place[1:]}": leaf for place, leaf in walk(groups).items()}

@@ -39,12 +39,12 @@ class Trained:
 
     :param state: every leaf of the model
     :param result: digests of what is trained: parameters, and the state of their optimizers
-    :param trace: one value for each step
+    :param trace: one digest for each step
     """
 
     state: dict[str, Leaf]
     result: dict[str, str]
-    trace: tuple[Any, ...] = ()
+    trace: tuple[str, ...] = ()
 
 
 @dataclass
@@ -84,16 +84,30 @@ class Session:
         """Environment steps in which the model is updated at least once."""
         return self.run(lambda: self.adapter.steps(self.make()))
 
-    def trained(self, model: Any, trace: Sequence[Any] = ()) -> Trained:
+    def learn(self, model: Any, steps: int) -> list[str]:
+        """Train, and give one digest for each step that the adapter reports; to be called inside of `run`."""
+        trace = self.adapter.learn(model, steps)
+        return [] if trace is None else [digest_of(each) for each in trace]
+
+    def supports(self, method: str) -> bool:
+        """Whether the adapter overrides a method, which says that it can do what the method is for."""
+        return getattr(type(self.adapter), method) is not getattr(Adapter, method)
+
+    def trained(self, model: Any, trace: Sequence[str] = ()) -> Trained:
         """The state of a model; to be called inside of `run`."""
         return Trained(walk(model), self.result(model), tuple(trace))
 
     def result(self, model: Any) -> dict[str, str]:
-        """Digests of what is trained, by name; to be called inside of `run`."""
+        """Digests of what is trained, by name; to be called inside of `run`.
+
+        :raises NotSupportedError: if nothing is found that is trained
+        """
         modules, optimizers = list(self.adapter.modules(model)), self.adapter.optimizers(model)
         found = {f"parameter {name}": leaf.digest for name, leaf in walk(named_parameters(modules)).items()}
         for number, optimizer in enumerate(optimizers):
             found.update({f"optimizer {number}: {path}": leaf.digest for path, leaf in walk(optimizer).items()})
+        if not found:
+            raise NotSupportedError("no trained parameters of torch were found; override Adapter.modules()")
         return found
 
     def folder(self) -> tempfile.TemporaryDirectory[str]:
@@ -105,7 +119,7 @@ class Session:
 
         def action() -> None:
             model = self.make()
-            self.adapter.learn(model, steps)
+            self.learn(model, steps)
             self.adapter.save(model, folder)
 
         self.run(action)
@@ -115,6 +129,12 @@ class Session:
         fresh = self.make()
         seed_globals(OTHER_SEED)
         return self.adapter.load(folder, fresh)
+
+
+def digest_of(value: Any) -> str:
+    """A text that is equal for equal values of any kind."""
+    leaves = walk(value)
+    return leaves[""].digest if list(leaves) == [""] else repr({path: leaf.digest for path, leaf in leaves.items()})
 
 
 def _supported(action: Callable[[], Result]) -> Result | Unsupported:

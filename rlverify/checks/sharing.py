@@ -32,10 +32,10 @@ def set_parameters_copies(session: Session) -> Finding:
 
 def _changed_elsewhere(session: Session, trained: str) -> list[str]:
     source, receiver = session.make(), session.make()
-    session.adapter.learn(source, session.steps)
+    session.learn(source, session.steps)
     session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))
     model, other = (source, receiver) if trained == "source" else (receiver, source)
     before = session.result(other)
-    session.adapter.learn(model, session.steps)
+    session.learn(model, session.steps)
     after = session.result(other)
     return [name for name in {**before, **after} if before.get(name) != after.get(name)]

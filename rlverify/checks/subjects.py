@@ -9,6 +9,24 @@ from types import MappingProxyType
 from typing import Any
 
 from rlverify.checks.adapter import Adapter
+from rlverify.checks.parts import is_module
+from rlverify.checks.records import Finding
+from rlverify.checks.reproduction import reproduction
+from rlverify.checks.session import Session
+
+
+@dataclass
+class Runs:
+    """What is known about a subject after some checks.
+
+    :param session: what runs it, or the finding of every check if it cannot be made; None before the first check
+    :param findings: by rule
+    :param reported: rules whose finding was reported; asked again, they are run again
+    """
+
+    session: Session | Finding | None = None
+    findings: dict[str, Finding] = field(default_factory=dict)
+    reported: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -19,6 +37,7 @@ class Subject:
     :param adapter: how to talk to it; None to find that out from the model
     :param expected_failures: reasons for which rules may fail, by name of the rule; such a rule has to fail
     :param limit: seconds that each process of a check may take
+    :param runs: what the tests of one subject share, so that each does not run again what it rests on
     """
 
     name: str
@@ -26,17 +45,11 @@ class Subject:
     adapter: Adapter | None = None
     expected_failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     limit: float = 60.0
+    runs: Runs = field(default_factory=Runs, init=False, repr=False, compare=False)
 
     def reproduction(self, check: str) -> str:
         """Lines that run one check of this subject again."""
-        module, name = getattr(self.factory, "__module__", ""), getattr(self.factory, "__qualname__", "")
-        if not name.isidentifier() or module in ("", "__main__"):
-            return f"check_algorithm(factory, checks=[{check!r}])  # factory: that of {self.name}"
-        return (
-            "from rlverify.checks import check_algorithm\n"
-            f"from {module} import {name}\n"
-            f"print(check_algorithm({name}, checks=[{check!r}]))"
-        )
+        return reproduction(self.factory, self.adapter, check)
 
 
 def subject(
@@ -56,11 +69,11 @@ def subject(
         is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
     """
-    if not callable(factory) or hasattr(factory, "learn"):
+    if not callable(factory) or is_module(factory) or (hasattr(factory, "learn") and not isinstance(factory, type)):
         model = factory
         return Subject(
             name or type(model).__name__, lambda: copy.deepcopy(model), adapter, expected_failures or {}, limit
         )
-    plain = getattr(factory, "__name__", type(factory).__name__)
+    plain = getattr(getattr(factory, "func", factory), "__name__", type(factory).__name__)
     shown = name or ("subject" if plain == "<lambda>" else plain)
     return Subject(shown, factory, adapter, expected_failures or {}, limit)

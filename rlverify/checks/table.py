@@ -15,7 +15,7 @@ def table(records: Sequence[CheckRecord]) -> str:
 
 def _entry(record: CheckRecord, width: int) -> str:
     line = f"{record.subject}  {record.check:<{width}}  {record.outcome}"
-    if record.status is Status.PASS and not record.is_unexpected:
+    if record.status is Status.PASS and not record.is_unexpected and all(each.detected for each in record.proofs):
         return line
     return "\n    ".join([line, *details(record).splitlines()[1:]])
 
@@ -28,10 +28,11 @@ def details(record: CheckRecord) -> str:
         "seen": found.seen,
         "where": found.where,
         "why": found.why,
-        "reason": record.expected_failure,
+        "expected failure": record.expected_failure,
         "not detected": ", ".join(each.fault for each in record.proofs if not each.detected),
     }
-    lines = [f"{record.subject}: {record.check}: {record.outcome}"]
+    but = ", but a failure is expected" if record.expected_failure and record.status is Status.PASS else ""
+    lines = [f"{record.subject}: {record.check}: {record.outcome}{but}"]
     lines += [f"{name}: {text}" for name, text in rows.items() if text]
     if record.reproduction and record.status in (Status.FAIL, Status.ERROR):
         lines += ["reproduce:", *(f"    {line}" for line in record.reproduction.splitlines())]

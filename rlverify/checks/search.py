@@ -1,0 +1,158 @@
+"""Finds out which parts of a state a load loses, by restoring all that differs and leaving some of it out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from rlverify.checks.random_state import global_state, set_global_state
+from rlverify.checks.session import Session, SubjectError
+from rlverify.checks.state_tree import Difference, differences, walk
+from rlverify.running.runner import attempt
+
+GLOBALS: Final = "global random generators"
+SHOWN: Final = 5
+"""Paths, or groups of paths, that a reason names."""
+GROUPED: Final = 3
+"""Paths with one parent that are shown as one."""
+NAME: Final = re.compile(r"""\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^]'"])*\]|\.?[^.[]+""")
+MOST_RUNS: Final = 96
+"""Runs that leave something out; where they are used up, a group is not divided further."""
+
+
+@dataclass
+class Search:
+    """Finds the leaves without which training does not go on exactly.
+
+    :param folder: what was saved
+    :param expected: what training gives that was not interrupted
+    """
+
+    session: Session
+    folder: Path
+    expected: dict[str, str]
+    runs: int = field(default=0, init=False)
+
+    def reason(self) -> str:
+        """In words, what has to be restored; what was tried, where that is not known; empty if nothing has to be."""
+        lost = [path for path in self.session.run(self._lost) if path not in self.session.volatile]
+        everything = [*lost, GLOBALS]
+        if not self._is_exact_without(()):
+            opaque = self.session.run(self._opaque)
+            tried = f"copying all {len(lost)} leaves that differ does not make it exact"
+            return f"{tried}; not seen: {listed(opaque) or 'nothing'}"
+        parts = dict.fromkeys(map(part_of, everything))
+        needed = [
+            path for part in parts for path in self._needed([each for each in everything if part_of(each) == part])
+        ]
+        if not needed:
+            return f"no single part of the {len(everything)} leaves that differ is needed, but not all can be left out"
+        text, found = listed(shortened(needed)), expanded(needed, everything)
+        if self._is_exact_without([path for path in everything if path not in found]):
+            return f"restoring {text} makes it exact"
+        return f"{text} must be restored, and not these alone, of {len(everything)} leaves that differ"
+
+    def _needed(self, paths: Sequence[str]) -> list[str]:
+        """The leaves of which each has to be restored; several as one name, if only all can be told to be needed."""
+        if self._is_exact_without(paths):
+            return []
+        if len(paths) == 1 or self.runs >= MOST_RUNS:
+            return [common(paths)]
+        middle = len(paths) // 2
+        return [*self._needed(paths[:middle]), *self._needed(paths[middle:])] or [common(paths)]
+
+    def _pair(self) -> tuple[Any, dict[str, Any], Any]:
+        session = self.session
+        model = session.make()
+        session.learn(model, session.steps)
+        return model, global_state(), session.loaded(self.folder)
+
+    def _lost(self) -> list[str]:
+        model, _, loaded = self._pair()
+        return [each.path for each in differences(model, loaded)]
+
+    def _opaque(self) -> list[str]:
+        model, _, _ = self._pair()
+        return [f"{path} ({leaf.text})" for path, leaf in walk(model).items() if leaf.opaque]
+
+    def _is_exact_without(self, left_out: Sequence[str]) -> bool:
+        """Whether training goes on exactly; a state in which it crashes is not exact."""
+        self.runs += 1
+        try:
+            return self.session.run(partial(self._continued, frozenset(left_out))) == self.expected
+        except SubjectError:
+            return False
+
+    def _continued(self, left_out: frozenset[str]) -> dict[str, str]:
+        """What training gives if everything that was lost is restored but some paths."""
+        session = self.session
+        model, generators, loaded = self._pair()
+        for each in differences(model, loaded):
+            if each.path not in left_out and each.path not in session.volatile:
+                _restore(each)
+        if GLOBALS not in left_out:
+            set_global_state(generators)
+        session.learn(loaded, session.steps)
+        return session.result(loaded)
+
+
+def _restore(difference: Difference) -> None:
+    """Restore what can be copied; loggers and other objects with files cannot."""
+    attempt(difference.restore)
+
+
+def part_of(path: str) -> str:
+    """The part of the state that a leaf belongs to: the first name of its path."""
+    return names_of(path)[0]
+
+
+def common(paths: Sequence[str]) -> str:
+    """The path of the nearest object that holds all of some leaves."""
+    start = paths[0]
+    while not all(is_below(path, start) for path in paths):
+        start = parent(start)
+    return start
+
+
+def parent(path: str) -> str:
+    """The path of the object that a leaf is a part of; empty for the root."""
+    return "".join(names_of(path)[:-1])
+
+
+def names_of(path: str) -> list[str]:
+    """The attributes, keys and indices of a path, one by one."""
+    return NAME.findall(path) or [path]
+
+
+def is_below(path: str, start: str) -> bool:
+    """Whether a path is that of an object or of a part of it."""
+    names = names_of(start) if start else []
+    return names_of(path)[: len(names)] == names
+
+
+def expanded(needed: Iterable[str], everything: Iterable[str]) -> set[str]:
+    """The leaves that some leaves and groups stand for."""
+    groups = list(needed)
+    return {path for path in everything if any(is_below(path, group) for group in groups)}
+
+
+def shortened(paths: Iterable[str]) -> list[str]:
+    """Exact paths, but those with one parent as one: ``env.{elapsed, goal, state}``."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(parent(path), []).append(path)
+    found: list[str] = []
+    for start, own in groups.items():
+        names = ", ".join(path[len(start) :].removeprefix(".") for path in own)
+        found += [f"{start}.{{{names}}}"] if start and len(own) >= GROUPED else [path or "the model" for path in own]
+    return found
+
+
+def listed(texts: Sequence[str]) -> str:
+    """The first of some texts, and how many there are more."""
+    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+    return ", ".join(texts[:SHOWN]) + more
