@@ -33,21 +33,19 @@ def adopt_orphans() -> None:
 
 def end_descendants(root: int) -> None:
     """Kill all processes below one, which stays."""
+    for process in descendants(root):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
+
+
+def end_own_descendants() -> None:
+    """Kill all processes below this one, and collect them."""
     until = time.monotonic() + SECONDS
-    while (found := descendants(root)) and time.monotonic() < until:
-        for process in found:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        if root != os.getpid():
-            return
-        reap()
-
-
-def reap() -> None:
-    """Collect every child of this process that has ended; wait a moment for one if none has."""
     with suppress(ChildProcessError):
-        if os.waitpid(-1, os.WNOHANG)[0] == 0:
-            time.sleep(0.001)
+        while time.monotonic() < until:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                end_descendants(os.getpid())
+                time.sleep(0.001)
 
 
 def descendants(root: int) -> list[int]:

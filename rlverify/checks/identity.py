@@ -10,7 +10,7 @@ from rlverify.checks import faults
 from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session
+from rlverify.checks.session import Session, digest_of
 from rlverify.checks.state_tree import walk
 from rlverify.checks.trained import named_parameters, reachable_tensors
 
@@ -76,7 +76,7 @@ def _mismatch(session: Session, model: Any) -> str:
 @rule(
     "identity",
     "high",
-    "With a learning rate of 0, training changes no parameter.",
+    "With a learning rate of 0, training changes no parameter outside of target networks.",
     rests_on=["deterministic"],
     faults=[faults.KEEPS_LEARNING_RATE],
 )
@@ -90,10 +90,12 @@ def learning_rate_zero_freezes(session: Session) -> Finding:
     def action() -> list[str]:
         model = session.make()
         session.adapter.set_learning_rate(model, 0.0)
-        before = walk(named_parameters(list(session.adapter.modules(model))))
+        targets = {id(each) for module in session.adapter.target_modules(model) for each in module.parameters()}
+        parameters = named_parameters(list(session.adapter.modules(model)))
+        before = {name: digest_of(each) for name, each in parameters.items() if id(each) not in targets}
         session.learn(model, steps)
-        after = walk(named_parameters(list(session.adapter.modules(model))))
-        return [path for path in before if before[path] != after.get(path)]
+        after = named_parameters(list(session.adapter.modules(model)))
+        return [name for name, digest in before.items() if name not in after or digest_of(after[name]) != digest]
 
     moved = session.run(action)
     return failing(f"{len(moved)} parameters moved", where=moved[0]) if moved else passing()

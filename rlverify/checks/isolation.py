@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from rlverify.checks.descendants import adopt_orphans, end_descendants
+from rlverify.checks.descendants import adopt_orphans, end_descendants, end_own_descendants
 from rlverify.running.pool import pin_threads
 from rlverify.running.runner import Crash, attempt
 
@@ -61,11 +61,12 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             os.close(reading)
             _run_and_exit(action, writing)
+    content = b""
     try:
         os.close(writing)
         content, in_time = _read(reading, child, time.monotonic() + seconds)
     finally:
-        status = _ended(child)
+        status = _ended(child, is_done=bool(content))
         os.close(reading)
     if content:
         found = attempt(lambda: pickle.loads(content))  # noqa: S301  # from our own child
@@ -93,12 +94,14 @@ def _forked() -> int:
         return os.fork()
 
 
-def _ended(child: int) -> int:
+def _ended(child: int, *, is_done: bool) -> int:
     """Kill a process with all that it started.
 
+    :param is_done: whether it sent a result, after which it has killed what it started
     :return: how it ended; 0 where the caller's process lets the system collect its children
     """
-    end_descendants(child)
+    if not is_done:
+        end_descendants(child)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     with suppress(ProcessLookupError):
@@ -121,7 +124,7 @@ def _run_and_exit(action: Callable[[], object], writing: int) -> None:
         content, code = pickle.dumps(Failed(f"{type(error).__name__}: {error}")), 1
     if os.getpid() == own:  # else the action forked, and this is its child
         attempt(sys.stderr.flush)
-        end_descendants(own)
+        end_own_descendants()
         _send(writing, len(content).to_bytes(HEADER, "big") + content)
     os._exit(code)
 

@@ -205,4 +205,8 @@ def _options(session: Session, model: Any) -> dict[str, Leaf]:
     if not optimizers:
         raise NotSupportedError("the model has no optimizer of torch")
     groups = [[{**group, "params": ()} for group in each.param_groups] for each in optimizers]
-    return {f"optimizers[{place[1:]}": leaf for place, leaf in walk(groups).items()}
+    return {
+        f"optimizers[{number}].param_groups{place}": leaf
+        for number, own in enumerate(groups)
+        for place, leaf in walk(own).items()
+    }

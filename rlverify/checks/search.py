@@ -147,8 +147,13 @@ def shortened(paths: Iterable[str]) -> list[str]:
         groups.setdefault(parent(path), []).append(path)
     found: list[str] = []
     for start, own in groups.items():
-        names = ", ".join(path[len(start) :].removeprefix(".") for path in own)
-        found += [f"{start}.{{{names}}}"] if start and len(own) >= GROUPED else [path or "the model" for path in own]
+        names = [path[len(start) :] for path in own]
+        if not start or len(own) < GROUPED:
+            found += [path or "the model" for path in own]
+        elif all(name.startswith("[") for name in names):
+            found.append(f"{start}[{', '.join(name[1:-1] for name in names)}]")
+        else:
+            found.append(f"{start}.{{{', '.join(name.removeprefix('.') for name in names)}}}")
     return found
 
 

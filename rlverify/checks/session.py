@@ -103,7 +103,7 @@ class Session:
         :raises NotSupportedError: if nothing is found that is trained
         """
         modules, optimizers = list(self.adapter.modules(model)), self.adapter.optimizers(model)
-        found = {f"parameter {name}": leaf.digest for name, leaf in walk(named_parameters(modules)).items()}
+        found = {f"parameter {name}": digest_of(each) for name, each in named_parameters(modules).items()}
         for number, optimizer in enumerate(optimizers):
             found.update({f"optimizer {number}: {path}": leaf.digest for path, leaf in walk(optimizer).items()})
         if not found:
