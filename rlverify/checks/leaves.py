@@ -40,11 +40,13 @@ class Leaf:
     :param digest: equal for equal values; of opaque objects, the name of their type
     :param text: the value in short, for people
     :param opaque: whether the object can hold more than its digest says
+    :param mutable: whether its value can change in place, so that two paths to it are one
     """
 
     digest: str
     text: str
     opaque: bool = False
+    mutable: bool = False
 
 
 def value_leaf(node: Any) -> Leaf | None:
@@ -58,7 +60,7 @@ def value_leaf(node: Any) -> Leaf | None:
     state = generator_state(node)
     if state is not None:
         digest = _digest(repr(_listed(state)).encode())
-        return Leaf(digest, f"generator {digest[:8]}")
+        return Leaf(digest, f"generator {digest[:8]}", mutable=True)
     if isinstance(node, set | frozenset):
         return _set_leaf(node)
     if isinstance(node, SEQUENCES) and len(node) > LONG and all(type(each) in (bool, int, float) for each in node):
@@ -172,7 +174,7 @@ def _tensor_leaf(tensor: Any) -> Leaf:
     torch = sys.modules["torch"]
     if tensor.is_meta:
         text = f"{tensor.dtype}{list(tensor.shape)} without values"
-        return Leaf(_digest(text.encode()), text, opaque=True)
+        return Leaf(_digest(text.encode()), text, opaque=True, mutable=True)
     dense = tensor.detach() if tensor.layout is torch.strided else tensor.detach().to_dense()
     flat = dense.cpu().resolve_conj().resolve_neg().reshape(-1).contiguous()
     content: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
@@ -182,7 +184,7 @@ def _tensor_leaf(tensor: Any) -> Leaf:
 def _of_numbers(kind: str, shape: Iterable[int], content: Any, first: list[Any], more: bool, mask: bytes = b"") -> Leaf:
     head = f"{kind}{list(shape)}"
     values = ", ".join(map(_number, first)) + ", ..." * more
-    return Leaf(_digest(head.encode(), content, mask), f"{head} {values}")
+    return Leaf(_digest(head.encode(), content, mask), f"{head} {values}", mutable=True)
 
 
 def _number(value: object) -> str:

@@ -16,6 +16,8 @@ from rlverify.checks.leaves import SEQUENCES, function_name, has_objects, is_pla
 HIDDEN: Final = ("_parameters", "_buffers", "_modules")
 """Where a module of torch keeps what has a name of its own."""
 HOOKS: Final = "_hooks"
+KNOWN: Final = ("param_groups", "state", "defaults", "_warned_capturable_if_run_uncaptured", "_zero_grad_profile_name")
+"""Attributes of an optimizer that are read otherwise, or that are no state."""
 METHODS: Final = (types.MethodType, types.BuiltinFunctionType)
 
 
@@ -29,6 +31,8 @@ def children(node: Any) -> dict[str, Any]:
         return {f"[{_index(place)}]": node[place] for place in np.ndindex(node.shape)} if has_objects(node) else {}
     if isinstance(node, partial):
         return {".func": node.func, ".args": node.args, ".keywords": node.keywords}
+    if isinstance(node, types.ModuleType):
+        return {}
     if isinstance(node, types.FunctionType):
         return _of_function(node)
     if isinstance(node, METHODS):
@@ -161,7 +165,7 @@ def _is_optimizer(node: Any) -> bool:
 def _of_optimizer(node: Any) -> dict[str, Any]:
     """Settings and state by the number of the parameter, since parameters have no name here."""
     found = {key: _optimizer_place(node, node, key)[name] for key, (_, _, name) in _optimizer_keys(node).items()}
-    own = {name for name in vars(node) if name not in ("param_groups", "state", "defaults") and HOOKS not in name}
+    own = {name for name in vars(node) if name not in KNOWN and HOOKS not in name}
     return {**found, **{f".{name}": getattr(node, name) for name in sorted(own)}}
 
 

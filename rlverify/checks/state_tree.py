@@ -73,7 +73,7 @@ def walk(root: Any) -> dict[str, Leaf]:
     while waiting:
         path, node = waiting.popleft()
         leaf = leaf_of(node)
-        if leaf is not None and not _is_mutable(node):
+        if leaf is not None and not leaf.mutable:
             found[path] = leaf
         elif id(node) not in seen:
             seen[id(node)] = node  # kept alive, so that no other object gets its identity
@@ -103,9 +103,9 @@ def _differences(first: Any, second: Any) -> Iterator[Difference]:
             continue
         leaf, other = leaf_of(old), leaf_of(new)
         has_parts = leaf is None and other is None and type(old) is type(new) and frame(old) == frame(new)
-        if has_parts or _is_mutable(old):
+        if has_parts or (leaf is not None and leaf.mutable):
             seen[pair] = old, new  # kept alive, so that no other objects get their identities
-        if has_parts or _fits(old, new):
+        if has_parts or (leaf is not None and leaf.mutable and _fits(old, new)):
             twins.setdefault(id(old), new)
         if not has_parts:
             if leaf is None or other is None or leaf.digest != other.digest:
@@ -168,19 +168,18 @@ def children(node: Any) -> dict[str, Any]:
     return {} if isinstance(found, Crash) else found
 
 
-def _is_mutable(node: Any) -> bool:
-    """Whether a leaf can be shared: changing it at one path changes it at the others."""
-    return isinstance(node, np.ndarray) or is_tensor(node) or generator_state(node) is not None
-
-
 def _fits(old: Any, new: Any) -> bool:
     """Whether the value of a leaf can be copied into another in place."""
     if is_tensor(old) and is_tensor(new):
-        return bool(old.shape == new.shape and old.dtype == new.dtype)
+        return bool(old.shape == new.shape and old.dtype == new.dtype and _is_dense(old) and _is_dense(new))
     if isinstance(old, np.ndarray) and isinstance(new, np.ndarray):
         plain = not old.dtype.hasobject and new.flags.writeable
         return plain and old.shape == new.shape and old.dtype == new.dtype
     return type(old) is type(new) and generator_state(old) is not None
+
+
+def _is_dense(tensor: Any) -> bool:
+    return str(tensor.layout) == "torch.strided"
 
 
 def _restore(old: Any, new: Any, replace: Callable[[Any], None], twins: dict[int, Any]) -> None:
