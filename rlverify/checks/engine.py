@@ -90,41 +90,46 @@ def _session(made: Subject) -> Session | Finding:
     session = Session(made.factory, made.adapter or Adapter(), made.limit)
     before = installed_modules()
 
-    def action() -> tuple[str, list[str]]:
+    def action() -> tuple[str, list[str]] | str:
         model = session.make()
         name = adapter_name(model)
         if model is None or (made.adapter is None and name == "plain" and not hasattr(model, "learn")):
             advice = "return the model" if model is None else "give an adapter"
-            raise SubjectError(f"the factory returned {type(model).__name__}, which has no learn(); {advice}")
+            return f"the factory returned {type(model).__name__}, which has no learn(); {advice}"
         (made.adapter or adapter_named(name)).optimizers(model)
         return name, sorted(installed_modules() - before)
 
     found = attempt(lambda: session.run(action))
     if isinstance(found, Crash):
-        return Finding(Status.ERROR, seen=_reason(found).removeprefix("SubjectError: "))
+        return Finding(Status.ERROR, seen=_reason(found))
+    if isinstance(found, str):
+        return Finding(Status.ERROR, seen=found)
     name, modules = found
     preload(modules)
     return session if made.adapter is not None else replace(session, adapter=adapter_named(name))
 
 
-def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
+def record_of(rule: Rule, made: Subject, runs: Runs, *, prove: bool = True) -> CheckRecord:
     """Run one rule on a subject, and prove it if it passes.
 
     :param runs: what is known from other rules, and will be for the next
+    :param prove: whether faults are planted if the rule passes
     """
     session = runs.session = runs.session if runs.session is not None else _session(made)
     if rule.name in runs.reported:
-        runs.findings.pop(rule.name)
+        runs.findings.pop(rule.name, None)
+    runs.reported.add(rule.name)
     base = CheckRecord(made.name, rule.name, rule.family, rule.severity, Finding(Status.ERROR))
     expected, lines = made.expected_failures.get(rule.name, ""), made.reproduction(rule.name)
     base = replace(base, expected_failure=expected, reproduction=lines)
     if isinstance(session, Finding):
         return replace(base, finding=replace(session, expected=rule.expected))
     finding = _finding(rule, session, runs.findings)
-    runs.reported.add(rule.name)
     base = replace(base, finding=finding)
     if finding.status is not Status.PASS:
         return base
+    if not prove:
+        return replace(base, unproven="no fault was planted, as asked for")
     proofs, unproven = _proofs(rule, session)
     return replace(base, proofs=proofs, unproven=unproven)
 

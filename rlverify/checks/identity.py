@@ -31,13 +31,17 @@ def optimizers_hold_the_parameters(session: Session) -> Finding:
         "after load()": lambda: _after_load(session),
         "after set_parameters()": lambda: _after_set_parameters(session),
     }
+    unsupported: list[NotSupportedError] = []
     for moment, action in moments.items():
         try:
             seen = session.run(action)
-        except NotSupportedError:
+        except NotSupportedError as error:
+            unsupported.append(error)
             continue
         if seen:
             return failing(f"{moment}: {seen}", where=moment)
+    if len(unsupported) == len(moments):
+        raise unsupported[0]
     return passing()
 
 
@@ -66,7 +70,8 @@ def _mismatch(session: Session, model: Any) -> str:
     held = {id(each) for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]}
     outside = [name for name, each in parameters.items() if id(each) not in held and id(each) not in targets]
     if outside:
-        return f"{len(outside)} of {len(parameters)} parameters are in no optimizer: {', '.join(outside[:3])}"
+        hint = "" if targets else " (name target networks in Adapter.target_modules())"
+        return f"{len(outside)} of {len(parameters)} parameters are in no optimizer: {', '.join(outside[:3])}{hint}"
     strange = held - reachable_tensors(model)
     if strange:
         return f"{len(strange)} of {len(held)} parameters of the optimizers are not the model's"
