@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rlverify.checks.adapter import Adapter
-from rlverify.checks.state_tree import find, put
+from rlverify.checks.state_tree import find, is_tensor, put
 from rlverify.checks.trained import named_parameters
+from rlverify.running.runner import Crash, attempt
 
 
 @dataclass(frozen=True)
@@ -67,16 +70,21 @@ class Wrapped(Adapter):
 
 
 def forget(path: str) -> Fault:
-    """After a load, the leaf at ``path`` has the value of a fresh model."""
+    """After a load, the leaf at ``path`` has the value of a fresh model; zero, where a fresh model does not have it."""
 
     class Forgetful(Wrapped):
         def load(self, folder: Path, fresh: Any) -> Any:
-            initial = copy.deepcopy(find(fresh, path)[0])
+            found = attempt(lambda: copy.deepcopy(find(fresh, path)[0]))
             model = self.inner.load(folder, fresh)
-            put(model, path, initial)
+            put(model, path, zero(find(model, path)[0]) if isinstance(found, Crash) else found)
             return model
 
     return Fault(f"forget {path} in load()", Forgetful)
+
+
+def zero(value: Any) -> Any:
+    """An array or a tensor like another, full of zeros."""
+    return value.detach().clone().zero_() if is_tensor(value) else np.zeros_like(value)
 
 
 class _Unrepeatable(Wrapped):

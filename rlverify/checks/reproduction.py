@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,18 +54,15 @@ def _expression(factory: Any, needed: dict[str, Any]) -> str | None:
     if len(sources) != 1:
         return None
     known = inspect.getclosurevars(factory)
-    needed.update({**known.globals, **known.nonlocals})
-    return None if known.unbound - set(_attributes(sources[0])) else sources[0]
+    used = {node.id for node in ast.walk(ast.parse(sources[0])) if isinstance(node, ast.Name)}
+    needed.update({name: value for name, value in {**known.globals, **known.nonlocals}.items() if name in used})
+    return None if known.unbound & used else sources[0]
 
 
 def _is_node_of(node: ast.Lambda, code: types.CodeType) -> bool:
     """Whether code was compiled from a node, by the place of its body."""
     body = node.body
     return (body.lineno, body.end_lineno, body.col_offset, body.end_col_offset) in set(code.co_positions())
-
-
-def _attributes(source: str) -> Iterable[str]:
-    return (node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute))
 
 
 def _adapter(adapter: Any, needed: dict[str, Any]) -> str | None:

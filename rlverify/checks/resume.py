@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from rlverify.checks import faults
 from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.faults import Fault
@@ -16,7 +18,7 @@ from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.search import Search
 from rlverify.checks.session import Session, Trained
-from rlverify.checks.state_tree import Leaf, children, leaf_of, put, walk
+from rlverify.checks.state_tree import Leaf, children, find, is_tensor, leaf_of, put, walk
 
 SHOWN: Final = 8
 TIMES: Final = 3
@@ -30,13 +32,20 @@ def forgettable(session: Session) -> Sequence[Fault]:
         model = session.make()
         session.learn(model, session.steps)
         initial, state = walk(session.make()), walk(model)
-        learnt = [path for path in state if path in initial and state[path].digest != initial[path].digest]
-        learnt = [path for path in learnt if path not in session.volatile]
+        learnt = [path for path in state if path not in session.volatile and _is_learnt(model, path, state, initial)]
         chosen = {path.split("[")[0].split(".")[0] + _kind(path): path for path in reversed(learnt)}
         return list(chosen.values())
 
     session.steps  # noqa: B018  # known before the process starts
     return [faults.forget(path) for path in sorted(session.run(action))]
+
+
+def _is_learnt(model: Any, path: str, state: dict[str, Leaf], initial: dict[str, Leaf]) -> bool:
+    """Whether training changed a leaf, or made one that can be zero."""
+    if path in initial:
+        return state[path].digest != initial[path].digest
+    value = find(model, path)[0] if state[path].mutable else None
+    return is_tensor(value) or isinstance(value, np.ndarray)
 
 
 def _kind(path: str) -> str:

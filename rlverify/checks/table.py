@@ -10,7 +10,7 @@ from rlverify.checks.records import CheckRecord, Status
 def table(records: Sequence[CheckRecord]) -> str:
     """One line for each check, and below it what is wrong."""
     width = max((len(each.check) for each in records), default=0)
-    return "\n".join(_entry(each, width) for each in records) + "\n"
+    return "".join(f"{_entry(each, width)}\n" for each in records)
 
 
 def _entry(record: CheckRecord, width: int) -> str:
