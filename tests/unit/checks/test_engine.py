@@ -75,7 +75,7 @@ def exits() -> None:
 def forks_and_prints() -> Tiny:
     sys.stdout.write("printed\n")
     if os.fork() == 0:
-        time.sleep(3600)
+        time.sleep(120)
     return Tiny()
 
 
@@ -86,7 +86,7 @@ class TestFactories:
             (raises, "ValueError: no model today (checks/test_engine.py:"),
             (exits, "SystemExit: enough"),
             (lambda: os._exit(2), "its process ended with exit code 2"),
-            (lambda: time.sleep(3600), "did not end within 1 seconds"),
+            (lambda: time.sleep(120), "did not end within 1 seconds"),
             (lambda: None, "the factory returned NoneType, which has no learn(); return the model"),
         ],
         ids=["raises", "exits", "ends the process", "hangs", "None"],
