@@ -50,11 +50,14 @@ class Search:
             path for part in parts for path in self._needed([each for each in everything if part_of(each) == part])
         ]
         if not needed:
-            return f"no single part of the {len(everything)} leaves that differ is needed, but not all can be left out"
+            differ = f"all {len(everything)} leaves that differ"
+            return f"restoring {differ} makes it exact; no single part of them is necessary"
         text, found = listed(shortened(needed)), expanded(needed, everything)
         if self._is_exact_without([path for path in everything if path not in found]):
             return f"restoring {text} makes it exact"
-        return f"{text} must be restored, and not these alone, of {len(everything)} leaves that differ"
+        return (
+            f"restoring {text} is necessary but not enough; with all {len(everything)} leaves that differ it is exact"
+        )
 
     def _needed(self, paths: Sequence[str]) -> list[str]:
         """The leaves of which each has to be restored; several as one name, if only all can be told to be needed."""

@@ -12,7 +12,7 @@ import pytest
 
 from rlverify.checks import parametrize_with_checks, subject
 from rlverify.checks.engine import UnknownRuleError
-from rlverify.checks.rule import RULES
+from rlverify.checks.rule import RULES, failing
 from tests.support.tiny_trainers import LearnStartsAgain, Tiny, TinyAdapter
 
 ROOT = Path(__file__).parents[3]
@@ -146,6 +146,17 @@ def test_ids_are_those_of_subjects_and_checks() -> None:
     ]
     assert ids(None) == [f"{name}-{rule}" for name in "ab" for rule in RULES]
     assert ids("deterministic") == ["a-deterministic", "b-deterministic"]
+
+
+def test_the_tests_of_a_subject_share_what_they_rest_on() -> None:
+    made = subject(Tiny, name="a", adapter=TinyAdapter())
+    mark = parametrize_with_checks([made], checks=["pieces_equal_whole", "deterministic"])
+    first, second = (each.values[0] for each in mark.args[1])  # type: ignore[attr-defined]
+    first()
+    assert set(made.runs.findings) == {"deterministic", "pieces_equal_whole"}
+    made.runs.findings["deterministic"] = passed = failing("kept from the first test")
+    with pytest.raises(pytest.fail.Exception, match=passed.seen):
+        second()
 
 
 @parametrize_with_checks([subject(Tiny, name="here", adapter=TinyAdapter())], checks=["deterministic"])

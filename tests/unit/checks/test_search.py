@@ -89,6 +89,26 @@ class WithTwice(WithParts):
         return Tiny.step(self)
 
 
+class Across(Tiny):
+    """Each of two attributes that are not in one object is enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = self.second = 0.0
+
+    def step(self) -> float:
+        self.first = self.second = max(self.first, self.second) + 1
+        self.place = self.place + self.first
+        return super().step()
+
+
+class AcrossAndOne(Across):
+    """Forgets its generator too."""
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state({**state, "rng": self.rng.bit_generator.state})
+
+
 class Crashes(WithParts):
     """Cannot go on after a load."""
 
@@ -120,6 +140,13 @@ def test_leaves_that_do_not_matter_are_not_named() -> None:
 
 def test_of_two_leaves_that_are_each_enough_their_object_is_named() -> None:
     assert found(WithTwice).finding.why == "restoring env makes it exact"
+
+
+def test_of_two_attributes_that_are_each_enough_neither_is_named() -> None:
+    why = "restoring all 3 leaves that differ makes it exact; no single part of them is necessary"
+    assert found(Across).finding.why == why
+    why = "restoring rng is necessary but not enough; with all 4 leaves that differ it is exact"
+    assert found(AcrossAndOne).finding.why == why
 
 
 def test_a_loaded_model_that_crashes_is_an_error_with_its_place() -> None:
