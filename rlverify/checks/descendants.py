@@ -45,7 +45,7 @@ def end_own_descendants() -> None:
         while time.monotonic() < until:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
                 end_descendants(os.getpid())
-                time.sleep(0.001)
+                time.sleep(1e-3)
 
 
 def descendants(root: int) -> list[int]:
