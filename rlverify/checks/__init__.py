@@ -4,16 +4,16 @@ Three ways to run them: `check_algorithm` in Python, `parametrize_with_checks` i
 """
 
 from rlverify.checks.adapter import Adapter, NotSupportedError
+from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
 from rlverify.checks.engine import check_algorithm, check_subject
 from rlverify.checks.pytest_door import parametrize_with_checks
-from rlverify.checks.records import CheckRecord, Finding, Proof, Status
 from rlverify.checks.subjects import Subject, subject
 from rlverify.checks.table import details, table
 
 __all__ = [
     "Adapter",
+    "CheckFinding",
     "CheckRecord",
-    "Finding",
     "NotSupportedError",
     "Proof",
     "Status",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlverify.checks import faults
+from rlverify.checks import generic_faults as faults
 from rlverify.checks.adapter import NotSupportedError
-from rlverify.checks.faults import Fault
-from rlverify.checks.records import Finding
+from rlverify.checks.check_records import CheckFinding
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session, Trained, first_difference
+from rlverify.checks.session import SubjectSession, Trained, first_difference
 
 
 @rule(
@@ -18,7 +18,7 @@ from rlverify.checks.session import Session, Trained, first_difference
     "Two runs from one factory give the same parameters.",
     faults=[faults.UNREPEATABLE],
 )
-def deterministic(session: Session) -> Finding:
+def deterministic(session: SubjectSession) -> CheckFinding:
     """Two runs from the same factory train to the same bits.
 
     Every other rule compares runs, so without this nothing can be told. Seed the model and its environment in the
@@ -32,7 +32,7 @@ def deterministic(session: Session) -> Finding:
     return failing(**apart(first, second))
 
 
-def observations(session: Session) -> list[Fault]:
+def observations(session: SubjectSession) -> list[GenericFault]:
     """Faults of what the adapter can do to observe a model."""
     planted = {"act": faults.ACTING_LEARNS, "save": faults.SAVING_LEARNS}
     return [fault for method, fault in planted.items() if session.supports(method)]
@@ -45,7 +45,7 @@ def observations(session: Session) -> list[Fault]:
     rests_on=["deterministic"],
     faults=observations,
 )
-def observing_changes_nothing(session: Session) -> Finding:
+def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
     """Training is the same with a saved file and an action in the middle as without.
 
     If looking at a model changes it, evaluations and checkpoints change the result of training.
@@ -79,7 +79,7 @@ def observing_changes_nothing(session: Session) -> Finding:
     rests_on=["deterministic"],
     faults=[faults.FORGETS_BETWEEN_PIECES],
 )
-def pieces_equal_whole(session: Session) -> Finding:
+def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
     """Learning in two pieces equals learning at once.
 
     If it does not, something starts from scratch in every call: an interrupted run then differs for this reason alone.
@@ -94,7 +94,7 @@ def pieces_equal_whole(session: Session) -> Finding:
     return passing() if found.result == expected.result else failing(**apart(expected, found))
 
 
-def whole(session: Session) -> Trained:
+def whole(session: SubjectSession) -> Trained:
     """A fresh model after two pieces of training."""
     steps = session.steps
 

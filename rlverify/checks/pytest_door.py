@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.engine import chosen_rules, record_of
-from rlverify.checks.records import CheckRecord, Status
 from rlverify.checks.rule import Rule
 from rlverify.checks.subjects import Subject
 from rlverify.checks.table import details

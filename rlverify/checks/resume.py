@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from rlverify.checks import faults
+from rlverify.checks import generic_faults as faults
 from rlverify.checks.adapter import NotSupportedError
-from rlverify.checks.faults import Fault
+from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.gates import apart, whole
-from rlverify.checks.records import Finding
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.search import Search
-from rlverify.checks.session import Session, Trained
+from rlverify.checks.session import SubjectSession, Trained
 from rlverify.checks.state_tree import Leaf, children, find, is_tensor, leaf_of, put, walk
 
 SHOWN: Final = 8
@@ -25,7 +25,7 @@ TIMES: Final = 3
 """How often a model is saved and loaded again."""
 
 
-def forgettable(session: Session) -> Sequence[Fault]:
+def forgettable(session: SubjectSession) -> Sequence[GenericFault]:
     """Faults that forget one leaf: of each part of the state one that training changes and that load() restores."""
 
     def action() -> list[str]:
@@ -59,7 +59,7 @@ def _kind(path: str) -> str:
     rests_on=["deterministic", "observing_changes_nothing"],
     faults=forgettable,
 )
-def resume_is_exact(session: Session) -> Finding:
+def resume_is_exact(session: SubjectSession) -> CheckFinding:
     """Stopping and resuming gives the same training as not stopping.
 
     If it does not, a run cannot be reproduced after an interruption, and a comparison of runs compares their
@@ -91,7 +91,7 @@ def resume_is_exact(session: Session) -> Finding:
     rests_on=["deterministic"],
     faults=[faults.DRIFTING],
 )
-def save_load_save_is_a_fixed_point(session: Session) -> Finding:
+def save_load_save_is_a_fixed_point(session: SubjectSession) -> CheckFinding:
     """What was loaded and saved again loads to the same state, three times in a row.
 
     A state that changes with every cycle drifts in long runs that are interrupted often.
@@ -113,7 +113,7 @@ def save_load_save_is_a_fixed_point(session: Session) -> Finding:
     return passing()
 
 
-def _cycled(session: Session, before: Path, after: Path) -> dict[str, str]:
+def _cycled(session: SubjectSession, before: Path, after: Path) -> dict[str, str]:
     model = session.loaded(before)
     session.adapter.save(model, after)
     return {path: leaf.digest for path, leaf in walk(model).items()}
@@ -133,9 +133,9 @@ class _LosesArgument(faults.Wrapped):
     "high",
     "A loaded model has the settings that it was made with.",
     rests_on=["deterministic"],
-    faults=[Fault("change a setting in load()", _LosesArgument)],
+    faults=[GenericFault("change a setting in load()", _LosesArgument)],
 )
-def settings_survive(session: Session) -> Finding:
+def settings_survive(session: SubjectSession) -> CheckFinding:
     """Plain values that training does not change, such as gamma or n_steps, are the same after a load.
 
     A setting that falls back to its default changes training without an error.
@@ -184,9 +184,9 @@ class _OldLearningRate(faults.Wrapped):
     "high",
     "The optimizers of a loaded model have the learning rates that they had when it was saved.",
     rests_on=["deterministic"],
-    faults=[Fault("halve the learning rate in load()", _OldLearningRate)],
+    faults=[GenericFault("halve the learning rate in load()", _OldLearningRate)],
 )
-def learning_rates_continue(session: Session) -> Finding:
+def learning_rates_continue(session: SubjectSession) -> CheckFinding:
     """Every group of every optimizer has its learning rate again, and other options such as betas and eps.
 
     A schedule that starts from the beginning, or an optimizer with default options, changes training without an error.
@@ -209,7 +209,7 @@ def learning_rates_continue(session: Session) -> Finding:
     return failing(f"{key} is {now}, expected {before[key].text}", where=key)
 
 
-def _options(session: Session, model: Any) -> dict[str, Leaf]:
+def _options(session: SubjectSession, model: Any) -> dict[str, Leaf]:
     optimizers = session.adapter.optimizers(model)
     if not optimizers:
         raise NotSupportedError("the model has no optimizer of torch")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rlverify.checks.random_state import global_state, set_global_state
-from rlverify.checks.session import Session, SubjectError
+from rlverify.checks.session import SubjectError, SubjectSession
 from rlverify.checks.state_tree import Difference, differences, walk
 from rlverify.running.runner import attempt
 
@@ -32,7 +32,7 @@ class Search:
     :param expected: what training gives that was not interrupted
     """
 
-    session: Session
+    session: SubjectSession
     folder: Path
     expected: dict[str, str]
     runs: int = field(default=0, init=False)

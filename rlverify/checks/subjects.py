@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from rlverify.checks.adapter import Adapter
+from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.parts import is_module
-from rlverify.checks.records import Finding
 from rlverify.checks.reproduction import reproduction
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Runs:
     :param reported: rules whose finding was reported; asked again, they are run again
     """
 
-    session: Session | Finding | None = None
-    findings: dict[str, Finding] = field(default_factory=dict)
+    session: SubjectSession | CheckFinding | None = None
+    findings: dict[str, CheckFinding] = field(default_factory=dict)
     reported: set[str] = field(default_factory=set)
 
 

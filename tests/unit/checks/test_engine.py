@@ -20,8 +20,8 @@ import torch
 
 from rlverify.checks import (
     Adapter,
+    CheckFinding,
     CheckRecord,
-    Finding,
     NotSupportedError,
     Proof,
     Status,
@@ -30,11 +30,11 @@ from rlverify.checks import (
     check_subject,
     subject,
 )
+from rlverify.checks.check_records import Severity
 from rlverify.checks.engine import UnknownRuleError, record_of
-from rlverify.checks.faults import Fault, Wrapped
-from rlverify.checks.records import Severity
+from rlverify.checks.generic_faults import GenericFault, Wrapped
 from rlverify.checks.rule import RULES, CheckFunction, Rule, failing, passing
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 from rlverify.checks.state_tree import walk
 from rlverify.checks.subjects import Runs
 from tests.support.tiny_trainers import ForgetsMoments, LearnStartsAgain, PredictDraws, Tiny, TinyAdapter, Unseeded
@@ -187,15 +187,15 @@ class TestRules:
             assert rule.expected.endswith(".")
 
     def test_a_rule_that_others_rest_on_runs_once(self, tmp_path: Path) -> None:
-        def first(session: Session) -> Finding:  # noqa: ARG001
+        def first(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
             with (tmp_path / "runs").open("a") as file:
                 file.write("x")
             return passing()
 
-        def second(session: Session) -> Finding:  # noqa: ARG001
+        def second(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
             return passing()
 
-        def third(session: Session) -> Finding:  # noqa: ARG001
+        def third(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
             return passing()
 
         with rules(first, second, third, rests_on={"second": ["first"], "third": ["first", "second"]}):
@@ -214,13 +214,13 @@ class TestRules:
         ids=["fail", "error", "error of the subject", "not applicable", "pass"],
     )
     def test_what_rests_on_another(self, before: CheckFunction, status: Status, seen: str) -> None:
-        def gate(session: Session) -> Finding:
+        def gate(session: SubjectSession) -> CheckFinding:
             return before(session)
 
-        def rule(session: Session) -> Finding:  # noqa: ARG001
+        def rule(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
             return passing()
 
-        def last(session: Session) -> Finding:  # noqa: ARG001
+        def last(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
             return passing()
 
         with rules(gate, rule, last, rests_on={"rule": ["gate"], "last": ["rule"]}):
@@ -231,10 +231,10 @@ class TestRules:
             assert found["last"].finding.seen.startswith("rule: inconclusive, gate: ")
 
     def test_a_rule_that_crashes_is_an_error_and_the_rest_runs(self) -> None:
-        def crashes(session: Session) -> Finding:  # noqa: ARG001
+        def crashes(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
             raise RuntimeError("a mistake of the rule")
 
-        def fine(session: Session) -> Finding:  # noqa: ARG001
+        def fine(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
             return passing()
 
         with rules(crashes, fine):
@@ -301,7 +301,7 @@ class TestExpectedFailures:
         assert (found.status, found.is_unexpected, found.expected_failure) == (Status.FAIL, True, "")
 
 
-def flip(session: Session) -> Finding:
+def flip(session: SubjectSession) -> CheckFinding:
     """Fails if the adapter does not act."""
 
     def action() -> bool:
@@ -321,30 +321,30 @@ class Crashing(Wrapped):
 
 
 class TestProofs:
-    def proven(self, *faults: Fault) -> CheckRecord:
+    def proven(self, *faults: GenericFault) -> CheckRecord:
         with rules(flip, flip=faults):
             (found,) = checked(Tiny)
         return found
 
     def test_a_fault_that_is_detected_proves_a_pass(self) -> None:
-        found = self.proven(Fault("be silent", Silent))
+        found = self.proven(GenericFault("be silent", Silent))
         assert (found.outcome, found.proofs) == ("pass, proven by 1 fault", (Proof("be silent", detected=True),))
 
     def test_a_fault_that_is_not_detected_is_named(self) -> None:
-        found = self.proven(Fault("be silent", Silent), Fault("do nothing", Wrapped))
+        found = self.proven(GenericFault("be silent", Silent), GenericFault("do nothing", Wrapped))
         assert found.outcome == "pass, proven by 1 of 2 faults"
         assert [each.fault for each in found.proofs if not each.detected] == ["do nothing"]
 
     @pytest.mark.parametrize(("fault", "many"), [(Wrapped, 1), (Crashing, 1)])
     def test_a_fault_without_effect_or_with_a_crash_proves_nothing(self, fault: type[Wrapped], many: int) -> None:
-        found = self.proven(Fault("fault", fault))
+        found = self.proven(GenericFault("fault", fault))
         assert found.outcome == f"pass, unproven: the check detected none of {many} faults"
 
     def test_without_faults_a_pass_is_unproven(self) -> None:
         assert self.proven().outcome == "pass, unproven: the check has no fault to plant"
 
     def test_faults_that_cannot_be_made_are_a_reason(self) -> None:
-        def broken(session: Session) -> Sequence[Fault]:  # noqa: ARG001
+        def broken(session: SubjectSession) -> Sequence[GenericFault]:  # noqa: ARG001
             raise RuntimeError("no faults today")
 
         with rules(flip):
@@ -354,12 +354,12 @@ class TestProofs:
 
     def test_a_fault_stays_in_its_own_run(self) -> None:
         adapter = TinyAdapter()
-        with rules(flip, flip=[Fault("be silent", Silent)]):
+        with rules(flip, flip=[GenericFault("be silent", Silent)]):
             first, second = (check_algorithm(Tiny, adapter=adapter)[0] for _ in range(2))
         assert first == second
 
     def test_only_a_pass_is_proven(self) -> None:
-        with rules(flip, flip=[Fault("be silent", Silent)]):
+        with rules(flip, flip=[GenericFault("be silent", Silent)]):
             (found,) = check_algorithm(Tiny, adapter=Silent(TinyAdapter()))
         assert (found.status, found.proofs, found.unproven) == (Status.FAIL, (), "")
 
@@ -389,11 +389,11 @@ class TestSharedRuns:
     def test_a_check_that_was_reported_runs_again(self) -> None:
         made, times = subject(Tiny, adapter=TinyAdapter()), []
 
-        def rule(session: Session) -> Finding:  # noqa: ARG001
+        def rule(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
             times.append(1)
             return passing()
 
-        def other(session: Session) -> Finding:  # noqa: ARG001
+        def other(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
             return passing()
 
         with rules(rule, other, rests_on={"other": ["rule"]}):
@@ -447,7 +447,7 @@ def test_an_error_while_training_is_an_error_of_the_check() -> None:
 
 
 def test_not_supported_outside_of_a_process_is_not_applicable() -> None:
-    def rule(session: Session) -> Finding:  # noqa: ARG001
+    def rule(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
         raise NotSupportedError("nothing to look at")
 
     with rules(rule):

@@ -9,7 +9,7 @@ import pytest
 from rlverify.checks import CheckRecord, Status, check_algorithm, search
 from rlverify.checks.resume import forgettable
 from rlverify.checks.search import GLOBALS, common, expanded, listed, names_of, parent, part_of, shortened
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 from tests.support.tiny_trainers import Tiny, TinyAdapter
 
 
@@ -168,7 +168,7 @@ def test_without_runs_left_a_group_is_named_and_not_divided(monkeypatch: pytest.
 
 class TestForgettable:
     def test_each_part_that_training_changes_is_forgotten_once(self) -> None:
-        session = Session(Tiny, TinyAdapter())
+        session = SubjectSession(Tiny, TinyAdapter())
         assert [each.text for each in forgettable(session)] == [
             "forget net.weight in load()",
             "forget optimizer.param_groups[0]['lr'] in load()",
@@ -180,7 +180,7 @@ class TestForgettable:
         ]
 
     def test_what_differs_between_equal_runs_is_not_forgotten(self) -> None:
-        session = Session(Tiny, TinyAdapter(), volatile=frozenset({"rng", "net.weight"}))
+        session = SubjectSession(Tiny, TinyAdapter(), volatile=frozenset({"rng", "net.weight"}))
         texts = [each.text for each in forgettable(session)]
         assert "forget rng in load()" not in texts
         assert "forget net.bias in load()" in texts

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlverify.checks import CheckRecord, Finding, Proof, Status, details, table
+from rlverify.checks import CheckFinding, CheckRecord, Proof, Status, details, table
 
 PASSED = CheckRecord(
-    "ppo", "deterministic", "gates", "high", Finding(Status.PASS, "two runs are equal"), (Proof("draw", detected=True),)
+    "ppo",
+    "deterministic",
+    "gates",
+    "high",
+    CheckFinding(Status.PASS, "two runs are equal"),
+    (Proof("draw", detected=True),),
 )
 FAILED = replace(
     PASSED,
     check="resume_is_exact",
     proofs=(),
     reproduction="from a import b\nb()",
-    finding=Finding(Status.FAIL, "the same", "3 of 4 differ", "step 1 after the load", "restoring rng makes it exact"),
+    finding=CheckFinding(
+        Status.FAIL, "the same", "3 of 4 differ", "step 1 after the load", "restoring rng makes it exact"
+    ),
 )
 
 
@@ -26,9 +33,9 @@ def test_every_status_has_its_line() -> None:
         replace(PASSED, check="unproven", proofs=(), unproven="the check has no fault to plant"),
         replace(PASSED, check="partly", proofs=(Proof("a", detected=True), Proof("b", detected=False))),
         replace(PASSED, check="strict", expected_failure="known"),
-        replace(PASSED, check="unclear", finding=Finding(Status.INCONCLUSIVE, "x holds", "deterministic: fail")),
-        replace(PASSED, check="not for it", finding=Finding(Status.NOT_APPLICABLE, "", "no save()")),
-        replace(FAILED, check="crashed", finding=Finding(Status.ERROR, "x holds", "ValueError: no")),
+        replace(PASSED, check="unclear", finding=CheckFinding(Status.INCONCLUSIVE, "x holds", "deterministic: fail")),
+        replace(PASSED, check="not for it", finding=CheckFinding(Status.NOT_APPLICABLE, "", "no save()")),
+        replace(FAILED, check="crashed", finding=CheckFinding(Status.ERROR, "x holds", "ValueError: no")),
     ]
     assert table(records) == (
         "ppo  deterministic    pass, proven by 1 fault\n"

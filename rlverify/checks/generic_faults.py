@@ -18,7 +18,7 @@ from rlverify.running.runner import Crash, attempt
 
 
 @dataclass(frozen=True)
-class Fault:
+class GenericFault:
     """One thing that an adapter does wrong.
 
     :param text: what is planted, as in "forget num_timesteps"
@@ -69,7 +69,7 @@ class Wrapped(Adapter):
         return self.inner.steps(model)
 
 
-def forget(path: str) -> Fault:
+def forget(path: str) -> GenericFault:
     """After a load, the leaf at ``path`` has the value of a fresh model; zero, where a fresh model does not have it."""
 
     class Forgetful(Wrapped):
@@ -79,7 +79,7 @@ def forget(path: str) -> Fault:
             put(model, path, zero(find(model, path)[0]) if isinstance(found, Crash) else found)
             return model
 
-    return Fault(f"forget {path} in load()", Forgetful)
+    return GenericFault(f"forget {path} in load()", Forgetful)
 
 
 def zero(value: Any) -> Any:
@@ -165,16 +165,16 @@ class _OldTarget(Wrapped):
         return found
 
 
-UNREPEATABLE = Fault("draw from a generator without a seed in learn()", _Unrepeatable)
-ACTING_LEARNS = Fault("change a parameter when acting", _ActingLearns)
-SAVING_LEARNS = Fault("change a parameter when saving", _SavingLearns)
-FORGETS_BETWEEN_PIECES = Fault("clear the optimizer's state at the start of learn()", _ForgetsBetweenPieces)
-DRIFTING = Fault("change a parameter in load()", _Drifting)
-SHARING = Fault("share tensors in set_parameters()", _Sharing)
-KEEPS_LEARNING_RATE = Fault("keep the old learning rate", _KeepsLearningRate)
-UNTRAINED_PARAMETER = Fault("leave a parameter out of the optimizer", _UntrainedParameter)
-STRANGE_PARAMETER = Fault("give the optimizer a copy of a parameter", _StrangeParameter)
-OLD_TARGET = Fault("leave a target network as it was", _OldTarget)
+UNREPEATABLE = GenericFault("draw from a generator without a seed in learn()", _Unrepeatable)
+ACTING_LEARNS = GenericFault("change a parameter when acting", _ActingLearns)
+SAVING_LEARNS = GenericFault("change a parameter when saving", _SavingLearns)
+FORGETS_BETWEEN_PIECES = GenericFault("clear the optimizer's state at the start of learn()", _ForgetsBetweenPieces)
+DRIFTING = GenericFault("change a parameter in load()", _Drifting)
+SHARING = GenericFault("share tensors in set_parameters()", _Sharing)
+KEEPS_LEARNING_RATE = GenericFault("keep the old learning rate", _KeepsLearningRate)
+UNTRAINED_PARAMETER = GenericFault("leave a parameter out of the optimizer", _UntrainedParameter)
+STRANGE_PARAMETER = GenericFault("give the optimizer a copy of a parameter", _StrangeParameter)
+OLD_TARGET = GenericFault("leave a target network as it was", _OldTarget)
 
 
 def _nudge(adapter: Adapter, model: Any, size: float) -> None:

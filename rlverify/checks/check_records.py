@@ -35,7 +35,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """What one check found in one subject.
 
     :param expected: what holds if the check passes
@@ -67,7 +67,7 @@ class CheckRecord:
     check: str
     family: str
     severity: Severity
-    finding: Finding
+    finding: CheckFinding
     proofs: tuple[Proof, ...] = ()
     unproven: str = ""
     expected_failure: str = ""
