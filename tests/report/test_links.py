@@ -114,13 +114,12 @@ def test_the_first_screen_of_the_index_is_short() -> None:
 
 def test_the_index_describes_the_small_model_as_it_is_made() -> None:
     model = Make().model(0)
-    policy, scaler = model.policy, model.variance_gradient_scaler
-    assert scaler is not None
+    policy = model.policy
     for text in (
         f"LSTM of {policy.lstm_actor.hidden_size} and",
         f"critics of {model.policy.values.n_outputs} quantiles",
         f"{type(policy.optimizer).__name__},",
-        f"warm-up of {scaler.warmup_steps} steps",
+        f"warm-up of {model.vgs_warmup_steps} steps",
         f"; {model.n_envs} CartPole environments",
         f"rollouts of {model.n_steps} steps",
         f"minibatches of {model.batch_size} samples",
