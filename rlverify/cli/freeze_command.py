@@ -74,7 +74,7 @@ def _figures(claims: Sequence[Claim], named: Sequence[Claim], ids: Sequence[str]
 
 
 def _is_new(criteria: Mapping[str, Sequence[FrozenCriterion]], claim_id: str, digest: str, *, admitted: bool) -> bool:
-    """Whether a criterion is not the latest frozen one, or the latest one does not admit yet that a result was known."""
+    """Whether a criterion is not the latest frozen one, or that one does not admit yet that a result was known."""
     if claim_id not in criteria:
         return True
     latest = criteria[claim_id][-1]

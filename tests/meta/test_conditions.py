@@ -78,6 +78,10 @@ def test_an_earlier_criterion_is_kept_with_its_verdict(tmp_path: Path) -> None:
     parent, under = _load(tmp_path, PROBED + CONDITION + OWN_FIGURE + earlier)
     assert parent.earlier == (EarlierCriterion("10 %", Verdict.REFUTED, "2026-11-21", "Too narrow."),)
     assert under.earlier == ()
+    of_condition = earlier.replace("[[claim.earlier]]", "[[claim.condition.earlier]]")
+    parent, under = _load(tmp_path, PROBED + CONDITION + OWN_FIGURE + of_condition)
+    assert under.earlier == (EarlierCriterion("10 %", Verdict.REFUTED, "2026-11-21", "Too narrow."),)
+    assert parent.earlier == ()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,7 @@ def test_an_earlier_criterion_is_kept_with_its_verdict(tmp_path: Path) -> None:
         ),
         (
             PROBED + 'invariant = "Nothing."\n' + CONDITION + OWN_FIGURE,
-            "invariant: a claim that is measured under conditions shows what they change",
+            "`invariant` cannot be combined with conditions of the claim; remove one of them",
         ),
         (
             PROBED + CONDITION.replace("UNDECIDED", "STALE") + OWN_FIGURE,
@@ -105,10 +109,15 @@ def test_an_earlier_criterion_is_kept_with_its_verdict(tmp_path: Path) -> None:
         (PROBED + CONDITION + OWN_FIGURE.replace("[0.0, 1.0]", "[1.0, 0.0]"), "from 1 to 0 holds no interval"),
         (PROBED + CONDITION + OWN_FIGURE.replace("[0.0, 1.0]", "[-inf, inf]"), "nothing could refute it"),
         (PROBED + CONDITION + OWN_FIGURE + "quantty = 1\n", "no such field; did you mean 'quantity'?"),
+        (
+            PROBED + CONDITION + OWN_FIGURE + '[[claim.condition.earlier]]\nverdct = "REFUTED"\n',
+            "no such field; did you mean 'verdict'?",
+        ),
+        (PROBED.replace('"CURED"', '"UNDECIDED"'), "expected_fix_grade: no single measurement gives UNDECIDED"),
         (PROBED + CONDITION.replace("runs = 8", "runs = 4") + OWN_FIGURE, "condition.0.runs"),
     ],
 )
-def test_a_condition_that_cannot_be_is_refused(text: str, told: str, tmp_path: Path) -> None:
+def test_a_condition_that_cannot_be_is_an_error(text: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(CatalogueError) as caught:
         _load(tmp_path, text)
     assert told in str(caught.value)

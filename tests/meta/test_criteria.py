@@ -264,7 +264,7 @@ def test_an_update_warns_before_it_measures_what_is_not_frozen(checkout: Path) -
 # What the history says, in repositories of two files.
 
 
-@pytest.fixture(params=["content", "a folder, ö", "a[b]"])
+@pytest.fixture(params=["content", "a folder, ö"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     git(tmp_path, "init", "--quiet", "--initial-branch", "main")
     made = tmp_path / str(request.param)
@@ -382,6 +382,8 @@ def test_a_criterion_that_a_merge_drops_is_in_the_history(folder: Path) -> None:
     git(folder, "checkout", "--quiet", "-b", "side")
     add(folder, "2", "1")
     git(folder, "checkout", "--quiet", "main")
+    (folder / "other").write_text("x")
+    commit(folder, "more")
     git(folder, "merge", "--quiet", "--no-edit", "--strategy", "ours", "side")
     assert ("A-1", "1" * 16) in history(folder).frozen
 
