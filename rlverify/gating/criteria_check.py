@@ -24,7 +24,7 @@ MEASURED: Final = re.compile(r' *"settings": "([0-9a-f]{16})",?')
 """A line of the lock file: the digest of what was measured."""
 
 NO_CONFIGURATION: Final = ("-c", "log.showRoot=true", "-c", "log.follow=false")
-WHOLE_DIFF: Final = ("-p", "-U0", "-m", "--full-history", "--text", "--no-color", "--no-ext-diff", "--no-textconv")
+WHOLE_DIFF: Final = ("-p", "-U0", "-m", "--full-history", "--text", "--no-color", "--no-textconv")
 """Every commit that changed a file, merges and side branches included, whatever the user or the checkout configures."""
 
 ORDER_UNKNOWN: Final = (

@@ -321,7 +321,7 @@ def test_what_was_measured_in_the_first_commit_is_not_frozen_first(folder: Path)
         '# "{digest}"\n',
         '# "A-1" = "{digest}"\n',
         'why = \'"A-1" = "{digest}"\'\n',
-        'why = "x\u2028"A-1" = "{digest}"\n',
+        'why = "x\u2028+"A-1" = "{digest}"\n',
         '"A-2" = "{digest}"\n',
     ],
 )
@@ -364,6 +364,31 @@ def test_a_result_on_a_branch_after_the_merge_of_its_criterion_is_right(folder: 
     assert is_first(folder)
 
 
+def test_every_result_counts_and_any_earlier_freeze_is_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_branch(branch: str, day: int, *frozen: str, measured: str = "") -> None:
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"2026-11-{day:02}T12:00:00")
+        git(folder, "checkout", "--quiet", branch)
+        add(folder, *frozen, measured=measured)
+
+    def merge(*branches: str) -> None:
+        for branch in branches:
+            git(folder, "merge", "--quiet", "--no-edit", "--strategy", "ours", branch)
+
+    on_branch("main", 1, "2")
+    for branch in ("early", "late", "wrong"):
+        git(folder, "branch", branch)
+    on_branch("early", 2, "2", "1")
+    on_branch("main", 3, "2", "1")
+    on_branch("late", 4, "2", "1")
+    on_branch("main", 5, measured="1")
+    merge("early", "late")
+    assert is_first(folder)
+    on_branch("wrong", 7, measured="1")
+    git(folder, "checkout", "--quiet", "main")
+    merge("wrong")
+    assert not is_first(folder)
+
+
 def test_a_merge_that_adds_a_criterion_and_its_result_is_seen(folder: Path) -> None:
     add(folder, "2")
     git(folder, "checkout", "--quiet", "-b", "side")
@@ -391,7 +416,6 @@ def test_a_criterion_that_a_merge_drops_is_in_the_history(folder: Path) -> None:
 @pytest.mark.parametrize("attributes", ["* -diff", "* diff=hidden", "* binary"])
 def test_attributes_and_configuration_cannot_hide_the_history(attributes: str, folder: Path) -> None:
     git(folder, "config", "diff.hidden.textconv", "true")
-    git(folder, "config", "diff.external", "true")
     git(folder, "config", "log.diffMerges", "off")
     (folder / ".gitattributes").write_text(f"{attributes}\n")
     add(folder, measured="1")
@@ -406,6 +430,10 @@ def test_without_a_repository_there_is_no_history(tmp_path: Path) -> None:
 def test_a_reason_may_have_quotes_and_lines() -> None:
     why = 'As "said":\n\\ twice — ja'
     text = frozen_table(date(2026, 11, 25), why, {"A-1": "1"}, after_result=True)
+    assert text == (
+        '[[frozen]]\nday = 2026-11-25\nwhy = "As \\"said\\":\\n\\\\ twice — ja"\nafter_result = true\n\n'
+        '[frozen.claims]\n"A-1" = "1"\n'
+    )
     (table,) = tomllib.loads(text)["frozen"]
     assert table == {"day": date(2026, 11, 25), "why": why, "after_result": True, "claims": {"A-1": "1"}}
 
@@ -448,6 +476,12 @@ def test_freeze_freezes_only_what_it_is_asked_for(tmp_path: Path, capsys: pytest
     assert freeze(tmp_path, "fig-gain", "FIG-B*") == 0
     assert "froze 2 of 2 criteria" in capsys.readouterr().out
     assert (load_criteria(tmp_path / "figureproject") or {}).keys() == {"FIG-GAIN", "FIG-BETTER"}
+    assert freeze(tmp_path) == 0
+    text = (tmp_path / "figureproject" / NAME).read_text()
+    assert re.sub(r'= ("\w*"|[\d-]*)\n', "= x\n", text).partition("\n")[2] == (
+        '\n[[frozen]]\nday = x\nwhy = "Narrower."\n\n[frozen.claims]\n"FIG-BETTER" = x\n"FIG-GAIN" = x\n'
+        '\n[[frozen]]\nday = x\nwhy = "Narrower."\n\n[frozen.claims]\n"FIG-DRIFT" = x\n"FIG-SPIKE" = x\n'
+    )
 
 
 CONDITION = """
