@@ -365,6 +365,8 @@ def test_a_result_on_a_branch_after_the_merge_of_its_criterion_is_right(folder: 
 
 
 def test_every_result_counts_and_any_earlier_freeze_is_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-11-01T12:00:00")
+
     def on_branch(branch: str, day: int, *frozen: str, measured: str = "") -> None:
         monkeypatch.setenv("GIT_COMMITTER_DATE", f"2026-11-{day:02}T12:00:00")
         git(folder, "checkout", "--quiet", branch)
@@ -374,7 +376,7 @@ def test_every_result_counts_and_any_earlier_freeze_is_enough(folder: Path, monk
         for branch in branches:
             git(folder, "merge", "--quiet", "--no-edit", "--strategy", "ours", branch)
 
-    on_branch("main", 1, "2")
+    add(folder, "2")
     for branch in ("early", "late", "wrong"):
         git(folder, "branch", branch)
     on_branch("early", 2, "2", "1")
