@@ -96,11 +96,8 @@ def _spread(own: str, record: Record, *, of_fix: bool) -> str:
         for verdict in Verdict
         if verdict in others
     )
-    told = (
-        "the opposite was measured"
-        if record.has_opposite(of_fix=of_fix)
-        else "the opposite was not measured, some runs do not decide"
-    )
+    opposite = record.has_opposite(of_fix=of_fix)
+    told = "the opposite was measured" if opposite else "no opposite was measured; some runs do not decide"
     return f"{own} under the claim's own condition; of {len(others)} other conditions: {counts} ({told})"
 
 
@@ -195,7 +192,7 @@ def _values(symptoms: Sequence[SymptomEvidence], most: int) -> str:
 
 def _joined(told: Sequence[str], most: int) -> str:
     more = len(told[most:])
-    return "; ".join([*told[:most], *([f"and {more} more symptoms"] if more else [])])
+    return "; ".join([*told[:most], *([f"and {more} more symptom{'s' * (more != 1)}"] if more else [])])
 
 
 def _told(symptom: SymptomEvidence) -> str:

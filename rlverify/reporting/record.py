@@ -51,8 +51,8 @@ class Record:
     def verdict(self) -> Verdict | None:
         """The verdict, or None where nothing was measured.
 
-        UNDECIDED where not every condition agrees: under one of them, the verdict is another one, the runs do not decide
-        it, or there is no result.
+        UNDECIDED where not every condition agrees: under one of them, the verdict is another one, the runs do not
+        decide it, or there is no result.
         """
         found = self.measured_verdict
         if found is None or found in NOT_MEASURED or found is Verdict.REGRESSED:
