@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.effects import CHANCE, SEEDS, SHOWN, Effect, chance, effect_in_words, in_short, report
-from tests.report.records import CLAIM
+from benchmarks.effects import (
+    CHANCE,
+    SEEDS,
+    SHOWN,
+    Effect,
+    chance,
+    defects,
+    effect_in_words,
+    effects_file,
+    effects_of_claims,
+    in_short,
+    read,
+    report,
+)
+from tests.report.records import CLAIM, PROJECT
 
 HEALTHY = {seed: Effect("", seed, 100.0, f"healthy {seed}") for seed in SEEDS}
 FAULTY = [Effect("forgets", seed, 80.0 - 20.0 * seed, f"faulty {seed}", executions=3) for seed in (0, 1)]
@@ -76,3 +90,12 @@ def test_an_error_is_told_without_folders_and_in_one_short_line() -> None:
     assert in_short(error).startswith("ValueError: one.zip: broken word word")
     assert in_short(error).endswith(" ...")
     assert len(in_short(error)) <= SHOWN
+
+
+def test_the_committed_page_and_texts_follow_from_the_committed_runs() -> None:
+    folder, claims = Path(PROJECT.settings.reports) / "measured", defects(PROJECT)
+    runs = read(folder / "effects.json")
+    assert len(runs) > len(CHANCE) * len(SEEDS)
+    assert (folder / "effects.md").read_text(encoding="utf-8") == report(runs, claims)
+    effects = effects_file(effects_of_claims(runs, claims))
+    assert (PROJECT.folder / "effects.toml").read_text(encoding="utf-8") == effects
