@@ -156,7 +156,7 @@ class Record:
 
 
 def attached(records: Sequence[Record]) -> list[Record]:
-    """The same records, those of claims with those of their conditions.
+    """The same records, those of claims with those of their conditions; what has some keeps these.
 
     :raises ValueError: if the claim of a condition is missing
     """
@@ -166,8 +166,7 @@ def attached(records: Sequence[Record]) -> list[Record]:
     if missing := found.keys() - {record.claim.id for record in records} - {""}:
         raise ValueError(f"records of conditions without their claim: {', '.join(sorted(missing))}")
     return [
-        replace(record, conditions=tuple(found[record.claim.id])) if record.claim.id in found else record
-        for record in records
+        replace(record, conditions=record.conditions or tuple(found.get(record.claim.id, ()))) for record in records
     ]
 
 
