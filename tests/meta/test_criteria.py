@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -490,7 +491,7 @@ CONDITION = """
 [[claim.condition]]
 name = "half"
 title = "half as long"
-experiment = "figure-gain"
+experiment = "transfer"
 runs = 8
 expected = "CONFIRMED"
 """
@@ -521,3 +522,42 @@ def test_freeze_takes_claims_that_have_a_criterion(
 def test_freeze_reports_an_unknown_id(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert freeze(checkout, "FIG-GIAN") == 2
     assert "FIG-GAIN" in capsys.readouterr().err
+
+
+@pytest.fixture
+def conditioned(checkout: Path) -> Path:
+    """The checkout after FIG-GAIN got a condition that is measured and another verdict than its own."""
+    path = checkout / CATALOGUE
+    head, _, tail = path.read_text().partition('id = "FIG-GAIN"')
+    own, separator, rest = tail.partition("[[claim]]")
+    condition = CONDITION.replace('"CONFIRMED"', '"REFUTED"\nclaimed = [100.0, 200.0]\nrepeats = true')
+    path.write_text(f'{head}id = "FIG-GAIN"{own}{condition}\n{separator}{rest}')
+    assert freeze(checkout, "FIG-GAIN") == 0
+    done = answer(checkout, "audit", "--level", "full", "--update", "--jobs", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return checkout
+
+
+def test_all_formats_give_the_verdict_that_conditions_leave(conditioned: Path) -> None:
+    found = json.loads(answer(conditioned, "report", "--format", "json").stdout)["claims"]
+    verdicts = {each["claim"]["id"]: each["verdict"] for each in found}
+    assert (verdicts["FIG-GAIN"], verdicts["FIG-GAIN@half"]) == ("UNDECIDED", "REFUTED")
+    assert "UNDECIDED: CONFIRMED under the claim" in answer(conditioned, "report", "--format", "junit").stdout
+    assert "**UNDECIDED**" in (conditioned / "reports/claims.md").read_text()
+    done = answer(conditioned, "report", "--check")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("chosen", ["FIG-GAIN", "FIG-GAIN@half", "FIG-GAIN*"])
+def test_a_page_about_some_claims_shows_conditions_with_their_claim(chosen: str, conditioned: Path) -> None:
+    done = answer(conditioned, "report", chosen, "--format", "html")
+    assert done.returncode == 0, done.stderr
+    assert "half as long" in done.stdout
+    assert "FIG-BETTER" not in done.stdout
+    (found,) = json.loads(answer(conditioned, "report", "FIG-GAIN@half", "--format", "json").stdout)["claims"]
+    assert found["claim"]["id"] == "FIG-GAIN@half"
+
+
+@pytest.mark.parametrize("claim_id", ["FIG-GAIN@half", "fig-gain@half", "FIG-GAIN@HALF"])
+def test_a_condition_is_shown_in_any_case(claim_id: str, conditioned: Path) -> None:
+    assert answer(conditioned, "show", claim_id).stdout.startswith("FIG-GAIN@half: ")
