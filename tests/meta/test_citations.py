@@ -232,7 +232,7 @@ def test_claims_and_untestable_lines_are_loaded_with_what_they_cite(tmp_path: Pa
         ('[[untestable]]\ncites = ["000:1"]\nwhi = "x"\nwhy = "y"\n', "whi", "did you mean 'why'"),
     ],
 )
-def test_a_broken_entry_is_told_with_its_field(tmp_path: Path, text: str, field: str, reason: str) -> None:
+def test_a_broken_entry_is_reported_with_its_field(tmp_path: Path, text: str, field: str, reason: str) -> None:
     with pytest.raises(CatalogueError, match=reason) as caught:
         _load_text(tmp_path, text)
     assert caught.value.field.startswith(field)

@@ -216,7 +216,7 @@ def test_conditions_of_the_fix_say_nothing_of_the_claim_and_the_reverse() -> Non
         (measured(CLAIM, healthy=2, faulty=0, documented_fix=0), [U, R], True, False),
     ],
 )
-def test_an_opposite_verdict_is_told_from_one_that_is_undecided(
+def test_an_opposite_verdict_differs_from_an_undecided_one(
     own: Record, others: list[Verdict | None], of_fix: bool, opposed: bool
 ) -> None:
     record = replace(own, conditions=tuple(under(each, of_fix=of_fix) for each in others))

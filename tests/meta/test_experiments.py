@@ -212,7 +212,7 @@ class TestTwins:
         assert moved
         assert all(name.startswith(("lstm_critic", "value_net")) for name in moved)
 
-    def test_the_arms_see_the_same_and_are_told_the_smaller_or_the_first(self) -> None:
+    def test_the_arms_see_the_same_and_get_the_smaller_or_the_first(self) -> None:
         smaller, first = (training.untrained(MAKE, 0, **twins.UNCHANGING) for _ in range(2))
         twins.take_the_first(first)
         for model in (smaller, first):

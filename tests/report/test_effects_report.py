@@ -52,7 +52,7 @@ STOPPED = [replace(each, error="KeyError: 'x'", length=0.0) for each in FAULTY]
         ),
     ],
 )
-def test_an_effect_is_told_in_words(runs: list[Effect], told: str) -> None:
+def test_an_effect_is_put_into_words(runs: list[Effect], told: str) -> None:
     assert effect_in_words(runs, HEALTHY) == told
 
 
@@ -85,7 +85,7 @@ def test_without_runs_by_chance_no_effect_is_more_than_chance() -> None:
     assert effect_in_words(FAULTY, HEALTHY, (-31.0, 29.0)).endswith("no more than chance")
 
 
-def test_an_error_is_told_without_folders_and_in_one_short_line() -> None:
+def test_an_error_is_one_short_line_without_folders() -> None:
     error = ValueError("/tmp/x1/members/one.zip: broken\n" + "word " * 40)
     assert in_short(error).startswith("ValueError: one.zip: broken word word")
     assert in_short(error).endswith(" ...")
