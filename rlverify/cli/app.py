@@ -58,6 +58,7 @@ from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.changes import NOTHING_SELECTED, Selection, select
 from rlverify.gating.committed_evidence import readable_evidence
+from rlverify.gating.criteria_check import unfrozen
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.problem_rules import problems_of
 from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
@@ -188,6 +189,11 @@ def audit_command(
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     paths = report_paths(project, reports)
+    if update and level == "full" and (found := _unfrozen(project, chosen)):
+        mention(
+            f"warning: the criteria of {few(found)} are not frozen as they are now; run `rlverify freeze` and commit "
+            "that before you measure, or the gate will fail"
+        )
     result = _run_audit(context, paths, jobs, level, update=update, ignore_cache=ignore_cache, chosen=chosen)
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
@@ -262,6 +268,12 @@ def _with_catalogue_and_tests(
         of_chosen = (problem for problem in found if problem.subject in chosen)
         return replace(result, problems=(*result.problems, *of_chosen))
     return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *kills.notes))
+
+
+def _unfrozen(project: Project, chosen: frozenset[str] | None) -> list[str]:
+    """Figures that are about to be measured, and whose criterion is not frozen as it is now."""
+    claims = [each for each in project.claims if each.figure is not None and (chosen is None or each.id in chosen)]
+    return unfrozen(project.criteria, {claim.id: project.settings_digest(claim) for claim in claims})
 
 
 def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:

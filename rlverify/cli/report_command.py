@@ -58,6 +58,8 @@ def report(
     paths, matrix_plan = report_paths(project, reports), MatrixPlan(project)
     project.check()
     committed = load_folder(paths.evidence)
+    if text in PAGE_FORMATS and chosen is not None:  # a page shows a condition in the section of its claim
+        chosen |= {project.claim(claim_id).condition_of for claim_id in chosen} - {""}
     records = [each for each in committed_records(project, committed) if chosen is None or each.claim.id in chosen]
     problems = problems_of_all(records)
     if check:

@@ -216,7 +216,8 @@ class Project:
     def claim(self, claim_id: str) -> Claim:
         """The claim of that id, in any case; an unknown one raises UnknownNameError with a suggestion."""
         known = {claim.id: claim for claim in self.claims}
-        return _look_up("claim", claim_id.upper() if claim_id.upper() in known else claim_id, known)
+        in_its_case = {name.casefold(): name for name in known}
+        return _look_up("claim", in_its_case.get(claim_id.casefold(), claim_id), known)
 
     def fault(self, name: str) -> Fault:
         """The fault of that name; an unknown one raises UnknownNameError with a suggestion."""

@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 class FixGrade(StrEnum):
     """What the fix that a document describes does to the symptoms of its fault.
 
-    UNDECIDED says that it depends on a condition; no single measurement comes to it.
+    UNDECIDED says that not every condition gives the same grade; no single measurement comes to it.
     """
 
     CURED = "CURED"

@@ -18,7 +18,7 @@ from rlverify.records.problems import Problem, with_advice
 from rlverify.reporting.claim_status import ClaimStatus, status_of, told
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import block
-from rlverify.reporting.phrasing import difference, statement
+from rlverify.reporting.phrasing import difference, outcome, spread, statement
 from rlverify.reporting.record import Record
 
 # What XML 1.0 has no way to write, escaped or not.
@@ -58,8 +58,17 @@ def junit_of_run(outcome: Outcome) -> str:
 
 def _committed_case(record: Record) -> Case:
     claim, status = record.claim, status_of(record)
-    text = f"{statement(claim)}\nrlverify reproduce {claim.id}" if status in ELEMENTS else difference(record)
+    text = (
+        f"{statement(claim)}\nrlverify reproduce {claim.id}"
+        if status in ELEMENTS
+        else difference(record) or _conditions(record)
+    )
     return Case(claim.document, f"{claim.id} {claim.title}", status, told(record), text)
+
+
+def _conditions(record: Record) -> str:
+    found = spread(record)
+    return f"{outcome(record)}: {found}" if found else ""
 
 
 def _run_cases(outcome: Outcome) -> Iterator[Case]:
