@@ -355,3 +355,14 @@ def test_what_a_project_prints_goes_to_stderr(started: Path, rlverify: Invoke) -
     done = rlverify("audit", "--update", "--json", cwd=str(started))
     assert json.loads(done.stdout)["exit_code"] == 0, done.stdout
     assert {f"imported {part}" for part in parts} | {"measures"} <= set(done.stderr.splitlines())
+
+
+def test_what_processes_print_that_a_probe_or_an_import_starts_is_on_stderr(started: Path, rlverify: Invoke) -> None:
+    path = started / "audit" / "probes" / "example.py"
+    text = path.read_text(encoding="utf-8")
+    text = text.replace("from rlverify", 'import os\n\nos.system("echo imported")\n\nfrom rlverify', 1)
+    path.write_text(text.replace("    returns =", '    os.system("echo measured")\n    returns =', 1), encoding="utf-8")
+    for command in (["reproduce", "EXAMPLE-1", "--json"], ["gate", "--json", "-"]):
+        done = rlverify(*command, cwd=str(started))
+        assert json.loads(done.stdout)["schema_version"] == 1
+        assert {"imported", "measured"} <= {*done.stderr.splitlines()}
