@@ -185,9 +185,10 @@ def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: P
     project = toy_with_catalogue(
         tmp_path, ("seeds = [7]", "seeds = [8]"), ('[0]\nfault = "null-', '[1]\nfault = "null-')
     )
+    advice = f"run `rlverify audit --update --reports {reports}`"
     lines = [
-        f"rlverify: NULL-TOY: STALE, measured with seeds 0, the claim asks for 1; run `rlverify audit --update --reports {reports}`",
-        f"rlverify: TOY-05: STALE, measured with seeds 7, the claim asks for 8; run `rlverify audit --update --reports {reports}`",
+        f"rlverify: NULL-TOY: STALE, measured with seeds 0, the claim asks for 1; {advice}",
+        f"rlverify: TOY-05: STALE, measured with seeds 7, the claim asks for 8; {advice}",
     ]
     for arguments in (("report", "--check"), ("report",)):
         code, _, errors = toy(*arguments, "--reports", reports, project=project)
