@@ -154,17 +154,39 @@ def with_ending(path: Any) -> Any:
     """``.zip`` for a path without ending, as in Stable-Baselines3."""
     if not isinstance(path, str | Path):
         return path
-    return path if Path(path).suffix else Path(f"{path}.zip")
+    return path if Path(path).suffix else Path(f"{Path(path)}.zip")
+
+
+def is_folder(path: Any) -> bool:
+    """Whether this is the path of a folder; False too for a name that no file can have."""
+    try:
+        return isinstance(path, str | Path) and Path(path).is_dir()
+    except OSError:
+        return False
+
+
+def require_no_folder(path: Any) -> None:
+    """
+    :raises CheckpointError: if a folder has this name, so that no model can be saved in or read from it
+    """
+    if is_folder(path):
+        raise CheckpointError(path, f"is a folder; name a file, such as {Path(path) / 'model.zip'}")
 
 
 def existing(path: Any) -> Any:
     """The path as it is given, or with ``.zip`` where only that is a file.
 
     :raises SettingError: if it is neither a path nor a binary file object
+    :raises CheckpointError: if it is a folder
     """
     require_place(path, "read")
     try:
-        return with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path
+        if not isinstance(path, str | Path) or Path(path).is_file():
+            return path
+        found = with_ending(path)
+        if not Path(found).is_file():
+            require_no_folder(path)
+        return found
     except OSError:
         return path  # reading it says what is wrong
 

@@ -17,6 +17,7 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import figure_tables, tables
+from rlverify.cli.advice import advised, advised_outcome, advised_problems, given_paths
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.freeze_command import freeze
@@ -152,7 +153,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
     measured = replace(claim, seeds=(seed,))
     runs = run_claims(project, [measured], processes=1, on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
-    problems = problems_of(record, readable_evidence(paths, claim))
+    problems = advised_problems(problems_of(record, readable_evidence(paths, claim)), paths)
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:
@@ -197,11 +198,11 @@ def audit_command(
     result = _run_audit(context, paths, jobs, level, update=update, ignore_cache=ignore_cache, chosen=chosen)
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
-    outcome = outcome_of_audit(project, result)
+    outcome = advised_outcome(outcome_of_audit(project, result), paths)
     write_outputs(files, outcome)
     if as_json:
-        content = {"claims": [as_object(record) for record in result.records], "notes": list(result.notes)}
-        show({**content, **outcome_of(result.problems)})
+        content = {"claims": [as_object(record) for record in result.records], "notes": list(outcome.notes)}
+        show({**content, **outcome_of(outcome.problems)})
     else:
         show(tables.audit_table(result), Text(""))
         if any(record.claim.figure is not None for record in result.records):
@@ -243,7 +244,7 @@ def gate(
     )
     result = _with_catalogue_and_tests(project, paths, result, chosen)
     measured = f"measured {result.measured} of {len(result.records)}: {selection.reason}" if changed else ""
-    _answer(outcome_of_audit(project, result, measured, selection.base), files)
+    _answer(advised_outcome(outcome_of_audit(project, result, measured, selection.base), paths), files)
 
 
 def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
@@ -351,7 +352,8 @@ def _invoke(arguments: Sequence[str] | None) -> int:
         if isinstance(exit_.__context__, BrokenPipeError):  # of which typer makes 1, as if a claim had fallen
             code = AS_EXPECTED if "--help" in (arguments or sys.argv) else HARNESS_FAILED
     except (HarnessError, OSError) as error:
-        complain(str(error))
+        paths = given_paths(sys.argv[1:] if arguments is None else arguments)
+        complain(str(error) if paths is None else advised(str(error), paths))
         return CLAIM_FELL if isinstance(error, BrokenCodeError) else HARNESS_FAILED
     except KeyboardInterrupt:
         pass

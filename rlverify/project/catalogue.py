@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -221,7 +222,9 @@ def _load_file(path: Path, documents: Documents) -> Sequence[BaseModel]:
     if content.get("document", path.stem) != path.stem:
         raise CatalogueError(path.name, "", "document", f"must be {path.stem!r}, the name of the file")
     if unknown := sorted(set(content) - {"schema_version", "document", *TABLES}):
-        raise CatalogueError(path.name, "", unknown[0], "is outside every [[claim]]")
+        close = get_close_matches(unknown[0], TABLES, 1)
+        meant = f"is no table; did you mean [[{close[0]}]]?" if close else "is outside every [[claim]]"
+        raise CatalogueError(path.name, "", unknown[0], meant)
     tables = {name: content[name] for name in TABLES if name in content}
     for name, entries in tables.items():
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

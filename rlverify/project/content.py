@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -35,6 +35,7 @@ from rlverify.records.errors import (
     SettingsError,
     UnknownNameError,
 )
+from rlverify.records.printing import stdout_sent_to_stderr
 
 Entry = TypeVar("Entry")
 
@@ -236,7 +237,7 @@ class Project:
         module = f"{self._checked_package}.probes.make"
         if importlib.util.find_spec(f"{self.package}.probes") is None or importlib.util.find_spec(module) is None:
             return ()
-        with redirect_stdout(sys.stderr):
+        with stdout_sent_to_stderr():
             with self._importing():
                 loaded = importlib.import_module(module)
             return (loaded.Make(),)

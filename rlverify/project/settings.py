@@ -169,4 +169,6 @@ def _explain(problem: Mapping[str, Any]) -> tuple[str, str]:
         return key, f"there is no such setting{hint}"
     if problem["type"] == "missing":
         return key, f"is missing; add it to the table [{TABLE}]"
+    if problem["type"] == "tuple_type":
+        return key, f'must be a list of texts, as in ["name"], got {problem["input"]!r}'
     return key, f"{problem['msg']}, got {problem['input']!r}"
