@@ -67,7 +67,7 @@ class Aliases:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for name in (each.id for each in targets if isinstance(each, ast.Name)):
                 self._add_all(name, node.value)
-        elif isinstance(node, ast.ClassDef) and not _defines(node, "load"):
+        elif isinstance(node, ast.ClassDef) and not _replaces_loading(node):
             for base in node.bases:
                 self._add_all(node.name, base)
 
@@ -84,8 +84,9 @@ def _is_module(name: str) -> bool:
     return name in _MODULES
 
 
-def _defines(node: ast.ClassDef, method: str) -> bool:
-    return any(isinstance(each, ast.FunctionDef) and each.name == method for each in node.body)
+def _replaces_loading(node: ast.ClassDef) -> bool:
+    """Whether a class has its own way of loading, or of choosing what an unpickler may import."""
+    return any(isinstance(each, ast.FunctionDef) and each.name in ("load", "find_class") for each in node.body)
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:

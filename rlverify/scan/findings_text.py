@@ -8,9 +8,10 @@ from rlverify.scan.findings import ScanFinding
 
 
 def text_of(findings: Sequence[ScanFinding]) -> str:
-    """One line for each finding, and one that counts them."""
-    lines = [f"{each.place}: {each.severity}: {each.message} [{each.rule}]; {each.remedy}" for each in findings]
-    return "\n".join([*lines, _count(findings)]) + "\n"
+    """One line for each finding, one for each remedy, and one that counts the findings."""
+    lines = [f"{each.place}: {each.severity}: {each.message} [{each.rule}]" for each in findings]
+    remedies = dict.fromkeys(f"[{each.rule}] {each.remedy}" for each in findings)
+    return "\n".join([*lines, *remedies, _count(findings)]) + "\n"
 
 
 def _count(findings: Sequence[ScanFinding]) -> str:

@@ -13,11 +13,8 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-_TORCH_TYPES: Final = _words(
-    """
-    BFloat16 Bool Byte Char ComplexDouble ComplexFloat Double Float Half Int Long Short
-    """
-)
+_REAL_TYPES: Final = _words("BFloat16 Bool Byte Char Double Float Half Int Long Short")
+_COMPLEX_TYPES: Final = ("ComplexDouble", "ComplexFloat")
 _TORCH_NAMES: Final = _words(
     """
     QInt32Storage QInt8Storage QUInt2x4Storage QUInt4x2Storage QUInt8Storage Size Tensor device bfloat16
@@ -51,8 +48,8 @@ ADMITTED_BY_TORCH: Final = frozenset(
         ("torch._tensor", "_rebuild_from_type_v2"),
         *(("torch.storage", name) for name in ("TypedStorage", "UntypedStorage")),
         *(("torch", name) for name in _TORCH_NAMES),
-        *((module, f"{kind}Storage") for module in ("torch", "torch.cuda") for kind in _TORCH_TYPES),
-        *((module, f"{kind}Tensor") for module in ("torch", "torch.cuda") for kind in _TORCH_TYPES),
+        *((module, f"{kind}Storage") for module in ("torch", "torch.cuda") for kind in (*_REAL_TYPES, *_COMPLEX_TYPES)),
+        *((module, f"{kind}Tensor") for module in ("torch", "torch.cuda") for kind in _REAL_TYPES),
         *(("torch._utils", name) for name in _TORCH_FUNCTIONS),
     }
 )
