@@ -7,7 +7,7 @@ import tarfile
 import zipfile
 import zlib
 from tempfile import SpooledTemporaryFile
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, Protocol, cast
 
 MEBIBYTE: Final = 2**20
 MAX_MEMBER_BYTES: Final = 256 * MEBIBYTE
@@ -51,6 +51,13 @@ def unreadable(error: Exception) -> NotScannedError:
     return NotScannedError("unreadable-file", f"cannot be read: {text[:200]}")
 
 
+class PackedStream(Protocol):
+    """A stream that unpacks while it is read, such as a member of an archive."""
+
+    def read1(self, size: int, /) -> bytes:
+        """At most ``size`` bytes, and none at the end. What precedes damage comes before the error."""
+
+
 class UnpackBudget:
     """How many bytes may still be unpacked of one file.
 
@@ -63,7 +70,7 @@ class UnpackBudget:
         self.total_bytes = total_bytes
         self.left = total_bytes
 
-    def unpack(self, packed: BinaryIO, most: int | None = None) -> tuple[BinaryIO, NotScannedError | None]:
+    def unpack(self, packed: PackedStream, most: int | None = None) -> tuple[BinaryIO, NotScannedError | None]:
         """Copy a stream into a temporary file.
 
         :param most: how many bytes, if fewer than of other members
@@ -74,11 +81,11 @@ class UnpackBudget:
         target.seek(0)
         return target, problem
 
-    def _copy(self, packed: BinaryIO, target: BinaryIO, most: int) -> NotScannedError | None:
+    def _copy(self, packed: PackedStream, target: BinaryIO, most: int) -> NotScannedError | None:
         allowed = min(most, self.left)
         while True:
             try:
-                chunk = packed.read(min(_CHUNK, allowed + 1))
+                chunk = packed.read1(min(_CHUNK, allowed + 1))
             except DAMAGE as error:
                 return unreadable(error)
             if len(chunk) > allowed:

@@ -8,9 +8,9 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import BinaryIO, Final
+from typing import Final
 
-from rlverify.scan.bounded_reading import MEBIBYTE, NotScannedError, UnpackBudget
+from rlverify.scan.bounded_reading import MEBIBYTE, NotScannedError, PackedStream, UnpackBudget
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_pickles
 
@@ -21,7 +21,7 @@ MAX_FIELD_BYTES: Final = 64 * MEBIBYTE
 _REMEDY: Final = "use rlverify.scan.load_parameters_safely(file, model), which skips this field"
 
 
-def fields_of(packed: BinaryIO, place: Place, budget: UnpackBudget) -> Iterator[ScanFinding]:
+def fields_of(packed: PackedStream, place: Place, budget: UnpackBudget) -> Iterator[ScanFinding]:
     """What unpickling each field of the member ``data`` would import.
 
     :param packed: the member, as the archive gives it

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import reduce
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, cast
 
 from rlverify.records.errors import ModelFileError
-from rlverify.scan.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, UnpackBudget
+from rlverify.scan.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, PackedStream, UnpackBudget
 from rlverify.scan.model_fields import MAX_FIELD_BYTES, parsed_fields
 from rlverify.scan.pickle_findings import Place
 from rlverify.scan.plain_fields import FieldValueError, SkippedPart, SortedFields, sort_fields
@@ -125,7 +125,7 @@ def _with_suffix(file: ModelFile) -> Any:
 
 def _unpacked(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     with archive.open(name) as packed:
-        unpacked, problem = UnpackBudget(most, most).unpack(packed)  # type: ignore[arg-type]
+        unpacked, problem = UnpackBudget(most, most).unpack(cast(PackedStream, packed))
     with unpacked:
         content = unpacked.read()
     if problem is not None:

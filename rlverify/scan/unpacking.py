@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import BinaryIO, Final, cast
 
-from rlverify.scan.bounded_reading import DAMAGE, NotScannedError, UnpackBudget, unreadable
+from rlverify.scan.bounded_reading import DAMAGE, NotScannedError, PackedStream, UnpackBudget, unreadable
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.model_fields import fields_of
 from rlverify.scan.pickle_findings import Place, findings_of_pickles
@@ -39,10 +39,6 @@ _OBJECTS: Final = re.compile(rb"""['"][|<>=]?O\d*['"]""")
 _TENSOR_DATA: Final = re.compile(r"(?P<folder>(?:.*/)?)data/\d+")
 
 
-def _inflate(packed: BinaryIO) -> BinaryIO:
-    return cast(BinaryIO, _ZlibReader(packed))
-
-
 class _ZlibReader:
     """The unpacked content of a zlib stream, as joblib writes it."""
 
@@ -50,7 +46,7 @@ class _ZlibReader:
         self._packed = packed
         self._decompressor = zlib.decompressobj()
 
-    def read(self, size: int) -> bytes:
+    def read1(self, size: int) -> bytes:
         """Some of the next bytes; none at the end.
 
         :raises EOFError: if the stream is cut off
@@ -64,14 +60,14 @@ class _ZlibReader:
         return b""
 
 
-_COMPRESSIONS: Final[Mapping[bytes, Callable[[BinaryIO], BinaryIO]]] = {
-    b"\x1f\x8b": lambda packed: cast(BinaryIO, gzip.GzipFile(fileobj=packed)),
-    b"BZh": lambda packed: cast(BinaryIO, bz2.BZ2File(packed)),
-    b"\xfd7zXZ\x00": lambda packed: cast(BinaryIO, lzma.LZMAFile(packed)),  # noqa: SIM115
-    b"\x78\x01": _inflate,
-    b"\x78\x5e": _inflate,
-    b"\x78\x9c": _inflate,
-    b"\x78\xda": _inflate,
+_COMPRESSIONS: Final[Mapping[bytes, Callable[[BinaryIO], PackedStream]]] = {
+    b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed, mode="rb"),
+    b"BZh": lambda packed: bz2.BZ2File(packed),
+    b"\xfd7zXZ\x00": lambda packed: lzma.LZMAFile(packed),  # noqa: SIM115
+    b"\x78\x01": _ZlibReader,
+    b"\x78\x5e": _ZlibReader,
+    b"\x78\x9c": _ZlibReader,
+    b"\x78\xda": _ZlibReader,
 }
 
 
@@ -137,7 +133,7 @@ def _findings_by_start(
         yield from findings_of_pickles(content, place)
 
 
-def _findings_of_packed(packed: BinaryIO, place: Place, budget: UnpackBudget, depth: int) -> Iterator[ScanFinding]:
+def _findings_of_packed(packed: PackedStream, place: Place, budget: UnpackBudget, depth: int) -> Iterator[ScanFinding]:
     unpacked, problem = budget.unpack(packed)
     with unpacked:
         found = list(findings_of_content(unpacked, place, budget, depth + 1))
@@ -172,10 +168,10 @@ def _findings_of_member(
             head = packed.read(HEAD_BYTES)
         if member.filename == MODEL_FIELDS and depth == 0 and _may_be_json(head, archive):
             with archive.open(member) as packed:
-                yield from fields_of(cast(BinaryIO, packed), place, budget)
+                yield from fields_of(cast(PackedStream, packed), place, budget)
         elif is_checkpoint(member.filename, head):
             with archive.open(member) as packed:
-                yield from _findings_of_packed(cast(BinaryIO, packed), place, budget, depth)
+                yield from _findings_of_packed(cast(PackedStream, packed), place, budget, depth)
     except DAMAGE as error:
         yield place.problem(unreadable(error))
 
@@ -196,7 +192,7 @@ def _findings_of_tar(content: BinaryIO, place: Place, budget: UnpackBudget, dept
                 packed = archive.extractfile(member) if member.isreg() else None
                 if packed is not None and is_checkpoint(member.name, packed.read(HEAD_BYTES)):
                     packed.seek(0)
-                    yield from _findings_of_packed(cast(BinaryIO, packed), place.inside(member.name), budget, depth)
+                    yield from _findings_of_packed(cast(PackedStream, packed), place.inside(member.name), budget, depth)
     except DAMAGE as error:
         yield place.problem(unreadable(error))
 
