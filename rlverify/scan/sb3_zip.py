@@ -125,7 +125,7 @@ def _with_suffix(file: ModelFile) -> Any:
 
 def _unpacked(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     with archive.open(name) as packed:
-        unpacked, problem = UnpackBudget(most, most).unpack(cast(PackedStream, packed))
+        unpacked, problem = UnpackBudget(most, most + 1).unpack(cast(PackedStream, packed))
     with unpacked:
         content = unpacked.read()
     if problem is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import re
 import tarfile
@@ -34,6 +35,9 @@ MODEL_VERSION: Final = "_stable_baselines3_version"
 """Members of a model file of Stable-Baselines3."""
 
 _ZIP: Final = b"PK\x03\x04"
+_END_RECORD: Final = b"PK\x05\x06"
+_END_RECORD_BYTES: Final = 22
+_MAX_COMMENT_BYTES: Final = 2**16
 _ARRAY: Final = b"\x93NUMPY"
 _OBJECTS: Final = re.compile(rb"""['"][|<>=]?O\d*['"]""")
 _TENSOR_DATA: Final = re.compile(r"(?P<folder>(?:.*/)?)data/\d+")
@@ -155,9 +159,22 @@ def _findings_of_zip(content: BinaryIO, place: Place, budget: UnpackBudget, dept
             of_tensor = _TENSOR_DATA.fullmatch(member.filename)
             if not (member.is_dir() or (of_tensor and of_tensor["folder"] in folders)):
                 yield from _findings_of_member(archive, member, place.inside(member.filename), budget, depth)
+    if _has_bytes_behind_its_end(content):
+        yield place.problem(
+            NotScannedError("unreadable-file", "has bytes behind the end of the archive, as if cut off")
+        )
     if len(members) > MAX_MEMBERS:
         reason = f"has {len(members)} members; only the first {MAX_MEMBERS} were scanned"
         yield place.problem(NotScannedError("scan-limit", reason))
+
+
+def _has_bytes_behind_its_end(content: BinaryIO) -> bool:
+    """So a model file is that lost its end, as `zipfile` then takes the end of an archive in it for its own."""
+    size = content.seek(0, io.SEEK_END)
+    content.seek(max(0, size - _END_RECORD_BYTES - _MAX_COMMENT_BYTES))
+    end = content.read()
+    record = end[end.rfind(_END_RECORD) :]
+    return len(record) != _END_RECORD_BYTES + int.from_bytes(record[20:22], "little")
 
 
 def _findings_of_member(
