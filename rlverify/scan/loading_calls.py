@@ -39,7 +39,7 @@ def _torch_load(call: ast.Call, name: str) -> Judgement:
         return "warning", f"{name} without weights_only=True executes what the file says, unless torch is 2.6 or newer"
     if not isinstance(given, ast.Constant):
         return "warning", f"{name} executes what the file says if weights_only={ast.unparse(given):.80} is false"
-    if given.value is True:
+    if given.value:
         return None
     return "error", f"{name} with weights_only={given.value!r:.80} executes what the file says"
 

@@ -234,6 +234,15 @@ def test_only_a_pickle_of_one_number_is_a_number(value: object, is_number: bool)
     assert {content(pickle.dumps(value, protocol)).is_number for protocol in PROTOCOLS} == {is_number}
 
 
+def test_a_damaged_number_is_no_number() -> None:
+    assert not content(b"I1\n").is_number
+
+
+@pytest.mark.parametrize("adding", [b"Na", b"NNs", b"(NNe", b"(NNu", b"(N\x90"])
+def test_what_is_added_to_stays_what_it_is(adding: bytes) -> None:
+    assert names(b"cmine\nThing\n" + adding + b")R.") == ["mine.Thing()"]
+
+
 def test_a_container_that_a_class_made_stays_what_it_is() -> None:
     made = pickle.dumps(collections.OrderedDict(a=1, b=2), 2)
     assert names(made) == ["collections.OrderedDict()"]

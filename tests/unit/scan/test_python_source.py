@@ -58,6 +58,7 @@ REPORTED = {
     "model.load_replay_buffer(f)": ("model-load", "error"),
 }
 SAFE = [
+    "import torch\ntorch.load(f, weights_only=1)",
     "import torch\ntorch.load(f, weights_only=True)",
     "import numpy as np\nnp.load(f)",
     "import numpy as np\nnp.load(f, allow_pickle=False)",

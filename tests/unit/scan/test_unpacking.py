@@ -142,6 +142,8 @@ def test_all_pickles_of_the_old_format_of_torch_are_read() -> None:
     """They may be of any protocol, and the last one, without an end, still calls what precedes the damage."""
     magic = pickle.dumps(0x1950A86A20F9469CFC6C, 0)
     assert places(magic + pickle.dumps(1001, 0) + pickle.dumps({}, 0) + b"cposix\nsystem\n)R") == [(DANGEROUS, "")]
+    five = magic + pickle.dumps({}, 0) * 4
+    assert places(five + b"cposix\nsystem\n)R") == []
     assert places(pickle.dumps([1], 0) + b"cposix\nsystem\n)R") == []
 
 
@@ -198,6 +200,12 @@ def test_a_zip_bomb_is_unpacked_up_to_the_limit() -> None:
         (DANGEROUS, "y.pkl"),
     ]
     assert "more than 1 MiB when unpacked; the rest was not scanned" in findings[1].message
+
+
+def test_what_precedes_the_limit_is_scanned_in_a_small_member_too() -> None:
+    findings = found(zipped({"x.pkl": HOSTILE + bytes(1000)}), UnpackBudget(member_bytes=500))
+    assert [each.rule for each in findings] == [DANGEROUS, "scan-limit"]
+    assert "more than 500 bytes when unpacked" in findings[1].message
 
 
 def test_all_members_together_are_unpacked_up_to_a_limit() -> None:
@@ -283,6 +291,16 @@ def test_checkpoints_are_known_by_their_suffix(name: str) -> None:
     assert is_checkpoint(name, b"")
 
 
-@pytest.mark.parametrize(("name", "head"), [("a.txt", b"text"), ("a.png", b"\x89PNG"), ("a", b""), ("a.bin", b"\x80")])
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("a.txt", b"text"),
+        ("a.png", b"\x89PNG"),
+        ("a", b""),
+        ("a.bin", b"\x80"),
+        ("a.bin", b"\x80\x09N"),
+        ("a.bin", b"\x80\x02\x00"),
+    ],
+)
 def test_other_files_are_no_checkpoints(name: str, head: bytes) -> None:
     assert not is_checkpoint(name, head)
