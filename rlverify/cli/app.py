@@ -53,6 +53,7 @@ from rlverify.cli.outputs import (
     write_outputs,
 )
 from rlverify.cli.report_command import report
+from rlverify.cli.scan_command import scan
 from rlverify.cli.start_commands import init, new
 from rlverify.evidence.locking import alone_in
 from rlverify.evidence.summarising import summarise
@@ -287,6 +288,7 @@ app.command()(new)
 app.command()(matrix)
 app.command()(freeze)
 app.command()(report)
+app.command()(scan)
 
 
 def _run_audit(
