@@ -95,7 +95,7 @@ class ModelFile(ConfiguredPPO):
             payload[name] = codec.encode(content[name], name)
         target = with_ending(path)
         if isinstance(target, str | Path):
-            _make_folder(Path(target).parent)
+            make_folder(Path(target).parent)
         save_container(target, payload)
 
     @classmethod
@@ -311,7 +311,7 @@ def _present(device: str) -> str:
     return "auto" if device.startswith("cuda") and not torch.cuda.is_available() else device
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """As Stable-Baselines3 does, make the folder that a file is to be saved in."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
