@@ -16,8 +16,9 @@ from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint import codec
-from rlcore.checkpoint.container import load_container, save_container
+from rlcore.checkpoint.container import read_container, save_container
 from rlcore.checkpoint.refusal import path_of, quoted, refusals_name, require_place, unusable
+from rlcore.checkpoint.storage import DEFAULT_MAX_BYTES
 from rlcore.errors import CallOrderError, CheckpointError, ResumeWarning, StateError
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.model_content import existing, refusals_of, with_ending
@@ -139,7 +140,11 @@ def load_exact(
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the fields of the file, of which the format and the number of environments are checked."""
-    content = load_container(existing(Path(path)), require_digest=True)
+    content, has_digest = read_container(
+        existing(Path(path)), map_location="cpu", require_digest=False, max_bytes=DEFAULT_MAX_BYTES
+    )
+    if not has_digest:
+        raise CheckpointError(path_of(path), "carries no digest, so save_exact did not write it; load it with what did")
     version = content.get("format_version")
     if version != FORMAT:
         raise CheckpointError(

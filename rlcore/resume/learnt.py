@@ -8,6 +8,8 @@ import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
+from rlcore.errors import StateError
+from rlcore.ppo.optimizer_state import check_optimizer
 from rlcore.state.registry import snapshot
 from rlcore.state.schema import read_dict, read_record, read_tensor
 from rlcore.types import StateDict
@@ -32,9 +34,23 @@ def restore_learnt(model: BaseAlgorithm, state: StateDict) -> None:
         read_tensor(saved[name], f"learnt['variables'][{name!r}]", tuple(variable.shape), (variable.dtype,))
     # Copies, because an optimizer would keep the memory of the whole file.
     state_dicts: Any = snapshot(read_dict(record["state_dicts"], "learnt['state_dicts']"))
+    for name, state_dict in state_dicts.items():
+        _check_optimizer(model, name, state_dict)
     model.set_parameters(state_dicts, exact_match=True, device=model.device)
     for name, variable in variables.items():
         variable.data.copy_(saved[name])
+
+
+def _check_optimizer(model: BaseAlgorithm, name: str, state: StateDict) -> None:
+    """Check a state that is of an optimizer: its steps would fail later for what it takes here."""
+    names, _ = model._get_torch_save_params()
+    optimizer = recursive_getattr(model, name) if name in names else None
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return
+    try:
+        check_optimizer(state, optimizer)
+    except StateError as error:
+        raise StateError(str(error).replace("policy.optimizer", name)) from error
 
 
 def _variables(model: BaseAlgorithm) -> dict[str, torch.Tensor]:

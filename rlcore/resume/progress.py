@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from stable_baselines3.common.logger import Logger
 
 from rlcore.checkpoint import codec
 from rlcore.ppo.configured import ConfiguredPPO
-from rlcore.ppo.progress import COUNTERS, PROGRESS, WINDOWS, ProgressState, storable
+from rlcore.ppo.progress import COUNTERS, PROGRESS, WINDOWS, ProgressState, check_progress, storable
 from rlcore.state.schema import misfit, read_count, read_dict, read_list, read_number, read_record
 from rlcore.types import StateDict
 
@@ -29,14 +30,15 @@ def restore_progress(model: BaseAlgorithm, state: StateDict) -> None:
 
     :raises StateError: a value is missing, unknown or of another type; nothing was changed
     """
-    names = (*COUNTERS, PROGRESS, *WINDOWS, *_exploration(model))
-    record = read_record(state, "progress", names)
-    for name in (*COUNTERS, *({"_n_calls"} & set(record))):
-        read_count(record[name], f"progress[{name!r}]")
-    for name in (PROGRESS, *({"exploration_rate"} & set(record))):  # below 0 where the last rollout passed the total
-        read_number(record[name], f"progress[{name!r}]")
+    exploration = _exploration(model)
+    record = read_record(state, "progress_state", (*COUNTERS, PROGRESS, *WINDOWS, *exploration))
+    read_number(record[PROGRESS], f"progress_state[{PROGRESS!r}]", -math.inf, 1.0)  # below 0 beyond the total
+    check_progress({**{name: record[name] for name in (*COUNTERS, *WINDOWS)}, PROGRESS: 0.0})
+    if exploration:
+        read_count(record["_n_calls"], "progress_state['_n_calls']")
+        read_number(record["exploration_rate"], "progress_state['exploration_rate']", 0.0, 1.0)
     for name in WINDOWS:
-        window = None if record[name] is None else read_list(record[name], f"progress[{name!r}]")
+        window = record[name]
         record[name] = None if window is None else deque(window, maxlen=model._stats_window_size)
     vars(model).update(record)
 

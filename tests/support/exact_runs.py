@@ -108,7 +108,13 @@ def no_noise_array(kind: Any, **settings: Any) -> Any:
 _ON = {"n_steps": 16, "learning_rate": FALLING}
 _PPO = {**_ON, "batch_size": 8, "n_epochs": 2}
 _OFF = {"buffer_size": 300, "learning_starts": 20, "batch_size": 8, "learning_rate": FALLING}
-_VALUE = {**_OFF, "train_freq": 3, "target_update_interval": 14, "exploration_fraction": 0.9}
+_VALUE = {
+    **_OFF,
+    "train_freq": 3,
+    "target_update_interval": 14,
+    "exploration_final_eps": 0.9,
+    "exploration_fraction": 0.9,
+}
 _OU = partial(no_noise_array, OrnsteinUhlenbeckActionNoise, theta=0.5, initial_noise=np.full(1, 0.2))
 _LSTM_POLICY = "MlpLstmPolicy"
 _LSTM = {**SMALL, "lstm_hidden_size": 6}
@@ -136,9 +142,9 @@ VARIANTS: dict[str, Case] = {
     "PPO in workers, normalised": CASES["PPO"]._replace(subproc=True, normalize=True, total=192),
     "TD3 in workers, normalised": CASES["TD3"]._replace(subproc=True, normalize=True),
     "DQN in workers": CASES["DQN"]._replace(subproc=True, n_envs=3),
-    "PPO with gSDE": CASES["PPO"]._replace(env_id="Pendulum-v1", settings={**_PPO, **_SDE}, monitored=True),
+    "PPO with gSDE": CASES["PPO"]._replace(env_id="Pendulum-v1", total=448, settings={**_PPO, **_SDE}, monitored=True),
     "SAC with gSDE": CASES["SAC"]._replace(settings={**_OFF, **_SDE, "train_freq": 3, "use_sde_at_warmup": True}),
-    "RecurrentPPO, normalised": CASES["RecurrentPPO"]._replace(normalize=True, env_id="Pendulum-v1"),
+    "RecurrentPPO, normalised": CASES["RecurrentPPO"]._replace(normalize=True, env_id="Pendulum-v1", total=448),
     "A2C with Adam": CASES["A2C"]._replace(settings={**_ON, "n_steps": 5, "use_rms_prop": False}),
     "TD3 by episodes": CASES["TD3"]._replace(
         n_envs=1,
