@@ -123,7 +123,7 @@ def load_exact(
     record = _read(path)
     found = _algorithm(record, algorithm, path)
     device = _device(record["device"], device, path)
-    with refusals_of(path, "the settings"), refusals_name(path):
+    with refusals_of(path, "the settings", custom_objects or ()), refusals_name(path):
         settings = decode_settings(read_dict(record["settings"], "settings"), found, custom_objects or {})
     vec_env = found._wrap_env(maybe_make_env(env, 0))
     with refusals_name(path), unusable("the model"), generators_untouched():
