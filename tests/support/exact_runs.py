@@ -180,11 +180,12 @@ class Rows(KVWriter):
     clocks = ("time/fps", "time/time_elapsed", "time/iterations")
 
     def __init__(self) -> None:
-        self.rows: list[dict[str, float]] = []
+        self.rows: list[dict[str, Any]] = []
 
-    def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:  # noqa: ARG002
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
         values = {name: float(value) for name, value in key_values.items() if name not in self.clocks}
-        self.rows.append({"step": step, **values})
+        excluded = [[name, *formats] for name, formats in sorted(key_excluded.items())]
+        self.rows.append({"step": step, "excluded": excluded, **values})
 
     def close(self) -> None:
         pass
@@ -201,6 +202,7 @@ class RecordRows(BaseCallback):
         self.logger.output_formats.append(self.writer)
 
     def _on_step(self) -> bool:
+        self.logger.record_mean("own/mean", self.num_timesteps, exclude="csv")
         return True
 
 
@@ -229,7 +231,7 @@ def fingerprint(model: BaseAlgorithm) -> dict[str, str]:
         )
         found.update({"replay_buffer.pos": buffer.pos, "replay_buffer.full": buffer.full})
     for name in (
-        *("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_current_progress_remaining"),
+        *("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_current_progress_remaining", "seed"),
         *(
             "_n_calls",
             "exploration_rate",
@@ -242,6 +244,10 @@ def fingerprint(model: BaseAlgorithm) -> dict[str, str]:
         found.update(_flat(name, getattr(model, name, None)))
     episodes: Any = model.ep_info_buffer
     found["ep_info_buffer"] = [[float(each["r"]), int(each["l"])] for each in episodes]
+    if hasattr(model, "_logger"):
+        log = model.logger
+        found["log"] = sorted((name, float(value)) for name, value in log.name_to_value.items())
+        found["log.notes"] = sorted([*log.name_to_count.items(), *log.name_to_excluded.items()], key=str)
     states: Any = getattr(model, "_last_lstm_states", None)
     found.update(_flat("_last_lstm_states", [] if states is None else [*states.pi, *states.vf]))
     noises = getattr(model.action_noise, "noises", [model.action_noise])
@@ -297,7 +303,7 @@ def differences(left: dict[str, str], right: dict[str, str]) -> list[str]:
     return sorted(name for name in {*left, *right} if left.get(name) != right.get(name))
 
 
-def whole(case: Case) -> tuple[dict[str, str], list[dict[str, float]]]:
+def whole(case: Case) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Run without interruption; the fingerprint at the end, and the rows of the log."""
     model, record = case.model(), RecordRows()
     model.learn(case.total, callback=record, log_interval=case.log_interval)
@@ -312,7 +318,7 @@ def finished(model: BaseAlgorithm) -> dict[str, str]:
     return found
 
 
-def interrupted(case: Case, folder: Path, every: int = 31) -> tuple[Path, list[dict[str, float]]]:
+def interrupted(case: Case, folder: Path, every: int = 31) -> tuple[Path, list[dict[str, Any]]]:
     """Run until the cut, saving on the way; the newest file, and the rows of the log until it."""
     model, record = case.model(), RecordRows()
     callbacks = [SaveExactly(folder, every=every, keep=2), StopAt(case.cut), record]
@@ -326,7 +332,7 @@ def interrupted(case: Case, folder: Path, every: int = 31) -> tuple[Path, list[d
     return file, [row for row in record.writer.rows if row["step"] <= step]
 
 
-def continued(case: Case, file: Path) -> tuple[dict[str, str], list[dict[str, float]]]:
+def continued(case: Case, file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Continue from a file to the end of the run; the fingerprint there, and the rows of the log from the file on."""
     record = RecordRows()
     model = continue_learning(load_exact(file, case.envs()), record, log_interval=case.log_interval)

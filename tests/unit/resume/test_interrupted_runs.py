@@ -6,14 +6,26 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rlcore import load_exact, save_exact
 from rlcore.resume.algorithms import ALGORITHMS
-from tests.support.exact_runs import CASES, VARIANTS, Case, continued, differences, interrupted, whole
+from tests.support.exact_runs import (
+    CASES,
+    VARIANTS,
+    Case,
+    RecordRows,
+    continued,
+    differences,
+    finished,
+    interrupted,
+    whole,
+)
 
 
-def continued_elsewhere(name: str, file: Path) -> tuple[dict[str, str], list[dict[str, float]]]:
+def continued_elsewhere(name: str, file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
     output = file.with_suffix(".json")
     subprocess.run([sys.executable, "-m", "tests.support.exact_runs", name, file, output], check=True, timeout=120)
     fingerprint, rows = json.loads(output.read_text())
@@ -45,6 +57,16 @@ def test_settings_that_change_what_is_saved_continue_exactly(case: Case, tmp_pat
 
     assert differences(expected, found) == []
     assert rows + later_rows == expected_rows != []
+
+
+@pytest.mark.parametrize("case", [*CASES.values(), *VARIANTS.values()], ids=[*CASES, *VARIANTS])
+def test_a_loaded_model_is_the_saved_one(case: Case, tmp_path: Path) -> None:
+    model = case.model()
+    model.learn(90, callback=RecordRows(), log_interval=case.log_interval)
+    save_exact(model, tmp_path / "file.zip")
+    expected = finished(model)
+
+    assert differences(expected, finished(load_exact(tmp_path / "file.zip", case.envs()))) == []
 
 
 @pytest.mark.slow
