@@ -12,7 +12,7 @@ from rlcore.errors import StateError
 from rlcore.state.schema import read_list, read_record
 from rlcore.types import StateDict, StateValue
 
-_FIELDS = ("state", "normalizer", "normalizer_settings")
+_FIELDS = ("vec_env", "state", "normalizer", "normalizer_settings")
 _NORMALIZER_SETTINGS = (
     *("training", "norm_obs", "norm_reward", "norm_obs_keys"),
     *("clip_obs", "clip_reward", "gamma", "epsilon"),
@@ -30,6 +30,7 @@ def capture_env(model: BaseAlgorithm) -> StateDict:
     """Return the state of every environment and VecEnvWrapper, and what VecNormalize has measured."""
     assert model.env is not None, "env_obstacle has been asked"
     return {
+        "vec_env": type(model.env.unwrapped).__name__,
         "state": env_state.capture_env_state(model.env),
         "normalizer": env_state.capture_normalizer(model.env),
         "normalizer_settings": _normalizer_settings(model.env),
@@ -44,6 +45,12 @@ def restore_env(model: BaseAlgorithm, state: StateDict) -> None:
     """
     assert model.env is not None, "a model is loaded with an environment"
     record = read_record(state, "environments", _FIELDS)
+    name = type(model.env.unwrapped).__name__
+    if record["vec_env"] != name:
+        raise StateError(
+            f"the run used {record['vec_env']}, and this environment is a {name}; build it with the same class, as "
+            "DummyVecEnv rounds rewards to float32 and SubprocVecEnv does not"
+        )
     _require_same_normalizers(record["normalizer_settings"], _normalizer_settings(model.env))
     before = env_state.capture_normalizer(model.env)
     if record["normalizer"] is not None:

@@ -18,7 +18,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
 from rlcore import DistributionalPPO, ResumableEnv, SaveExactly, continue_learning, load_exact, newest_exact, save_exact
@@ -214,10 +214,15 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def workers() -> VecEnv:
+    return make_vec(vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"})
+
+
 UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
     "other spaces": (lambda: make_vec("Pendulum-v1"), "the environment is of another kind.*spaces do not match"),
     "another number": (lambda: make_vec(n_envs=3), "the run had 2 environments, and this .* has 3.*n_envs=2"),
     "another environment": (lambda: make_vec(env_kwargs={"sutton_barto_reward": True}), "sutton_barto_reward"),
+    "workers": (workers, "the run used DummyVecEnv, and this environment is a SubprocVecEnv; .* rounds rewards"),
     "no state": (lambda: make_vec_env("CartPole-v1", 2), "CartPoleEnv cannot give its state"),
     "normalised": (lambda: VecNormalize(make_vec()), "had 0 VecNormalize wrappers, and this environment has 1"),
 }
@@ -233,6 +238,7 @@ def test_another_environment_is_refused_and_changes_no_generator(
     with pytest.raises(CheckpointError, match=message) as refusal:
         load_exact(saved, env)
 
+    env.close()
     assert str(saved) in str(refusal.value)
     assert (bits_of_state(capture_generators()), random.getstate()) == (before, drawn)
 
@@ -415,3 +421,35 @@ def test_loading_leaves_the_settings_of_the_case_as_they_were() -> None:
     """The policy's keyword arguments get ``use_sde`` and an optimizer; a shared dict would carry them along."""
     CASES["QRDQN"].model()
     assert "optimizer_class" not in CASES["QRDQN"].settings["policy_kwargs"]
+
+
+class Growing(ActionNoise):
+    """Noise of the user that gives its state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0.0
+
+    def __call__(self) -> Any:
+        self.size += 1e-3
+        return np.full(1, self.size)
+
+    def get_state(self) -> Any:
+        return {"size": self.size}
+
+    def set_state(self, state: Any) -> None:
+        self.size = state["size"]
+
+
+def test_action_noise_of_the_user_gives_its_state_and_is_given_at_load(tmp_path: Path) -> None:
+    expected = finished(sac(action_noise=Growing()).learn(60))
+    sac(action_noise=Growing()).learn(60, callback=[SaveExactly(tmp_path, every=11), StopAt(31)])
+    path = newest_exact(tmp_path)
+    assert path is not None
+
+    with pytest.raises(CheckpointError, match=r"custom_objects=\{'action_noise': \.\.\.\}"):
+        load_exact(path, make_vec("Pendulum-v1"))
+    loaded: Any = load_exact(path, make_vec("Pendulum-v1"), custom_objects={"action_noise": Growing()})
+
+    assert [noise.size for noise in loaded.action_noise.noises] == pytest.approx([0.012, 0.012])
+    assert differences(finished(continue_learning(loaded)), expected) == []
