@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,6 +24,7 @@ from gymnasium.wrappers import (
     RescaleObservation,
     TimeLimit,
 )
+from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3.common.monitor import Monitor
 
 from rlcore.errors import SettingError, StateError
@@ -87,6 +90,7 @@ _LAYERS: Mapping[type, tuple[Field, ...]] = {
         emptied_field("_previous_data"),
     ),
     Monitor: (float_list_field("rewards"), flag_field("needs_reset"), counter_field("total_steps")),
+    ActionMasker: (),
     ClipAction: (),
     FlattenObservation: (),
     RescaleAction: (),
@@ -150,6 +154,11 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         except StateError as error:
             return str(error)
         return None
+
+    def ignore_interrupts(self, ignored: bool) -> None:
+        """In a worker process, leave Ctrl-C to the main process, or end the worker again; elsewhere do nothing."""
+        if multiprocessing.parent_process() is not None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
 
     def _planned(self, state: StateDict) -> tuple[list[Change], list[tuple[SupportsState, StateDict]]]:
         """Check the whole state; return the assignments, and the layers that set theirs themselves."""

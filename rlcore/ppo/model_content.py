@@ -84,7 +84,7 @@ def decoded(
     objects = dict(custom_objects)
     if "lr_schedule" in objects:  # which rl-baselines3-zoo gives: the name that the schedule has on a model
         objects["learning_rate"] = objects.pop("lr_schedule")
-    asked_for = _AskedFor(objects)
+    asked_for = AskedFor(objects)
     settings = _decoded_settings(content["settings"], asked_for, path, changes)
     own = _decoded_settings(content.get(OWN_SETTINGS, {}), asked_for, path, changes)
     with refusals_of(path, "a space or the policy class"):
@@ -105,7 +105,7 @@ def decoded(
 
 
 def _decoded_settings(
-    saved: Mapping[str, Any], asked_for: _AskedFor, path: Any, changes: Collection[str]
+    saved: Mapping[str, Any], asked_for: AskedFor, path: Any, changes: Collection[str]
 ) -> dict[str, Any]:
     """What can be decoded; the rest must be in ``changes``."""
     settings: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def refusals_of(path: Any, field: str, changes: Collection[str] = ()) -> Iterato
         raise CheckpointError(path_of(path), f"holds a setting that cannot be used: {error}") from error
 
 
-class _AskedFor(UserDict[str, object]):
+class AskedFor(UserDict[str, object]):
     """Custom objects, and every name under which one was asked for."""
 
     def __init__(self, custom_objects: Mapping[str, object]) -> None:

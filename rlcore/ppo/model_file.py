@@ -101,7 +101,7 @@ class ModelFile(ConfiguredPPO):
         if isinstance(target, str | Path):
             if target != path and is_folder(path):
                 warn_caller(f"{path} is a folder; the model is saved next to it as {target}", UserWarning)
-            _make_folder(Path(target).parent)
+            make_folder(Path(target).parent)
         save_container(target, payload)
 
     @classmethod
@@ -317,7 +317,7 @@ def _present(device: str) -> str:
     return "auto" if device.startswith("cuda") and not torch.cuda.is_available() else device
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """As Stable-Baselines3 does, make the folder that a file is to be saved in."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
