@@ -202,6 +202,7 @@ def _under_condition(claim: Claim, entry: ConditionEntry) -> Claim:
         condition=entry.title,
         of_fix=entry.of_fix,
         invariant="",
+        settings="",
         earlier=(),
     )
 

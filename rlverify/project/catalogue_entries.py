@@ -187,6 +187,7 @@ class ClaimEntry(BaseModel):
     action: Text | None = None
     condition: tuple[ConditionEntry, ...] = ()
     invariant: Text | None = None
+    settings: Text | None = None
     earlier: tuple[EarlierEntry, ...] = ()
 
     @model_validator(mode="after")

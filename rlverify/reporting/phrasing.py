@@ -186,7 +186,7 @@ def _values(symptoms: Sequence[SymptomEvidence], most: int) -> str:
 
 def _joined(told: Sequence[str], most: int) -> str:
     more = len(told[most:])
-    return "; ".join([*told[:most], *([f"and {more} more symptoms"] if more else [])])
+    return "; ".join([*told[:most], *([f"and {more} more symptom{'s' * (more != 1)}"] if more else [])])
 
 
 def _told(symptom: SymptomEvidence) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.effects import CHANCE, SHOWN, Effect, chance, effect_in_words, in_short, report
+from benchmarks.effects import CHANCE, SEEDS, SHOWN, Effect, chance, effect_in_words, in_short, report
 from tests.report.records import CLAIM
 
-HEALTHY = {seed: Effect("", seed, 100.0, f"healthy {seed}") for seed in (0, 1)}
+HEALTHY = {seed: Effect("", seed, 100.0, f"healthy {seed}") for seed in SEEDS}
 FAULTY = [Effect("forgets", seed, 80.0 - 20.0 * seed, f"faulty {seed}", executions=3) for seed in (0, 1)]
 OTHERS = [
     Effect(name, seed, 100.0 + change + 3.0 * (1 - 2 * seed), f"{name} {seed}")
@@ -49,6 +49,14 @@ def test_the_page_has_a_row_for_each_defect_with_runs() -> None:
     assert "| TOY-01 | State is forgotten | episode length -30 % (seeds: -40 to -20), more than chance |" in text
     assert "Chance alone changes their length by -12 to +12 %." in text
     assert "TOY-02" not in text
+
+
+@pytest.mark.parametrize("error", ["", "KeyError: 'x'"])
+def test_a_seed_without_a_complete_healthy_run_is_an_error(error: str) -> None:
+    runs = [each for each in HEALTHY.values() if each.seed != 1]
+    runs += [replace(HEALTHY[1], error=error, length=0.0)] if error else []
+    with pytest.raises(ValueError, match="seed 1 has no complete run without a defect"):
+        report([*runs, *FAULTY], {"forgets": [CLAIM]})
 
 
 def test_the_range_of_chance_is_a_prediction_interval() -> None:
