@@ -56,7 +56,8 @@ def subject(
         is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
     """
-    if not callable(factory) or hasattr(factory, "learn"):
+    is_model = not isinstance(factory, type) and hasattr(factory, "learn")  # some models can be called, too
+    if is_model or not callable(factory):
         model = factory
         return Subject(
             name or type(model).__name__, lambda: copy.deepcopy(model), adapter, expected_failures or {}, limit
