@@ -41,7 +41,7 @@ KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
         KnownBug(
             "nni #4521",
             "https://github.com/microsoft/nni/issues/4521",
-            "Layers are replaced while the optimizer keeps the parameters of the old ones, so training updates nothing.",
+            "Layers are replaced while the optimizer keeps the parameters of the old ones, so none of them is updated.",
         ),
     ),
     "learning_rate_zero_freezes": (

@@ -56,7 +56,7 @@ def subject(
         is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
     """
-    if not callable(factory) or hasattr(factory, "learn"):
+    if not callable(factory) or (hasattr(factory, "learn") and not isinstance(factory, type)):
         model = factory
         return Subject(
             name or type(model).__name__, lambda: copy.deepcopy(model), adapter, expected_failures or {}, limit

@@ -1,4 +1,4 @@
-"""Imports what a command line names: a factory, a model or a subject, as ``package.module:name`` or ``file.py:name``."""
+"""Imports what a command line names, ``package.module:name`` or ``file.py:name``: a factory, a model or a subject."""
 
 from __future__ import annotations
 

@@ -46,7 +46,9 @@ def _section(rule: Rule) -> str:
         f"### {rule.name}",
         f"**Expected:** {rule.expected}",
         rule.rationale,
-        f"- Severity: {rule.severity}\n- Rests on: {rests_on or 'no other check'}\n- Proven by: {faults_in_words(rule)}",
+        f"- Severity: {rule.severity}\n"
+        f"- Rests on: {rests_on or 'no other check'}\n"
+        f"- Proven by: {faults_in_words(rule)}",
     ]
     bugs = [f"- [{bug.name}]({bug.url}): {bug.said}" for bug in KNOWN_BUGS.get(rule.name, ())]
     if bugs:
