@@ -64,7 +64,7 @@ class Agent(nn.Module):
 class PPO:
     """Trains an agent on CartPole."""
 
-    def __init__(self, seed: int = 0, settings: Settings = Settings()) -> None:  # noqa: B008  # it is frozen
+    def __init__(self, seed: int = 0, settings: Settings = Settings()) -> None:
         self.settings = settings
         torch.manual_seed(seed)  # of the first weights; everything after them draws from the generator below
         self.agent = Agent()
