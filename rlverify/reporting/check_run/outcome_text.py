@@ -18,4 +18,6 @@ def outcome_words(record: CheckRecord) -> str:
 def reason(record: CheckRecord) -> str:
     """Status and outcome in one line."""
     words = outcome_words(record)
+    if record.status is Status.FAIL and record.expected_failure:
+        return f"fail, {words}"
     return f"{record.status.value}: {words}" if words else record.status.value
