@@ -16,6 +16,7 @@ import pytest
 
 from rlverify.checks.rule import RULES
 from rlverify.cli.app import run
+from rlverify.cli.checking import progress
 from tests.meta.messages import is_one_line
 from tests.support.tiny_learners import write_learners
 
@@ -128,6 +129,13 @@ def test_the_reason_of_an_inconclusive_check_has_a_record(check: Check) -> None:
     assert output.endswith("2 checks: 1 failed, 1 inconclusive\n")
 
 
+def test_a_reason_that_was_chosen_has_one_record(check: Check) -> None:
+    _, output, _ = check(
+        "command_learners:unrepeatable", "--check", "learning_rate_zero_freezes", "--check", "deterministic"
+    )
+    assert output.endswith("2 checks: 1 failed, 1 inconclusive\n")
+
+
 def test_a_family_and_a_check(check: Check) -> None:
     _, output, _ = check("command_learners:copying", "--family", "isolation", "--check", "targets_start_equal")
     assert [line.split()[-1] for line in output.splitlines() if line.startswith("2 checks")] == ["applicable"]
@@ -207,8 +215,34 @@ def test_colour_in_a_terminal_alone(check: Check, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("FORCE_COLOR", "1")
     coloured = check("command_learners:copying", *QUICK)[1]
     assert "\x1b[32mpass  \x1b[0m" in coloured
+    assert "\x1b[32mfail  \x1b[0m" in check("command_learners:expected", *QUICK)[1]
+    assert "\x1b[31mpass  \x1b[0m" in check("command_learners:outdated", *QUICK)[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[32m" not in check("command_learners:copying", *QUICK)[1]
+
+
+def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    times = [0.0, 4.0, 10.0, 10.0, 15.0]
+    with progress(3, clock=lambda: times.pop(0)) as on_check:
+        for name in ("deterministic", "resume_is_exact", "settings_survive"):
+            on_check("ppo", name)
+    assert capsys.readouterr() == ("", "checking ppo: resume_is_exact (1 of 3 done)\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_progress_in_a_terminal_is_a_bar_that_goes(folder: Path) -> None:
+    reading, writing = os.openpty()
+    command = [sys.executable, "-m", "rlverify.cli.entry", "check", "command_learners:copying", *QUICK]
+    command += ["--check", "targets_start_equal"]
+    environment = {**os.environ, "TERM": "xterm"}
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=writing, check=False)
+    os.close(writing)
+    shown = os.read(reading, 100_000).decode()
+    os.close(reading)
+    assert (done.returncode, b"\x1b" in done.stdout) == (0, False)
+    assert "checking copying: targets_start_equal" in shown
+    assert "checking copying: set_parameters_copies" in shown
+    assert shown.rstrip().endswith("\x1b[2K")  # the bar is erased
 
 
 HANGING = """\

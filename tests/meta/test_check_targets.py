@@ -111,6 +111,10 @@ def test_a_factory_that_needs_arguments(folder: Path) -> None:
     )
 
 
+def test_a_factory_whose_arguments_have_defaults(folder: Path) -> None:
+    assert import_target("target_learners:takes_anything", folder).subject.name == "takes_anything"
+
+
 def test_what_cannot_be_called(folder: Path) -> None:
     message = refusal("target_learners:not_callable", folder)
     assert message.startswith("'target_learners:not_callable' is dict {'learner': ")
