@@ -105,7 +105,7 @@ def _differences(first: Any, second: Any) -> Iterator[Difference]:
         if mine.keys() != theirs.keys() and not isinstance(old, Mapping) and not hasattr(old, "__dict__"):
             yield Difference(path, _text(old), _text(new), partial(_restore, old, new, replace))
             continue
-        for key in mine.keys() | theirs.keys():
+        for key in {**mine, **theirs}:
             setter = partial(_set_child, new, key, names=old)
             if key in mine and key in theirs:
                 waiting.append((_joined(path, key), mine[key], theirs[key], setter))

@@ -17,6 +17,7 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import figure_tables, tables
+from rlverify.cli.check_command import check
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.freeze_command import freeze
@@ -274,6 +275,7 @@ app.command()(new)
 app.command()(matrix)
 app.command()(freeze)
 app.command()(report)
+app.command()(check)
 
 
 def _run_audit(
