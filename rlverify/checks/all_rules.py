@@ -1,5 +1,27 @@
 """Imports every family of rules, which registers them in their order."""
 
-from rlverify.checks import gates, identity, resume, sharing
+from rlverify.checks import (
+    copying,
+    gates,
+    identity,
+    normalizers,
+    numerics,
+    recurrence,
+    resume,
+    safety,
+    settings,
+    sharing,
+)
 
-__all__ = ["gates", "identity", "resume", "sharing"]
+__all__ = [
+    "copying",
+    "gates",
+    "identity",
+    "normalizers",
+    "numerics",
+    "recurrence",
+    "resume",
+    "safety",
+    "settings",
+    "sharing",
+]
