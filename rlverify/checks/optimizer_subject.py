@@ -129,7 +129,7 @@ def set_options(running: Running, **options: Any) -> None:
 
 def broken_leaves(running: Running) -> list[str]:
     """Parameters and leaves of the state that hold NaN or infinity."""
-    tensors = {f"parameters[{number}]": each for number, each in enumerate(running.parameters)}
+    tensors: dict[str, torch.Tensor] = {f"parameters[{number}]": each for number, each in enumerate(running.parameters)}
     for number, parameter in enumerate(running.parameters):
         for key, value in running.optimizer.state.get(parameter, {}).items():
             if isinstance(value, torch.Tensor):

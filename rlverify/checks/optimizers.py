@@ -88,9 +88,13 @@ def deepcopy_continues(subject: OptimizerSubject) -> Finding:
     """
     running = subject.start()
     subject.steps(running, STEPS)
-    copied = subject.copied(running)
+    copied = attempt(lambda: subject.copied(running))
+    if isinstance(copied, Crash):
+        return failing(f"copy.deepcopy raises {copied.line}", where="copy.deepcopy")
     before = running.digests()
-    subject.steps(copied, STEPS)
+    ended = attempt(lambda: subject.steps(copied, STEPS))
+    if isinstance(ended, Crash):
+        return failing(f"step() of the copy raises {ended.line}", where="step() of the copy")
     if running.digests() != before:
         return _apart(before, running.digests(), "in the original after the copy made steps")
     subject.steps(running, STEPS)
