@@ -18,7 +18,7 @@ from rlverify.checks.small_rules import Kind, Planted, preload_of
 from rlverify.checks.state_tree import children, is_tensor, walk
 
 BEFORE: Final = 7
-AFTER: Final = 30
+AFTER: Final = 31
 """Steps before the state is taken, and after it."""
 PLAIN: Final = (type(None), bool, int, float, str, bytes, np.bool_, np.number)
 

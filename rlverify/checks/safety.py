@@ -86,7 +86,7 @@ def artefact_runs_nothing_when_read(session: Session) -> Finding:
 
     Unpickling calls whatever a file names. The names are read from the opcodes; the files are not loaded.
     """
-    risky = [(each.place, name) for each in _saved(session) for name in each.imported if not _is_data(name)]
+    risky = [(each.place, name) for each in _saved(session) for name in each.imported if not is_data(name)]
     if not risky:
         return passing()
     names = list(dict.fromkeys(name for _, name in risky))
@@ -114,7 +114,8 @@ def _is_torch(each: Pickle) -> bool:
     return each.place.endswith("/data.pkl")
 
 
-def _is_data(name: str) -> bool:
+def is_data(name: str) -> bool:
+    """Whether a name is that of a builder of numbers, containers, arrays, tensors or random generators."""
     if name.startswith("numpy.random._"):  # builders of random generators
         return True
     return name in DATA or _is_for_weights(name) or (name.startswith("numpy.") and name.endswith(NUMPY))

@@ -111,7 +111,7 @@ def _widen(parameter: Any) -> None:
 
 def _overflow(parameter: Any) -> None:
     if parameter.grad.abs().max() > 0:
-        parameter.grad.mul_(1e30)
+        parameter.grad.mul_(1e39)
 
 
 def _spread(subject: TransformSubject) -> TransformSubject:
@@ -191,7 +191,7 @@ def gradients_keep_their_form(subject: TransformSubject) -> Finding:
 
 
 @TRANSFORMS.rule(
-    "low", f"Gradients of {HUGE:g} stay finite.", faults=[_after("scale the gradients by 1e30", _overflow)]
+    "low", f"Gradients of {HUGE:g} stay finite.", faults=[_after("scale the gradients by 1e39", _overflow)]
 )
 def huge_gradients_stay_finite(subject: TransformSubject) -> Finding:
     """Finite gradients whose squares overflow are finite afterwards, and so are the ones that follow.
@@ -258,6 +258,8 @@ def transform_state_continues(subject: TransformSubject) -> Finding:
     subject.steps(parameters, transform, STEPS, lambda each, step: 3 * pulled(each, step))
     others, resumed = subject.start()
     subject.load(resumed, transform.state_dict())
+    for own, parameter in zip(others, parameters, strict=True):
+        own.data.copy_(parameter.data)
     for each in ((parameters, transform), (others, resumed)):
         subject.steps(*each, STEPS)
     for number, (one, other) in enumerate(zip(parameters, others, strict=True)):
