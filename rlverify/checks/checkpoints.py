@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import resource
+import importlib
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -259,6 +260,9 @@ def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> Finding:
 @contextmanager
 def _files_of_at_most(size: int) -> Iterator[None]:
     """Writing more than some bytes to a file fails in this process, as on a full disk."""
+    if sys.platform == "win32":
+        raise NotSupportedError("this system has no limit for the size of files")
+    resource = importlib.import_module("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
