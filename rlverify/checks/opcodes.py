@@ -18,6 +18,8 @@ TEXTS: Final = ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE", "STR
 CALLS: Final = ("REDUCE", "OBJ", "NEWOBJ", "NEWOBJ_EX", "INST", "BUILD")
 STORES: Final = ("PUT", "BINPUT", "LONG_BINPUT")
 LOADS: Final = ("GET", "BINGET", "LONG_BINGET")
+PROTOCOL: Final = b"\x80"
+"""How every pickle since protocol 2 begins."""
 SERIALIZED: Final = ":serialized:"
 """The key under which Stable-Baselines3 keeps a pickle inside of JSON."""
 
@@ -84,6 +86,8 @@ def imports(content: bytes) -> tuple[str, ...] | None:
     try:
         for opcode, argument, _ in pickletools.genops(content):
             reader.read(opcode.name, argument, pushes=bool(opcode.stack_after))
+        if not reader.imported and not content.startswith(PROTOCOL):
+            pickletools.dis(content, out=io.StringIO())  # raises for texts such as "2.9.2", which use an empty stack
     except (ValueError, IndexError):  # what genops raises where the bytes are none or a broken pickle
         reader.ended = False
     if reader.ended or (reader.imported and reader.called):
