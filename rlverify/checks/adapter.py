@@ -89,6 +89,10 @@ class Adapter:
         """Arguments for `with_settings` that hold a name that does not exist, by the place of that name."""
         return {UNKNOWN: {UNKNOWN: 1}}
 
+    def mutable_settings(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
+        """Arguments for `with_settings` that a constructor could change, such as a new dictionary."""
+        raise NotSupportedError("the adapter has no mutable_settings()")
+
     def one_sample_settings(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
         """Arguments for `with_settings` with which a minibatch has one sample."""
         raise NotSupportedError("the adapter has no one_sample_settings()")

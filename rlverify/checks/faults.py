@@ -74,6 +74,9 @@ class Wrapped(Adapter):
     def unknown_settings(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
         return self.inner.unknown_settings(model)
 
+    def mutable_settings(self, model: Any) -> Mapping[str, Any]:
+        return self.inner.mutable_settings(model)
+
     def one_sample_settings(self, model: Any) -> Mapping[str, Any]:
         return self.inner.one_sample_settings(model)
 

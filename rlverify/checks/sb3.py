@@ -109,6 +109,10 @@ class SB3Adapter(Adapter):
         """An unknown argument of the class, of the policy, of the optimizer, and of the network architecture."""
         return {**super().unknown_settings(model), **sb3_settings.unknown_settings(model)}
 
+    def mutable_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:  # noqa: ARG002
+        """New and empty ``policy_kwargs``."""
+        return {"policy_kwargs": {}}
+
     def one_sample_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:
         """A ``batch_size`` that leaves a remainder of one sample, or is one."""
         return sb3_settings.one_sample_settings(model)

@@ -11,6 +11,7 @@ from rlverify.checks.faults import Fault
 from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, inconclusive, passing, rule
 from rlverify.checks.session import Session
+from rlverify.checks.state_tree import walk
 from rlverify.checks.updates import rates_used, wrong_rate
 from rlverify.running.runner import Crash, attempt
 
@@ -100,6 +101,46 @@ def unknown_settings_are_refused(session: Session) -> Finding:
         if not accepted:
             return passing()
         return failing(f"accepted without an error: {', '.join(accepted)}", where=accepted[0])
+
+    return session.run(action)
+
+
+class _ChangesArguments(faults.Wrapped):
+    """Adds an entry to the first dictionary that it gets."""
+
+    def with_settings(self, model: Any, **settings: Any) -> Any:
+        made = self.inner.with_settings(model, **settings)
+        for value in settings.values():
+            if isinstance(value, dict):
+                value[UNKNOWN] = 1
+        return made
+
+
+@rule(
+    "settings",
+    "medium",
+    "The constructor leaves the arguments that it gets as they are.",
+    faults=[Fault("add an entry to a dictionary of the caller", _ChangesArguments)],
+)
+def arguments_are_left_alone(session: Session) -> Finding:
+    """A dictionary or list that was passed to the constructor is the same afterwards.
+
+    Callers pass one dictionary to several models. If the first model writes its own defaults into it, the second is
+    made with settings that nobody chose for it.
+    """
+
+    def action() -> Finding:
+        model = session.make()
+        given = session.adapter.mutable_settings(model)
+        before = walk(given)
+        _made(session, model, given)
+        after = walk(given)
+        changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+        if not changed:
+            return passing()
+        path = changed[0]
+        seen = f"{path} is {after[path].text if path in after else 'missing'} after the call, expected "
+        return failing(seen + (before[path].text if path in before else "no such entry"), where=path)
 
     return session.run(action)
 

@@ -41,8 +41,8 @@ class Walk(gym.Env[Any, Any]):
 class Learner:
     """Learns values of observations, which are normalised with running statistics."""
 
-    def __init__(self, *, rate: float = 0.05, batch: int = 4) -> None:
-        self.rate, self.batch = rate, batch
+    def __init__(self, *, rate: float = 0.05, batch: int = 4, notes: dict[str, Any] | None = None) -> None:
+        self.rate, self.batch, self.notes = rate, batch, notes
         self.env: gym.Env[Any, Any] = Walk()
         self.observation, _ = self.env.reset(seed=0)
         self.network = torch.nn.Linear(3, 1)
@@ -156,6 +156,9 @@ class TinyAdapter(Adapter):
     def with_settings(self, model: Any, **settings: Any) -> Any:
         return type(model)(**{"rate": model.rate, "batch": model.batch, **settings})
 
+    def mutable_settings(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
+        return {"notes": {"author": "a"}}
+
     def one_sample_settings(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
         return {"batch": 1}
 
@@ -203,6 +206,13 @@ class KeepsOneRate(Learner):
 class AcceptsEverything(Learner):
     def __init__(self, *, rate: float = 0.05, batch: int = 4, **_others: Any) -> None:
         super().__init__(rate=rate, batch=batch)
+
+
+class WritesNotes(Learner):
+    def __init__(self, *, notes: dict[str, Any] | None = None, **settings: Any) -> None:
+        super().__init__(notes=notes, **settings)
+        if notes is not None:
+            notes["rate"] = self.rate
 
 
 class NeverForgets(Learner):

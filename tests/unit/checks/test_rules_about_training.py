@@ -28,6 +28,13 @@ DEFECTS: dict[str, tuple[str, Any, Any, str, str]] = {
         "accepted without an error: rlverify_unknown",
         "rlverify_unknown",
     ),
+    "arguments": (
+        "arguments_are_left_alone",
+        tiny.WritesNotes,
+        tiny.TinyAdapter,
+        "['notes']['rate'] is 0.05 after the call, expected no such entry",
+        "['notes']['rate']",
+    ),
     "start": ("episode_start_forgets", tiny.NeverForgets, tiny.TinyAdapter, "the outputs differ by up to", "step 3"),
     "leak": ("environments_do_not_leak", tiny.Leaks, tiny.TinyAdapter, "the outputs differ by up to", "environment 2"),
     "ratio": (

@@ -76,6 +76,11 @@ def test_a_rule_passes_and_is_proven(factory: Callable[[], Any], name: str) -> N
             "unknown_settings_are_refused",
             "accepted without an error: policy_kwargs['net_arch']['rlverify_unknown']",
         ),
+        (
+            lambda: A2C("MlpPolicy", pendulum(), n_steps=4, **SMALL),
+            "arguments_are_left_alone",
+            "['policy_kwargs']['optimizer_class'] is <class 'torch.optim.rmsprop.RMSprop'> after the call, expected no such",
+        ),
         (recurrent, "one_sample_minibatch", "with batch_size=15, "),
         (maskable, "one_sample_minibatch", "with batch_size=7, "),
         (dqn, "nan_observation_is_reported", "learn() returns, and 4 parameters are not finite"),
