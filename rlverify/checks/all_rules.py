@@ -1,8 +1,8 @@
 """Imports every family of rules, which registers them in their order."""
 
 from rlverify.checks import (
-    copying,
     gates,
+    gates_of_copies,
     identity,
     normalizers,
     numerics,
@@ -14,8 +14,8 @@ from rlverify.checks import (
 )
 
 __all__ = [
-    "copying",
     "gates",
+    "gates_of_copies",
     "identity",
     "normalizers",
     "numerics",

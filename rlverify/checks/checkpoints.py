@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rlverify.checks.adapter import NotSupportedError
+from rlverify.checks.data_names import is_data
 from rlverify.checks.opcodes import pickles_in
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.records import CheckRecord, Finding
 from rlverify.checks.rule import failing, passing
-from rlverify.checks.safety import is_data
 from rlverify.checks.session import OTHER_SEED
 from rlverify.checks.small_rules import Kind, Planted, preload_of
 from rlverify.checks.state_tree import walk

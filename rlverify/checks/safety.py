@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rlverify.checks import faults
 from rlverify.checks.adapter import NotSupportedError
+from rlverify.checks.data_names import is_data, is_for_weights
 from rlverify.checks.faults import Fault
 from rlverify.checks.opcodes import Pickle, pickles_in
 from rlverify.checks.records import Finding
@@ -15,33 +16,6 @@ from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.session import Session
 
 SHOWN: Final = 4
-WEIGHTS_ONLY: Final = (
-    "collections.OrderedDict",
-    "torch._utils._rebuild_tensor_v2",
-    "torch._utils._rebuild_parameter",
-    "torch.Size",
-    "torch.device",
-    "torch.serialization._get_layout",
-    "torch.storage.UntypedStorage",
-)
-"""What ``torch.load(weights_only=True)`` imports for tensors, parameters and plain containers."""
-STORAGES: Final = ("torch.", "Storage")
-"""Beginning and end of the names of typed storages."""
-DATA: Final = (
-    "_codecs.encode",
-    "builtins.bytearray",
-    "builtins.complex",
-    "builtins.frozenset",
-    "builtins.range",
-    "builtins.set",
-    "builtins.slice",
-    "collections.deque",
-    "numpy.dtype",
-    "numpy.ndarray",
-)
-"""Builders of plain data."""
-NUMPY: Final = ("._reconstruct", ".scalar", "._frombuffer")
-"""Ends of the names by which NumPy builds arrays and numbers."""
 
 
 class _SavesPickle(faults.Wrapped):
@@ -67,7 +41,7 @@ def artefact_needs_no_unpickling(session: Session) -> Finding:
 
     A file that has to be unpickled can be used only by someone who trusts everyone who could have written it.
     """
-    found = [each for each in _saved(session) if not all(map(_is_for_weights, each.imported)) or not _is_torch(each)]
+    found = [each for each in _saved(session) if not all(map(is_for_weights, each.imported)) or not _is_torch(each)]
     if not found:
         return passing()
     places = [each.place for each in found]
@@ -105,17 +79,6 @@ def _saved(session: Session) -> list[Pickle]:
         return [found for file in files for found in pickles_in(file)]
 
 
-def _is_for_weights(name: str) -> bool:
-    return name in WEIGHTS_ONLY or (name.startswith(STORAGES[0]) and name.endswith(STORAGES[1]))
-
-
 def _is_torch(each: Pickle) -> bool:
     """Whether a pickle is the index of a file of ``torch.save``, which is called ``data.pkl`` in its archive."""
     return each.place.endswith("/data.pkl")
-
-
-def is_data(name: str) -> bool:
-    """Whether a name is that of a builder of numbers, containers, arrays, tensors or random generators."""
-    if name.startswith("numpy.random._"):  # builders of random generators
-        return True
-    return name in DATA or _is_for_weights(name) or (name.startswith("numpy.") and name.endswith(NUMPY))

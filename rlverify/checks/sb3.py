@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 from rlverify.checks import sb3_normalizer, sb3_rollout, sb3_settings
 from rlverify.checks.adapter import STEPS, Adapter, NotSupportedError
 
-TARGETS: Final = ("q_net_target", "critic_target", "actor_target")
+TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
 SEEN: Final = ("new_obs", "actions", "rewards", "dones")
 """What tells a step apart from another, by the names that the learning loops give it."""
 AFTER_START: Final = 16

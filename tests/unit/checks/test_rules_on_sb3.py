@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from sb3_contrib import MaskablePPO, RecurrentPPO
+from sb3_contrib import QRDQN, TQC, MaskablePPO, RecurrentPPO
 from sb3_contrib.common.envs import InvalidActionEnvDiscrete
 from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
@@ -40,6 +40,21 @@ def dqn() -> DQN:
     return DQN("MlpPolicy", "CartPole-v1", learning_starts=8, batch_size=4, buffer_size=64, **SMALL)
 
 
+OFF: dict[str, Any] = {"learning_starts": 8, "batch_size": 4, "buffer_size": 64, "device": "cpu", "seed": 0}
+
+
+def sac() -> SAC:
+    return SAC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [4]}, **OFF)
+
+
+def tqc() -> TQC:
+    return TQC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [4]}, **OFF)
+
+
+def qrdqn() -> QRDQN:
+    return QRDQN("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [4]}, **OFF)
+
+
 def checked(factory: Callable[[], Any], name: str) -> CheckRecord:
     (record,) = check_algorithm(factory, checks=[name])
     return record
@@ -60,6 +75,10 @@ def checked(factory: Callable[[], Any], name: str) -> CheckRecord:
         (dqn, "environment_can_be_copied"),
         (dqn, "unknown_settings_are_refused"),
         (dqn, "explored_values_train"),
+        (sac, "learning_rate_zero_freezes"),
+        (tqc, "settings_survive"),
+        (qrdqn, "optimizers_hold_the_parameters"),
+        (qrdqn, "targets_start_equal"),
     ],
 )
 def test_a_rule_passes_and_is_proven(factory: Callable[[], Any], name: str) -> None:
@@ -79,7 +98,7 @@ def test_a_rule_passes_and_is_proven(factory: Callable[[], Any], name: str) -> N
         (
             lambda: A2C("MlpPolicy", pendulum(), n_steps=4, **SMALL),
             "arguments_are_left_alone",
-            "['policy_kwargs']['optimizer_class'] is <class 'torch.optim.rmsprop.RMSprop'> after the call, expected no such",
+            "['policy_kwargs']['optimizer_class'] is <class 'torch.optim.rmsprop.RMSprop'> after the call",
         ),
         (recurrent, "one_sample_minibatch", "with batch_size=15, "),
         (maskable, "one_sample_minibatch", "with batch_size=7, "),
