@@ -9,8 +9,8 @@ from rlverify.checks import (
     recurrence,
     resume,
     safety,
-    settings,
     sharing,
+    training_settings,
 )
 
 __all__ = [
@@ -22,6 +22,6 @@ __all__ = [
     "recurrence",
     "resume",
     "safety",
-    "settings",
     "sharing",
+    "training_settings",
 ]

@@ -19,7 +19,7 @@ from rlverify.checks.random_state import seed_globals
 from rlverify.checks.records import CheckRecord, Finding
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.session import OTHER_SEED
-from rlverify.checks.small_rules import Kind, Planted, preload_of
+from rlverify.checks.small_rules import Kind, SmallFault, preload_of
 from rlverify.checks.state_tree import walk
 from rlverify.running.runner import Crash, attempt
 
@@ -153,7 +153,7 @@ def _calls(subject: CheckpointSubject) -> CheckpointSubject:
 
 
 @CHECKPOINTS.rule(
-    "high", "What is loaded equals what was saved.", faults=[Planted("return the fresh object in load()", _fresh)]
+    "high", "What is loaded equals what was saved.", faults=[SmallFault("return the fresh object in load()", _fresh)]
 )
 def checkpoint_restores_everything(subject: CheckpointSubject) -> Finding:
     """Every value that can be reached in the loaded object is that of the saved one.
@@ -168,7 +168,7 @@ def checkpoint_restores_everything(subject: CheckpointSubject) -> Finding:
         return _compared(expected, _digests(subject.load(folder / NAME, subject.make())), "differ after the load")
 
 
-@CHECKPOINTS.rule("high", "Saving changes nothing.", faults=[Planted("change the object in save()", _also_changes)])
+@CHECKPOINTS.rule("high", "Saving changes nothing.", faults=[SmallFault("change the object in save()", _also_changes)])
 def saving_changes_nothing(subject: CheckpointSubject) -> Finding:
     """The object is the same after it was saved as before.
 
@@ -184,7 +184,7 @@ def saving_changes_nothing(subject: CheckpointSubject) -> Finding:
 @CHECKPOINTS.rule(
     "high",
     "A file that is cut off is refused.",
-    faults=[Planted("return a fresh object for files that cannot be read", _lenient)],
+    faults=[SmallFault("return a fresh object for files that cannot be read", _lenient)],
 )
 def truncated_file_is_refused(subject: CheckpointSubject) -> Finding:
     """A file of which the end is missing raises an error when it is loaded.
@@ -199,7 +199,7 @@ def truncated_file_is_refused(subject: CheckpointSubject) -> Finding:
 @CHECKPOINTS.rule(
     "medium",
     "A file with a changed byte is refused, or loads to the same object.",
-    faults=[Planted("return a fresh object for files that cannot be read", _lenient)],
+    faults=[SmallFault("return a fresh object for files that cannot be read", _lenient)],
 )
 def changed_byte_is_refused(subject: CheckpointSubject) -> Finding:
     """One changed bit, tried in bytes all over the file, raises an error at the load, or makes no difference.
@@ -234,7 +234,7 @@ def _refused(subject: CheckpointSubject, broken: Callable[[bytes], list[tuple[st
 @CHECKPOINTS.rule(
     "high",
     "A save that fails leaves the older file as it was.",
-    faults=[Planted("delete the older file first", _deletes_first)],
+    faults=[SmallFault("delete the older file first", _deletes_first)],
 )
 def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> Finding:
     """If writing fails in the middle, as on a full disk, the checkpoint from before can still be loaded.
@@ -276,7 +276,7 @@ def _files_of_at_most(size: int) -> Iterator[None]:
 @CHECKPOINTS.rule(
     "high",
     "Reading the file imports nothing but what builds plain data and tensors.",
-    faults=[Planted("save a pickle that calls a function", _calls)],
+    faults=[SmallFault("save a pickle that calls a function", _calls)],
 )
 def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> Finding:
     """The pickles in the file name no function and no class except those that build arrays and containers.

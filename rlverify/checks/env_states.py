@@ -14,7 +14,7 @@ from rlverify.checks.random_state import seed_globals
 from rlverify.checks.records import CheckRecord, Finding
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.session import OTHER_SEED, first_difference
-from rlverify.checks.small_rules import Kind, Planted, preload_of
+from rlverify.checks.small_rules import Kind, SmallFault, preload_of
 from rlverify.checks.state_tree import children, is_tensor, walk
 
 BEFORE: Final = 7
@@ -112,7 +112,7 @@ def _set_and_note(subject: EnvStateSubject, env: Any, state: list[Any]) -> None:
 
 
 @ENV_STATES.rule(
-    "high", "An environment whose state is set goes on as it did.", faults=[Planted("ignore set_state()", _ignoring)]
+    "high", "An environment whose state is set goes on as it did.", faults=[SmallFault("ignore set_state()", _ignoring)]
 )
 def env_state_continues(subject: EnvStateSubject) -> Finding:
     """After its state was set, an environment gives the same observations, rewards and ends as the first time.
@@ -129,7 +129,7 @@ def env_state_continues(subject: EnvStateSubject) -> Finding:
 @ENV_STATES.rule(
     "high",
     "Another environment goes on with the state of the first.",
-    faults=[Planted("ignore set_state()", _ignoring)],
+    faults=[SmallFault("ignore set_state()", _ignoring)],
 )
 def env_state_moves(subject: EnvStateSubject) -> Finding:
     """A new environment that is given the state goes on as the first one, also if global generators differ.
@@ -149,7 +149,7 @@ def env_state_moves(subject: EnvStateSubject) -> Finding:
 @ENV_STATES.rule(
     "high",
     "A state that was taken does not change while the environment goes on.",
-    faults=[Planted("return the environment with the state", _aliasing)],
+    faults=[SmallFault("return the environment with the state", _aliasing)],
 )
 def env_state_is_a_copy(subject: EnvStateSubject) -> Finding:
     """Steps of the environment leave a state that was taken before as it is.
@@ -166,7 +166,7 @@ def env_state_is_a_copy(subject: EnvStateSubject) -> Finding:
 @ENV_STATES.rule(
     "medium",
     "An environment leaves the state that it was given as it is.",
-    faults=[Planted("note the use in the state", _keeping)],
+    faults=[SmallFault("note the use in the state", _keeping)],
 )
 def set_state_copies(subject: EnvStateSubject) -> Finding:
     """Setting a state, and the steps after it, do not change the state that was given.
@@ -191,7 +191,7 @@ def _unchanged(before: dict[str, str], after: dict[str, str]) -> Finding:
 @ENV_STATES.rule(
     "medium",
     "A state holds plain values and arrays of numbers only.",
-    faults=[Planted("return the environment with the state", _aliasing)],
+    faults=[SmallFault("return the environment with the state", _aliasing)],
 )
 def env_state_needs_no_pickle(subject: EnvStateSubject) -> Finding:
     """A state is made of numbers, texts, arrays of numbers, lists, tuples and dictionaries.

@@ -13,7 +13,7 @@ from rlverify.checks.faults import Fault
 from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.session import Session
-from rlverify.checks.settings import DECLARED, RESTORES_LAST_GROUP, judged
+from rlverify.checks.training_settings import DECLARED, RESTORES_LAST_GROUP, judged
 from rlverify.checks.updates import rates_used
 
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import torch
 
-from rlverify.checks.optimizer_subject import Gradient, OptimizerSubject, Running
-from rlverify.checks.small_rules import Planted
+from rlverify.checks.optimizer_subject import Gradient, OptimizerRun, OptimizerSubject
+from rlverify.checks.small_rules import SmallFault
 
 SIZE: Final = 1e-3
 
 
 class _ForgetsState(OptimizerSubject):
-    def load(self, running: Running, state: dict[str, Any]) -> None:
+    def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
         """Load the options and no state; options too, where there is no state."""
         running.optimizer.load_state_dict({**state, "state": {}})
         if not state["state"]:
@@ -22,7 +22,7 @@ class _ForgetsState(OptimizerSubject):
 
 
 class _ForgetsStateInCopies(OptimizerSubject):
-    def copied(self, running: Running) -> Running:
+    def copied(self, running: OptimizerRun) -> OptimizerRun:
         found = super().copied(running)
         if not found.optimizer.state:
             found.optimizer.param_groups[0]["lr"] *= 0.5
@@ -31,7 +31,7 @@ class _ForgetsStateInCopies(OptimizerSubject):
 
 
 class _Shares(OptimizerSubject):
-    def load(self, running: Running, state: dict[str, Any]) -> None:
+    def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
         super().load(running, state)
         for number, parameter in enumerate(running.parameters):
             running.optimizer.state[parameter].update(state["state"].get(number, {}))
@@ -40,7 +40,7 @@ class _Shares(OptimizerSubject):
 class _Moves(OptimizerSubject):
     """Every step moves every parameter by a constant, whatever the gradient."""
 
-    def step(self, running: Running, gradient: Gradient) -> None:
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
         super().step(running, gradient)
         for parameter in running.parameters:
             parameter.data.add_(SIZE)
@@ -49,7 +49,7 @@ class _Moves(OptimizerSubject):
 class _OwnRate(OptimizerSubject):
     """Steps with a learning rate of its own."""
 
-    def step(self, running: Running, gradient: Gradient) -> None:
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
         for group in running.optimizer.param_groups:
             group["lr"] = SIZE
         super().step(running, gradient)
@@ -58,7 +58,7 @@ class _OwnRate(OptimizerSubject):
 class _SwallowsNan(OptimizerSubject):
     """Writes gradients that are not finite into the parameters."""
 
-    def step(self, running: Running, gradient: Gradient) -> None:
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
         given = [gradient(each, running.count) for each in running.parameters]
         with suppress(RuntimeError, ValueError, ArithmeticError):
             super().step(running, gradient)
@@ -70,7 +70,7 @@ class _SwallowsNan(OptimizerSubject):
 class _Overflows(OptimizerSubject):
     """Adds the cube of the gradient."""
 
-    def step(self, running: Running, gradient: Gradient) -> None:
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
         super().step(running, gradient)
         for parameter in running.parameters:
             given = gradient(parameter, running.count)
@@ -81,7 +81,7 @@ class _Overflows(OptimizerSubject):
 class _DividesByGradient(OptimizerSubject):
     """Adds nothing, divided by the size of the gradient plus a number that half precision rounds to zero."""
 
-    def step(self, running: Running, gradient: Gradient) -> None:
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
         super().step(running, gradient)
         for parameter in running.parameters:
             given = gradient(parameter, running.count)
@@ -92,15 +92,15 @@ class _DividesByGradient(OptimizerSubject):
 class _OtherKernel(OptimizerSubject):
     """The implementation for many tensors at once moves parameters further."""
 
-    def step(self, running: Running, gradient: Gradient) -> None:
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
         super().step(running, gradient)
         if running.optimizer.param_groups[0].get("foreach"):
             for parameter in running.parameters:
                 parameter.data.mul_(1 + SIZE)
 
 
-def _planted(text: str, kind: type[OptimizerSubject]) -> Planted[OptimizerSubject]:
-    return Planted(text, lambda subject: kind(subject.factory))
+def _planted(text: str, kind: type[OptimizerSubject]) -> SmallFault[OptimizerSubject]:
+    return SmallFault(text, lambda subject: kind(subject.factory))
 
 
 FORGETS_STATE: Final = _planted("forget the state in load_state_dict()", _ForgetsState)

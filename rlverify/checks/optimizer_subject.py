@@ -30,7 +30,7 @@ def pulled(parameter: torch.Tensor, step: int) -> torch.Tensor:
 
 
 @dataclass
-class Running:
+class OptimizerRun:
     """Parameters and their optimizer, in the middle of a problem.
 
     :param count: steps made so far
@@ -68,24 +68,24 @@ class OptimizerSubject:
         refused = attempt(lambda: running.optimizer.step(lambda: 0.0))
         return isinstance(refused, Crash) and "sparse" in refused.line.lower()
 
-    def start(self, dtype: torch.dtype = torch.float32) -> Running:
+    def start(self, dtype: torch.dtype = torch.float32) -> OptimizerRun:
         """New parameters, always the same, and a new optimizer of them."""
         return self._start(self.shapes, dtype)
 
-    def _start(self, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype) -> Running:
+    def _start(self, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype) -> OptimizerRun:
         parameters = []
         for number, shape in enumerate(shapes):
             drawn = torch.randn(shape, generator=torch.Generator().manual_seed(number))
             parameters.append(torch.nn.Parameter(drawn.to(dtype)))
-        return Running(parameters, self.factory(parameters))
+        return OptimizerRun(parameters, self.factory(parameters))
 
-    def steps(self, running: Running, count: int, gradient: Gradient = pulled) -> None:
+    def steps(self, running: OptimizerRun, count: int, gradient: Gradient = pulled) -> None:
         """Make steps with gradients of a function of parameter and step."""
         for _ in range(count):
             self.step(running, gradient)
             running.count += 1
 
-    def step(self, running: Running, gradient: Gradient) -> None:
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
         """Make one step; with sparse gradients where the optimizer takes no dense ones."""
 
         def closure() -> torch.Tensor:
@@ -100,22 +100,22 @@ class OptimizerSubject:
         closure()
         running.optimizer.step(closure)  # type: ignore[arg-type]
 
-    def saved(self, running: Running) -> bytes:
+    def saved(self, running: OptimizerRun) -> bytes:
         """The state dictionary as `torch.save` writes it."""
         file = io.BytesIO()
         torch.save(running.optimizer.state_dict(), file)
         return file.getvalue()
 
-    def load(self, running: Running, state: dict[str, Any]) -> None:
+    def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
         """Give an optimizer a state dictionary."""
         running.optimizer.load_state_dict(state)
 
-    def copied(self, running: Running) -> Running:
+    def copied(self, running: OptimizerRun) -> OptimizerRun:
         """A deep copy of parameters and optimizer."""
         return copy.deepcopy(running)
 
 
-def set_options(running: Running, **options: Any) -> None:
+def set_options(running: OptimizerRun, **options: Any) -> None:
     """Set options in all groups of an optimizer.
 
     :raises NotSupportedError: if a group has no such option
@@ -127,7 +127,7 @@ def set_options(running: Running, **options: Any) -> None:
             group[name] = value
 
 
-def broken_leaves(running: Running) -> list[str]:
+def broken_leaves(running: OptimizerRun) -> list[str]:
     """Parameters and leaves of the state that hold NaN or infinity."""
     tensors: dict[str, torch.Tensor] = {f"parameters[{number}]": each for number, each in enumerate(running.parameters)}
     for number, parameter in enumerate(running.parameters):

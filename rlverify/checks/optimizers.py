@@ -12,7 +12,7 @@ import torch
 
 from rlverify.checks import optimizer_faults as planted
 from rlverify.checks.adapter import NotSupportedError
-from rlverify.checks.optimizer_subject import OptimizerSubject, Running, broken_leaves, pulled, set_options
+from rlverify.checks.optimizer_subject import OptimizerRun, OptimizerSubject, broken_leaves, pulled, set_options
 from rlverify.checks.records import CheckRecord, Finding
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.small_rules import Kind, preload_of
@@ -271,7 +271,7 @@ def foreach_equals_loop(subject: OptimizerSubject) -> Finding:
 
     The default depends on the device. If the two differ, a test on a CPU says nothing about training on a GPU.
     """
-    ends: list[Running] = []
+    ends: list[OptimizerRun] = []
     for chosen in (True, False):
         running = subject.start()
         set_options(running, foreach=chosen)

@@ -23,7 +23,7 @@ Checked = TypeVar("Checked")
 
 
 @dataclass(frozen=True)
-class Planted(Generic[Checked]):
+class SmallFault(Generic[Checked]):
     """One thing that goes wrong in a subject.
 
     :param text: what is planted, as in "forget the state in load_state_dict()"
@@ -42,7 +42,7 @@ class SmallRule(Generic[Checked]):
     severity: Severity
     expected: str
     function: Callable[[Checked], Finding]
-    faults: tuple[Planted[Checked], ...] = ()
+    faults: tuple[SmallFault[Checked], ...] = ()
 
     @property
     def rationale(self) -> str:
@@ -63,7 +63,7 @@ class Kind(Generic[Checked]):
     rules: dict[str, SmallRule[Checked]] = field(default_factory=dict)
 
     def rule(
-        self, severity: Severity, expected: str, *, faults: Sequence[Planted[Checked]] = ()
+        self, severity: Severity, expected: str, *, faults: Sequence[SmallFault[Checked]] = ()
     ) -> Callable[[Callable[[Checked], Finding]], Callable[[Checked], Finding]]:
         """Register the decorated function as a rule of its name."""
 
@@ -108,7 +108,7 @@ class Kind(Generic[Checked]):
         return replace(record, proofs=proofs, unproven=missed)
 
 
-def _detects(rule: SmallRule[Checked], subject: Checked, fault: Planted[Checked], limit: float) -> bool:
+def _detects(rule: SmallRule[Checked], subject: Checked, fault: SmallFault[Checked], limit: float) -> bool:
     return _found(rule, fault.plant(subject), limit).status is Status.FAIL
 
 

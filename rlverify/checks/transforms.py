@@ -13,7 +13,7 @@ from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.optimizer_subject import pulled
 from rlverify.checks.records import CheckRecord, Finding
 from rlverify.checks.rule import failing, passing
-from rlverify.checks.small_rules import Kind, Planted, preload_of
+from rlverify.checks.small_rules import Kind, SmallFault, preload_of
 from rlverify.checks.state_tree import walk
 from rlverify.running.runner import Crash, attempt
 
@@ -83,9 +83,9 @@ def check_gradient_transform(
     return TRANSFORMS.check(subject, shown, checks=checks, limit=limit, expected_failures=expected_failures)
 
 
-def _after(text: str, action: Callable[[Any], object]) -> Planted[TransformSubject]:
+def _after(text: str, action: Callable[[Any], object]) -> SmallFault[TransformSubject]:
     """A fault that does something to every parameter after each use of the transform."""
-    return Planted(
+    return SmallFault(
         text, lambda subject: replace(subject, after=lambda parameters: [action(each) for each in parameters])
     )
 
@@ -216,7 +216,7 @@ def _finite_after(subject: TransformSubject, parameters: list[Any], transform: A
 @TRANSFORMS.rule(
     "low",
     "A gradient of NaN is reported, or breaks its own parameter only.",
-    faults=[Planted("make all gradients NaN", _spread)],
+    faults=[SmallFault("make all gradients NaN", _spread)],
 )
 def nan_gradients_do_not_spread(subject: TransformSubject) -> Finding:
     """One NaN raises an error, or stays in the gradient of its parameter, and is gone in later steps.
@@ -245,7 +245,7 @@ def _forgetful(subject: TransformSubject) -> TransformSubject:
 @TRANSFORMS.rule(
     "high",
     "A saved and loaded state continues exactly.",
-    faults=[Planted("forget the state in load_state_dict()", _forgetful)],
+    faults=[SmallFault("forget the state in load_state_dict()", _forgetful)],
 )
 def transform_state_continues(subject: TransformSubject) -> Finding:
     """A new transform that loaded the state dictionary gives the same gradients as the one that was saved.
