@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from rlverify.checks import faults
 from rlverify.checks.faults import Fault
 from rlverify.checks.gates import apart, whole
@@ -240,7 +242,9 @@ def settings_survive(session: Session) -> Finding:
 
 def settings_of(model: Any) -> dict[str, str]:
     """The plain public attributes of a model, as text."""
-    leaves = {key[1:]: leaf_of(value) for key, value in children(model).items() if not key.startswith("._")}
+    values = {key[1:]: value for key, value in children(model).items() if not key.startswith("._")}
+    numbers = (np.number, np.bool_)  # a file keeps their value and may change their type
+    leaves = {name: leaf_of(each.item() if isinstance(each, numbers) else each) for name, each in values.items()}
     plain = {name: leaf.digest for name, leaf in leaves.items() if leaf is not None and ":" in leaf.digest}
     return {name: digest.split(":", 1)[1] for name, digest in plain.items()}
 
