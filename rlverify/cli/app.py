@@ -18,6 +18,7 @@ from rich.text import Text
 
 from rlverify.cli import figure_tables, tables
 from rlverify.cli.advice import advised, advised_outcome, advised_problems, given_paths
+from rlverify.cli.check_command import check
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.freeze_command import freeze
@@ -289,6 +290,7 @@ app.command()(matrix)
 app.command()(freeze)
 app.command()(report)
 app.command()(scan)
+app.command()(check)
 
 
 def _run_audit(

@@ -48,12 +48,12 @@ class JUnitReport:
 
     def format(self, records: Sequence[Record]) -> str:
         """The whole file, with the counts that readers of it expect."""
-        return _document([_committed_case(record) for record in records])
+        return document([_committed_case(record) for record in records])
 
 
 def junit_of_run(outcome: Outcome) -> str:
     """The file of one run: a failure for each claim that fell, an error for each that could not be measured."""
-    return _document([*_run_cases(outcome), *_other_cases(outcome)])
+    return document([*_run_cases(outcome), *_other_cases(outcome)])
 
 
 def _committed_case(record: Record) -> Case:
@@ -112,7 +112,8 @@ def _status_of_problem(problem: Problem) -> ClaimStatus:
     return ClaimStatus.ERROR if problem.exit_code == HARNESS_FAILED or problem.kind == "pin" else ClaimStatus.FAILED
 
 
-def _document(cases: Sequence[Case]) -> str:
+def document(cases: Sequence[Case]) -> str:
+    """The whole file: a suite for each run of cases that name one, with the counts that readers of it expect."""
     root = Element("testsuites", {"name": "rlverify", **_counts(cases)})
     for name, found in groupby(cases, key=lambda case: case.suite):
         group = list(found)

@@ -1,0 +1,150 @@
+"""Runs rules on subjects, and proves those that pass by planting faults into the subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers the rules
+from rlverify.checks.adapter import Adapter, NotSupportedError
+from rlverify.checks.adapters import adapter_name, adapter_named
+from rlverify.checks.faults import Fault
+from rlverify.checks.preloading import installed_modules, preload
+from rlverify.checks.records import CheckRecord, Finding, Proof, Status
+from rlverify.checks.rule import RULES, Rule, inconclusive
+from rlverify.checks.session import Session, SubjectError
+from rlverify.checks.subjects import Subject, subject
+from rlverify.running.runner import Crash, attempt
+
+Progress = Callable[[str, str], None]
+
+
+def check_algorithm(
+    factory: Callable[[], Any] | Any,
+    *,
+    name: str = "",
+    adapter: Adapter | None = None,
+    checks: Iterable[str] | None = None,
+    expected_failures: Mapping[str, str] | None = None,
+    limit: float = 60.0,
+    on_check: Progress = lambda _subject, _check: None,
+) -> list[CheckRecord]:
+    """Run the rules on one algorithm; nothing is raised for what the algorithm does.
+
+    :param factory: makes a model, with its environment and seeds; or a model, which is copied and never changed
+    :param name: of the subject; by default that of the class or function
+    :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
+    :param checks: names of rules; by default all
+    :param expected_failures: reasons by name of the rule; a rule that passes in spite of it is reported
+    :param limit: seconds that each process of a check may take
+    :param on_check: called with the names of subject and rule before each rule
+    :raises UnknownRuleError: if there is no rule of a name
+    """
+    made = subject(factory, name=name, adapter=adapter, expected_failures=expected_failures, limit=limit)
+    return check_subject(made, checks=checks, on_check=on_check)
+
+
+def check_subject(
+    made: Subject, *, checks: Iterable[str] | None = None, on_check: Progress = lambda _subject, _check: None
+) -> list[CheckRecord]:
+    """Run the rules on a subject, those that others rest on first."""
+    chosen = [rule_named(name) for name in checks] if checks is not None else list(RULES.values())
+    findings: dict[str, Finding] = {}
+    session: Session | Finding = _session(made)
+    records = []
+    for rule in chosen:
+        on_check(made.name, rule.name)
+        records.append(_record(rule, made, session, findings))
+    return records
+
+
+def rule_named(name: str) -> Rule:
+    """The rule of a name.
+
+    :raises UnknownRuleError: with the names that there are
+    """
+    if name not in RULES:
+        raise UnknownRuleError(f"no check is named {name!r}; choose from {', '.join(RULES)}")
+    return RULES[name]
+
+
+class UnknownRuleError(ValueError):
+    """There is no rule of this name."""
+
+
+def _session(made: Subject) -> Session | Finding:
+    """What runs the subject, or the finding of every check if the subject cannot be made."""
+    session = Session(made.factory, made.adapter or Adapter(), made.limit)
+    before = installed_modules()
+
+    def action() -> tuple[str, list[str]]:
+        model = session.make()
+        name = adapter_name(model)
+        (made.adapter or adapter_named(name)).optimizers(model)
+        return name, sorted(installed_modules() - before)
+
+    found = attempt(lambda: session.run(action))
+    if isinstance(found, Crash):
+        return Finding(Status.ERROR, seen=_reason(found))
+    name, modules = found
+    preload(modules)
+    return session if made.adapter is not None else replace(session, adapter=adapter_named(name))
+
+
+def _record(rule: Rule, made: Subject, session: Session | Finding, findings: dict[str, Finding]) -> CheckRecord:
+    base = CheckRecord(made.name, rule.name, rule.family, rule.severity, Finding(Status.ERROR))
+    expected, lines = made.expected_failures.get(rule.name, ""), made.reproduction(rule.name)
+    base = replace(base, expected_failure=expected, reproduction=lines)
+    if isinstance(session, Finding):
+        return replace(base, finding=replace(session, expected=rule.expected))
+    finding = _finding(rule, session, findings)
+    base = replace(base, finding=finding)
+    if finding.status is not Status.PASS:
+        return base
+    proofs, unproven = _proofs(rule, session)
+    return replace(base, proofs=proofs, unproven=unproven)
+
+
+def _finding(rule: Rule, session: Session, findings: dict[str, Finding]) -> Finding:
+    """What a rule found; the rules that it rests on are run first, each once."""
+    if rule.name not in findings:
+        findings[rule.name] = replace(_found(rule, session, findings), expected=rule.expected)
+    return findings[rule.name]
+
+
+def _found(rule: Rule, session: Session, findings: dict[str, Finding]) -> Finding:
+    for name in rule.rests_on:
+        before = _finding(RULES[name], session, findings)
+        if before.status is not Status.PASS:
+            return inconclusive(f"{name}: {before.status.value}{f', {before.seen}' if before.seen else ''}")
+    return _run(rule, session)
+
+
+def _run(rule: Rule, session: Session) -> Finding:
+    found = attempt(lambda: rule.function(session))
+    if not isinstance(found, Crash):
+        return found
+    if isinstance(found.error, NotSupportedError):
+        return Finding(Status.NOT_APPLICABLE, seen=str(found.error))
+    return Finding(Status.ERROR, seen=_reason(found))
+
+
+def _reason(crash: Crash) -> str:
+    return str(crash.error) if isinstance(crash.error, SubjectError) else crash.line
+
+
+def _proofs(rule: Rule, session: Session) -> tuple[tuple[Proof, ...], str]:
+    """What became of each fault that was planted; and why nothing is proven, if so."""
+    planted = attempt(lambda: list(rule.faults(session)))
+    if isinstance(planted, Crash):
+        return (), f"no fault could be planted: {_reason(planted)}"
+    proofs = tuple(Proof(fault.text, _detects(rule, session, fault)) for fault in planted)
+    if any(each.detected for each in proofs):
+        return proofs, ""
+    return proofs, f"the check detected none of {len(proofs)} faults" if proofs else "the check has no fault to plant"
+
+
+def _detects(rule: Rule, session: Session, fault: Fault) -> bool:
+    faulty = Session(session.factory, fault.plant(session.adapter), session.limit, session.volatile)
+    return _run(rule, faulty).status is Status.FAIL

@@ -1,0 +1,208 @@
+"""Generic faults: adapters that do one thing wrong, to see whether a check that passed would have detected it."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlverify.checks.adapter import Adapter
+from rlverify.checks.state_tree import find, put
+from rlverify.checks.trained import named_parameters
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that an adapter does wrong.
+
+    :param text: what is planted, as in "forget num_timesteps"
+    :param plant: from a right adapter to the wrong one
+    """
+
+    text: str
+    plant: Callable[[Adapter], Adapter]
+
+
+class Wrapped(Adapter):
+    """Does everything as another adapter does."""
+
+    def __init__(self, inner: Adapter) -> None:
+        self.inner = inner
+
+    def learn(self, model: Any, steps: int) -> Sequence[Any]:
+        return self.inner.learn(model, steps)
+
+    def save(self, model: Any, folder: Path) -> None:
+        self.inner.save(model, folder)
+
+    def load(self, folder: Path, fresh: Any) -> Any:
+        return self.inner.load(folder, fresh)
+
+    def get_parameters(self, model: Any) -> Any:
+        return self.inner.get_parameters(model)
+
+    def set_parameters(self, model: Any, parameters: Any) -> None:
+        self.inner.set_parameters(model, parameters)
+
+    def act(self, model: Any) -> Any:
+        return self.inner.act(model)
+
+    def set_learning_rate(self, model: Any, value: float) -> None:
+        self.inner.set_learning_rate(model, value)
+
+    def modules(self, model: Any) -> Sequence[Any]:
+        return self.inner.modules(model)
+
+    def target_modules(self, model: Any) -> Sequence[Any]:
+        return self.inner.target_modules(model)
+
+    def optimizers(self, model: Any) -> Sequence[Any]:
+        return self.inner.optimizers(model)
+
+    def steps(self, model: Any) -> int:
+        return self.inner.steps(model)
+
+    def environment(self, model: Any) -> Any:
+        return self.inner.environment(model)
+
+    def with_settings(self, model: Any, **settings: Any) -> Any:
+        return self.inner.with_settings(model, **settings)
+
+    def unknown_settings(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
+        return self.inner.unknown_settings(model)
+
+    def mutable_settings(self, model: Any) -> Mapping[str, Any]:
+        return self.inner.mutable_settings(model)
+
+    def one_sample_settings(self, model: Any) -> Mapping[str, Any]:
+        return self.inner.one_sample_settings(model)
+
+    def recurrent_outputs(self, model: Any, observations: Any, episode_starts: Any) -> Any:
+        return self.inner.recurrent_outputs(model, observations, episode_starts)
+
+    def rollout(self, model: Any) -> None:
+        self.inner.rollout(model)
+
+    def log_probs(self, model: Any) -> tuple[Any, Any]:
+        return self.inner.log_probs(model)
+
+    def advantages(self, model: Any) -> tuple[Any, Any, Any]:
+        return self.inner.advantages(model)
+
+    def normalizer_state(self, model: Any) -> Mapping[str, Any]:
+        return self.inner.normalizer_state(model)
+
+    def normalized(self, model: Any, observation: Any) -> Any:
+        return self.inner.normalized(model, observation)
+
+
+def forget(path: str) -> Fault:
+    """After a load, the leaf at ``path`` has the value of a fresh model."""
+
+    class Forgetful(Wrapped):
+        def load(self, folder: Path, fresh: Any) -> Any:
+            initial = copy.deepcopy(find(fresh, path)[0])
+            model = self.inner.load(folder, fresh)
+            put(model, path, initial)
+            return model
+
+    return Fault(f"forget {path} in load()", Forgetful)
+
+
+class _Unrepeatable(Wrapped):
+    def learn(self, model: Any, steps: int) -> Sequence[Any]:
+        _nudge(self.inner, model, random.SystemRandom().random())
+        return self.inner.learn(model, steps)
+
+
+class _ActingLearns(Wrapped):
+    def act(self, model: Any) -> Any:
+        found = self.inner.act(model)
+        _nudge(self.inner, model, 1e-3)
+        return found
+
+
+class _SavingLearns(Wrapped):
+    def save(self, model: Any, folder: Path) -> None:
+        self.inner.save(model, folder)
+        _nudge(self.inner, model, 1e-3)
+
+
+class _ForgetsBetweenPieces(Wrapped):
+    def learn(self, model: Any, steps: int) -> Sequence[Any]:
+        for optimizer in self.inner.optimizers(model):
+            optimizer.state.clear()
+        return self.inner.learn(model, steps)
+
+
+class _Drifting(Wrapped):
+    def load(self, folder: Path, fresh: Any) -> Any:
+        model = self.inner.load(folder, fresh)
+        _nudge(self.inner, model, 1e-3)
+        return model
+
+
+class _Sharing(Wrapped):
+    """Gives a model the tensors of another instead of copies."""
+
+    def get_parameters(self, model: Any) -> Any:
+        return model, self.inner.get_parameters(model)
+
+    def set_parameters(self, model: Any, parameters: Any) -> None:
+        source, own = parameters
+        self.inner.set_parameters(model, own)
+        theirs = named_parameters(list(self.inner.modules(source)))
+        for name, parameter in named_parameters(list(self.inner.modules(model))).items():
+            parameter.data = theirs[name].data
+
+
+class _KeepsLearningRate(Wrapped):
+    def set_learning_rate(self, model: Any, value: float) -> None:
+        """Do nothing."""
+
+
+class _UntrainedParameter(Wrapped):
+    def optimizers(self, model: Any) -> Sequence[Any]:
+        found = self.inner.optimizers(model)
+        for optimizer in found:
+            group = optimizer.param_groups[-1]
+            group["params"] = group["params"][:-1]
+        return found
+
+
+class _StrangeParameter(Wrapped):
+    def optimizers(self, model: Any) -> Sequence[Any]:
+        found = self.inner.optimizers(model)
+        for optimizer in found:
+            group = optimizer.param_groups[0]
+            group["params"] = [copy.deepcopy(group["params"][0]), *group["params"][1:]]
+        return found
+
+
+class _OldTarget(Wrapped):
+    def target_modules(self, model: Any) -> Sequence[Any]:
+        found = self.inner.target_modules(model)
+        for parameter in found[0].parameters() if found else ():
+            parameter.data.add_(1e-3)
+        return found
+
+
+UNREPEATABLE = Fault("draw from a generator without a seed in learn()", _Unrepeatable)
+ACTING_LEARNS = Fault("change a parameter when acting", _ActingLearns)
+SAVING_LEARNS = Fault("change a parameter when saving", _SavingLearns)
+FORGETS_BETWEEN_PIECES = Fault("clear the optimizer's state at the start of learn()", _ForgetsBetweenPieces)
+DRIFTING = Fault("change a parameter in load()", _Drifting)
+SHARING = Fault("share tensors in set_parameters()", _Sharing)
+KEEPS_LEARNING_RATE = Fault("keep the old learning rate", _KeepsLearningRate)
+UNTRAINED_PARAMETER = Fault("leave a parameter out of the optimizer", _UntrainedParameter)
+STRANGE_PARAMETER = Fault("give the optimizer a copy of a parameter", _StrangeParameter)
+OLD_TARGET = Fault("leave a target network as it was", _OldTarget)
+
+
+def _nudge(adapter: Adapter, model: Any, size: float) -> None:
+    """Change the first trained parameter a little."""
+    parameters = named_parameters(list(adapter.modules(model)))
+    next(iter(parameters.values())).data.add_(size)

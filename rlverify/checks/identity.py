@@ -1,0 +1,139 @@
+"""Rules about which tensors are trained, and by which optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rlverify.checks import faults
+from rlverify.checks.adapter import NotSupportedError
+from rlverify.checks.records import Finding
+from rlverify.checks.rule import failing, passing, rule
+from rlverify.checks.session import Session
+from rlverify.checks.state_tree import walk
+from rlverify.checks.trained import named_parameters, reachable_tensors
+
+
+@rule(
+    "identity",
+    "high",
+    "Every trained parameter is in an optimizer, and every parameter of an optimizer is the model's.",
+    faults=[faults.UNTRAINED_PARAMETER, faults.STRANGE_PARAMETER],
+)
+def optimizers_hold_the_parameters(session: Session) -> Finding:
+    """The optimizers hold the model's own parameters: in a fresh model, after a load, and after set_parameters().
+
+    A parameter outside of every optimizer never learns. An optimizer that holds a copy trains the copy.
+    """
+    moments: dict[str, Callable[[], str]] = {
+        "in a fresh model": lambda: _mismatch(session, session.make()),
+        "after load()": lambda: _after_load(session),
+        "after set_parameters()": lambda: _after_set_parameters(session),
+    }
+    for moment, action in moments.items():
+        try:
+            seen = session.run(action)
+        except NotSupportedError:
+            continue
+        if seen:
+            return failing(f"{moment}: {seen}", where=moment)
+    return passing()
+
+
+def _after_load(session: Session) -> str:
+    with session.folder() as name:
+        model = session.make()
+        session.adapter.learn(model, session.steps)
+        session.adapter.save(model, Path(name))
+        return _mismatch(session, session.loaded(Path(name)))
+
+
+def _after_set_parameters(session: Session) -> str:
+    source, model = session.make(), session.make()
+    session.adapter.set_parameters(model, session.adapter.get_parameters(source))
+    return _mismatch(session, model)
+
+
+def _mismatch(session: Session, model: Any) -> str:
+    """What is wrong between the parameters of a model and those of its optimizers; empty if nothing is."""
+    adapter = session.adapter
+    targets = {id(each) for module in adapter.target_modules(model) for each in module.parameters()}
+    parameters = named_parameters(list(adapter.modules(model)))
+    optimizers = adapter.optimizers(model)
+    if not parameters or not optimizers:
+        raise NotSupportedError("the model has no parameters of torch, or no optimizer")
+    held = {id(each) for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]}
+    outside = [name for name, each in parameters.items() if id(each) not in held and id(each) not in targets]
+    if outside:
+        return f"{len(outside)} of {len(parameters)} parameters are in no optimizer: {', '.join(outside[:3])}"
+    strange = held - reachable_tensors(model)
+    if strange:
+        return f"{len(strange)} of {len(held)} parameters of the optimizers are not the model's"
+    return ""
+
+
+@rule(
+    "identity",
+    "high",
+    "With a learning rate of 0, training changes no parameter.",
+    rests_on=["deterministic"],
+    faults=[faults.KEEPS_LEARNING_RATE],
+)
+def learning_rate_zero_freezes(session: Session) -> Finding:
+    """Training at a learning rate of 0 leaves every parameter as it is.
+
+    If one moves, something else than the learning rate that was set decides how large steps are.
+    """
+    steps = session.steps
+
+    def action() -> list[str]:
+        model = session.make()
+        session.adapter.set_learning_rate(model, 0.0)
+        before = walk(_trained(session, model))
+        session.adapter.learn(model, steps)
+        after = walk(_trained(session, model))
+        return [path for path in before if before[path] != after.get(path)]
+
+    moved = session.run(action)
+    return failing(f"{len(moved)} parameters moved", where=moved[0]) if moved else passing()
+
+
+def _trained(session: Session, model: Any) -> dict[str, Any]:
+    """The parameters but those of target networks, whose averages round even where nothing moves."""
+    targets = {id(each) for module in session.adapter.target_modules(model) for each in module.parameters()}
+    parameters = named_parameters(list(session.adapter.modules(model)))
+    return {name: each for name, each in parameters.items() if id(each) not in targets}
+
+
+@rule(
+    "identity",
+    "high",
+    "In a fresh model, target networks equal the networks that they follow, buffers included.",
+    faults=[faults.OLD_TARGET],
+)
+def targets_start_equal(session: Session) -> Finding:
+    """Before training, every parameter and buffer of a target network equals that of a network with the same shapes.
+
+    A target that starts elsewhere, or whose batch statistics are not copied, gives wrong values until it has caught up.
+    """
+
+    def action() -> list[str]:
+        model = session.make()
+        targets = session.adapter.target_modules(model)
+        if not targets:
+            raise NotSupportedError("the model has no target networks")
+        return [type(each).__name__ for each in targets if not _has_twin(session, model, each)]
+
+    different = session.run(action)
+    return failing(f"no network equals the target {different[0]}", where=different[0]) if different else passing()
+
+
+def _has_twin(session: Session, model: Any, target: Any) -> bool:
+    state = {name: leaf.digest for name, leaf in walk(dict(target.state_dict())).items()}
+    own = {id(module) for each in session.adapter.target_modules(model) for module in each.modules()}
+    others = (module for each in session.adapter.modules(model) for module in each.modules() if id(module) not in own)
+    return any(
+        type(other) is type(target) and {n: leaf.digest for n, leaf in walk(dict(other.state_dict())).items()} == state
+        for other in others
+    )

@@ -1,0 +1,82 @@
+"""What a rule is: one function that looks for one kind of bug in any algorithm, and what is known about it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rlverify.checks.faults import Fault
+from rlverify.checks.records import Finding, Severity, Status
+from rlverify.checks.session import Session
+
+CheckFunction = Callable[[Session], Finding]
+RULES: Final[dict[str, Rule]] = {}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule and its function.
+
+    :param name: that of its function
+    :param family: what it belongs to: gates, resume, identity, isolation
+    :param expected: what holds where it passes, in a sentence
+    :param rests_on: rules that have to pass before this one means anything
+    :param faults: those that can be planted into a subject to prove that the rule detects them
+    """
+
+    name: str
+    family: str
+    severity: Severity
+    expected: str
+    function: CheckFunction
+    rests_on: tuple[str, ...] = ()
+    faults: Callable[[Session], Sequence[Fault]] = lambda _session: ()
+
+    @property
+    def rationale(self) -> str:
+        """Why it exists: the documentation of its function."""
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    def passed(self) -> Finding:
+        """The finding of a subject in which nothing is wrong."""
+        return Finding(Status.PASS, self.expected)
+
+
+def rule(
+    family: str,
+    severity: Severity,
+    expected: str,
+    *,
+    rests_on: Sequence[str] = (),
+    faults: Callable[[Session], Sequence[Fault]] | Sequence[Fault] = (),
+) -> Callable[[CheckFunction], CheckFunction]:
+    """Register the decorated function as a rule of its name.
+
+    The function returns a `Finding` with what is wrong, `passing` if nothing is, or raises ``NotSupportedError`` if
+    the subject has nothing that the rule is about.
+    """
+
+    def register(function: CheckFunction) -> CheckFunction:
+        name = function.__name__
+        given = faults if callable(faults) else (lambda _session: tuple(faults))
+        RULES[name] = Rule(name, family, severity, expected, function, tuple(rests_on), given)
+        return function
+
+    return register
+
+
+def passing() -> Finding:
+    """What a rule returns if nothing is wrong; `Rule.expected` becomes its text."""
+    return Finding(Status.PASS)
+
+
+def failing(seen: str, *, where: str = "", why: str = "") -> Finding:
+    """What a rule returns if something is wrong."""
+    return Finding(Status.FAIL, seen=seen, where=where, why=why)
+
+
+def inconclusive(reason: str) -> Finding:
+    """What a rule returns if it cannot tell."""
+    return Finding(Status.INCONCLUSIVE, seen=reason)

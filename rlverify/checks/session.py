@@ -1,0 +1,132 @@
+"""One subject under check: makes, trains, saves and loads it, each in a process of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from rlverify.checks.adapter import Adapter, NotSupportedError
+from rlverify.checks.isolation import Failed, in_process
+from rlverify.checks.random_state import seed_globals
+from rlverify.checks.state_tree import Leaf, walk
+from rlverify.checks.trained import named_parameters
+
+Result = TypeVar("Result")
+
+SEED: Final = 0
+OTHER_SEED: Final = 12_345
+"""Seeds the global generators of a process that stands for a new one."""
+
+
+class SubjectError(Exception):
+    """The subject crashed, hung or ended its process."""
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """The reason for which the adapter cannot do what was asked."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model after some training, in a form that another process can compare.
+
+    :param state: every leaf of the model
+    :param result: digests of what is trained: parameters, and the state of their optimizers
+    :param trace: one value for each step
+    """
+
+    state: dict[str, Leaf]
+    result: dict[str, str]
+    trace: tuple[Any, ...] = ()
+
+
+@dataclass
+class Session:
+    """Runs what checks ask of one subject.
+
+    :param factory: makes a fresh model; called in processes of their own only
+    :param limit: seconds that each process may take
+    :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
+    """
+
+    factory: Callable[[], Any]
+    adapter: Adapter
+    limit: float = 60.0
+    volatile: frozenset[str] = field(default=frozenset())
+
+    def run(self, action: Callable[[], Result]) -> Result:
+        """What an action returns, run in a process of its own.
+
+        :raises NotSupportedError: if the adapter cannot do it
+        :raises SubjectError: if it does not return
+        """
+        found = in_process(lambda: _supported(action), self.limit)
+        if isinstance(found, Failed):
+            raise SubjectError(found.reason)
+        if isinstance(found, Unsupported):
+            raise NotSupportedError(found.reason)
+        return found
+
+    def make(self) -> Any:
+        """A fresh model; to be called inside of `run`."""
+        seed_globals(SEED)
+        return self.factory()
+
+    @cached_property
+    def steps(self) -> int:
+        """Environment steps in which the model is updated at least once."""
+        return self.run(lambda: self.adapter.steps(self.make()))
+
+    def trained(self, model: Any, trace: Sequence[Any] = ()) -> Trained:
+        """The state of a model; to be called inside of `run`."""
+        return Trained(walk(model), self.result(model), tuple(trace))
+
+    def result(self, model: Any) -> dict[str, str]:
+        """Digests of what is trained, by name; to be called inside of `run`."""
+        modules, optimizers = list(self.adapter.modules(model)), self.adapter.optimizers(model)
+        found = {f"parameter {name}": leaf.digest for name, leaf in walk(named_parameters(modules)).items()}
+        for number, optimizer in enumerate(optimizers):
+            found.update({f"optimizer {number}: {path}": leaf.digest for path, leaf in walk(optimizer).items()})
+        return found
+
+    def folder(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder for what a check saves."""
+        return tempfile.TemporaryDirectory(prefix="rlverify-check-")
+
+    def saved(self, steps: int, folder: Path) -> None:
+        """Train a fresh model and save it."""
+
+        def action() -> None:
+            model = self.make()
+            self.adapter.learn(model, steps)
+            self.adapter.save(model, folder)
+
+        self.run(action)
+
+    def loaded(self, folder: Path) -> Any:
+        """A model that `saved` wrote, in a process whose generators know nothing; to be called inside of `run`."""
+        fresh = self.make()
+        seed_globals(OTHER_SEED)
+        return self.adapter.load(folder, fresh)
+
+
+def _supported(action: Callable[[], Result]) -> Result | Unsupported:
+    try:
+        return action()
+    except NotSupportedError as error:
+        return Unsupported(str(error))
+
+
+def first_difference(first: Sequence[Any], second: Sequence[Any]) -> int | None:
+    """The number of the first step, from 1, at which two traces differ; None if they are equal."""
+    for number, (one, other) in enumerate(zip(first, second, strict=False), start=1):
+        if one != other:
+            return number
+    return None if len(first) == len(second) else min(len(first), len(second)) + 1
