@@ -9,11 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from rlverify.checks.adapter import Adapter, NotSupportedError
+from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
 from rlverify.checks.checkpoints import check_checkpoint
 from rlverify.checks.engine import check_algorithm, check_subject
 from rlverify.checks.env_states import check_env_state
 from rlverify.checks.pytest_door import parametrize_with_checks
-from rlverify.checks.records import CheckRecord, Finding, Proof, Status
 from rlverify.checks.subjects import Subject, subject
 from rlverify.checks.table import details, table
 
@@ -29,8 +29,8 @@ OF_TORCH: Final = {
 
 __all__ = [
     "Adapter",
+    "CheckFinding",
     "CheckRecord",
-    "Finding",
     "NotSupportedError",
     "Proof",
     "Status",

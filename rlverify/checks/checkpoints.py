@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from rlverify.checks.adapter import NotSupportedError
+from rlverify.checks.check_records import CheckFinding, CheckRecord
 from rlverify.checks.data_names import is_data
 from rlverify.checks.opcodes import pickles_in
 from rlverify.checks.random_state import seed_globals
-from rlverify.checks.records import CheckRecord, Finding
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.session import OTHER_SEED
 from rlverify.checks.small_rules import Kind, SmallFault, preload_of
@@ -100,7 +100,7 @@ def _digests(node: Any) -> dict[str, str]:
     return {path: leaf.digest for path, leaf in walk(node).items()}
 
 
-def _compared(expected: dict[str, str], found: dict[str, str], what: str) -> Finding:
+def _compared(expected: dict[str, str], found: dict[str, str], what: str) -> CheckFinding:
     differ = [path for path in {**expected, **found} if expected.get(path) != found.get(path)]
     return failing(f"{len(differ)} of {len(expected)} values {what}", where=differ[0]) if differ else passing()
 
@@ -155,7 +155,7 @@ def _calls(subject: CheckpointSubject) -> CheckpointSubject:
 @CHECKPOINTS.rule(
     "high", "What is loaded equals what was saved.", faults=[SmallFault("return the fresh object in load()", _fresh)]
 )
-def checkpoint_restores_everything(subject: CheckpointSubject) -> Finding:
+def checkpoint_restores_everything(subject: CheckpointSubject) -> CheckFinding:
     """Every value that can be reached in the loaded object is that of the saved one.
 
     A value that is missing in a checkpoint begins from scratch after every restart.
@@ -169,7 +169,7 @@ def checkpoint_restores_everything(subject: CheckpointSubject) -> Finding:
 
 
 @CHECKPOINTS.rule("high", "Saving changes nothing.", faults=[SmallFault("change the object in save()", _also_changes)])
-def saving_changes_nothing(subject: CheckpointSubject) -> Finding:
+def saving_changes_nothing(subject: CheckpointSubject) -> CheckFinding:
     """The object is the same after it was saved as before.
 
     If not, a run with checkpoints differs from a run without.
@@ -186,7 +186,7 @@ def saving_changes_nothing(subject: CheckpointSubject) -> Finding:
     "A file that is cut off is refused.",
     faults=[SmallFault("return a fresh object for files that cannot be read", _lenient)],
 )
-def truncated_file_is_refused(subject: CheckpointSubject) -> Finding:
+def truncated_file_is_refused(subject: CheckpointSubject) -> CheckFinding:
     """A file of which the end is missing raises an error when it is loaded.
 
     A process that dies while it writes leaves such a file. Training that goes on from it starts from scratch unseen.
@@ -201,7 +201,7 @@ def truncated_file_is_refused(subject: CheckpointSubject) -> Finding:
     "A file with a changed byte is refused, or loads to the same object.",
     faults=[SmallFault("return a fresh object for files that cannot be read", _lenient)],
 )
-def changed_byte_is_refused(subject: CheckpointSubject) -> Finding:
+def changed_byte_is_refused(subject: CheckpointSubject) -> CheckFinding:
     """One changed bit, tried in bytes all over the file, raises an error at the load, or makes no difference.
 
     Disks and copies lose bits. Without a checksum, a weight changes its exponent and nothing reports it.
@@ -214,7 +214,7 @@ def changed_byte_is_refused(subject: CheckpointSubject) -> Finding:
     return _refused(subject, changed)
 
 
-def _refused(subject: CheckpointSubject, broken: Callable[[bytes], list[tuple[str, bytes]]]) -> Finding:
+def _refused(subject: CheckpointSubject, broken: Callable[[bytes], list[tuple[str, bytes]]]) -> CheckFinding:
     """Whether every broken form of every file raises or loads to the same object."""
     saved = subject.changed()
     expected = _digests(saved)
@@ -236,7 +236,7 @@ def _refused(subject: CheckpointSubject, broken: Callable[[bytes], list[tuple[st
     "A save that fails leaves the older file as it was.",
     faults=[SmallFault("delete the older file first", _deletes_first)],
 )
-def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> Finding:
+def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> CheckFinding:
     """If writing fails in the middle, as on a full disk, the checkpoint from before can still be loaded.
 
     A save that writes over the only checkpoint loses the whole run. Write to another name, and rename it at the end.
@@ -278,7 +278,7 @@ def _files_of_at_most(size: int) -> Iterator[None]:
     "Reading the file imports nothing but what builds plain data and tensors.",
     faults=[SmallFault("save a pickle that calls a function", _calls)],
 )
-def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> Finding:
+def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> CheckFinding:
     """The pickles in the file name no function and no class except those that build arrays and containers.
 
     Unpickling calls whatever a file names. The names are read from the opcodes; the file is not loaded.

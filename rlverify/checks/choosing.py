@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rlverify.checks.all_rules import gates as _gates  # noqa: F401  # importing the package's rules registers them
-from rlverify.checks.records import CheckRecord, Status
+from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.rule import RULES
 from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import UsageError

@@ -9,11 +9,11 @@ from typing import Any
 from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers the rules
 from rlverify.checks.adapter import Adapter, NotSupportedError
 from rlverify.checks.adapters import adapter_name, adapter_named
-from rlverify.checks.faults import Fault
+from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.preloading import installed_modules, preload
-from rlverify.checks.records import CheckRecord, Finding, Proof, Status
 from rlverify.checks.rule import RULES, Rule, inconclusive
-from rlverify.checks.session import Session, SubjectError
+from rlverify.checks.session import SubjectError, SubjectSession
 from rlverify.checks.subjects import Subject, subject
 from rlverify.running.runner import Crash, attempt
 
@@ -50,8 +50,8 @@ def check_subject(
 ) -> list[CheckRecord]:
     """Run the rules on a subject, those that others rest on first."""
     chosen = [rule_named(name) for name in checks] if checks is not None else list(RULES.values())
-    findings: dict[str, Finding] = {}
-    session: Session | Finding = _session(made)
+    findings: dict[str, CheckFinding] = {}
+    session: SubjectSession | CheckFinding = _session(made)
     records = []
     for rule in chosen:
         on_check(made.name, rule.name)
@@ -73,9 +73,9 @@ class UnknownRuleError(ValueError):
     """There is no rule of this name."""
 
 
-def _session(made: Subject) -> Session | Finding:
+def _session(made: Subject) -> SubjectSession | CheckFinding:
     """What runs the subject, or the finding of every check if the subject cannot be made."""
-    session = Session(made.factory, made.adapter or Adapter(), made.limit)
+    session = SubjectSession(made.factory, made.adapter or Adapter(), made.limit)
     before = installed_modules()
 
     def action() -> tuple[str, list[str]]:
@@ -86,17 +86,19 @@ def _session(made: Subject) -> Session | Finding:
 
     found = attempt(lambda: session.run(action))
     if isinstance(found, Crash):
-        return Finding(Status.ERROR, seen=_reason(found))
+        return CheckFinding(Status.ERROR, seen=_reason(found))
     name, modules = found
     preload(modules)
     return session if made.adapter is not None else replace(session, adapter=adapter_named(name))
 
 
-def _record(rule: Rule, made: Subject, session: Session | Finding, findings: dict[str, Finding]) -> CheckRecord:
-    base = CheckRecord(made.name, rule.name, rule.family, rule.severity, Finding(Status.ERROR))
+def _record(
+    rule: Rule, made: Subject, session: SubjectSession | CheckFinding, findings: dict[str, CheckFinding]
+) -> CheckRecord:
+    base = CheckRecord(made.name, rule.name, rule.family, rule.severity, CheckFinding(Status.ERROR))
     expected, lines = made.expected_failures.get(rule.name, ""), made.reproduction(rule.name)
     base = replace(base, expected_failure=expected, reproduction=lines)
-    if isinstance(session, Finding):
+    if isinstance(session, CheckFinding):
         return replace(base, finding=replace(session, expected=rule.expected))
     finding = _finding(rule, session, findings)
     base = replace(base, finding=finding)
@@ -106,14 +108,14 @@ def _record(rule: Rule, made: Subject, session: Session | Finding, findings: dic
     return replace(base, proofs=proofs, unproven=unproven)
 
 
-def _finding(rule: Rule, session: Session, findings: dict[str, Finding]) -> Finding:
+def _finding(rule: Rule, session: SubjectSession, findings: dict[str, CheckFinding]) -> CheckFinding:
     """What a rule found; the rules that it rests on are run first, each once."""
     if rule.name not in findings:
         findings[rule.name] = replace(_found(rule, session, findings), expected=rule.expected)
     return findings[rule.name]
 
 
-def _found(rule: Rule, session: Session, findings: dict[str, Finding]) -> Finding:
+def _found(rule: Rule, session: SubjectSession, findings: dict[str, CheckFinding]) -> CheckFinding:
     for name in rule.rests_on:
         before = _finding(RULES[name], session, findings)
         if before.status is not Status.PASS:
@@ -121,20 +123,20 @@ def _found(rule: Rule, session: Session, findings: dict[str, Finding]) -> Findin
     return _run(rule, session)
 
 
-def _run(rule: Rule, session: Session) -> Finding:
+def _run(rule: Rule, session: SubjectSession) -> CheckFinding:
     found = attempt(lambda: rule.function(session))
     if not isinstance(found, Crash):
         return found
     if isinstance(found.error, NotSupportedError):
-        return Finding(Status.NOT_APPLICABLE, seen=str(found.error))
-    return Finding(Status.ERROR, seen=_reason(found))
+        return CheckFinding(Status.NOT_APPLICABLE, seen=str(found.error))
+    return CheckFinding(Status.ERROR, seen=_reason(found))
 
 
 def _reason(crash: Crash) -> str:
     return str(crash.error) if isinstance(crash.error, SubjectError) else crash.line
 
 
-def _proofs(rule: Rule, session: Session) -> tuple[tuple[Proof, ...], str]:
+def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str]:
     """What became of each fault that was planted; and why nothing is proven, if so."""
     planted = attempt(lambda: list(rule.faults(session)))
     if isinstance(planted, Crash):
@@ -145,6 +147,6 @@ def _proofs(rule: Rule, session: Session) -> tuple[tuple[Proof, ...], str]:
     return proofs, f"the check detected none of {len(proofs)} faults" if proofs else "the check has no fault to plant"
 
 
-def _detects(rule: Rule, session: Session, fault: Fault) -> bool:
-    faulty = Session(session.factory, fault.plant(session.adapter), session.limit, session.volatile)
+def _detects(rule: Rule, session: SubjectSession, fault: GenericFault) -> bool:
+    faulty = SubjectSession(session.factory, fault.plant(session.adapter), session.limit, session.volatile)
     return _run(rule, faulty).status is Status.FAIL

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from rlverify.checks import driving
+from rlverify.checks.check_records import CheckFinding, CheckRecord
 from rlverify.checks.random_state import seed_globals
-from rlverify.checks.records import CheckRecord, Finding
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.session import OTHER_SEED, first_difference
 from rlverify.checks.small_rules import Kind, SmallFault, preload_of
@@ -79,7 +79,7 @@ def _digests(node: Any) -> dict[str, str]:
     return {path: leaf.digest for path, leaf in walk(node).items()}
 
 
-def _judged(expected: Sequence[Any], found: Sequence[Any]) -> Finding:
+def _judged(expected: Sequence[Any], found: Sequence[Any]) -> CheckFinding:
     number = first_difference(expected, found)
     return passing() if number is None else failing("the environment goes on otherwise", where=f"step {number}")
 
@@ -114,7 +114,7 @@ def _set_and_note(subject: EnvStateSubject, env: Any, state: list[Any]) -> None:
 @ENV_STATES.rule(
     "high", "An environment whose state is set goes on as it did.", faults=[SmallFault("ignore set_state()", _ignoring)]
 )
-def env_state_continues(subject: EnvStateSubject) -> Finding:
+def env_state_continues(subject: EnvStateSubject) -> CheckFinding:
     """After its state was set, an environment gives the same observations, rewards and ends as the first time.
 
     What is missing in the state, most often the random generator or a counter of steps, shows at some later step.
@@ -131,7 +131,7 @@ def env_state_continues(subject: EnvStateSubject) -> Finding:
     "Another environment goes on with the state of the first.",
     faults=[SmallFault("ignore set_state()", _ignoring)],
 )
-def env_state_moves(subject: EnvStateSubject) -> Finding:
+def env_state_moves(subject: EnvStateSubject) -> CheckFinding:
     """A new environment that is given the state goes on as the first one, also if global generators differ.
 
     This is what resuming needs: the process that reads a state is not the one that took it.
@@ -151,7 +151,7 @@ def env_state_moves(subject: EnvStateSubject) -> Finding:
     "A state that was taken does not change while the environment goes on.",
     faults=[SmallFault("return the environment with the state", _aliasing)],
 )
-def env_state_is_a_copy(subject: EnvStateSubject) -> Finding:
+def env_state_is_a_copy(subject: EnvStateSubject) -> CheckFinding:
     """Steps of the environment leave a state that was taken before as it is.
 
     A state that holds the environment's own arrays is the state of a later step when it is used.
@@ -168,7 +168,7 @@ def env_state_is_a_copy(subject: EnvStateSubject) -> Finding:
     "An environment leaves the state that it was given as it is.",
     faults=[SmallFault("note the use in the state", _keeping)],
 )
-def set_state_copies(subject: EnvStateSubject) -> Finding:
+def set_state_copies(subject: EnvStateSubject) -> CheckFinding:
     """Setting a state, and the steps after it, do not change the state that was given.
 
     Otherwise one state can be used once: the second environment that gets it starts elsewhere.
@@ -183,7 +183,7 @@ def set_state_copies(subject: EnvStateSubject) -> Finding:
     return _unchanged(before, _digests(state))
 
 
-def _unchanged(before: dict[str, str], after: dict[str, str]) -> Finding:
+def _unchanged(before: dict[str, str], after: dict[str, str]) -> CheckFinding:
     changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
     return failing(f"{len(changed)} values of the state changed", where=changed[0]) if changed else passing()
 
@@ -193,7 +193,7 @@ def _unchanged(before: dict[str, str], after: dict[str, str]) -> Finding:
     "A state holds plain values and arrays of numbers only.",
     faults=[SmallFault("return the environment with the state", _aliasing)],
 )
-def env_state_needs_no_pickle(subject: EnvStateSubject) -> Finding:
+def env_state_needs_no_pickle(subject: EnvStateSubject) -> CheckFinding:
     """A state is made of numbers, texts, arrays of numbers, lists, tuples and dictionaries.
 
     Such a state can be written and read without pickle, which would run whatever a file names.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlverify.checks import faults
+from rlverify.checks import generic_faults as faults
 from rlverify.checks.adapter import NotSupportedError
-from rlverify.checks.records import Finding
+from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session, Trained, first_difference
+from rlverify.checks.session import SubjectSession, Trained, first_difference
 
 
 @rule(
@@ -17,7 +17,7 @@ from rlverify.checks.session import Session, Trained, first_difference
     "Two runs from one factory give the same parameters.",
     faults=[faults.UNREPEATABLE],
 )
-def deterministic(session: Session) -> Finding:
+def deterministic(session: SubjectSession) -> CheckFinding:
     """Two runs from the same factory train to the same bits.
 
     Every other rule compares runs, so without this nothing can be told. Seed the model and its environment in the
@@ -37,7 +37,7 @@ def deterministic(session: Session) -> Finding:
     rests_on=["deterministic"],
     faults=[faults.ACTING_LEARNS, faults.SAVING_LEARNS],
 )
-def observing_changes_nothing(session: Session) -> Finding:
+def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
     """Training is the same with a saved file and an action in the middle as without.
 
     If looking at a model changes it, evaluations and checkpoints change the result of training.
@@ -68,7 +68,7 @@ def observing_changes_nothing(session: Session) -> Finding:
     rests_on=["deterministic"],
     faults=[faults.FORGETS_BETWEEN_PIECES],
 )
-def pieces_equal_whole(session: Session) -> Finding:
+def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
     """Learning in two pieces equals learning at once.
 
     If it does not, something starts from scratch in every call: an interrupted run then differs for this reason alone.
@@ -83,7 +83,7 @@ def pieces_equal_whole(session: Session) -> Finding:
     return passing() if found.result == expected.result else failing(**apart(expected, found))
 
 
-def whole(session: Session) -> Trained:
+def whole(session: SubjectSession) -> Trained:
     """A fresh model after two pieces of training."""
     steps = session.steps
 

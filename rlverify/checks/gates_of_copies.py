@@ -6,12 +6,13 @@ import copy
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rlverify.checks import driving, faults
-from rlverify.checks.faults import Fault
+from rlverify.checks import driving
+from rlverify.checks import generic_faults as faults
+from rlverify.checks.check_records import CheckFinding
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.random_state import global_state, set_global_state
-from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session, first_difference
+from rlverify.checks.session import SubjectSession, first_difference
 from rlverify.checks.state_tree import walk
 from rlverify.running.runner import Crash, attempt
 
@@ -53,18 +54,18 @@ class _CopyIsTheSame(_CopyOf):
     "medium",
     "A copy of the environment gives the same observations, rewards and ends for the same actions.",
     faults=[
-        Fault("reset the copy of the environment", _CopyIsReset),
-        Fault("return the environment itself as its copy", _CopyIsTheSame),
+        GenericFault("reset the copy of the environment", _CopyIsReset),
+        GenericFault("return the environment itself as its copy", _CopyIsTheSame),
     ],
 )
-def environment_can_be_copied(session: Session) -> Finding:
+def environment_can_be_copied(session: SubjectSession) -> CheckFinding:
     """`copy.deepcopy` of the environment, made in the middle of an episode, steps exactly as the original does.
 
     Simulators that keep their state in compiled code often copy without an error and lose it. Whatever copies such an
     environment, for evaluation or to resume, then goes on from another state.
     """
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         env = session.adapter.environment(session.make())
         driving.require_this_process(env)
         driving.reset(env)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rlverify.checks import faults
+from rlverify.checks import generic_faults as faults
 from rlverify.checks.adapter import NotSupportedError
-from rlverify.checks.records import Finding
+from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 from rlverify.checks.state_tree import walk
 from rlverify.checks.trained import named_parameters, reachable_tensors
 
@@ -21,7 +21,7 @@ from rlverify.checks.trained import named_parameters, reachable_tensors
     "Every trained parameter is in an optimizer, and every parameter of an optimizer is the model's.",
     faults=[faults.UNTRAINED_PARAMETER, faults.STRANGE_PARAMETER],
 )
-def optimizers_hold_the_parameters(session: Session) -> Finding:
+def optimizers_hold_the_parameters(session: SubjectSession) -> CheckFinding:
     """The optimizers hold the model's own parameters: in a fresh model, after a load, and after set_parameters().
 
     A parameter outside of every optimizer never learns. An optimizer that holds a copy trains the copy.
@@ -41,7 +41,7 @@ def optimizers_hold_the_parameters(session: Session) -> Finding:
     return passing()
 
 
-def _after_load(session: Session) -> str:
+def _after_load(session: SubjectSession) -> str:
     with session.folder() as name:
         model = session.make()
         session.adapter.learn(model, session.steps)
@@ -49,13 +49,13 @@ def _after_load(session: Session) -> str:
         return _mismatch(session, session.loaded(Path(name)))
 
 
-def _after_set_parameters(session: Session) -> str:
+def _after_set_parameters(session: SubjectSession) -> str:
     source, model = session.make(), session.make()
     session.adapter.set_parameters(model, session.adapter.get_parameters(source))
     return _mismatch(session, model)
 
 
-def _mismatch(session: Session, model: Any) -> str:
+def _mismatch(session: SubjectSession, model: Any) -> str:
     """What is wrong between the parameters of a model and those of its optimizers; empty if nothing is."""
     adapter = session.adapter
     targets = {id(each) for module in adapter.target_modules(model) for each in module.parameters()}
@@ -80,7 +80,7 @@ def _mismatch(session: Session, model: Any) -> str:
     rests_on=["deterministic"],
     faults=[faults.KEEPS_LEARNING_RATE],
 )
-def learning_rate_zero_freezes(session: Session) -> Finding:
+def learning_rate_zero_freezes(session: SubjectSession) -> CheckFinding:
     """Training at a learning rate of 0 leaves every parameter as it is.
 
     If one moves, something else than the learning rate that was set decides how large steps are.
@@ -99,7 +99,7 @@ def learning_rate_zero_freezes(session: Session) -> Finding:
     return failing(f"{len(moved)} parameters moved", where=moved[0]) if moved else passing()
 
 
-def _trained(session: Session, model: Any) -> dict[str, Any]:
+def _trained(session: SubjectSession, model: Any) -> dict[str, Any]:
     """The parameters but those of target networks, whose averages round even where nothing moves."""
     targets = {id(each) for module in session.adapter.target_modules(model) for each in module.parameters()}
     parameters = named_parameters(list(session.adapter.modules(model)))
@@ -112,7 +112,7 @@ def _trained(session: Session, model: Any) -> dict[str, Any]:
     "In a fresh model, target networks equal the networks that they follow, buffers included.",
     faults=[faults.OLD_TARGET],
 )
-def targets_start_equal(session: Session) -> Finding:
+def targets_start_equal(session: SubjectSession) -> CheckFinding:
     """Before training, every parameter and buffer of a target network equals that of a network with the same shapes.
 
     A target that starts elsewhere, or whose batch statistics are not copied, gives wrong values until it has caught up.
@@ -129,7 +129,7 @@ def targets_start_equal(session: Session) -> Finding:
     return failing(f"no network equals the target {different[0]}", where=different[0]) if different else passing()
 
 
-def _has_twin(session: Session, model: Any, target: Any) -> bool:
+def _has_twin(session: SubjectSession, model: Any, target: Any) -> bool:
     state = {name: leaf.digest for name, leaf in walk(dict(target.state_dict())).items()}
     own = {id(module) for each in session.adapter.target_modules(model) for module in each.modules()}
     others = (module for each in session.adapter.modules(model) for module in each.modules() if id(module) not in own)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from rlverify.checks import driving, faults
-from rlverify.checks.faults import Fault
-from rlverify.checks.records import Finding
+from rlverify.checks import driving
+from rlverify.checks import generic_faults as faults
+from rlverify.checks.check_records import CheckFinding
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 from rlverify.checks.training_settings import DECLARED, RESTORES_LAST_GROUP, judged
 from rlverify.checks.updates import rates_used
 
@@ -57,11 +58,11 @@ class _LeavesNormalizerBehind(faults.Wrapped):
     "The statistics of the normaliser are finite after training, and the same after a load.",
     rests_on=["deterministic"],
     faults=[
-        Fault("leave the normaliser as it was in load()", _ForgetsNormalizer),
-        Fault("write infinity into the statistics", _InfiniteNormalizer),
+        GenericFault("leave the normaliser as it was in load()", _ForgetsNormalizer),
+        GenericFault("write infinity into the statistics", _InfiniteNormalizer),
     ],
 )
-def normalizer_is_finite_and_saved(session: Session) -> Finding:
+def normalizer_is_finite_and_saved(session: SubjectSession) -> CheckFinding:
     """Running means and variances are finite, and a save and a load gives them back.
 
     A policy acts on normalised observations. With other statistics, the same policy is another policy.
@@ -95,16 +96,16 @@ def _shown(value: Any) -> str:
     "populations",
     "high",
     "After set_parameters(get_parameters()), the receiver normalises an observation as the source does.",
-    faults=[Fault("leave the normaliser behind in set_parameters()", _LeavesNormalizerBehind)],
+    faults=[GenericFault("leave the normaliser behind in set_parameters()", _LeavesNormalizerBehind)],
 )
-def statistics_follow_the_policy(session: Session) -> Finding:
+def statistics_follow_the_policy(session: SubjectSession) -> CheckFinding:
     """A model that takes over a policy takes over the statistics that the policy was trained with.
 
     Otherwise the policy gets observations in another scale after an exploit, and the copy acts differently from the
     member that was selected for its return.
     """
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         source, receiver = session.make(), session.make()
         inner = driving.innermost(session.adapter.environment(source))
         drawn = driving.observations(driving.observation_space(inner), 1, 1, seed=0)
@@ -134,14 +135,14 @@ def _flat(observation: Any) -> Any:
     "A learning rate that was set after set_parameters() is that of the next update.",
     faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP],
 )
-def explored_values_train(session: Session) -> Finding:
+def explored_values_train(session: SubjectSession) -> CheckFinding:
     """A model that takes over another's parameters, and is then given a learning rate, trains with that rate.
 
     Optimizers restore the learning rate of the source with their state. If that happens after the new value was set,
     or again at the next update, the search over learning rates has no effect (ray-project/ray #62173).
     """
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         source, receiver = session.make(), session.make()
         session.adapter.learn(source, session.adapter.steps(source))
         session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from rlverify.checks import driving, faults
+from rlverify.checks import driving
+from rlverify.checks import generic_faults as faults
 from rlverify.checks.adapter import NotSupportedError
-from rlverify.checks.faults import Fault
-from rlverify.checks.records import Finding
+from rlverify.checks.check_records import CheckFinding
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 from rlverify.checks.trained import named_parameters
 from rlverify.running.runner import Crash, attempt
 
@@ -48,16 +49,16 @@ def _spoil(optimizer: Any, _args: Any, _kwargs: Any) -> None:
     "high",
     "A minibatch of one sample leaves every parameter finite.",
     rests_on=["deterministic"],
-    faults=[Fault("divide by zero in every update", _NanGradient)],
+    faults=[GenericFault("divide by zero in every update", _NanGradient)],
 )
-def one_sample_minibatch(session: Session) -> Finding:
+def one_sample_minibatch(session: SubjectSession) -> CheckFinding:
     """Training with a minibatch of one sample, as a remainder or by choice, runs and gives finite parameters.
 
     The standard deviation of one sample is NaN, and so is every parameter after an update with advantages that are
     divided by it. Rollouts whose length is one more than a multiple of the batch size have such a remainder.
     """
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         model = session.make()
         settings = session.adapter.one_sample_settings(model)
         with warnings.catch_warnings():
@@ -73,7 +74,7 @@ def one_sample_minibatch(session: Session) -> Finding:
     return session.run(action)
 
 
-def not_finite(session: Session, model: Any) -> list[str]:
+def not_finite(session: SubjectSession, model: Any) -> list[str]:
     """The names of parameters that hold NaN or infinity."""
     torch = sys.modules.get("torch")
     parameters = named_parameters(list(session.adapter.modules(model)))
@@ -99,11 +100,11 @@ class _NormalizedInPlace(faults.Wrapped):
     "high",
     "After training, returns minus values are the advantages in the rollout buffer.",
     faults=[
-        Fault("scale the returns and not the values", _ScaledReturns),
-        Fault("normalise the advantages in place", _NormalizedInPlace),
+        GenericFault("scale the returns and not the values", _ScaledReturns),
+        GenericFault("normalise the advantages in place", _NormalizedInPlace),
     ],
 )
-def returns_minus_values_are_advantages(session: Session) -> Finding:
+def returns_minus_values_are_advantages(session: SubjectSession) -> CheckFinding:
     """Returns, values and advantages of a rollout are in one scale, before and after an update.
 
     If returns are scaled and values are not, the value function learns another target than the advantages use. If an
@@ -111,7 +112,7 @@ def returns_minus_values_are_advantages(session: Session) -> Finding:
     """
     steps = session.steps
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         model = session.make()
         session.adapter.advantages(model)
         session.adapter.learn(model, steps)
@@ -159,18 +160,18 @@ def _set_to_nan(adapter: Any, model: Any) -> None:
     "Observations of NaN raise an error, or leave every parameter finite.",
     rests_on=["deterministic"],
     faults=[
-        Fault("catch the error and go on with NaN in the parameters", _GoesOnAfterAnError),
-        Fault("write NaN into the parameters", _RemembersNan),
+        GenericFault("catch the error and go on with NaN in the parameters", _GoesOnAfterAnError),
+        GenericFault("write NaN into the parameters", _RemembersNan),
     ],
 )
-def nan_observation_is_reported(session: Session) -> Finding:
+def nan_observation_is_reported(session: SubjectSession) -> CheckFinding:
     """If the environment returns NaN, training stops with an error or goes on without it.
 
     Otherwise one observation of a broken simulator destroys the model, and the run continues to its end.
     """
     steps = session.steps
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         model = session.make()
         _break(session.adapter.environment(model))
         ended = attempt(lambda: session.adapter.learn(model, steps))

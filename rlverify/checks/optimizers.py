@@ -12,8 +12,8 @@ import torch
 
 from rlverify.checks import optimizer_faults as planted
 from rlverify.checks.adapter import NotSupportedError
+from rlverify.checks.check_records import CheckFinding, CheckRecord
 from rlverify.checks.optimizer_subject import OptimizerRun, OptimizerSubject, broken_leaves, pulled, set_options
-from rlverify.checks.records import CheckRecord, Finding
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.small_rules import Kind, preload_of
 from rlverify.checks.state_tree import walk
@@ -53,14 +53,14 @@ def check_optimizer(
     return OPTIMIZERS.check(subject, shown, checks=checks, limit=limit, expected_failures=expected_failures)
 
 
-def _apart(expected: dict[str, str], found: dict[str, str], what: str) -> Finding:
+def _apart(expected: dict[str, str], found: dict[str, str], what: str) -> CheckFinding:
     """Passing if two sets of digests are equal."""
     differ = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
     return failing(f"{len(differ)} tensors and options differ {what}", where=differ[0]) if differ else passing()
 
 
 @OPTIMIZERS.rule("high", "A saved and loaded state continues exactly.", faults=[planted.FORGETS_STATE])
-def state_dict_continues(subject: OptimizerSubject) -> Finding:
+def state_dict_continues(subject: OptimizerSubject) -> CheckFinding:
     """Training goes on to the same bits with a new optimizer that loaded the state from a file.
 
     What is not in the state dictionary is lost at every restart. The file is read by `torch.load(weights_only=True)`.
@@ -81,7 +81,7 @@ def state_dict_continues(subject: OptimizerSubject) -> Finding:
 
 
 @OPTIMIZERS.rule("medium", "A deep copy continues exactly.", faults=[planted.FORGETS_STATE_IN_COPIES])
-def deepcopy_continues(subject: OptimizerSubject) -> Finding:
+def deepcopy_continues(subject: OptimizerSubject) -> CheckFinding:
     """A deep copy of parameters and optimizer makes the same steps as the original, and leaves the original alone.
 
     Populations and evaluations copy models with their optimizers. State in closures or hooks is not copied.
@@ -102,7 +102,7 @@ def deepcopy_continues(subject: OptimizerSubject) -> Finding:
 
 
 @OPTIMIZERS.rule("high", "After load_state_dict(), two optimizers share no tensor.", faults=[planted.SHARES])
-def load_state_dict_copies(subject: OptimizerSubject) -> Finding:
+def load_state_dict_copies(subject: OptimizerSubject) -> CheckFinding:
     """An optimizer that loaded the state of another one can make steps without a change of the other.
 
     If tensors are shared, the members of a population change each other's momentum (pytorch/pytorch #196083).
@@ -118,7 +118,7 @@ def load_state_dict_copies(subject: OptimizerSubject) -> Finding:
 
 
 @OPTIMIZERS.rule("medium", "Gradients of zero move no parameter without weight decay.", faults=[planted.MOVES])
-def zero_gradients_move_nothing(subject: OptimizerSubject) -> Finding:
+def zero_gradients_move_nothing(subject: OptimizerSubject) -> CheckFinding:
     """From a fresh state and without weight decay, gradients of zero leave every parameter as it is, and finite.
 
     A step along a gradient of zero is a step along rounding errors, or a decay that was not asked for.
@@ -132,7 +132,7 @@ def zero_gradients_move_nothing(subject: OptimizerSubject) -> Finding:
 
 
 @OPTIMIZERS.rule("high", "With a learning rate of 0, no parameter moves.", faults=[planted.OWN_RATE])
-def learning_rate_zero_freezes(subject: OptimizerSubject) -> Finding:
+def learning_rate_zero_freezes(subject: OptimizerSubject) -> CheckFinding:
     """A learning rate of 0 in every group, set after some steps, leaves every parameter as it is.
 
     Schedules end at 0, and warm-ups begin there; a parameter that moves then is moved by something else.
@@ -146,7 +146,7 @@ def learning_rate_zero_freezes(subject: OptimizerSubject) -> Finding:
     return _moved(before, walk(running.parameters))
 
 
-def _moved(before: dict[str, Any], after: dict[str, Any]) -> Finding:
+def _moved(before: dict[str, Any], after: dict[str, Any]) -> CheckFinding:
     moved = [path for path in before if before[path] != after[path]]
     if not moved:
         return passing()
@@ -156,7 +156,7 @@ def _moved(before: dict[str, Any], after: dict[str, Any]) -> Finding:
 
 
 @OPTIMIZERS.rule("medium", "A parameter without a gradient is skipped.", faults=[planted.MOVES])
-def missing_gradients_are_skipped(subject: OptimizerSubject) -> Finding:
+def missing_gradients_are_skipped(subject: OptimizerSubject) -> CheckFinding:
     """A parameter whose gradient is None stays as it is, and the others make their steps.
 
     Heads that a batch does not use have no gradient.
@@ -176,7 +176,7 @@ def missing_gradients_are_skipped(subject: OptimizerSubject) -> Finding:
 @OPTIMIZERS.rule(
     "low", "Gradients of NaN or infinity are reported or skipped; they do not stay.", faults=[planted.SWALLOWS_NAN]
 )
-def non_finite_gradients_do_not_stay(subject: OptimizerSubject) -> Finding:
+def non_finite_gradients_do_not_stay(subject: OptimizerSubject) -> CheckFinding:
     """One gradient with a NaN, or an infinity, raises an error, or is gone after the steps that follow it.
 
     Otherwise one overflow destroys parameters or moments for good. Most optimizers leave this to gradient clipping or
@@ -214,7 +214,7 @@ def _outcome(subject: OptimizerSubject, value: float) -> tuple[str, str]:
     f"Gradients of {HUGE:g} leave parameters and state finite.",
     faults=[planted.OVERFLOWS],
 )
-def huge_gradients_stay_finite(subject: OptimizerSubject) -> Finding:
+def huge_gradients_stay_finite(subject: OptimizerSubject) -> CheckFinding:
     """A finite gradient whose square overflows leaves parameters and state finite.
 
     A second moment of infinity never comes back: from then on, the parameter makes steps of size 0 without an error.
@@ -235,7 +235,7 @@ def huge_gradients_stay_finite(subject: OptimizerSubject) -> Finding:
 
 
 @OPTIMIZERS.rule("low", "In half precision, parameters and state stay finite.", faults=[planted.DIVIDES_BY_GRADIENT])
-def half_precision_stays_finite(subject: OptimizerSubject) -> Finding:
+def half_precision_stays_finite(subject: OptimizerSubject) -> CheckFinding:
     """Parameters of bfloat16 and float16 keep their type and stay finite, with gradients some of which are 0.
 
     A small constant that guards a division is 0 in float16 if it is below 6e-8, and 0 / 0 is NaN.
@@ -266,7 +266,7 @@ def half_precision_stays_finite(subject: OptimizerSubject) -> Finding:
     f"The implementations for many tensors and for one give the same parameters, within {TOLERANCE:g}.",
     faults=[planted.OTHER_KERNEL],
 )
-def foreach_equals_loop(subject: OptimizerSubject) -> Finding:
+def foreach_equals_loop(subject: OptimizerSubject) -> CheckFinding:
     """With ``foreach=True`` and ``foreach=False``, the parameters are the same up to rounding.
 
     The default depends on the device. If the two differ, a test on a CPU says nothing about training on a GPU.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.engine import check_subject, rule_named
-from rlverify.checks.records import CheckRecord, Status
 from rlverify.checks.rule import RULES
 from rlverify.checks.subjects import Subject
 from rlverify.checks.table import details

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from rlverify.checks import driving, faults
-from rlverify.checks.faults import Fault
-from rlverify.checks.records import Finding
+from rlverify.checks import driving
+from rlverify.checks import generic_faults as faults
+from rlverify.checks.check_records import CheckFinding
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, inconclusive, passing, rule
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 from rlverify.checks.trained import named_parameters
 
 STEPS: Final = 6
@@ -43,15 +44,15 @@ class _ChangesBeforeEvaluating(faults.Wrapped):
     "recurrence",
     "critical",
     "The outputs after the start of an episode do not depend on what came before it.",
-    faults=[Fault("do not reset the state at the start of an episode", _NeverForgets)],
+    faults=[GenericFault("do not reset the state at the start of an episode", _NeverForgets)],
 )
-def episode_start_forgets(session: Session) -> Finding:
+def episode_start_forgets(session: SubjectSession) -> CheckFinding:
     """Two sequences that differ only before the start of an episode give the same outputs from that start on.
 
     A state that survives the end of an episode lets the policy see what it cannot see when it is evaluated.
     """
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         model = session.make()
         first, second = (_observations(session, model, seed) for seed in (0, 1))
         second = _changed(first, second, lambda own, other: own.__setitem__(slice(START), other[:START]))
@@ -69,15 +70,15 @@ def episode_start_forgets(session: Session) -> Finding:
     "recurrence",
     "critical",
     "The outputs for one environment do not depend on the observations of another.",
-    faults=[Fault("add a part of the mean over environments to the outputs", _Mixes)],
+    faults=[GenericFault("add a part of the mean over environments to the outputs", _Mixes)],
 )
-def environments_do_not_leak(session: Session) -> Finding:
+def environments_do_not_leak(session: SubjectSession) -> CheckFinding:
     """Changing the observations of one environment changes the outputs of that environment only.
 
     A state that is reshaped or indexed in the wrong order mixes environments without an error: shapes still fit.
     """
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         model = session.make()
         first, second = (_observations(session, model, seed) for seed in (0, 1))
         second = _changed(first, second, lambda own, other: own.__setitem__((slice(None), 0), other[:, 0]))
@@ -91,7 +92,7 @@ def environments_do_not_leak(session: Session) -> Finding:
     return session.run(action)
 
 
-def _observations(session: Session, model: Any, seed: int) -> Any:
+def _observations(session: SubjectSession, model: Any, seed: int) -> Any:
     space = driving.observation_space(session.adapter.environment(model))
     return driving.observations(space, STEPS, ENVS, seed)
 
@@ -105,7 +106,7 @@ def _changed(own: Any, other: Any, change: Any) -> Any:
     return found
 
 
-def _equal(one: Any, other: Any, name: str) -> Finding:
+def _equal(one: Any, other: Any, name: str) -> CheckFinding:
     """Whether two arrays are the same, bit by bit; else where along the first dimension they begin to differ."""
     differ = [number for number in range(len(one)) if not np.array_equal(one[number], other[number])]
     if not differ:
@@ -119,16 +120,16 @@ def _equal(one: Any, other: Any, name: str) -> Finding:
     "recurrence",
     "high",
     f"Before the first update, the log probabilities of stored actions are the stored ones, within {TOLERANCE:g}.",
-    faults=[Fault("change the parameters between rollout and evaluation", _ChangesBeforeEvaluating)],
+    faults=[GenericFault("change the parameters between rollout and evaluation", _ChangesBeforeEvaluating)],
 )
-def ratio_is_one_on_a_fresh_rollout(session: Session) -> Finding:
+def ratio_is_one_on_a_fresh_rollout(session: SubjectSession) -> CheckFinding:
     """An unchanged policy gives its stored actions the probabilities that were stored with them.
 
     The ratio of new and old probability must begin at one. It does not if states, masks, noise or normalisation differ
     between rollout and training, or if dropout is on: clipping then acts on an error rather than on a change.
     """
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         model = session.make()
         session.adapter.rollout(model)
         stored, evaluated = (np.asarray(each, dtype=np.float64) for each in session.adapter.log_probs(model))

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from rlverify.checks import faults
-from rlverify.checks.faults import Fault
+from rlverify.checks import generic_faults as faults
+from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.gates import apart, whole
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.random_state import global_state, set_global_state
-from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session, SubjectError, Trained
+from rlverify.checks.session import SubjectError, SubjectSession, Trained
 from rlverify.checks.state_tree import Difference, children, differences, leaf_of, walk
 
 GLOBALS: Final = "global random generators"
@@ -28,7 +28,7 @@ TIMES: Final = 3
 """How often a model is saved and loaded again."""
 
 
-def forgettable(session: Session) -> Sequence[Fault]:
+def forgettable(session: SubjectSession) -> Sequence[GenericFault]:
     """Faults that forget one leaf: of each part of the state one that training changes and that load() restores."""
 
     def action() -> list[str]:
@@ -54,7 +54,7 @@ def _kind(path: str) -> str:
     rests_on=["deterministic", "observing_changes_nothing"],
     faults=forgettable,
 )
-def resume_is_exact(session: Session) -> Finding:
+def resume_is_exact(session: SubjectSession) -> CheckFinding:
     """Stopping and resuming gives the same training as not stopping.
 
     If it does not, a run cannot be reproduced after an interruption, and a comparison of runs compares their
@@ -99,7 +99,7 @@ class _Search:
     :param expected: what training gives that was not interrupted
     """
 
-    session: Session
+    session: SubjectSession
     folder: Path
     expected: dict[str, str]
 
@@ -172,7 +172,7 @@ def _restored(difference: Difference) -> None:
     rests_on=["deterministic"],
     faults=[faults.DRIFTING],
 )
-def save_load_save_is_a_fixed_point(session: Session) -> Finding:
+def save_load_save_is_a_fixed_point(session: SubjectSession) -> CheckFinding:
     """What was loaded and saved again loads to the same state, three times in a row.
 
     A state that changes with every cycle drifts in long runs that are interrupted often.
@@ -194,7 +194,7 @@ def save_load_save_is_a_fixed_point(session: Session) -> Finding:
     return passing()
 
 
-def _cycled(session: Session, before: Path, after: Path) -> dict[str, str]:
+def _cycled(session: SubjectSession, before: Path, after: Path) -> dict[str, str]:
     model = session.loaded(before)
     session.adapter.save(model, after)
     return {path: leaf.digest for path, leaf in walk(model).items()}
@@ -213,9 +213,9 @@ class _LosesArgument(faults.Wrapped):
     "high",
     "A loaded model has the settings that it was made with.",
     rests_on=["deterministic"],
-    faults=[Fault("change a setting in load()", _LosesArgument)],
+    faults=[GenericFault("change a setting in load()", _LosesArgument)],
 )
-def settings_survive(session: Session) -> Finding:
+def settings_survive(session: SubjectSession) -> CheckFinding:
     """Plain values that training does not change, such as gamma or n_steps, are the same after a load.
 
     A setting that falls back to its default changes training without an error.
@@ -263,9 +263,9 @@ class _OldLearningRate(faults.Wrapped):
     "high",
     "The optimizers of a loaded model have the learning rates that they had when it was saved.",
     rests_on=["deterministic"],
-    faults=[Fault("halve the learning rate in load()", _OldLearningRate)],
+    faults=[GenericFault("halve the learning rate in load()", _OldLearningRate)],
 )
-def learning_rates_continue(session: Session) -> Finding:
+def learning_rates_continue(session: SubjectSession) -> CheckFinding:
     """Every group of every optimizer has its learning rate again, and other options such as betas and eps.
 
     A schedule that starts from the beginning, or an optimizer with default options, changes training without an error.
@@ -287,7 +287,7 @@ def learning_rates_continue(session: Session) -> Finding:
     return failing(f"{key} is {after.get(key, 'missing')}, expected {before[key]}", where=key)
 
 
-def _options(session: Session, model: Any) -> dict[str, str]:
+def _options(session: SubjectSession, model: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, optimizer in enumerate(session.adapter.optimizers(model)):
         for place, leaf in walk(optimizer.param_groups).items():

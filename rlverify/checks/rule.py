@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rlverify.checks.faults import Fault
-from rlverify.checks.records import Finding, Severity, Status
-from rlverify.checks.session import Session
+from rlverify.checks.check_records import CheckFinding, Status
+from rlverify.checks.generic_faults import GenericFault
+from rlverify.checks.session import SubjectSession
+from rlverify.records.claims import Severity
 
-CheckFunction = Callable[[Session], Finding]
+CheckFunction = Callable[[SubjectSession], CheckFinding]
 RULES: Final[dict[str, Rule]] = {}
 
 
@@ -32,16 +33,16 @@ class Rule:
     expected: str
     function: CheckFunction
     rests_on: tuple[str, ...] = ()
-    faults: Callable[[Session], Sequence[Fault]] = lambda _session: ()
+    faults: Callable[[SubjectSession], Sequence[GenericFault]] = lambda _session: ()
 
     @property
     def rationale(self) -> str:
         """Why it exists: the documentation of its function."""
         return inspect.cleandoc(self.function.__doc__ or "")
 
-    def passed(self) -> Finding:
+    def passed(self) -> CheckFinding:
         """The finding of a subject in which nothing is wrong."""
-        return Finding(Status.PASS, self.expected)
+        return CheckFinding(Status.PASS, self.expected)
 
 
 def rule(
@@ -50,12 +51,12 @@ def rule(
     expected: str,
     *,
     rests_on: Sequence[str] = (),
-    faults: Callable[[Session], Sequence[Fault]] | Sequence[Fault] = (),
+    faults: Callable[[SubjectSession], Sequence[GenericFault]] | Sequence[GenericFault] = (),
 ) -> Callable[[CheckFunction], CheckFunction]:
     """Register the decorated function as a rule of its name.
 
-    The function returns a `Finding` with what is wrong, `passing` if nothing is, or raises ``NotSupportedError`` if
-    the subject has nothing that the rule is about.
+    The function returns a `CheckFinding` with what is wrong, or `passing` if nothing is. It raises ``NotSupportedError``
+    if the subject has nothing that the rule is about.
     """
 
     def register(function: CheckFunction) -> CheckFunction:
@@ -67,16 +68,16 @@ def rule(
     return register
 
 
-def passing() -> Finding:
+def passing() -> CheckFinding:
     """What a rule returns if nothing is wrong; `Rule.expected` becomes its text."""
-    return Finding(Status.PASS)
+    return CheckFinding(Status.PASS)
 
 
-def failing(seen: str, *, where: str = "", why: str = "") -> Finding:
+def failing(seen: str, *, where: str = "", why: str = "") -> CheckFinding:
     """What a rule returns if something is wrong."""
-    return Finding(Status.FAIL, seen=seen, where=where, why=why)
+    return CheckFinding(Status.FAIL, seen=seen, where=where, why=why)
 
 
-def inconclusive(reason: str) -> Finding:
+def inconclusive(reason: str) -> CheckFinding:
     """What a rule returns if it cannot tell."""
-    return Finding(Status.INCONCLUSIVE, seen=reason)
+    return CheckFinding(Status.INCONCLUSIVE, seen=reason)

@@ -6,14 +6,14 @@ import pickle
 from pathlib import Path
 from typing import Any, Final
 
-from rlverify.checks import faults
+from rlverify.checks import generic_faults as faults
 from rlverify.checks.adapter import NotSupportedError
+from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.data_names import is_data, is_for_weights
-from rlverify.checks.faults import Fault
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.opcodes import Pickle, pickles_in
-from rlverify.checks.records import Finding
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 
 SHOWN: Final = 4
 
@@ -34,9 +34,9 @@ class _SavesCall(faults.Wrapped):
     "safety",
     "medium",
     "Saved files can be read without unpickling.",
-    faults=[Fault("save a pickle", _SavesPickle)],
+    faults=[GenericFault("save a pickle", _SavesPickle)],
 )
-def artefact_needs_no_unpickling(session: Session) -> Finding:
+def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
     """What is saved is JSON, arrays, or tensors that `torch.load(weights_only=True)` reads.
 
     A file that has to be unpickled can be used only by someone who trusts everyone who could have written it.
@@ -53,9 +53,9 @@ def artefact_needs_no_unpickling(session: Session) -> Finding:
     "safety",
     "high",
     "Reading the saved files imports nothing but what builds plain data and tensors.",
-    faults=[Fault("save a pickle that calls a function", _SavesCall)],
+    faults=[GenericFault("save a pickle that calls a function", _SavesCall)],
 )
-def artefact_runs_nothing_when_read(session: Session) -> Finding:
+def artefact_runs_nothing_when_read(session: SubjectSession) -> CheckFinding:
     """The pickles in the saved files name no function and no class except those that build arrays and containers.
 
     Unpickling calls whatever a file names. The names are read from the opcodes; the files are not loaded.
@@ -68,7 +68,7 @@ def artefact_runs_nothing_when_read(session: Session) -> Finding:
     return failing(f"{len(names)} names are imported: {', '.join(names[:SHOWN])}{more}", where=risky[0][0])
 
 
-def _saved(session: Session) -> list[Pickle]:
+def _saved(session: SubjectSession) -> list[Pickle]:
     """The pickles in everything that a trained model saves."""
     with session.folder() as name:
         folder = Path(name)

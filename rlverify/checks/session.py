@@ -48,7 +48,7 @@ class Trained:
 
 
 @dataclass
-class Session:
+class SubjectSession:
     """Runs what checks ask of one subject.
 
     :param factory: makes a fresh model; called in processes of their own only

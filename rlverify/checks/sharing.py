@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from rlverify.checks import faults
-from rlverify.checks.records import Finding
+from rlverify.checks import generic_faults as faults
+from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 
 
 @rule(
@@ -16,7 +16,7 @@ from rlverify.checks.session import Session
     "After set_parameters(get_parameters()), training one model changes nothing in the other.",
     faults=[faults.SHARING],
 )
-def set_parameters_copies(session: Session) -> Finding:
+def set_parameters_copies(session: SubjectSession) -> CheckFinding:
     """Two models that exchanged parameters train apart from each other.
 
     If tensors are shared, a member of a population changes while another trains, and nobody sees an error.
@@ -30,7 +30,7 @@ def set_parameters_copies(session: Session) -> Finding:
     return passing()
 
 
-def _changed_elsewhere(session: Session, trained: str) -> list[str]:
+def _changed_elsewhere(session: SubjectSession, trained: str) -> list[str]:
     source, receiver = session.make(), session.make()
     session.adapter.learn(source, session.steps)
     session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))

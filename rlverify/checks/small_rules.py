@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from rlverify.checks.adapter import Adapter, NotSupportedError
+from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
 from rlverify.checks.engine import UnknownRuleError
 from rlverify.checks.preloading import installed_modules, preload
 from rlverify.checks.random_state import seed_globals
-from rlverify.checks.records import CheckRecord, Finding, Proof, Severity, Status
-from rlverify.checks.session import SEED, Session, SubjectError
+from rlverify.checks.session import SEED, SubjectError, SubjectSession
+from rlverify.records.claims import Severity
 from rlverify.running.runner import Crash, attempt
 
 Checked = TypeVar("Checked")
@@ -41,7 +42,7 @@ class SmallRule(Generic[Checked]):
     name: str
     severity: Severity
     expected: str
-    function: Callable[[Checked], Finding]
+    function: Callable[[Checked], CheckFinding]
     faults: tuple[SmallFault[Checked], ...] = ()
 
     @property
@@ -64,10 +65,10 @@ class Kind(Generic[Checked]):
 
     def rule(
         self, severity: Severity, expected: str, *, faults: Sequence[SmallFault[Checked]] = ()
-    ) -> Callable[[Callable[[Checked], Finding]], Callable[[Checked], Finding]]:
+    ) -> Callable[[Callable[[Checked], CheckFinding]], Callable[[Checked], CheckFinding]]:
         """Register the decorated function as a rule of its name."""
 
-        def register(function: Callable[[Checked], Finding]) -> Callable[[Checked], Finding]:
+        def register(function: Callable[[Checked], CheckFinding]) -> Callable[[Checked], CheckFinding]:
             name = function.__name__
             self.rules[name] = SmallRule(name, severity, expected, function, tuple(faults))
             return function
@@ -112,17 +113,17 @@ def _detects(rule: SmallRule[Checked], subject: Checked, fault: SmallFault[Check
     return _found(rule, fault.plant(subject), limit).status is Status.FAIL
 
 
-def _found(rule: SmallRule[Checked], subject: Checked, limit: float) -> Finding:
-    def action() -> Finding:
+def _found(rule: SmallRule[Checked], subject: Checked, limit: float) -> CheckFinding:
+    def action() -> CheckFinding:
         seed_globals(SEED)
         return rule.function(subject)
 
-    found = attempt(lambda: Session(_nothing, Adapter(), limit).run(action))
+    found = attempt(lambda: SubjectSession(_nothing, Adapter(), limit).run(action))
     if not isinstance(found, Crash):
         return found
     if isinstance(found.error, NotSupportedError):
-        return Finding(Status.NOT_APPLICABLE, seen=str(found.error))
-    return Finding(Status.ERROR, seen=str(found.error) if isinstance(found.error, SubjectError) else found.line)
+        return CheckFinding(Status.NOT_APPLICABLE, seen=str(found.error))
+    return CheckFinding(Status.ERROR, seen=str(found.error) if isinstance(found.error, SubjectError) else found.line)
 
 
 def preload_of(action: Callable[[], object], limit: float) -> None:
@@ -133,7 +134,7 @@ def preload_of(action: Callable[[], object], limit: float) -> None:
         attempt(action)
         return sorted(installed_modules() - before)
 
-    found = attempt(lambda: Session(_nothing, Adapter(), limit).run(imported))
+    found = attempt(lambda: SubjectSession(_nothing, Adapter(), limit).run(imported))
     preload([] if isinstance(found, Crash) else found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlverify.checks.records import CheckRecord, Status
+from rlverify.checks.check_records import CheckRecord, Status
 
 
 def table(records: Sequence[CheckRecord]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any, Final
 
-from rlverify.checks import faults
+from rlverify.checks import generic_faults as faults
 from rlverify.checks.adapter import UNKNOWN, NotSupportedError
-from rlverify.checks.faults import Fault
-from rlverify.checks.records import Finding
+from rlverify.checks.check_records import CheckFinding
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, inconclusive, passing, rule
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 from rlverify.checks.state_tree import walk
 from rlverify.checks.updates import rates_used, wrong_rate
 from rlverify.running.runner import Crash, attempt
@@ -29,7 +29,7 @@ class RestoresLastGroup(faults.Wrapped):
         self.inner.set_learning_rate(model, value)
 
 
-RESTORES_LAST_GROUP: Final = Fault("give one group its old learning rate before each step", RestoresLastGroup)
+RESTORES_LAST_GROUP: Final = GenericFault("give one group its old learning rate before each step", RestoresLastGroup)
 
 
 @rule(
@@ -38,7 +38,7 @@ RESTORES_LAST_GROUP: Final = Fault("give one group its old learning rate before 
     "The learning rate that was set is that of every optimizer at the next update.",
     faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP],
 )
-def learning_rate_takes_effect(session: Session) -> Finding:
+def learning_rate_takes_effect(session: SubjectSession) -> CheckFinding:
     """After the learning rate is set, every group of every optimizer that steps has it at the next update.
 
     A value that is stored and not used is the most common silent bug of settings: the log shows the new value while
@@ -46,7 +46,7 @@ def learning_rate_takes_effect(session: Session) -> Finding:
     """
     steps = session.steps
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         model = session.make()
         session.adapter.set_learning_rate(model, DECLARED)
         used = rates_used(session.adapter.optimizers(model))
@@ -56,7 +56,7 @@ def learning_rate_takes_effect(session: Session) -> Finding:
     return session.run(action)
 
 
-def judged(used: dict[str, list[float]]) -> Finding:
+def judged(used: dict[str, list[float]]) -> CheckFinding:
     """The finding for the learning rates that were used after `DECLARED` was set."""
     if not used:
         return inconclusive("no optimizer of torch made a step")
@@ -77,15 +77,15 @@ class _IgnoresUnknown(faults.Wrapped):
     "settings",
     "medium",
     "A setting with an unknown name is refused.",
-    faults=[Fault("drop unknown arguments of the constructor", _IgnoresUnknown)],
+    faults=[GenericFault("drop unknown arguments of the constructor", _IgnoresUnknown)],
 )
-def unknown_settings_are_refused(session: Session) -> Finding:
+def unknown_settings_are_refused(session: SubjectSession) -> CheckFinding:
     """An argument that does not exist raises an error: of the class, and inside of arguments that are dictionaries.
 
     A misspelt name that is accepted leaves the default in place, and the experiment measures something else.
     """
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         model = session.make()
         unchanged = attempt(lambda: _made(session, model, {}))
         if isinstance(unchanged, Crash):
@@ -120,16 +120,16 @@ class _ChangesArguments(faults.Wrapped):
     "settings",
     "medium",
     "The constructor leaves the arguments that it gets as they are.",
-    faults=[Fault("add an entry to a dictionary of the caller", _ChangesArguments)],
+    faults=[GenericFault("add an entry to a dictionary of the caller", _ChangesArguments)],
 )
-def arguments_are_left_alone(session: Session) -> Finding:
+def arguments_are_left_alone(session: SubjectSession) -> CheckFinding:
     """A dictionary or list that was passed to the constructor is the same afterwards.
 
     Callers pass one dictionary to several models. If the first model writes its own defaults into it, the second is
     made with settings that nobody chose for it.
     """
 
-    def action() -> Finding:
+    def action() -> CheckFinding:
         model = session.make()
         given = session.adapter.mutable_settings(model)
         before = walk(given)
@@ -145,7 +145,7 @@ def arguments_are_left_alone(session: Session) -> Finding:
     return session.run(action)
 
 
-def _made(session: Session, model: Any, settings: Any) -> None:
+def _made(session: SubjectSession, model: Any, settings: Any) -> None:
     """Make a model; a warning does not refuse a setting."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

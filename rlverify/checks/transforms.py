@@ -10,8 +10,8 @@ from typing import Any, Final
 import torch
 
 from rlverify.checks.adapter import NotSupportedError
+from rlverify.checks.check_records import CheckFinding, CheckRecord
 from rlverify.checks.optimizer_subject import pulled
-from rlverify.checks.records import CheckRecord, Finding
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.small_rules import Kind, SmallFault, preload_of
 from rlverify.checks.state_tree import walk
@@ -126,7 +126,7 @@ def _spread(subject: TransformSubject) -> TransformSubject:
 @TRANSFORMS.rule(
     "high", "A transform leaves the parameters as they are.", faults=[_after("move the parameters", _move)]
 )
-def transform_changes_gradients_only(subject: TransformSubject) -> Finding:
+def transform_changes_gradients_only(subject: TransformSubject) -> CheckFinding:
     """Transforming gradients changes no parameter.
 
     A transform that moves parameters makes steps that no learning rate controls.
@@ -139,7 +139,7 @@ def transform_changes_gradients_only(subject: TransformSubject) -> Finding:
 
 
 @TRANSFORMS.rule("medium", "Gradients of zero stay zero.", faults=[_after("add a constant to the gradients", _shift)])
-def zero_gradients_stay_zero(subject: TransformSubject) -> Finding:
+def zero_gradients_stay_zero(subject: TransformSubject) -> CheckFinding:
     """A gradient of zero is zero afterwards, from a fresh state.
 
     Division by a norm of zero gives NaN, which one more step spreads to all parameters.
@@ -155,7 +155,7 @@ def zero_gradients_stay_zero(subject: TransformSubject) -> Finding:
 
 
 @TRANSFORMS.rule("medium", "A missing gradient stays missing.", faults=[_after("fill missing gradients", _fill)])
-def missing_gradients_stay_missing(subject: TransformSubject) -> Finding:
+def missing_gradients_stay_missing(subject: TransformSubject) -> CheckFinding:
     """A parameter without a gradient has none afterwards, and the others are transformed.
 
     An optimizer skips a parameter without a gradient; one with a gradient of zero it moves by momentum and decay.
@@ -174,7 +174,7 @@ def missing_gradients_stay_missing(subject: TransformSubject) -> Finding:
 @TRANSFORMS.rule(
     "medium", "Gradients keep their shapes and types, in half precision too.", faults=[_after("use doubles", _widen)]
 )
-def gradients_keep_their_form(subject: TransformSubject) -> Finding:
+def gradients_keep_their_form(subject: TransformSubject) -> CheckFinding:
     """A gradient of float32 or bfloat16 has its shape and its type afterwards, and is finite.
 
     Otherwise the optimizer computes in another precision than the model, or fails at the first step on a GPU.
@@ -193,7 +193,7 @@ def gradients_keep_their_form(subject: TransformSubject) -> Finding:
 @TRANSFORMS.rule(
     "low", f"Gradients of {HUGE:g} stay finite.", faults=[_after("scale the gradients by 1e39", _overflow)]
 )
-def huge_gradients_stay_finite(subject: TransformSubject) -> Finding:
+def huge_gradients_stay_finite(subject: TransformSubject) -> CheckFinding:
     """Finite gradients whose squares overflow are finite afterwards, and so are the ones that follow.
 
     Norms and second moments square gradients before they divide by them.
@@ -203,7 +203,7 @@ def huge_gradients_stay_finite(subject: TransformSubject) -> Finding:
     return _finite_after(subject, parameters, transform)
 
 
-def _finite_after(subject: TransformSubject, parameters: list[Any], transform: Any) -> Finding:
+def _finite_after(subject: TransformSubject, parameters: list[Any], transform: Any) -> CheckFinding:
     """Passing if the gradients are finite, and those of later steps too."""
     for moment in ("", " in the steps after it"):
         broken = [number for number, each in enumerate(parameters) if not torch.isfinite(each.grad).all()]
@@ -218,7 +218,7 @@ def _finite_after(subject: TransformSubject, parameters: list[Any], transform: A
     "A gradient of NaN is reported, or breaks its own parameter only.",
     faults=[SmallFault("make all gradients NaN", _spread)],
 )
-def nan_gradients_do_not_spread(subject: TransformSubject) -> Finding:
+def nan_gradients_do_not_spread(subject: TransformSubject) -> CheckFinding:
     """One NaN raises an error, or stays in the gradient of its parameter, and is gone in later steps.
 
     A global norm of NaN makes every gradient NaN, and one bad head destroys the whole model.
@@ -247,7 +247,7 @@ def _forgetful(subject: TransformSubject) -> TransformSubject:
     "A saved and loaded state continues exactly.",
     faults=[SmallFault("forget the state in load_state_dict()", _forgetful)],
 )
-def transform_state_continues(subject: TransformSubject) -> Finding:
+def transform_state_continues(subject: TransformSubject) -> CheckFinding:
     """A new transform that loaded the state dictionary gives the same gradients as the one that was saved.
 
     Running averages that are not saved start from zero after every restart.

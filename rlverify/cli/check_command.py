@@ -87,7 +87,7 @@ def _run(targets: list[str], folder: Path, chosen: list[str], limit: float | Non
     from rlverify.checks.targets import import_targets
     from rlverify.cli.check_tables import parts
     from rlverify.cli.checking import run_checks
-    from rlverify.reporting.check_run.formats import CHECK_FORMATS
+    from rlverify.reporting.check_run.check_formats import CHECK_FORMATS
 
     run = run_checks(import_targets(targets, folder, limit), chosen)
     write_texts(files, {name: CHECK_FORMATS[name](run, folder) for name in files})

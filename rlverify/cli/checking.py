@@ -17,7 +17,7 @@ from rlverify.checks.choosing import reasons_to_run
 from rlverify.checks.targets import Target
 from rlverify.cli.console import SECONDS_BETWEEN_LINES, mention
 from rlverify.records import interrupts
-from rlverify.reporting.check_run.outcome import CheckedSubject, CheckRun
+from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun
 
 OnCheck = Callable[[str, str], None]
 

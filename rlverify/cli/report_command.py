@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -54,10 +54,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
-    if check and (text_format is not None or output is not None):
-        raise UsageError("--check compares the committed pages and writes nothing; leave out --format and --output")
-    if as_json and text_format is not None:
-        raise UsageError(f"--json and --format {text_format} are two formats; leave one of them out")
+    _check_flags(check, as_json, text_format, output)
     text = text_format or ("json" if as_json and not check else None)
     _check_options(text, output, check, [*(patterns or ()), *(areas or ())])
     check_outputs({} if output == STDOUT else {"output": output})
@@ -68,8 +65,8 @@ def report(
     committed = load_folder(paths.evidence)
     if not committed:
         raise UsageError(f"there is no evidence in {paths.evidence}; {REMEDY}, or name another folder with --reports")
-    if text in PAGE_FORMATS and chosen is not None:  # a page shows a condition in the section of its claim
-        chosen |= {project.claim(claim_id).condition_of for claim_id in chosen} - {""}
+    if text in PAGE_FORMATS and chosen is not None:
+        chosen = _with_sections(project, chosen)
     records = [each for each in committed_records(project, committed) if chosen is None or each.claim.id in chosen]
     problems = problems_of_all(records)
     if check:
@@ -90,6 +87,18 @@ def report(
         for line in (*map(str, with_advice(problems)), *notes):
             complain(line)
     raise typer.Exit(exit_code_of(problems))
+
+
+def _check_flags(check: bool, as_json: bool, text_format: str | None, output: Path | None) -> None:
+    if check and (text_format is not None or output is not None):
+        raise UsageError("--check compares the committed pages and writes nothing; leave out --format and --output")
+    if as_json and text_format is not None:
+        raise UsageError(f"--json and --format {text_format} are two formats; leave one of them out")
+
+
+def _with_sections(project: Project, chosen: Set[str]) -> frozenset[str]:
+    """The chosen ids, and those of the claims in whose sections a page shows the chosen conditions."""
+    return frozenset(chosen) | ({project.claim(claim_id).condition_of for claim_id in chosen} - {""})
 
 
 def _check_options(text: str | None, output: Path | None, check: bool, chosen: Sequence[str]) -> None:

@@ -12,13 +12,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
-from rlverify.checks.records import CheckRecord, Finding, Proof, Severity, Status
+from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Severity, Status
 from rlverify.checks.rule import RULES
 from rlverify.checks.subjects import Subject
 from rlverify.checks.targets import Target
-from rlverify.reporting.check_run.formats import CHECK_FORMATS
-from rlverify.reporting.check_run.outcome import CheckedSubject, CheckRun, summary
-from rlverify.reporting.check_run.sarif import LEVELS
+from rlverify.reporting.check_run.check_formats import CHECK_FORMATS
+from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun, summary
+from rlverify.reporting.check_run.check_sarif import LEVELS
 from tests.support.repository_copy import ROOT
 
 FOLDER = Path("/project")
@@ -29,7 +29,7 @@ PROOFS = (Proof("forget a <counter>", True), Proof("forget another", False))
 def record(
     check: str, status: Status, seen: str = "", *, severity: Severity = "high", **more: Any
 ) -> CheckRecord:  # fmt: skip
-    found = Finding(status, "It holds.", seen, more.pop("where", ""), more.pop("why", ""))
+    found = CheckFinding(status, "It holds.", seen, more.pop("where", ""), more.pop("why", ""))
     return CheckRecord("ppo", check, "resume", severity, found, **more)
 
 

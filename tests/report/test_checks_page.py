@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rlverify.checks.adapter import Adapter
-from rlverify.checks.faults import Fault
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.known_bugs import KNOWN_BUGS
 from rlverify.checks.rule import RULES
 from rlverify.cli.app import run
@@ -54,7 +54,7 @@ def test_every_link_to_a_section_leads_to_one() -> None:
 
 
 def test_faults_in_words() -> None:
-    def one_for_each_part(_session: object) -> list[Fault]:
+    def one_for_each_part(_session: object) -> list[GenericFault]:
         """Forget one leaf of
         each part.
 
@@ -63,7 +63,7 @@ def test_faults_in_words() -> None:
         return []
 
     rule = RULES["deterministic"]
-    faults = (Fault("do one thing", lambda inner: inner), Fault("do another", lambda _inner: Adapter()))
+    faults = (GenericFault("do one thing", lambda inner: inner), GenericFault("do another", lambda _inner: Adapter()))
     assert faults_in_words(replace(rule, faults=lambda _session: faults)) == "do one thing; do another"
     assert faults_in_words(replace(rule, faults=one_for_each_part)) == "forget one leaf of each part"
     assert faults_in_words(replace(rule, faults=lambda _session: ())) == "no fault yet, so that every pass is unproven"

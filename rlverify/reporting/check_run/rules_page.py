@@ -10,7 +10,7 @@ from rlverify.checks.adapter import Adapter
 from rlverify.checks.all_rules import gates as _gates  # noqa: F401  # importing the package's rules registers them
 from rlverify.checks.known_bugs import KNOWN_BUGS
 from rlverify.checks.rule import RULES, Rule
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 
 HEAD: Final = """\
 <!-- Generated: `rlverify check --list --format markdown > docs/checks.md`. A test compares it with the program. -->
@@ -65,7 +65,7 @@ def faults_in_words(rule: Rule) -> str:
     if documented:
         sentence = documented.split("\n\n")[0].replace("\n", " ").rstrip(".")
         return sentence[0].lower() + sentence[1:]
-    planted = rule.faults(Session(_no_model, Adapter()))
+    planted = rule.faults(SubjectSession(_no_model, Adapter()))
     return "; ".join(fault.text for fault in planted) or "no fault yet, so that every pass is unproven"
 
 

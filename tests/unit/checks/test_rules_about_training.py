@@ -8,7 +8,7 @@ import pytest
 
 from rlverify.checks import NotSupportedError, Status, check_algorithm
 from rlverify.checks.rule import RULES
-from rlverify.checks.session import Session
+from rlverify.checks.session import SubjectSession
 from tests.support import tiny_learner as tiny
 
 SOUND: Any = (tiny.Learner, tiny.TinyAdapter)
@@ -103,7 +103,7 @@ ALSO = {"class": {"artefact_needs_no_unpickling"}, "rate": {"explored_values_tra
 
 def failed(factory: Any, adapter: Any) -> set[str]:
     """The rules that fail, without their proofs."""
-    session, found = Session(factory, adapter()), set()
+    session, found = SubjectSession(factory, adapter()), set()
     for name in NAMES:
         try:
             if RULES[name].function(session).status is Status.FAIL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlverify.checks.records import CheckRecord, Status
+from rlverify.checks.check_records import CheckRecord, Status
 
 
 def outcome_words(record: CheckRecord) -> str:

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rlverify.checks.records import CheckRecord
+from rlverify.checks.check_records import CheckRecord
 from rlverify.evidence.files import canonical_json
-from rlverify.reporting.check_run.outcome import CheckedSubject, CheckRun, summary
-from rlverify.reporting.check_run.places import shown_path
+from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun, summary
+from rlverify.reporting.check_run.check_places import shown_path
 from rlverify.reporting.json_report import SCHEMA_VERSION
 
 

@@ -15,7 +15,7 @@ from rlverify.checks.trained import named_parameters
 
 
 @dataclass(frozen=True)
-class Fault:
+class GenericFault:
     """One thing that an adapter does wrong.
 
     :param text: what is planted, as in "forget num_timesteps"
@@ -99,7 +99,7 @@ class Wrapped(Adapter):
         return self.inner.normalized(model, observation)
 
 
-def forget(path: str) -> Fault:
+def forget(path: str) -> GenericFault:
     """After a load, the leaf at ``path`` has the value of a fresh model."""
 
     class Forgetful(Wrapped):
@@ -109,7 +109,7 @@ def forget(path: str) -> Fault:
             put(model, path, initial)
             return model
 
-    return Fault(f"forget {path} in load()", Forgetful)
+    return GenericFault(f"forget {path} in load()", Forgetful)
 
 
 class _Unrepeatable(Wrapped):
@@ -190,16 +190,16 @@ class _OldTarget(Wrapped):
         return found
 
 
-UNREPEATABLE = Fault("draw from a generator without a seed in learn()", _Unrepeatable)
-ACTING_LEARNS = Fault("change a parameter when acting", _ActingLearns)
-SAVING_LEARNS = Fault("change a parameter when saving", _SavingLearns)
-FORGETS_BETWEEN_PIECES = Fault("clear the optimizer's state at the start of learn()", _ForgetsBetweenPieces)
-DRIFTING = Fault("change a parameter in load()", _Drifting)
-SHARING = Fault("share tensors in set_parameters()", _Sharing)
-KEEPS_LEARNING_RATE = Fault("keep the old learning rate", _KeepsLearningRate)
-UNTRAINED_PARAMETER = Fault("leave a parameter out of the optimizer", _UntrainedParameter)
-STRANGE_PARAMETER = Fault("give the optimizer a copy of a parameter", _StrangeParameter)
-OLD_TARGET = Fault("leave a target network as it was", _OldTarget)
+UNREPEATABLE = GenericFault("draw from a generator without a seed in learn()", _Unrepeatable)
+ACTING_LEARNS = GenericFault("change a parameter when acting", _ActingLearns)
+SAVING_LEARNS = GenericFault("change a parameter when saving", _SavingLearns)
+FORGETS_BETWEEN_PIECES = GenericFault("clear the optimizer's state at the start of learn()", _ForgetsBetweenPieces)
+DRIFTING = GenericFault("change a parameter in load()", _Drifting)
+SHARING = GenericFault("share tensors in set_parameters()", _Sharing)
+KEEPS_LEARNING_RATE = GenericFault("keep the old learning rate", _KeepsLearningRate)
+UNTRAINED_PARAMETER = GenericFault("leave a parameter out of the optimizer", _UntrainedParameter)
+STRANGE_PARAMETER = GenericFault("give the optimizer a copy of a parameter", _StrangeParameter)
+OLD_TARGET = GenericFault("leave a target network as it was", _OldTarget)
 
 
 def _nudge(adapter: Adapter, model: Any, size: float) -> None:

@@ -12,12 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
-from rlverify.checks.records import CheckRecord, Severity, Status
+from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.rule import RULES
 from rlverify.checks.table import details
 from rlverify.checks.targets import Target
-from rlverify.reporting.check_run.outcome import CheckRun
-from rlverify.reporting.check_run.places import shown_path
+from rlverify.records.claims import Severity
+from rlverify.reporting.check_run.check_outcome import CheckRun
+from rlverify.reporting.check_run.check_places import shown_path
 from rlverify.reporting.sarif import ROOT, SCHEMA, VERSION
 
 LEVELS: Final[dict[Severity, str]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}

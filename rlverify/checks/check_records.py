@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
 
-Severity: TypeAlias = Literal["critical", "high", "medium", "low"]
+from rlverify.records.claims import Severity
 
 
 class Status(Enum):
@@ -35,7 +34,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """What one check found in one subject.
 
     :param expected: what holds if the check passes
@@ -67,7 +66,7 @@ class CheckRecord:
     check: str
     family: str
     severity: Severity
-    finding: Finding
+    finding: CheckFinding
     proofs: tuple[Proof, ...] = ()
     unproven: str = ""
     expected_failure: str = ""

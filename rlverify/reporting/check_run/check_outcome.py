@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from rlverify.checks.records import CheckRecord, Status
+from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.targets import Target
 from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
 

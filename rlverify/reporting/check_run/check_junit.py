@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlverify.checks.records import CheckRecord, Status
+from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.table import details
-from rlverify.reporting.check_run.outcome import CheckRun
-from rlverify.reporting.check_run.outcome_text import reason
+from rlverify.reporting.check_run.check_outcome import CheckRun
+from rlverify.reporting.check_run.check_outcome_text import reason
 from rlverify.reporting.claim_status import ClaimStatus
 from rlverify.reporting.junit import Case, document
 
