@@ -15,7 +15,7 @@ from rlverify.records.errors import CatalogueError
 
 PATTERN = re.compile(r"(?P<document>[^\s:]+):(?P<first>[1-9]\d*)(?:-(?P<last>[1-9]\d*))?")
 
-HEADING = re.compile(r"#{1,6}(\s|$)|\s*\*\*[^*]+(:\*\*|\*\*:)\s*$")
+HEADING = re.compile(r"#{1,6}\s|\s*\*\*[^*]+(:\*\*|\*\*:)\s*$")
 """A heading, or a label such as ``**Tests:**`` that has a line for itself."""
 FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<rest>.*)")
 """The first or last line of a block of code; a line that begins with code and ends with more text is none."""

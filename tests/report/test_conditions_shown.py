@@ -13,6 +13,7 @@ from rlverify.project.criteria import FrozenCriterion
 from rlverify.project.effects_file import Effects, load_effects
 from rlverify.records.claims import EarlierCriterion, Verdict
 from rlverify.records.errors import CatalogueError
+from rlverify.reporting.claim_status import ClaimStatus, status_of, told
 from rlverify.reporting.html_report import render_html
 from rlverify.reporting.json_report import JsonReport
 from rlverify.reporting.junit import JUnitReport
@@ -66,6 +67,7 @@ def test_a_condition_without_evidence_is_a_hole() -> None:
 
 FAILED = measured(CLAIM, healthy=2, faulty=0, documented_fix=0)
 AGAINST = measured(replace(CLAIM, against_document=True, basis="code"), healthy=2, faulty=0, documented_fix=2)
+REFUTED_FIGURE = figure(30.0, 40.0)  # REFUTED, where CONFIRMED is expected
 CONFIRMED_FIX, REFUTED_FIX, NO_RESULT = (
     under(each, of_fix=True) for each in (Verdict.CONFIRMED, Verdict.REFUTED, None)
 )
@@ -110,6 +112,17 @@ def test_every_page_shows_a_condition_without_a_result(verdict: Verdict | None, 
     shown = verdict.value if verdict else "NO EVIDENCE"
     assert f"| x | {shown} |" in pages(record)["claims.md"]
     assert f"<td>{shown}</td>" in render_html(data_of([record]))
+
+
+@pytest.mark.parametrize(
+    ("own", "status"),
+    [(CONFIRMED, ClaimStatus.PASSED), (FAILED, ClaimStatus.FAILED), (REFUTED_FIGURE, ClaimStatus.FAILED)],
+)
+def test_the_status_of_a_claim_is_that_of_its_own_measurement(own: Record, status: ClaimStatus) -> None:
+    record = replace(own, conditions=(under(Verdict.REFUTED, expected=Verdict.CONFIRMED), under(Verdict.CONFIRMED)))
+    assert (record.verdict, record.as_expected) == (Verdict.UNDECIDED, False)
+    assert status_of(record) == status
+    assert told(record) == told(own)
 
 
 def test_json_and_junit_give_the_verdict_of_the_pages() -> None:
