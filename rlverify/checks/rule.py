@@ -55,8 +55,8 @@ def rule(
 ) -> Callable[[CheckFunction], CheckFunction]:
     """Register the decorated function as a rule of its name.
 
-    The function returns a `CheckFinding` with what is wrong, or `passing` if nothing is. It raises ``NotSupportedError``
-    if the subject has nothing that the rule is about.
+    The function returns a `CheckFinding` with what is wrong, or `passing` if nothing is. It raises
+    ``NotSupportedError`` if the subject has nothing that the rule is about.
     """
 
     def register(function: CheckFunction) -> CheckFunction:
