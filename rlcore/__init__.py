@@ -39,7 +39,6 @@ from rlcore.ppo import (
     ValueDistribution,
     set_hyperparameters,
 )
-from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.run.config_file import TrainingConfig, build_model, load_config
 from rlcore.run.inference import InferencePolicy, infer_signals, load_policy
 
@@ -85,7 +84,6 @@ __all__ = [
     "ResumableEnv",
     "ResumeWarning",
     "ReturnScale",
-    "SaveExactly",
     "SettingError",
     "StateError",
     "TooLargeError",
@@ -97,18 +95,14 @@ __all__ = [
     "apply_exploit",
     "build_model",
     "check_interval",
-    "continue_learning",
     "infer_signals",
     "load_checkpoint",
     "load_config",
-    "load_exact",
     "load_policy",
-    "newest_exact",
     "optimizer_steps_per_update",
     "read_lineage",
     "register_environments",
     "save_checkpoint",
-    "save_exact",
     "save_pbt_checkpoint",
     "set_hyperparameters",
 ]

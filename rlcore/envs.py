@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,7 +22,6 @@ from gymnasium.wrappers import (
     RescaleObservation,
     TimeLimit,
 )
-from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3.common.monitor import Monitor
 
 from rlcore.errors import SettingError, StateError
@@ -90,7 +87,6 @@ _LAYERS: Mapping[type, tuple[Field, ...]] = {
         emptied_field("_previous_data"),
     ),
     Monitor: (float_list_field("rewards"), flag_field("needs_reset"), counter_field("total_steps")),
-    ActionMasker: (),
     ClipAction: (),
     FlattenObservation: (),
     RescaleAction: (),
@@ -154,11 +150,6 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         except StateError as error:
             return str(error)
         return None
-
-    def ignore_interrupts(self, ignored: bool) -> None:
-        """In a worker process, leave Ctrl-C to the main process, or end the worker again; elsewhere do nothing."""
-        if multiprocessing.parent_process() is not None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
 
     def _planned(self, state: StateDict) -> tuple[list[Change], list[tuple[SupportsState, StateDict]]]:
         """Check the whole state; return the assignments, and the layers that set theirs themselves."""

@@ -84,7 +84,7 @@ def decoded(
     objects = dict(custom_objects)
     if "lr_schedule" in objects:  # which rl-baselines3-zoo gives: the name that the schedule has on a model
         objects["learning_rate"] = objects.pop("lr_schedule")
-    asked_for = AskedFor(objects)
+    asked_for = _AskedFor(objects)
     settings = _decoded_settings(content["settings"], asked_for, path, changes)
     own = _decoded_settings(content.get(OWN_SETTINGS, {}), asked_for, path, changes)
     with refusals_of(path, "a space or the policy class"):
@@ -105,7 +105,7 @@ def decoded(
 
 
 def _decoded_settings(
-    saved: Mapping[str, Any], asked_for: AskedFor, path: Any, changes: Collection[str]
+    saved: Mapping[str, Any], asked_for: _AskedFor, path: Any, changes: Collection[str]
 ) -> dict[str, Any]:
     """What can be decoded; the rest must be in ``changes``."""
     settings: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def refusals_of(path: Any, field: str, changes: Collection[str] = ()) -> Iterato
         raise CheckpointError(path_of(path), f"holds a setting that cannot be used: {error}") from error
 
 
-class AskedFor(UserDict[str, object]):
+class _AskedFor(UserDict[str, object]):
     """Custom objects, and every name under which one was asked for."""
 
     def __init__(self, custom_objects: Mapping[str, object]) -> None:
@@ -154,39 +154,17 @@ def with_ending(path: Any) -> Any:
     """``.zip`` for a path without ending, as in Stable-Baselines3."""
     if not isinstance(path, str | Path):
         return path
-    return path if Path(path).suffix else Path(f"{Path(path)}.zip")
-
-
-def is_folder(path: Any) -> bool:
-    """Whether this is the path of a folder; False too for a name that no file can have."""
-    try:
-        return isinstance(path, str | Path) and Path(path).is_dir()
-    except OSError:
-        return False
-
-
-def require_no_folder(path: Any) -> None:
-    """
-    :raises CheckpointError: if a folder has this name, so that no model can be saved in or read from it
-    """
-    if is_folder(path):
-        raise CheckpointError(path, f"is a folder; name a file, such as {Path(path) / 'model.zip'}")
+    return path if Path(path).suffix else Path(f"{path}.zip")
 
 
 def existing(path: Any) -> Any:
     """The path as it is given, or with ``.zip`` where only that is a file.
 
     :raises SettingError: if it is neither a path nor a binary file object
-    :raises CheckpointError: if it is a folder
     """
     require_place(path, "read")
     try:
-        if not isinstance(path, str | Path) or Path(path).is_file():
-            return path
-        found = with_ending(path)
-        if not Path(found).is_file():
-            require_no_folder(path)
-        return found
+        return with_ending(path) if isinstance(path, str | Path) and not Path(path).is_file() else path
     except OSError:
         return path  # reading it says what is wrong
 

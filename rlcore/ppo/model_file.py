@@ -26,11 +26,9 @@ from rlcore.ppo.model_content import (
     OWN_SETTINGS,
     decoded,
     existing,
-    is_folder,
     read_model_content,
     read_model_file,
     refusals_of,
-    require_no_folder,
     with_ending,
 )
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
@@ -95,13 +93,9 @@ class ModelFile(ConfiguredPPO):
             payload[OWN_SETTINGS] = {name: codec.encode(value, name) for name, value in content[OWN_SETTINGS].items()}
         for name in ENCODED:
             payload[name] = codec.encode(content[name], name)
-        if isinstance(path, str | Path) and Path(path).name in ("", ".."):
-            require_no_folder(path)
         target = with_ending(path)
         if isinstance(target, str | Path):
-            if target != path and is_folder(path):
-                warn_caller(f"{path} is a folder; the model is saved next to it as {target}", UserWarning)
-            make_folder(Path(target).parent)
+            _make_folder(Path(target).parent)
         save_container(target, payload)
 
     @classmethod
@@ -317,7 +311,7 @@ def _present(device: str) -> str:
     return "auto" if device.startswith("cuda") and not torch.cuda.is_available() else device
 
 
-def make_folder(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     """As Stable-Baselines3 does, make the folder that a file is to be saved in."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 from stable_baselines3.common.callbacks import BaseCallback, EventCallback
@@ -11,7 +12,7 @@ from rlcore.errors import SettingError
 from rlcore.resume.exploration_noise import BeforeNoise
 from rlcore.resume.file import require_exact, write_exact
 from rlcore.resume.saved_files import path_of_step, prune, require_none_later
-from rlcore.resume.signals import StopRequest
+from rlcore.resume.signals import SIGNALS, StopRequest
 from rlcore.state.generators import capture_generators
 
 
@@ -26,8 +27,8 @@ class SaveExactly(BaseCallback):
     :param every: timesteps, as ``num_timesteps`` counts them, between two files
     :param keep: number of files that stay; older ones are removed
     :param name: start of the files' names
-    :param on_signals: whether to save and stop on SIGTERM and SIGINT, in the main thread. Worker processes of
-        SubprocVecEnv do not get SIGINT meanwhile; send SIGTERM to the main process alone.
+    :param on_signals: whether to save and stop on SIGTERM and SIGINT, in the main thread. With SubprocVecEnv only on
+        SIGTERM, sent to the main process alone: Ctrl-C ends its workers before they give their state.
     :raises SettingError: ``every`` or ``keep`` is no positive integer, or ``name`` is no name of a file
     """
 
@@ -71,10 +72,9 @@ class SaveExactly(BaseCallback):
         self.stopped_by, self._stopping, self._in_rollout = None, False, False
         self._saved_at = self.model.num_timesteps
         self._before_noise = BeforeNoise(self.model) if self.model.use_sde else None
-        self._request = StopRequest(self.model)
+        self._request = StopRequest(self.model, self._signals())
         if self.on_signals:
             self._request.install()
-            self._shield_workers(True)
 
     def _on_rollout_start(self) -> None:
         self._in_rollout = True
@@ -93,8 +93,6 @@ class SaveExactly(BaseCallback):
             self._save()
         self.stopped_by = self._request.signal
         self._request.remove()
-        if self.on_signals:
-            self._shield_workers(False)
         if self._before_noise is not None:
             self._before_noise.remove()
 
@@ -109,8 +107,7 @@ class SaveExactly(BaseCallback):
         if self.verbose > 0:
             self.logger.log(f"saved {path}")
 
-    def _shield_workers(self, shielded: bool) -> None:
-        """Ctrl-C reaches every process of the terminal, and would end the workers before they give their state."""
-        base = self.training_env.unwrapped
-        if isinstance(base, SubprocVecEnv):
-            base.env_method("ignore_interrupts", shielded)
+    def _signals(self) -> tuple[int, ...]:
+        """The signals that leave the environments alive; Ctrl-C ends the workers of SubprocVecEnv."""
+        in_workers = isinstance(self.training_env.unwrapped, SubprocVecEnv)
+        return (signal.SIGTERM,) if in_workers else SIGNALS

@@ -22,7 +22,8 @@ from rlcore.checkpoint.storage import DEFAULT_MAX_BYTES
 from rlcore.errors import CallOrderError, CheckpointError, ResumeWarning, StateError
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.model_content import existing, refusals_of, with_ending
-from rlcore.ppo.model_file import generators_untouched, make_folder
+from rlcore.ppo.model_file import _make_folder as make_folder
+from rlcore.ppo.model_file import generators_untouched
 from rlcore.resume.algorithms import ALGORITHMS
 from rlcore.resume.environments import env_obstacle
 from rlcore.resume.generators import restore_generators

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any, Final
 
@@ -16,10 +17,12 @@ class StopRequest:
     """Notes the first SIGTERM or SIGINT that arrives while ``model.learn()`` runs; a second one does what it did.
 
     :param model: whose ``learn()`` it is
+    :param numbers: the signals
     """
 
-    def __init__(self, model: object) -> None:
+    def __init__(self, model: object, numbers: Iterable[int] = SIGNALS) -> None:
         self._model = model
+        self._numbers = tuple(numbers)
         self._former: dict[int, Any] = {}
         self.signal: int | None = None
 
@@ -27,7 +30,7 @@ class StopRequest:
         """Take over the signals that nobody ignores; outside the main thread, where Python cannot, do nothing."""
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in SIGNALS:
+        for number in self._numbers:
             former = signal.getsignal(number)
             if former is not None and former is not signal.SIG_IGN:  # None: not Python's, so it could not be put back
                 self._former[number] = signal.signal(number, self._note)

@@ -28,7 +28,7 @@ from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.continuing import continued
-from rlcore.ppo.model_content import require_no_folder, with_ending
+from rlcore.ppo.model_content import with_ending
 from rlcore.run.config_file import TrainingConfig, build_model, load_config, updates_in_all
 
 FAILED = 2
@@ -103,6 +103,12 @@ def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, devic
     Console(soft_wrap=True).print(result_table(result))
     steps = min(status.step for status in result.table) * config.algorithm.n_steps * config.environment.n_envs
     return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
+
+
+def require_no_folder(output: Path) -> None:
+    """Raise CheckpointError if a folder has this name."""
+    if output.is_dir():
+        raise CheckpointError(output, f"is a folder; name a file, such as {output / 'model.zip'}")
 
 
 def require_free(output: Path) -> None:

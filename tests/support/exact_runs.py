@@ -16,7 +16,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
-from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
@@ -26,8 +25,8 @@ from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckA
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecMonitor, VecNormalize
 
-from rlcore import SaveExactly, continue_learning, load_exact, newest_exact
 from rlcore.envs import ResumableEnv
+from rlcore.resume import ResumableActionMasker, SaveExactly, continue_learning, load_exact, newest_exact
 from rlcore.types import StateDict
 from tests.support.environments import Parts
 
@@ -84,7 +83,7 @@ def _may_push(env: Any) -> Any:
 
 
 def masked(env: gym.Env[Any, Any]) -> ResumableEnv:
-    return ResumableEnv(ActionMasker(env, _may_push))
+    return ResumableEnv(ResumableActionMasker(env, _may_push))
 
 
 class StatelessParts(Parts):

@@ -8,7 +8,7 @@ import sys
 
 from stable_baselines3.common.callbacks import BaseCallback
 
-from rlcore import SaveExactly
+from rlcore.resume import SaveExactly
 from tests.support.exact_runs import CASES, VARIANTS
 
 

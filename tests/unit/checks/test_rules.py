@@ -8,7 +8,6 @@ from rlverify.checks import Status, check_algorithm, check_subject
 from rlverify.checks.rule import RULES
 from tests.support.tiny_trainer import CLEAN, DEFECTS
 
-
 OWN = [name for name, rule in RULES.items() if rule.family in ("resume", "identity", "isolation")]
 OWN += ["deterministic", "observing_changes_nothing", "pieces_equal_whole"]
 """The rules that these subjects are about; those of other families have tests of their own."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rlcore import load_exact, save_exact
+from rlcore.resume import load_exact, save_exact
 from rlcore.resume.algorithms import ALGORITHMS
 from tests.support.exact_runs import (
     CASES,

@@ -12,10 +12,9 @@ import torch
 from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-from rlcore import load_exact
 from rlcore.checkpoint import load_container, save_container
 from rlcore.errors import CheckpointError
-from rlcore.resume import continuing, exploration_noise, file, parts
+from rlcore.resume import continuing, exploration_noise, file, load_exact, parts
 from rlcore.state.generators import capture_generators
 from tests.support.exact_runs import CASES, VARIANTS, Case, continued, differences, finished, interrupted, whole
 

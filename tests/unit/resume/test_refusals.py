@@ -21,7 +21,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
-from rlcore import DistributionalPPO, ResumableEnv, SaveExactly, continue_learning, load_exact, newest_exact, save_exact
+from rlcore import DistributionalPPO, ResumableEnv
 from rlcore.checkpoint import load_container, save_container
 from rlcore.errors import (
     CallOrderError,
@@ -30,7 +30,7 @@ from rlcore.errors import (
     SettingError,
     UnknownSettingError,
 )
-from rlcore.resume import buffers
+from rlcore.resume import SaveExactly, buffers, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.state.generators import capture_generators
 from tests.support.environments import bits_of_state, make_vec
 from tests.support.exact_runs import CASES, StopAt, differences, finished

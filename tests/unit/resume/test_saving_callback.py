@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from stable_baselines3.common.callbacks import BaseCallback, EveryNTimesteps
 
-from rlcore import SaveExactly, load_exact, newest_exact
 from rlcore.errors import CheckpointError, SettingError
+from rlcore.resume import SaveExactly, load_exact, newest_exact
 from rlcore.resume.saved_files import saved_steps
 from rlcore.resume.signals import SIGNALS
 from tests.support.environments import make_vec
@@ -43,7 +43,6 @@ def run_with_signal(name: str, folder: Path, number: int, every: int = NEVER) ->
         ("PPO", signal.SIGTERM),
         ("DQN", signal.SIGTERM),
         ("SAC with gSDE", signal.SIGINT),
-        ("PPO in workers, normalised", signal.SIGINT),
     ],
 )
 def test_a_signal_saves_before_the_next_rollout_and_the_run_continues_exactly(
