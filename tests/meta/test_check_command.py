@@ -18,7 +18,7 @@ from rlverify.checks.rule import RULES
 from rlverify.cli.app import run
 from rlverify.cli.checking import progress
 from tests.meta.messages import is_one_line
-from tests.support.tiny_learners import write_learners
+from tests.meta.tiny_learners import write_learners
 
 Check = Callable[..., tuple[int, str, str]]
 QUICK = ("--check", "set_parameters_copies")

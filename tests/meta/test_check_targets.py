@@ -9,7 +9,7 @@ import pytest
 from rlverify.checks.subjects import subject
 from rlverify.checks.targets import FORM, import_target, import_targets
 from rlverify.records.errors import UsageError
-from tests.support.tiny_learners import CODE, write_learners
+from tests.meta.tiny_learners import CODE, write_learners
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ class SignalAt(BaseCallback):
 
 
 def main(name: str, folder: str, number: str, every: str) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     case = {**CASES, **VARIANTS}[name]
     saving = SaveExactly(folder, every=int(every))
     former = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]

@@ -6,7 +6,7 @@ import pytest
 
 from rlverify.checks import Status, check_algorithm, check_subject
 from rlverify.checks.rule import RULES
-from tests.support.tiny_trainer import CLEAN, DEFECTS
+from tests.meta.tiny_trainer import CLEAN, DEFECTS
 
 OWN = [name for name, rule in RULES.items() if rule.family in ("resume", "identity", "isolation")]
 OWN += ["deterministic", "observing_changes_nothing", "pieces_equal_whole"]
