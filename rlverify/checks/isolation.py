@@ -25,6 +25,10 @@ Result = TypeVar("Result")
 
 CHUNK: Final = 1 << 20
 """Bytes that are read at once."""
+PATIENCE: Final = 5.0
+"""Seconds that a child has to end by itself after it has sent its result."""
+POLL: Final = 0.001
+"""Seconds between two looks at a child that is about to end."""
 HEADER: Final = 8
 """Bytes that hold the length of what follows."""
 
@@ -56,15 +60,18 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
         os.close(reading)
         _run_and_exit(action, writing)
     os.close(writing)
+    status: int | None = None
     try:
         content, in_time = _read(reading, time.monotonic() + seconds)
+        status = _ended(child, PATIENCE if in_time else 0.0)
     finally:
         os.close(reading)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        if status is None:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
     if content:
         found: Result | Failed = pickle.loads(content)  # noqa: S301  # from our own child
         return found
@@ -88,6 +95,18 @@ def _run_and_exit(action: Callable[[], object], writing: int) -> None:
     except BaseException:  # noqa: BLE001  # nothing may return into the parent's code
         code = 1
     os._exit(code)
+
+
+def _ended(child: int, seconds: float) -> int | None:
+    """The status of a child that ends by itself within some seconds; None if it does not."""
+    end = time.monotonic() + seconds
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done == child:
+            return status
+        if time.monotonic() >= end:
+            return None
+        time.sleep(POLL)
 
 
 def _outcome(action: Callable[[], Result]) -> Result | Failed:
