@@ -9,7 +9,7 @@ import pytest
 from rlverify.checks import NotSupportedError, Status, check_algorithm
 from rlverify.checks.rule import RULES
 from rlverify.checks.session import SubjectSession
-from tests.support import tiny_learner as tiny
+from tests.meta import tiny_learner as tiny
 
 SOUND: Any = (tiny.Learner, tiny.TinyAdapter)
 DEFECTS: dict[str, tuple[str, Any, Any, str, str]] = {
