@@ -27,7 +27,7 @@ CHUNK: Final = 1 << 20
 """Bytes that are read at once."""
 PATIENCE: Final = 5.0
 """Seconds that a child has to end by itself after it has sent its result."""
-POLL: Final = 0.001
+POLL: Final = 1e-3
 """Seconds between two looks at a child that is about to end."""
 HEADER: Final = 8
 """Bytes that hold the length of what follows."""
