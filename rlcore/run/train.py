@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import tempfile
 from itertools import count
 from pathlib import Path
 from typing import Annotated
@@ -65,13 +66,20 @@ def train(
 
 def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bool) -> tuple[str, bool]:
     """Train one model up to the total and save it; what came of it, and whether Ctrl-C ended it early."""
+    require_no_folder(output)
     output = with_ending(output)
     if not resume:
         require_free(output)
+    require_writable(output)
     model = build_model(config, device=device)
     if resume:
         model = continued(output, model)
-    interrupted = _learn(model, max(0, config.total_timesteps - model.num_timesteps), anew=not resume)
+    if model.num_timesteps >= config.total_timesteps:
+        return (
+            f"{output} has already trained {model.num_timesteps} steps, at least the {config.total_timesteps} of "
+            "total_timesteps; nothing was trained"
+        ), False
+    interrupted = _learn(model, config.total_timesteps - model.num_timesteps, anew=not resume)
     if resume:
         model.save(output)
     else:
@@ -97,13 +105,31 @@ def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, devic
     return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
 
 
+def require_no_folder(output: Path) -> None:
+    """Raise CheckpointError if a folder has this name."""
+    if os.path.isdir(output):  # noqa: PTH112 - no error for a name that is too long
+        raise CheckpointError(output, f"is a folder; name a file, such as {output / 'model.zip'}")
+
+
 def require_free(output: Path) -> None:
-    """Raise CheckpointError if no model could be saved there when it is trained, or another one would be lost."""
-    folder = next(parent for parent in output.absolute().parents if parent.exists())
-    if output.exists():
+    """Raise CheckpointError if another file would be lost."""
+    if os.path.exists(output):  # noqa: PTH110 - no error for a name that is too long
         raise CheckpointError(output, "exists already and would be lost; give another --output, or move it away")
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise CheckpointError(output, f"cannot be written, as {folder} is no folder to write in; give another --output")
+
+
+def require_writable(output: Path) -> None:
+    """Raise CheckpointError if no model could be saved there when it is trained."""
+    try:
+        output.exists()  # which raises an error for a name that is too long
+    except OSError as error:
+        raise CheckpointError(output, f"cannot be written ({error.strerror}); give another --output") from error
+    folder = next(parent for parent in output.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        reason = f"cannot be written, as {folder} is no folder to write in ({error.strerror}); give another --output"
+        raise CheckpointError(output, reason) from error
 
 
 def save_new(model: DistributionalPPO, output: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +10,8 @@ from rlverify.checks.trained import found_modules, found_optimizers
 
 STEPS: Final = 64
 """Environment steps in which a model of an unknown library learns something, if the caller does not say."""
+UNKNOWN: Final = "rlverify_unknown"
+"""A name that no setting has."""
 
 
 class NotSupportedError(Exception):
@@ -74,3 +76,54 @@ class Adapter:
     def steps(self, model: Any) -> int:  # noqa: ARG002
         """Environment steps in which the model is updated at least once."""
         return STEPS
+
+    def environment(self, model: Any) -> Any:  # noqa: ARG002
+        """The environment that the model trains in: of Gymnasium, or a vector of environments of SB3."""
+        raise NotSupportedError("the adapter has no environment()")
+
+    def with_settings(self, model: Any, **settings: Any) -> Any:  # noqa: ARG002
+        """A model that is made as this one was, with other arguments of the constructor."""
+        raise NotSupportedError("the adapter has no with_settings()")
+
+    def unknown_settings(self, model: Any) -> Mapping[str, Mapping[str, Any]]:  # noqa: ARG002
+        """Arguments for `with_settings` that hold a name that does not exist, by the place of that name."""
+        return {UNKNOWN: {UNKNOWN: 1}}
+
+    def mutable_settings(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
+        """Arguments for `with_settings` that a constructor could change, such as a new dictionary."""
+        raise NotSupportedError("the adapter has no mutable_settings()")
+
+    def one_sample_settings(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
+        """Arguments for `with_settings` with which a minibatch has one sample."""
+        raise NotSupportedError("the adapter has no one_sample_settings()")
+
+    def recurrent_outputs(self, model: Any, observations: Any, episode_starts: Any) -> Any:  # noqa: ARG002
+        """What the networks give for a sequence of observations, beginning with an empty state.
+
+        :param observations: samples of the observation space, by step and environment; of a dictionary space, a
+            dictionary of such arrays
+        :param episode_starts: booleans by step and environment; where one is true, the state is forgotten before the
+            observation of that step
+        :return: an array whose first two dimensions are step and environment
+        """
+        raise NotSupportedError("the adapter has no recurrent_outputs()")
+
+    def rollout(self, model: Any) -> None:  # noqa: ARG002
+        """Collect what one update needs, without updating."""
+        raise NotSupportedError("the adapter has no rollout()")
+
+    def log_probs(self, model: Any) -> tuple[Any, Any]:  # noqa: ARG002
+        """The log probabilities that the last rollout stored, and those that training computes for the same samples."""
+        raise NotSupportedError("the adapter has no log_probs()")
+
+    def advantages(self, model: Any) -> tuple[Any, Any, Any]:  # noqa: ARG002
+        """Returns, values and advantages of the last rollout, in one order."""
+        raise NotSupportedError("the adapter has no advantages()")
+
+    def normalizer_state(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
+        """The statistics that observations and rewards are normalised with, by name: the arrays themselves."""
+        raise NotSupportedError("the adapter has no normalizer_state()")
+
+    def normalized(self, model: Any, observation: Any) -> Any:  # noqa: ARG002
+        """One raw observation as the policy sees it, without a change of the statistics."""
+        raise NotSupportedError("the adapter has no normalized()")

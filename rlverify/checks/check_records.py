@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
 
-Severity: TypeAlias = Literal["critical", "high", "medium", "low"]
+from rlverify.records.claims import Severity
 
 
 class Status(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,39 @@ class Wrapped(Adapter):
 
     def steps(self, model: Any) -> int:
         return self.inner.steps(model)
+
+    def environment(self, model: Any) -> Any:
+        return self.inner.environment(model)
+
+    def with_settings(self, model: Any, **settings: Any) -> Any:
+        return self.inner.with_settings(model, **settings)
+
+    def unknown_settings(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
+        return self.inner.unknown_settings(model)
+
+    def mutable_settings(self, model: Any) -> Mapping[str, Any]:
+        return self.inner.mutable_settings(model)
+
+    def one_sample_settings(self, model: Any) -> Mapping[str, Any]:
+        return self.inner.one_sample_settings(model)
+
+    def recurrent_outputs(self, model: Any, observations: Any, episode_starts: Any) -> Any:
+        return self.inner.recurrent_outputs(model, observations, episode_starts)
+
+    def rollout(self, model: Any) -> None:
+        self.inner.rollout(model)
+
+    def log_probs(self, model: Any) -> tuple[Any, Any]:
+        return self.inner.log_probs(model)
+
+    def advantages(self, model: Any) -> tuple[Any, Any, Any]:
+        return self.inner.advantages(model)
+
+    def normalizer_state(self, model: Any) -> Mapping[str, Any]:
+        return self.inner.normalizer_state(model)
+
+    def normalized(self, model: Any, observation: Any) -> Any:
+        return self.inner.normalized(model, observation)
 
 
 def forget(path: str) -> GenericFault:

@@ -165,7 +165,8 @@ def settings_survive(session: SubjectSession) -> CheckFinding:
 def settings_of(model: Any) -> dict[str, str]:
     """The plain public attributes of a model, as text."""
     public = {key.lstrip("."): value for key, value in children(model).items() if not key.startswith(("._", "['_"))}
-    leaves = {name: leaf_of(value) for name, value in public.items()}
+    numbers = (np.number, np.bool_)  # a file keeps their value and may change their type
+    leaves = {name: leaf_of(each.item() if isinstance(each, numbers) else each) for name, each in public.items()}
     plain = {name: leaf.digest for name, leaf in leaves.items() if leaf is not None and ":" in leaf.digest}
     return {name: digest.split(":", 1)[1] for name, digest in plain.items()}
 

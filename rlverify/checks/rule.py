@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rlverify.checks.check_records import CheckFinding, Severity, Status
+from rlverify.checks.check_records import CheckFinding, Status
 from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.session import SubjectSession
+from rlverify.records.claims import Severity
 
 CheckFunction = Callable[[SubjectSession], CheckFinding]
 RULES: Final[dict[str, Rule]] = {}
@@ -54,8 +55,8 @@ def rule(
 ) -> Callable[[CheckFunction], CheckFunction]:
     """Register the decorated function as a rule of its name.
 
-    The function returns a `CheckFinding` with what is wrong, `passing` if nothing is, or raises ``NotSupportedError`` if
-    the subject has nothing that the rule is about.
+    The function returns a `CheckFinding` with what is wrong, or `passing` if nothing is. It raises
+    ``NotSupportedError`` if the subject has nothing that the rule is about.
     """
 
     def register(function: CheckFunction) -> CheckFunction:

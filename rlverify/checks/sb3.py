@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,9 +14,10 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
+from rlverify.checks import sb3_normalizer, sb3_rollout, sb3_settings
 from rlverify.checks.adapter import STEPS, Adapter, NotSupportedError
 
-TARGETS: Final = ("q_net_target", "critic_target", "actor_target")
+TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
 SEEN: Final = ("new_obs", "actions", "rewards", "dones")
 """What tells a step apart from another, by the names that the learning loops give it."""
 AFTER_START: Final = 16
@@ -91,6 +92,55 @@ class SB3Adapter(Adapter):
         if isinstance(model, OffPolicyAlgorithm):
             return int(model.learning_starts + AFTER_START * model.n_envs)
         return STEPS
+
+    def environment(self, model: BaseAlgorithm) -> VecEnv:
+        """``get_env()`` of the model."""
+        env = model.get_env()
+        if env is None:
+            raise NotSupportedError("the model has no environment")
+        return env
+
+    def with_settings(self, model: BaseAlgorithm, **settings: Any) -> BaseAlgorithm:
+        """The class of the model, called with the model's own settings but these."""
+        made: BaseAlgorithm = type(model)(**{**sb3_settings.arguments(model), **settings})
+        return made
+
+    def unknown_settings(self, model: BaseAlgorithm) -> Mapping[str, Mapping[str, Any]]:
+        """An unknown argument of the class, of the policy, of the optimizer, and of the network architecture."""
+        return {**super().unknown_settings(model), **sb3_settings.unknown_settings(model)}
+
+    def mutable_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:  # noqa: ARG002
+        """New and empty ``policy_kwargs``."""
+        return {"policy_kwargs": {}}
+
+    def one_sample_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:
+        """A ``batch_size`` that leaves a remainder of one sample, or is one."""
+        return sb3_settings.one_sample_settings(model)
+
+    def recurrent_outputs(self, model: BaseAlgorithm, observations: Any, episode_starts: Any) -> Any:
+        """Values, deterministic actions and their log probabilities of a recurrent policy."""
+        return sb3_rollout.recurrent_outputs(model, observations, episode_starts)
+
+    def rollout(self, model: BaseAlgorithm) -> None:
+        """Call ``learn()`` for one rollout, without its ``train()``."""
+        with sb3_rollout.without_training(model):
+            self.learn(model, self.steps(model))
+
+    def log_probs(self, model: BaseAlgorithm) -> tuple[Any, Any]:
+        """The buffer's log probabilities, and those of ``evaluate_actions()``."""
+        return sb3_rollout.log_probs(model)
+
+    def advantages(self, model: BaseAlgorithm) -> tuple[Any, Any, Any]:
+        """Arrays of the rollout buffer."""
+        return sb3_rollout.advantages(model)
+
+    def normalizer_state(self, model: BaseAlgorithm) -> Mapping[str, Any]:
+        """The running means and variances of VecNormalize."""
+        return sb3_normalizer.statistics(model)
+
+    def normalized(self, model: BaseAlgorithm, observation: Any) -> Any:
+        """``normalize_obs()`` of VecNormalize."""
+        return sb3_normalizer.normalizer_of(model).normalize_obs(observation)
 
 
 class _Trace(BaseCallback):

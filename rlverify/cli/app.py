@@ -17,6 +17,8 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import figure_tables, tables
+from rlverify.cli.advice import advised, advised_outcome, advised_problems, given_paths
+from rlverify.cli.check_command import check
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.freeze_command import freeze
@@ -52,12 +54,14 @@ from rlverify.cli.outputs import (
     write_outputs,
 )
 from rlverify.cli.report_command import report
+from rlverify.cli.scan_command import scan
 from rlverify.cli.start_commands import init, new
 from rlverify.evidence.locking import alone_in
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.changes import NOTHING_SELECTED, Selection, select
 from rlverify.gating.committed_evidence import readable_evidence
+from rlverify.gating.criteria_check import unfrozen
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.problem_rules import problems_of
 from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
@@ -151,7 +155,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
     measured = replace(claim, seeds=(seed,))
     runs = run_claims(project, [measured], processes=1, on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
-    problems = problems_of(record, readable_evidence(paths, claim))
+    problems = advised_problems(problems_of(record, readable_evidence(paths, claim)), paths)
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:
@@ -188,14 +192,19 @@ def audit_command(
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     paths = report_paths(project, reports)
+    if update and level == "full" and (found := _unfrozen(project, chosen)):
+        mention(
+            f"warning: the criteria of {few(found)} are not frozen as they are now; run `rlverify freeze` and commit "
+            "that before you measure, or the gate will fail"
+        )
     result = _run_audit(context, paths, jobs, level, update=update, ignore_cache=ignore_cache, chosen=chosen)
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
-    outcome = outcome_of_audit(project, result)
+    outcome = advised_outcome(outcome_of_audit(project, result), paths)
     write_outputs(files, outcome)
     if as_json:
-        content = {"claims": [as_object(record) for record in result.records], "notes": list(result.notes)}
-        show({**content, **outcome_of(result.problems)})
+        content = {"claims": [as_object(record) for record in result.records], "notes": list(outcome.notes)}
+        show({**content, **outcome_of(outcome.problems)})
     else:
         show(tables.audit_table(result), Text(""))
         if any(record.claim.figure is not None for record in result.records):
@@ -237,7 +246,7 @@ def gate(
     )
     result = _with_catalogue_and_tests(project, paths, result, chosen)
     measured = f"measured {result.measured} of {len(result.records)}: {selection.reason}" if changed else ""
-    _answer(outcome_of_audit(project, result, measured, selection.base), files)
+    _answer(advised_outcome(outcome_of_audit(project, result, measured, selection.base), paths), files)
 
 
 def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
@@ -264,6 +273,12 @@ def _with_catalogue_and_tests(
     return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *kills.notes))
 
 
+def _unfrozen(project: Project, chosen: frozenset[str] | None) -> list[str]:
+    """Figures that are about to be measured, and whose criterion is not frozen as it is now."""
+    claims = [each for each in project.claims if each.figure is not None and (chosen is None or each.id in chosen)]
+    return unfrozen(project.criteria, {claim.id: project.settings_digest(claim) for claim in claims})
+
+
 def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
     """What claims lack for the gate, though they can be measured without."""
     return [*unwritten(matrix_plan.project), *undetected(matrix_plan)]
@@ -274,6 +289,8 @@ app.command()(new)
 app.command()(matrix)
 app.command()(freeze)
 app.command()(report)
+app.command()(scan)
+app.command()(check)
 
 
 def _run_audit(
@@ -339,7 +356,8 @@ def _invoke(arguments: Sequence[str] | None) -> int:
         if isinstance(exit_.__context__, BrokenPipeError):  # of which typer makes 1, as if a claim had fallen
             code = AS_EXPECTED if "--help" in (arguments or sys.argv) else HARNESS_FAILED
     except (HarnessError, OSError) as error:
-        complain(str(error))
+        paths = given_paths(sys.argv[1:] if arguments is None else arguments)
+        complain(str(error) if paths is None else advised(str(error), paths))
         return CLAIM_FELL if isinstance(error, BrokenCodeError) else HARNESS_FAILED
     except KeyboardInterrupt:
         pass

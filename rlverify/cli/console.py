@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -33,10 +33,15 @@ def show(*parts: Any) -> None:
 
 def _print(part: Any) -> None:
     """Sentences stay on one line; tables are as wide as the terminal, as COLUMNS says, or as `PLAIN_WIDTH`."""
-    console = Console(width=_width(), markup=False, highlight=False, emoji=False)
+    console = Console(color_system=_colours(), width=_width(), markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
         console.print(part, soft_wrap=isinstance(part, (str, Text)))
     write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+def _colours() -> Literal["auto"] | None:
+    """None writes no escape codes at all; rich itself would keep bold text with NO_COLOR."""
+    return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def _width() -> int:
@@ -127,6 +132,8 @@ class Bars:
 
     def figures(self, done: int, total: int, seconds_left: float | None) -> None:
         """Paired runs that have ended, out of all, and how long the others will take."""
+        if total == 0:
+            return
         left = left_in_words(seconds_left)
         if self._figures is None:
             self._figures = self._progress.add_task("figures", total=total, left=left)
@@ -137,7 +144,7 @@ class Bars:
 @contextmanager
 def progress_bars() -> Iterator[Bars]:
     """Bars on stderr while the block runs."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, color_system=_colours())
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

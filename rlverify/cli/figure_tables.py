@@ -77,4 +77,4 @@ def plan_table(found: MeasurementPlan, claim: Claim, runs: Sequence[PairedRun]) 
 
 
 def _verdict(record: Record) -> Text:
-    return word(record.verdict.value if record.verdict else NO_EVIDENCE)
+    return word(record.measured_verdict.value if record.measured_verdict else NO_EVIDENCE)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from rlverify.cli import matrix_tables
+from rlverify.cli.advice import advised_problems
 from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.options import AsJson, Jobs, Reports, project_of, report_paths, usable_cores
 from rlverify.evidence.locking import alone_in
@@ -32,6 +34,7 @@ def matrix(
         paths = report_paths(project_of(context), reports)
         with alone_in(paths.working, complain), progress_bars() as bars:
             result = run_matrix(matrix_plan, paths, update=update, processes=processes, on_progress=bars.probes)
+        result = replace(result, problems=tuple(advised_problems(result.problems, paths)))
     else:
         with progress_bars() as bars:
             result = run_fault(matrix_plan, fault, processes=processes, on_progress=bars.probes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +22,25 @@ Jobs = Annotated[int | None, typer.Option(min=1, help="Processes to measure with
 Changed = Annotated[
     bool, typer.Option("--changed", help="Measure only what changes since REV can affect; all if that is not certain.")
 ]
+LEVELS: Mapping[str, Level] = {"quick": "quick", "full": "full"}
+
+
+def _level(name: str) -> Level:
+    """A parser, as typer's own says "Value error" before the reason."""
+    if name not in LEVELS:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, LEVELS))}")
+    return LEVELS[name]
+
+
 LevelOption = Annotated[
-    Level, typer.Option("--level", help="full: the figures too, which takes up to an hour and resumes where it ended.")
+    Level,
+    typer.Option(
+        "--level",
+        parser=_level,
+        metavar="[quick|full]",
+        autocompletion=lambda: [*LEVELS],
+        help="full: the figures too, which takes up to an hour and resumes where it ended.",
+    ),
 ]
 IgnoreCache = Annotated[bool, typer.Option("--ignore-cache", help="Ignore cached runs and measure again.")]
 Revision = Annotated[

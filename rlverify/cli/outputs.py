@@ -100,9 +100,16 @@ def write_outputs(files: Mapping[str, Path], outcome: Outcome) -> None:
 
     :raises EvidenceError: if one cannot be written any more
     """
+    write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
+
+
+def write_texts(files: Mapping[str, Path], texts: Mapping[str, str]) -> None:
+    """Write the text of each format to its file.
+
+    :raises EvidenceError: if one cannot be written any more
+    """
     for name, path in files.items():
-        text = RUN_FORMATS[name](outcome)
         if path == STDOUT:
-            write(text)
+            write(texts[name])
         else:
-            hand_over(path, text, appended=name == APPENDED)
+            hand_over(path, texts[name], appended=name == APPENDED)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.text import Text
 
+from rlverify.cli.advice import advised, advised_problems
 from rlverify.cli.console import complain, show, write
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
-from rlverify.cli.outputs import check_outputs, hand_over
+from rlverify.cli.outputs import STDOUT, check_outputs, hand_over
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.gating.committed_evidence import check_report, committed_records, write_report
-from rlverify.gating.problem_rules import notes_of, problems_of_all
+from rlverify.gating.problem_rules import REMEDY, notes_of, problems_of_all
 from rlverify.kill_matrix.committed import committed_status
 from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan
@@ -36,7 +38,9 @@ FormatOption = Annotated[
         help="One text for a program, or one HTML page, and no Markdown: to stdout, or --output.",
     ),
 ]
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Where that text goes. [default: stdout]")]
+Output = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where that text goes; - is stdout, which is the default.")
+]
 
 
 def report(
@@ -50,14 +54,19 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
+    _check_flags(check, as_json, text_format, output)
     text = text_format or ("json" if as_json and not check else None)
     _check_options(text, output, check, [*(patterns or ()), *(areas or ())])
-    check_outputs({"output": output})
+    check_outputs({} if output == STDOUT else {"output": output})
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     paths, matrix_plan = report_paths(project, reports), MatrixPlan(project)
     project.check()
     committed = load_folder(paths.evidence)
+    if not committed:
+        raise UsageError(f"there is no evidence in {paths.evidence}; {REMEDY}, or name another folder with --reports")
+    if text in PAGE_FORMATS and chosen is not None:
+        chosen = _with_sections(project, chosen)
     records = [each for each in committed_records(project, committed) if chosen is None or each.claim.id in chosen]
     problems = problems_of_all(records)
     if check:
@@ -65,17 +74,31 @@ def report(
     elif text is None:
         write_report(project, paths, records)
         write_kill_report(matrix_plan, paths)
+        show(Text(f"wrote the pages in {paths.reports}"))
     if chosen is None:  # the matrix is about all claims
         problems = [*problems, *committed_status(matrix_plan, paths).problems]
     if text is not None:
         _hand_over(_rendered(text, project, paths, records), output)
-    notes = notes_of(records, advise=not is_regression(problems))
+    problems = advised_problems(problems, paths)
+    notes = [advised(note, paths) for note in notes_of(records, advise=not is_regression(problems))]
     if check and as_json:
         show({**outcome_of(problems), "notes": notes})
     else:
         for line in (*map(str, with_advice(problems)), *notes):
             complain(line)
     raise typer.Exit(exit_code_of(problems))
+
+
+def _check_flags(check: bool, as_json: bool, text_format: str | None, output: Path | None) -> None:
+    if check and (text_format is not None or output is not None):
+        raise UsageError("--check compares the committed pages and writes nothing; leave out --format and --output")
+    if as_json and text_format is not None:
+        raise UsageError(f"--json and --format {text_format} are two formats; leave one of them out")
+
+
+def _with_sections(project: Project, chosen: Set[str]) -> frozenset[str]:
+    """The chosen ids, and those of the claims in whose sections a page shows the chosen conditions."""
+    return frozenset(chosen) | ({project.claim(claim_id).condition_of for claim_id in chosen} - {""})
 
 
 def _check_options(text: str | None, output: Path | None, check: bool, chosen: Sequence[str]) -> None:
@@ -95,7 +118,7 @@ def _rendered(name: str, project: Project, paths: ReportPaths, records: Sequence
 
 
 def _hand_over(text: str, output: Path | None) -> None:
-    if output is None:
+    if output is None or output == STDOUT:
         write(text)
     else:
         hand_over(output.absolute(), text)

@@ -77,6 +77,7 @@ def claim_table(claim: Claim, conditions: Sequence[Claim] = ()) -> Table:
         "condition_of",
         "condition",
         "invariant",
+        "settings",
     )
     shown = {"statement": statement(claim)}
     rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in names if getattr(claim, name)]

@@ -18,7 +18,7 @@ from rlverify.evidence.figure_evidence import (
     figure_of,
     impossible_in_figure,
 )
-from rlverify.evidence.reading import first_problem, text_of
+from rlverify.evidence.reading import text_of, why_unreadable
 from rlverify.evidence.seals import check_seal, sealed
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.errors import EvidenceError
@@ -116,7 +116,7 @@ def _parse(text: str, path: Path) -> _File | FigureFile:
         kind = _Peek.model_validate_json(text)
         return (_File if kind.figure is None else FigureFile).model_validate_json(text)
     except ValidationError as error:
-        raise EvidenceError(path, f"{first_problem(error)}; measure it again") from error
+        raise EvidenceError(path, why_unreadable(error, text, "measure it again")) from error
 
 
 def _evidence_of(content: _File) -> Evidence:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlverify.records import interrupts
-from rlverify.records.errors import EvidenceError
+from rlverify.records.errors import EvidenceError, UnwritableFolderError
 
 
 def canonical_json(content: object) -> str:
@@ -39,7 +39,7 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             return
     except OSError as error:
-        raise EvidenceError(folder, f"cannot be written: {error.strerror}; nothing was changed") from error
+        raise UnwritableFolderError(folder, str(error.strerror)) from error
 
 
 def prepare_working_folder(folder: Path) -> None:

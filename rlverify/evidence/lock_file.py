@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rlverify.evidence.files import canonical_json
-from rlverify.evidence.reading import first_problem, text_of
+from rlverify.evidence.reading import text_of, why_unreadable
 from rlverify.project.current_code import FILE, LIBRARY, VERDICTS, CurrentCode
 from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import EvidenceError
@@ -150,7 +150,7 @@ def lock_of(text: str, path: Path, code: CurrentCode) -> Lock:
     try:
         content = _File.model_validate_json(text)
     except ValidationError as error:
-        raise EvidenceError(path, f"{first_problem(error)}; run `rlverify audit --level full --update`") from error
+        raise EvidenceError(path, why_unreadable(error, text, "run `rlverify audit --level full --update`")) from error
     table = {f"{module}:{name}": value for module, found in content.code.items() for name, value in found.items()}
     table = {name.removesuffix(f":{IMPORT}"): value for name, value in table.items()}
     table |= {FILE + name: value for name, value in content.files.items()}

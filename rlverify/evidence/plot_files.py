@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rlverify.evidence.reading import first_problem, text_of
+from rlverify.evidence.reading import text_of, why_unreadable
 from rlverify.evidence.seals import check_seal, sealed
 from rlverify.records.errors import EvidenceError
 from rlverify.records.plot_points import Line, Plot
@@ -54,7 +54,7 @@ def from_json(text: str, path: Path) -> Plot:
     try:
         content: dict[str, Any] = _File.model_validate_json(text).model_dump()
     except ValidationError as error:
-        raise EvidenceError(path, f"{first_problem(error)}; measure it again") from error
+        raise EvidenceError(path, why_unreadable(error, text, "measure it again")) from error
     check_seal(text, path, "run `rlverify audit --update`")
     del content["schema_version"], content["digest"]
     try:

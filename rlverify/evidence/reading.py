@@ -25,3 +25,17 @@ def first_problem(error: ValidationError) -> str:
     first = error.errors()[0]
     field = ".".join(map(str, first["loc"]))
     return f"{field}: {first['msg']}" if field else first["msg"]
+
+
+def why_unreadable(error: ValidationError, text: str, remedy: str) -> str:
+    """What is wrong with the text of a file, and what to do.
+
+    :param remedy: what writes the file again
+    """
+    if not text.strip():
+        return f"is empty; {remedy}"
+    for each in error.errors():
+        given, known = each["input"], each.get("ctx", {}).get("expected", "")
+        if each["loc"] == ("schema_version",) and type(given) is int and known.isdecimal() and given > int(known):
+            return f"has schema_version {given}, and this rlverify reads version {known}; upgrade rlverify"
+    return f"{first_problem(error)}; {remedy}"

@@ -136,9 +136,11 @@ def audit(
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += lacking(committed.code, committed.lock.claims, {**fresh.code, **again.code})
     problems += without_entry(committed, records)
-    problems += check_criteria(committed)
+    of_criteria, unchecked = check_criteria(committed, chosen)
+    problems += of_criteria
     problems += _compare_all(committed, records, selection, processes, on_plots, complete=not others)
-    notes += [*notes_of(records, advise=not is_regression(problems)), *_digests_only(committed, records, problems)]
+    notes += [*unchecked, *notes_of(records, advise=not is_regression(problems))]
+    notes += _digests_only(committed, records, problems)
     measured = len(fresh.evidence) + len(again.seconds)
     seconds = {**fresh.seconds, **again.seconds}
     return Audit(records, tuple(problems), measured, tuple(notes), committed.evidence, seconds)

@@ -26,7 +26,7 @@ from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem
 from rlverify.reporting.collecting import collect
-from rlverify.reporting.record import Record
+from rlverify.reporting.record import Record, attached
 from rlverify.reporting.rendering import render_all
 
 
@@ -82,8 +82,8 @@ def committed_record(claim: Claim, evidence: Evidence | None) -> Record:
 
 
 def committed_records(project: Project, committed: Mapping[str, Evidence]) -> list[Record]:
-    """Every claim with its committed evidence; measures nothing."""
-    return [committed_record(claim, committed.get(claim.id)) for claim in project.claims]
+    """Every claim with its committed evidence, and with those of its conditions; measures nothing."""
+    return attached([committed_record(claim, committed.get(claim.id)) for claim in project.claims])
 
 
 def check_report(

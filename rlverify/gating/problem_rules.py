@@ -61,20 +61,20 @@ def _undecided_figures(records: Sequence[Record]) -> list[str]:
         each.claim.id
         for each in records
         if each.claim.figure is not None
-        and each.verdict is Verdict.UNDECIDED
+        and each.measured_verdict is Verdict.UNDECIDED
         and each.claim.expected_verdict is not Verdict.UNDECIDED
     ]
 
 
 def problems_of(record: Record, committed: Evidence | None = None) -> list[Problem]:
-    """Where a record is not what the catalogue expects.
+    """Where a record is not what the catalogue expects; each of its conditions is a record of its own.
 
     Of a figure, stale evidence and an interval that decides nothing are none: measuring them all takes an hour, and
     some may stay undecided (see `notes_of` and `problems_of_all`).
 
     :param committed: the evidence that a fresh record is compared with
     """
-    claim, verdict = record.claim, record.verdict
+    claim, verdict, grade = record.claim, record.measured_verdict, record.measured_fix_grade
     if record.evidence is None or verdict is None:
         return [Problem(claim.id, CLAIM_FELL, "has no evidence", "stale", remedy_of(claim))]
     if claim.figure is not None and verdict in (Verdict.STALE, Verdict.UNDECIDED):
@@ -88,8 +88,8 @@ def problems_of(record: Record, committed: Evidence | None = None) -> list[Probl
         kind: ProblemKind = "healthy" if healthy_outcome(record.evidence) == "violated" else "verdict"
         sentence = f"{verdict.value}, expected {claim.expected_verdict.value}{reason(record.evidence, verdict)}"
         problems.append(Problem(claim.id, CLAIM_FELL, sentence, kind))
-    if record.fix_grade is not claim.expected_fix_grade and verdict is not Verdict.REGRESSED:
-        told, expected = (each.value if each else "no grade" for each in (record.fix_grade, claim.expected_fix_grade))
+    if grade is not claim.expected_fix_grade and verdict is not Verdict.REGRESSED:
+        told, expected = (each.value if each else "no grade" for each in (grade, claim.expected_fix_grade))
         problems.append(Problem(claim.id, CLAIM_FELL, f"fix {told}, expected {expected}", "grade"))
     return problems
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlverify.evidence.reading import first_problem
+from rlverify.evidence.reading import why_unreadable
 from rlverify.evidence.seals import sealed
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultResult, Matrix
@@ -44,7 +44,7 @@ def from_json(text: str, path: Path) -> Matrix:
     try:
         matrix = _MATRIX.validate_json(text)
     except ValidationError as error:
-        raise MatrixError(path, f"{first_problem(error)}; {AGAIN}") from error
+        raise MatrixError(path, why_unreadable(error, text, AGAIN)) from error
     for impossible in _impossible(matrix):
         raise MatrixError(path, f"{impossible}; {AGAIN}")
     if to_json(matrix) != text:

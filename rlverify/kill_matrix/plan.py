@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from rlverify.project.content import Project
+from rlverify.project.toml_file import toml_of
 from rlverify.records.claims import Claim, FixGrade, Verdict
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultPlan, FaultRole, NamedSuite, WeakTest
@@ -40,7 +40,7 @@ class MatrixPlan:
     def named(self) -> tuple[tuple[NamedSuite, Mapping[str, Sequence[str]]], ...]:
         """The tests that the documents name, and the faults under which each of them must fail, by id."""
         path = self.project.folder / NAMED_TESTS
-        content = _read(path).get("suite", []) if path.is_file() else []
+        content = toml_of(path, partial(MatrixError, path)).get("suite", []) if path.is_file() else []
         return tuple(_suite(each) for each in content)
 
     @property
@@ -52,7 +52,7 @@ class MatrixPlan:
     def weak_tests(self) -> tuple[WeakTest, ...]:
         """Tests that are known to be blind, and the fault that each of them should detect."""
         path = self.project.folder / WEAK_TESTS
-        content = _read(path).get("weak_test", []) if path.is_file() else []
+        content = toml_of(path, partial(MatrixError, path)).get("weak_test", []) if path.is_file() else []
         return tuple(_weak_test(path, each) for each in content)
 
     @cached_property
@@ -163,13 +163,6 @@ def _all(*parts: Iterable[str]) -> tuple[str, ...]:
 
 def _without(tests: Iterable[str], others: Container[str]) -> tuple[str, ...]:
     return tuple(test for test in tests if test not in others)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise MatrixError(path, f"cannot be read: {error}") from error
 
 
 def _suite(entry: Mapping[str, Any]) -> tuple[NamedSuite, Mapping[str, Sequence[str]]]:

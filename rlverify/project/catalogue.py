@@ -11,9 +11,10 @@ may have these tables as well:
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ from rlverify.project.catalogue_entries import (
 )
 from rlverify.project.citations import Documents
 from rlverify.project.suggesting import suggestion
+from rlverify.project.toml_file import toml_of
 from rlverify.records.claims import (
     Cause,
     Claim,
@@ -81,13 +83,9 @@ class Catalogue:
     @property
     def cites(self) -> tuple[str, ...]:
         """Every citation in it."""
-        return (*self.answered, *(cite for each in (*self.untestable, *self.untested) for cite in each.cites))
-
-    @property
-    def answered(self) -> tuple[str, ...]:
-        """The citations of claims and contradictions."""
         quoted = [quote.cite for each in self.contradictions for quote in each.quotes]
-        return (*quoted, *(cite for claim in self.claims for cite in claim.cites))
+        stated = [cite for claim in self.claims for cite in claim.cites]
+        return (*quoted, *stated, *(cite for each in (*self.untestable, *self.untested) for cite in each.cites))
 
 
 def load(folder: Path, documents: Documents) -> Catalogue:
@@ -165,10 +163,13 @@ def _claim(path: Path, entry: ClaimEntry) -> Claim:
         given["problem"] = DocumentedProblem(**entry.problem.model_dump())
     if entry.figure is not None:
         given |= {"figure": Figure(**entry.figure.model_dump()), "seeds": tuple(range(entry.figure.runs))}
-    earlier = tuple(
+    return Claim(document=path.stem, earlier=_earlier(entry), **given)
+
+
+def _earlier(entry: ClaimEntry | ConditionEntry) -> tuple[EarlierCriterion, ...]:
+    return tuple(
         EarlierCriterion(each.criterion, each.verdict, each.until.isoformat(), each.why) for each in entry.earlier
     )
-    return Claim(document=path.stem, earlier=earlier, **given)
 
 
 def _under_condition(claim: Claim, entry: ConditionEntry) -> Claim:
@@ -202,7 +203,8 @@ def _under_condition(claim: Claim, entry: ConditionEntry) -> Claim:
         condition=entry.title,
         of_fix=entry.of_fix,
         invariant="",
-        earlier=(),
+        settings="",
+        earlier=_earlier(entry),
     )
 
 
@@ -212,10 +214,7 @@ def _contradiction(entry: ContradictionEntry) -> Contradiction:
 
 
 def _load_file(path: Path, documents: Documents) -> Sequence[BaseModel]:
-    try:
-        content = tomllib.loads(path.read_bytes().decode())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CatalogueError(path.name, "", "", f"cannot be read: {error}") from error
+    content = toml_of(path, partial(CatalogueError, path.name, "", ""))
     version = content.get("schema_version", SCHEMA_VERSION)
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         known = f"this rlverify reads up to version {SCHEMA_VERSION}; upgrade it, or correct the file"
@@ -223,7 +222,9 @@ def _load_file(path: Path, documents: Documents) -> Sequence[BaseModel]:
     if content.get("document", path.stem) != path.stem:
         raise CatalogueError(path.name, "", "document", f"must be {path.stem!r}, the name of the file")
     if unknown := sorted(set(content) - {"schema_version", "document", *TABLES}):
-        raise CatalogueError(path.name, "", unknown[0], "is outside every [[claim]]")
+        close = get_close_matches(unknown[0], TABLES, 1)
+        meant = f"is no table; did you mean [[{close[0]}]]?" if close else "is outside every [[claim]]"
+        raise CatalogueError(path.name, "", unknown[0], meant)
     tables = {name: content[name] for name in TABLES if name in content}
     for name, entries in tables.items():
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -256,7 +257,8 @@ def _explain(problem: Mapping[str, Any], kind: type[BaseModel]) -> tuple[str, st
         return (place[0] if place else field), said
     if problem["type"] == "extra_forbidden":
         *outer, name = problem["loc"]
-        table = INNER_TABLES[outer[0]] if outer else kind
+        tables = [INNER_TABLES[each] for each in outer if each in INNER_TABLES]
+        table = [kind, *tables][-1]
         return field, f"no such field{suggestion(name, table.model_fields)}"
     if problem["type"] == "tuple_type":
         example = "[0, 1]" if field in NUMBERS else '["..."]'

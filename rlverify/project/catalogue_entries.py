@@ -66,6 +66,9 @@ def can_be_true_and_false(claimed: tuple[float, float]) -> tuple[float, float]:
     return claimed
 
 
+Claimed = Annotated[tuple[float, float], AfterValidator(can_be_true_and_false)]
+
+
 class DocumentedProblemEntry(BaseModel):
     """The ``[claim.problem]`` table of a claim."""
 
@@ -88,7 +91,7 @@ class ClaimedFigureEntry(BaseModel):
 
     quantity: Text
     unit: Text
-    claimed: tuple[float, float]
+    claimed: Claimed
     runs: Annotated[int, Field(strict=True, ge=MINIMUM_RUNS)]
     power: Annotated[float, Field(ge=0.8, le=1)]
     pilot: Text
@@ -96,10 +99,16 @@ class ClaimedFigureEntry(BaseModel):
     repeats: Annotated[bool, Field(strict=True)] = True
     document_gives: DocumentGives = "interval"
 
-    @field_validator("claimed")
-    @classmethod
-    def _can_be_true_and_false(cls, claimed: tuple[float, float]) -> tuple[float, float]:
-        return can_be_true_and_false(claimed)
+
+class EarlierEntry(BaseModel):
+    """One ``[[claim.earlier]]`` or ``[[claim.condition.earlier]]`` table: a criterion that was changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    criterion: Text
+    verdict: Verdict
+    until: date
+    why: Text
 
 
 class ConditionEntry(BaseModel):
@@ -117,14 +126,10 @@ class ConditionEntry(BaseModel):
     expected: Verdict
     quantity: Text | None = None
     unit: Text | None = None
-    claimed: tuple[float, float] | None = None
+    claimed: Claimed | None = None
     of_fix: Annotated[bool, Field(strict=True)] = False
     repeats: Annotated[bool, Field(strict=True)] = False
-
-    @field_validator("claimed")
-    @classmethod
-    def _can_be_true_and_false(cls, claimed: tuple[float, float] | None) -> tuple[float, float] | None:
-        return None if claimed is None else can_be_true_and_false(claimed)
+    earlier: tuple[EarlierEntry, ...] = ()
 
     @field_validator("expected")
     @classmethod
@@ -132,17 +137,6 @@ class ConditionEntry(BaseModel):
         if expected not in (*EXPECTED_WITHOUT_FAULT, Verdict.UNDECIDED):
             raise ValueError("under a condition it can be CONFIRMED, REFUTED or UNDECIDED")
         return expected
-
-
-class EarlierEntry(BaseModel):
-    """One ``[[claim.earlier]]`` table: a criterion that was changed after its result."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    criterion: Text
-    verdict: Verdict
-    until: date
-    why: Text
 
 
 class ClaimEntry(BaseModel):
@@ -187,6 +181,7 @@ class ClaimEntry(BaseModel):
     action: Text | None = None
     condition: tuple[ConditionEntry, ...] = ()
     invariant: Text | None = None
+    settings: Text | None = None
     earlier: tuple[EarlierEntry, ...] = ()
 
     @model_validator(mode="after")
@@ -215,6 +210,10 @@ class ClaimEntry(BaseModel):
         for field in ("expected_fix_grade", "fix_statement"):
             if (self.documented_fix is None) != (getattr(self, field) is None):
                 raise ValueError(field, "goes with documented_fix, and only with it")
+        if self.expected_fix_grade is FixGrade.UNDECIDED:
+            raise ValueError(
+                "expected_fix_grade", "no single measurement gives UNDECIDED; expect what the claim's own probe gives"
+            )
         allowed = EXPECTED_WITHOUT_FAULT if self.fault is None else EXPECTED_WITH_FAULT
         if self.expected not in allowed:
             choice = " or ".join(verdict.value for verdict in allowed)
@@ -249,7 +248,9 @@ class ClaimEntry(BaseModel):
             if each.of_fix and self.documented_fix is None:
                 raise ValueError("condition.of_fix", f"{each.name!r} is about a fix, and the claim has none")
         if self.invariant is not None and not all(each.of_fix for each in self.condition):
-            raise ValueError("invariant", "a claim that is measured under conditions shows what they change")
+            raise ValueError(
+                "invariant", "`invariant` cannot be combined with conditions of the claim; remove one of them"
+            )
         return self
 
     @model_validator(mode="after")

@@ -15,8 +15,10 @@ from rlverify.records.errors import CatalogueError
 
 PATTERN = re.compile(r"(?P<document>[^\s:]+):(?P<first>[1-9]\d*)(?:-(?P<last>[1-9]\d*))?")
 
-HEADING = re.compile(r"#|\s*\*\*[^*]+(:\*\*|\*\*:)\s*$")
+HEADING = re.compile(r"#{1,6}\s|\s*\*\*[^*]+(:\*\*|\*\*:)\s*$")
 """A heading, or a label such as ``**Tests:**`` that has a line for itself."""
+FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<rest>.*)")
+"""The first or last line of a block of code; a line that begins with code and ends with more text is none."""
 
 
 def document_key(name: str) -> str:
@@ -106,21 +108,16 @@ class Documents:
 
     def statements(self, document: str) -> list[int]:
         """The numbers of the lines that have a word and are no heading, no label of a list and no code fence."""
-        found, in_code = [], False
+        found, opened = [], ""
         for number, line in enumerate(self.lines[document], start=1):
-            if line.lstrip().startswith("```"):
-                in_code = not in_code
-            elif has_word(line) and (in_code or not HEADING.match(line)):
+            fence = FENCE.match(line)
+            if fence is not None and not opened:
+                opened = fence["mark"]
+            elif fence is not None and fence["mark"].startswith(opened) and not fence["rest"].strip():
+                opened = ""
+            elif has_word(line) and (opened or not HEADING.match(line)):
                 found.append(number)
         return found
-
-    def uncited(self, cites: Iterable[str]) -> dict[str, list[int]]:
-        """By document, the numbers of the lines that have a word and that no citation covers."""
-        covered = self.positions(cites)
-        return {
-            key: [n for n, line in enumerate(lines, start=1) if has_word(line) and (key, n) not in covered]
-            for key, lines in self.lines.items()
-        }
 
 
 def has_word(line: str) -> bool:

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -35,6 +35,7 @@ from rlverify.records.errors import (
     SettingsError,
     UnknownNameError,
 )
+from rlverify.records.printing import stdout_sent_to_stderr
 
 Entry = TypeVar("Entry")
 
@@ -216,7 +217,8 @@ class Project:
     def claim(self, claim_id: str) -> Claim:
         """The claim of that id, in any case; an unknown one raises UnknownNameError with a suggestion."""
         known = {claim.id: claim for claim in self.claims}
-        return _look_up("claim", claim_id.upper() if claim_id.upper() in known else claim_id, known)
+        in_its_case = {name.casefold(): name for name in known}
+        return _look_up("claim", in_its_case.get(claim_id.casefold(), claim_id), known)
 
     def fault(self, name: str) -> Fault:
         """The fault of that name; an unknown one raises UnknownNameError with a suggestion."""
@@ -235,7 +237,7 @@ class Project:
         module = f"{self._checked_package}.probes.make"
         if importlib.util.find_spec(f"{self.package}.probes") is None or importlib.util.find_spec(module) is None:
             return ()
-        with redirect_stdout(sys.stderr):
+        with stdout_sent_to_stderr():
             with self._importing():
                 loaded = importlib.import_module(module)
             return (loaded.Make(),)

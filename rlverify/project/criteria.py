@@ -2,7 +2,8 @@
 
 Each ``[[frozen]]`` table has a day, a reason, and the digests of the criteria that were frozen on that day, by the id
 of their claim. A criterion is everything in the catalogue that decides the verdict of a figure: experiment, quantity,
-claimed interval and runs. A project without the file does not freeze anything.
+claimed interval and runs. These parts of a figure are not in its digest, so that a change of them is not reported: its
+``unit``, and whether a condition is about the fix (``of_fix``). A project without the file does not freeze anything.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rlverify.project.faults import Fault, get_fault
 from rlverify.project.fingerprint import member_digest
+from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import FaultError, StaleFaultError
 
 MISTAKES = (NameError, AttributeError, ImportError, TypeError)
@@ -141,7 +142,7 @@ def _resolve_owner(fault: Fault) -> type | ModuleType:
         if isinstance(error, ModuleNotFoundError) and not fault.owner.startswith(error.name or "?"):
             raise
         raise StaleFaultError(
-            f"fault {fault.name}: its target {fault.owner} is gone ({error}); point it elsewhere"
+            f"fault {fault.name}: its target {fault.owner} does not exist ({error}); point it elsewhere"
         ) from error
 
 
@@ -149,7 +150,8 @@ def _find_member(owner: type | ModuleType, fault: Fault) -> Any:
     try:
         return inspect.getattr_static(owner, fault.member)
     except AttributeError as error:
-        raise StaleFaultError(f"fault {fault.name}: {fault.owner} no longer has a member {fault.member!r}") from error
+        hint = suggestion(fault.member, dir(owner)) or "; point it elsewhere"
+        raise StaleFaultError(f"fault {fault.name}: {fault.owner} has no member {fault.member!r}{hint}") from error
 
 
 def _function_of(found: Any) -> Callable[..., Any]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from typing import Generic, TypeVar
 
 from rlverify.project.fingerprint import is_within
 from rlverify.records.errors import RegistrationError
+from rlverify.records.printing import stdout_sent_to_stderr
 
 Entry = TypeVar("Entry")
 
@@ -47,7 +46,7 @@ class Registry(Generic[Entry]):
         """
         if importlib.util.find_spec(package) is None:
             return {}
-        with redirect_stdout(sys.stderr):  # what it prints must not mix with what the program prints
+        with stdout_sent_to_stderr():  # what it prints must not mix with what the program prints
             folders = getattr(importlib.import_module(package), "__path__", ())  # none, if it is a single module
             for module in pkgutil.iter_modules(folders, f"{package}."):
                 importlib.import_module(module.name)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from rlverify.project.suggesting import suggestion
+from rlverify.project.toml_file import toml_of
 from rlverify.records.errors import SettingsError
 
 FILE: Final = "pyproject.toml"
@@ -150,11 +151,7 @@ def load_settings(root: Path) -> Settings:
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
-    try:
-        content = tomllib.loads(path.read_bytes().decode())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(path, "", f"cannot be read: {error}") from error
-    found: Any = content
+    found: Any = toml_of(path, partial(SettingsError, path, ""))
     for key in TABLE.split("."):
         if not isinstance(found, dict) or key not in found:
             return None
@@ -172,4 +169,6 @@ def _explain(problem: Mapping[str, Any]) -> tuple[str, str]:
         return key, f"there is no such setting{hint}"
     if problem["type"] == "missing":
         return key, f"is missing; add it to the table [{TABLE}]"
+    if problem["type"] == "tuple_type":
+        return key, f'must be a list of texts, as in ["name"], got {problem["input"]!r}'
     return key, f"{problem['msg']}, got {problem['input']!r}"

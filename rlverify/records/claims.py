@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 class FixGrade(StrEnum):
     """What the fix that a document describes does to the symptoms of its fault.
 
-    UNDECIDED says that it depends on a condition; no single measurement comes to it.
+    UNDECIDED says that not every condition gives the same grade; no single measurement comes to it.
     """
 
     CURED = "CURED"
@@ -154,6 +154,7 @@ class Claim:
     :param of_fix: whether the condition is about the claim's documented fix, which CONFIRMED says is a cure
     :param earlier: criteria that were changed after a result, the oldest first
     :param invariant: why no setting can change the verdict; empty where conditions show it
+    :param settings: at which settings the claim was measured, and what others do to its verdict; can be empty
     """
 
     id: str
@@ -193,6 +194,7 @@ class Claim:
     condition: str = ""
     of_fix: bool = False
     invariant: str = ""
+    settings: str = ""
     earlier: tuple[EarlierCriterion, ...] = ()
 
     @property

@@ -93,6 +93,22 @@ class EvidenceError(HarnessError, ValueError):
         self.path = path
 
 
+class UnwritableFolderError(EvidenceError):
+    """A folder for evidence or reports cannot be written.
+
+    :param path: the folder
+    :param reason: why not
+    """
+
+    def __init__(self, path: str | PathLike[str], reason: str) -> None:
+        HarnessError.__init__(
+            self,
+            f"folder {path}: cannot be written: {reason}; nothing was changed; make it writable, or choose another "
+            "folder",
+        )
+        self.path = path
+
+
 class MatrixError(HarnessError, ValueError):
     """The kill matrix, or what it is made from, is missing, broken or says something else than its own rows.
 
@@ -103,3 +119,19 @@ class MatrixError(HarnessError, ValueError):
     def __init__(self, subject: str | PathLike[str], reason: str) -> None:
         super().__init__(f"kill matrix, {subject}: {reason}")
         self.reason = f"{subject} {reason}"
+
+
+class ModelFileError(HarnessError, ValueError):
+    """A model file cannot be read, or does not fit the model; the model is unchanged.
+
+    :param path: the file
+    :param reason: what is wrong with it
+    """
+
+    def __init__(self, path: str | PathLike[str], reason: str) -> None:
+        super().__init__(
+            f"model file {path}: {reason}. The model is unchanged; use a file that the same algorithm saved with the "
+            "same settings and spaces"
+        )
+        self.path = path
+        self.reason = reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 from rlverify.records.claims import Verdict
@@ -20,16 +21,21 @@ class ClaimStatus(StrEnum):
 
 
 def status_of(record: Record) -> ClaimStatus:
-    """The status of a record. A figure with stale or undecided evidence is set aside, as in an audit."""
-    if record.as_expected:
+    """The status of a record; each of its conditions has its own.
+
+    A figure with stale or undecided evidence is set aside, as in an audit.
+    """
+    verdict = record.measured_verdict
+    if record.own_as_expected:
         return ClaimStatus.PASSED
-    if record.claim.figure is not None and record.verdict in (Verdict.STALE, Verdict.UNDECIDED):
+    if record.claim.figure is not None and verdict in (Verdict.STALE, Verdict.UNDECIDED):
         return ClaimStatus.SET_ASIDE
-    return ClaimStatus.ERROR if record.verdict is None or record.verdict in NOT_MEASURED else ClaimStatus.FAILED
+    return ClaimStatus.ERROR if verdict is None or verdict in NOT_MEASURED else ClaimStatus.FAILED
 
 
 def told(record: Record) -> str:
-    """What was measured and what was expected, in one line."""
+    """What was measured under the claim's own condition and what was expected, in one line."""
+    record = replace(record, conditions=())
     line = f"{outcome(record)}, expected {record.claim.expected_verdict.value}"
     if record.claim.expected_fix_grade is not None:
         line += f"; fix {grade(record)}, expected {record.claim.expected_fix_grade.value}"

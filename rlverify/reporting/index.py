@@ -79,7 +79,7 @@ def render_index(data: ReportData, pages: Sequence[Page]) -> str:
         severities=_severities(bugs),
         stated_bugs=sum(any(each.claim.kind != "finding" for each in bug.records) for bug in bugs),
         depending=_depending(data),
-        only_fix=sum(not record.depends for record in _depending(data)),
+        opposed=sum(record.is_opposed for record in _depending(data)),
         plan=plan(data.claims, data.causes),
         phases=PHASES,
         appendix=APPENDIX,
@@ -126,7 +126,7 @@ def _severities(bugs: Sequence[Finding]) -> dict[str, int]:
 
 def _depending(data: ReportData) -> list[Record]:
     """Claims of which the verdict, or the grade of the fix, depends on the conditions."""
-    return [record for record in data.claims if record.depends or record.fix_depends]
+    return [record for record in data.claims if status_of_statement(record) == STATUSES[3]]
 
 
 def _row(title: str, page: str, records: Iterable[Record]) -> IndexRow:

@@ -18,7 +18,7 @@ from rlverify.records.problems import Problem, with_advice
 from rlverify.reporting.claim_status import ClaimStatus, status_of, told
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import block
-from rlverify.reporting.phrasing import difference, statement
+from rlverify.reporting.phrasing import difference, outcome, spread, statement
 from rlverify.reporting.record import Record
 
 # What XML 1.0 has no way to write, escaped or not.
@@ -48,18 +48,27 @@ class JUnitReport:
 
     def format(self, records: Sequence[Record]) -> str:
         """The whole file, with the counts that readers of it expect."""
-        return _document([_committed_case(record) for record in records])
+        return document([_committed_case(record) for record in records])
 
 
 def junit_of_run(outcome: Outcome) -> str:
     """The file of one run: a failure for each claim that fell, an error for each that could not be measured."""
-    return _document([*_run_cases(outcome), *_other_cases(outcome)])
+    return document([*_run_cases(outcome), *_other_cases(outcome)])
 
 
 def _committed_case(record: Record) -> Case:
     claim, status = record.claim, status_of(record)
-    text = f"{statement(claim)}\nrlverify reproduce {claim.id}" if status in ELEMENTS else difference(record)
+    text = (
+        f"{statement(claim)}\nrlverify reproduce {claim.id}"
+        if status in ELEMENTS
+        else difference(record) or _conditions(record)
+    )
     return Case(claim.document, f"{claim.id} {claim.title}", status, told(record), text)
+
+
+def _conditions(record: Record) -> str:
+    found = spread(record)
+    return f"{outcome(record)}: {found}" if found else ""
 
 
 def _run_cases(outcome: Outcome) -> Iterator[Case]:
@@ -103,7 +112,8 @@ def _status_of_problem(problem: Problem) -> ClaimStatus:
     return ClaimStatus.ERROR if problem.exit_code == HARNESS_FAILED or problem.kind == "pin" else ClaimStatus.FAILED
 
 
-def _document(cases: Sequence[Case]) -> str:
+def document(cases: Sequence[Case]) -> str:
+    """The whole file: a suite for each run of cases that name one, with the counts that readers of it expect."""
     root = Element("testsuites", {"name": "rlverify", **_counts(cases)})
     for name, found in groupby(cases, key=lambda case: case.suite):
         group = list(found)

@@ -65,7 +65,11 @@ def limits(claim: Claim) -> list[str]:
     return found
 
 
-CURES: Final = {Verdict.CONFIRMED: "cures", Verdict.REFUTED: "does not cure", Verdict.UNDECIDED: "undecided"}
+CURES: Final = {verdict: verdict.value for verdict in Verdict} | {
+    Verdict.CONFIRMED: "cures",
+    Verdict.REFUTED: "does not cure",
+    Verdict.UNDECIDED: "undecided",
+}
 """What the verdict under a condition says of a fix."""
 
 GROUPS_OF_CONDITIONS: Final = (
@@ -76,7 +80,7 @@ GROUPS_OF_CONDITIONS: Final = (
 
 
 def spread(record: Record) -> str:
-    """Which verdict, or which grade of the fix, was measured under how many conditions, where they differ; or empty."""
+    """The verdicts, or what they say of the fix, under how many conditions; empty where they do not differ."""
     told = []
     if record.depends and record.measured_verdict is not None:
         told.append(_spread(record.measured_verdict.value, record, of_fix=False))
@@ -86,13 +90,15 @@ def spread(record: Record) -> str:
 
 
 def _spread(own: str, record: Record, *, of_fix: bool) -> str:
-    others = [each.measured_verdict for each in record.conditions if each.claim.of_fix is of_fix]
+    others = record.of_conditions(of_fix=of_fix)
     counts = ", ".join(
         f"{CURES[verdict] if of_fix else verdict.value} under {others.count(verdict)}"
         for verdict in Verdict
         if verdict in others
     )
-    return f"{own} under the claim's own condition; of {len(others)} other conditions: {counts}"
+    opposite = record.has_opposite(of_fix=of_fix)
+    told = "the opposite was measured" if opposite else "no opposite was measured; some runs do not decide"
+    return f"{own} under the claim's own condition; of {len(others)} other conditions: {counts} ({told})"
 
 
 def symptom(record: Record) -> str:
@@ -186,7 +192,7 @@ def _values(symptoms: Sequence[SymptomEvidence], most: int) -> str:
 
 def _joined(told: Sequence[str], most: int) -> str:
     more = len(told[most:])
-    return "; ".join([*told[:most], *([f"and {more} more symptoms"] if more else [])])
+    return "; ".join([*told[:most], *([f"and {more} more symptom{'s' * (more != 1)}"] if more else [])])
 
 
 def _told(symptom: SymptomEvidence) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from rlverify.records.claims import NOT_STATED, Cause, Severity, Verdict
-from rlverify.reporting.record import Record
+from rlverify.reporting.record import UNDER_CONDITION, Record
 
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 Phase: TypeAlias = Literal["now", "next", "later"]
@@ -55,23 +55,25 @@ def confidence(record: Record) -> Confidence:
 
     low: the document does not give what was tested (a reconstruction, or an implied statement). medium: measured only
     under one condition, on a small synthetic problem or, if a figure, without training runs. high: measured on the
-    component or in the training run that the claim is about, or under several conditions.
+    component or in the training run that the claim is about, or under several conditions of the claim.
     """
     if record.claim.basis in NOT_STATED:
         return "low"
     is_small = record.claim.scale == "toy" or (record.claim.figure is not None and record.claim.scale != "training")
-    return "medium" if is_small and not (record.conditions or record.claim.invariant) else "high"
+    others = [each for each in record.of_conditions(of_fix=False) if each in UNDER_CONDITION]
+    return "medium" if is_small and not (others or record.claim.invariant) else "high"
 
 
 def status_of_statement(record: Record) -> str:
-    """Which of `STATUSES` the statement of a claim has; code of ours that regressed says nothing about it."""
-    if record.depends:
-        return STATUSES[3]
-    if not record.has_verdict or record.verdict is Verdict.REGRESSED:
+    """Which of `STATUSES` a claim has, its fix included; code of ours that regressed says nothing about it.
+
+    What measurement does not support stays so, whatever conditions make of its fix.
+    """
+    if record.is_unsupported:
+        return STATUSES[1] if record.contradicts_document else STATUSES[2]
+    if record.is_open or record.verdict is Verdict.REGRESSED:
         return STATUSES[4]
-    if record.contradicts_document:
-        return STATUSES[1]
-    return STATUSES[2] if record.is_unsupported else STATUSES[0]
+    return STATUSES[3] if record.depends or record.fix_depends else STATUSES[0]
 
 
 def is_real_bug(record: Record) -> bool:

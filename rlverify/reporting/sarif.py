@@ -66,10 +66,7 @@ def _result(fallen: FallenClaim, number: int) -> dict[str, Any]:
     file, line = fallen.declared_in, fallen.line
     if fallen.suspects and not PurePosixPath(fallen.suspects[0]).is_absolute():
         file, line = fallen.suspects[0], fallen.suspect_line
-    place: dict[str, Any] = {"uri": quote(file), "uriBaseId": ROOT}
-    if PurePosixPath(file).is_absolute():
-        place = {"uri": PurePosixPath(file).as_uri()}
-    location = {"physicalLocation": {"artifactLocation": place, "region": {"startLine": line}}}
+    location = {"physicalLocation": {"artifactLocation": artifact_location(file), "region": {"startLine": line}}}
     return {
         "ruleId": fallen.claim.id,
         "ruleIndex": number,
@@ -78,6 +75,15 @@ def _result(fallen: FallenClaim, number: int) -> dict[str, Any]:
         "locations": [location],
         "partialFingerprints": _fingerprints(fallen.claim.id),
     }
+
+
+def artifact_location(file: str) -> dict[str, str]:
+    """Where a file is: relative to `ROOT`, or absolute.
+
+    :param file: the path, with slashes
+    """
+    path = PurePosixPath(file)
+    return {"uri": path.as_uri()} if path.is_absolute() else {"uri": quote(file), "uriBaseId": ROOT}
 
 
 def _fingerprints(claim: str) -> dict[str, str]:

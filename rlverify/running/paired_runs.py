@@ -14,7 +14,7 @@ from time import perf_counter
 
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
-from rlverify.project.experiments import Experiment
+from rlverify.project.experiments import EXPERIMENTS, Experiment
 from rlverify.records.claims import Claim
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import ProbeError
@@ -76,7 +76,7 @@ def run_paired(task: PairedTask) -> PairedRun:
 
 def _run(task: PairedTask) -> PairedRun:
     started = perf_counter()
-    outcome = attempt(lambda: _measure(task))
+    outcome = attempt(lambda: _measure(task), lambda _: EXPERIMENTS.entries.get(task.experiment))
     if not isinstance(outcome, Crash):
         return outcome
     seconds = round(perf_counter() - started, 3)

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
 from rlverify.records import interrupts
+from rlverify.records.printing import send_stdout_to_stderr
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -150,6 +151,7 @@ def run_each(
 def _work(connection: Connection, function: Callable[[Task], Result], folder: str) -> None:
     """Run tasks until there are no more, with their temporary files in a folder."""
     interrupts.allow_termination()
+    send_stdout_to_stderr()
     os.environ["TMPDIR"], tempfile.tempdir = folder, folder
     pin_threads()
     threading.Thread(target=_end_with_parent, daemon=True).start()

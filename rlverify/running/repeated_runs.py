@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
+from rlverify.project.plots import PLOTS
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import ProbeError
 from rlverify.records.plot_points import Plot
@@ -117,7 +118,7 @@ def _measure_plot(task: PlotTask) -> MeasuredPlot:
 def _plot(task: PlotTask) -> MeasuredPlot:
     pin_threads()
     with redirect_stdout(sys.stderr):  # what it prints must not mix with what the program prints
-        outcome = attempt(lambda: _points(task))
+        outcome = attempt(lambda: _points(task), lambda _: PLOTS.entries.get(task.name))
     return MeasuredPlot(None, error=outcome.line) if isinstance(outcome, Crash) else MeasuredPlot(outcome)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 import time
@@ -9,12 +10,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 from rlverify.project.content import Project
-from rlverify.project.importing import place_of
+from rlverify.project.faults import FAULTS
+from rlverify.project.importing import place_of, places_of
 from rlverify.project.planting import plant
-from rlverify.project.probes import Probe
+from rlverify.project.probes import PROBES, Probe
 from rlverify.project.reaching import unreached_hint
 from rlverify.records.claims import Claim
 from rlverify.records.code_records import Executed
@@ -25,7 +28,11 @@ from rlverify.running.recording import prepare_recording, run_recorded
 from rlverify.running.time_limit import TIME_LIMIT, hard_limit, run_within
 
 Result = TypeVar("Result")
+ENGINE: Final = Path(__file__).parents[1]
+UNWRITTEN: Final = ("what you look at", "what it should be")
+"""What the probe of `rlverify new` observes until somebody writes it."""
 Progress = Callable[[int, int], None]
+About = Callable[[BaseException], Callable[..., object] | None]
 
 
 def no_progress(_done: int, _total: int) -> None:
@@ -68,15 +75,29 @@ class ProbeTask:
     recorded: bool = False
 
 
-def attempt(action: Callable[[], Result]) -> Result | Crash:
-    """Whatever the action returns, or its crash as a record."""
+def attempt(action: Callable[[], Result], about: About = lambda _: None) -> Result | Crash:
+    """Whatever the action returns, or its crash as a record.
+
+    :param about: the function of the content package that an error is about which the engine raises
+    """
     try:
         return action()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a probe throws is a finding about it
-        file, number = place_of(error)
+        file, number = _place(error, about(error))
         message = " ".join(str(error).split())
         line = f"{type(error).__name__}: {message} ({'/'.join(file.parts[-2:])}:{number})"
         return Crash(line, "".join(traceback.format_exception(error)), error)
+
+
+def _place(error: BaseException, about: Callable[..., object] | None) -> tuple[Path, int]:
+    """Where an error was raised; where the engine raised it, the last call that led to it or the function itself."""
+    place = place_of(error)
+    code = getattr(inspect.unwrap(about), "__code__", None) if about is not None else None
+    if code is None or not place[0].is_relative_to(ENGINE):
+        return place
+    own = Path(code.co_filename)
+    calls = (each for each in places_of(error) if each[0] == own)
+    return next(calls, (own, code.co_firstlineno))
 
 
 def attempt_recorded(action: Callable[[], Result], project: Project) -> tuple[Result, Executed] | Crash:
@@ -97,13 +118,18 @@ def run_task(task: ProbeTask) -> Run:
 
 def _run(task: ProbeTask) -> Run:
     started = time.perf_counter()
-    outcome = attempt(lambda: _measure(task))
+    outcome = attempt(lambda: _measure(task), lambda error: _about(task, error))
     seconds = time.perf_counter() - started
     if isinstance(outcome, Crash):
         stale = isinstance(outcome.error, StaleFaultError)
         error = str(outcome.error) if stale else outcome.line
         return Run(task.variant, task.seed, error=error, stale=stale, traceback=outcome.traceback, seconds=seconds)
     return replace(outcome, seconds=seconds)
+
+
+def _about(task: ProbeTask, error: BaseException) -> Callable[..., object] | None:
+    fault = FAULTS.entries.get(task.planted or "")
+    return fault.replacement if fault and isinstance(error, FaultError) else PROBES.entries.get(task.probe)
 
 
 def _measure(task: ProbeTask) -> Run:
@@ -126,6 +152,8 @@ def _observe(task: ProbeTask, measure: Probe) -> tuple[Observation, ...]:
     observations = run_within(task.limit, lambda: measure(*task.project.make(), task.seed))
     if not isinstance(observations, Sequence) or not all(isinstance(each, Observation) for each in observations):
         raise ProbeError(f"probe {task.probe!r} returned {observations!r}; return a list of Observation")
+    if any((each.symptom, each.before) == UNWRITTEN for each in observations):
+        raise ProbeError(f"probe {task.probe!r} is still the skeleton of `rlverify new`; write what it observes")
     symptoms = [observation.symptom for observation in observations]
     if not symptoms:
         raise ProbeError(f"probe {task.probe!r} observed nothing, which would hold whatever happens")

@@ -150,6 +150,14 @@ MISUSES = {
         "network of .*'lstm_hidden_size': 4000000.* needs more memory",
     ),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
+    "an output where no file can be made": (SMALL_RUN, ["--output", "/proc/m.zip"], "/proc is no folder to write in"),
+    "an output of an impossible name": (
+        SMALL_RUN,
+        ["--output", "{folder}/" + "m" * 300 + ".zip"],
+        "cannot be written .File name too long.; give another --output",
+    ),
+    "an output that is a folder": (SMALL_RUN, ["--output", "{folder}"], "is a folder; name a file, such as"),
+    "a model to go on with that is a folder": (SMALL_RUN, ["--resume", "--output", "{folder}"], "is a folder; name"),
     "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "is no folder to write in"),
 }
 
@@ -259,4 +267,7 @@ def test_a_file_that_appears_during_the_training_stays_and_the_model_is_saved_be
     assert sorted((tmp_path / "folder").iterdir()) == sorted([*others, saved])
     monkeypatch.undo()
     again = run(small, "--output", saved, "--device", "cpu", "--resume")
-    assert (again.exit_code, again.stdout) == (0, f"trained 64 steps; saved {saved}\n")
+    assert (again.exit_code, again.stdout) == (
+        0,
+        f"{saved} has already trained 64 steps, at least the 64 of total_timesteps; nothing was trained\n",
+    )

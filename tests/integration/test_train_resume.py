@@ -62,6 +62,17 @@ def test_what_was_trained_otherwise_does_not_go_on(case: str, trained: Path, tmp
     assert (tmp_path / "m.zip").read_bytes() == trained.read_bytes()
 
 
+@pytest.mark.parametrize("total", ["32", "10"])
+def test_a_total_that_is_reached_already_trains_nothing(total: str, trained: Path, tmp_path: Path) -> None:
+    done = resumed(RUN.replace("64", total), trained, tmp_path)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == (
+        f"{tmp_path / 'm.zip'} has already trained 32 steps, at least the {total} of total_timesteps; "
+        "nothing was trained\n"
+    )
+    assert (tmp_path / "m.zip").read_bytes() == trained.read_bytes()
+
+
 def test_what_shows_how_it_is_doing_is_as_the_file_says_now(trained: Path, tmp_path: Path) -> None:
     text = RUN.replace("n_epochs: 1", f"n_epochs: 1, tensorboard_log: {tmp_path / 'log'}")
     done = resumed(text, trained, tmp_path)

@@ -109,6 +109,7 @@ BROKEN = {
     "no table": ('document = "toy"', "claim: must be one or more [[claim]] tables"),
     "another document": (f'document = "other"\n{CLAIM}', "document: must be 'toy', the name of the file"),
     "a stray field": (f"xyz = 1\nabc = 2\n{CLAIM}", "abc: is outside every [[claim]]"),
+    "a misspelt table": (CLAIM.replace("[[claim]]", "[[claims]]"), "claims: is no table; did you mean [[claim]]?"),
     "a version of text": (
         f'schema_version = "1"\n{CLAIM}',
         "schema_version: '1' is unknown; this rlverify reads up to version 1; upgrade it, or correct the file"),

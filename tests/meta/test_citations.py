@@ -87,7 +87,6 @@ def test_a_document_is_cited_by_its_file_name_up_to_the_first_underscore(tmp_pat
         (tmp_path / name).write_text(f"{name}\n\nlast", encoding="utf-8")
     documents = Documents.read(tmp_path)
     assert (documents.text("notes:1"), documents.text("plan:1-3")) == ("notes.md", "plan_of_may.md\n\nlast")
-    assert documents.uncited(["plan:3"]) == {"notes": [1, 3], "plan": [1]}
     with pytest.raises(ValueError, match="there is no document table, only notes, plan"):
         documents.cite("table:1")
 
@@ -113,13 +112,6 @@ def test_without_documents_no_line_can_be_cited(tmp_path: Path) -> None:
         Documents().cite("notes:1")
 
 
-def test_lines_that_nothing_cites_are_told_without_empty_ones_and_rules() -> None:
-    last = len(DOCUMENTS.lines["001"])
-    assert DOCUMENTS.uncited(["001:1-7", f"001:10-{last}"])["001"] == [9]
-    assert DOCUMENTS.uncited([f"001:9-{last}"])["001"] == [1, 3, 4, 5]
-    assert len(DOCUMENTS.uncited([])["003"]) > 100
-
-
 def test_headings_labels_fences_and_empty_lines_are_no_statements() -> None:
     lines = (
         "# Title",
@@ -135,6 +127,34 @@ def test_headings_labels_fences_and_empty_lines_are_no_statements() -> None:
         "  ```",
     )
     assert Documents(lines={"notes": lines}).statements("notes") == [3, 5, 10]
+    headings = (
+        "#",
+        "###### six",
+        "####### seven",
+        "#1 is a number",
+        "#\tTab",
+        "~~~~",
+        "# code",
+        "~~~",
+        "```",
+        "~~~~ ",
+        "#",
+    )
+    assert Documents(lines={"notes": headings}).statements("notes") == [3, 4, 7]
+    inline = (
+        "```x``` is code",
+        "## Heading",
+        "````",
+        "# code",
+        "```",
+        "a",
+        "````python",
+        "`````",
+        "## Heading",
+        "~~~ x",
+        "# a",
+    )
+    assert Documents(lines={"notes": inline}).statements("notes") == [1, 4, 6, 7, 11]
     labels = ("**Tests:**", "  **Tests of a part**:  ", "**Tests:** pass", "- **Tests:**", "**Passed**", "a **b:**")
     assert Documents(lines={"notes": labels}).statements("notes") == [3, 4, 5, 6]
 
@@ -212,7 +232,7 @@ def test_claims_and_untestable_lines_are_loaded_with_what_they_cite(tmp_path: Pa
         ('[[untestable]]\ncites = ["000:1"]\nwhi = "x"\nwhy = "y"\n', "whi", "did you mean 'why'"),
     ],
 )
-def test_a_broken_entry_is_told_with_its_field(tmp_path: Path, text: str, field: str, reason: str) -> None:
+def test_a_broken_entry_is_reported_with_its_field(tmp_path: Path, text: str, field: str, reason: str) -> None:
     with pytest.raises(CatalogueError, match=reason) as caught:
         _load_text(tmp_path, text)
     assert caught.value.field.startswith(field)

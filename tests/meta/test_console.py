@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from rich.progress import Progress
+from rich.text import Text
 
-from rlverify.cli.console import PLAIN_WIDTH, Bars
+from rlverify.cli.console import PLAIN_WIDTH, Bars, show
+from rlverify.cli.tables import plain_table
 from tests.meta.project_folders import PROJECTS
 
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -41,6 +43,22 @@ def test_figures_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> 
     for done in (0, 1, 2):
         shown.figures(done, 9, 60.0)
     assert capsys.readouterr() == ("", "figures: 1 of 9 runs, about 60 s left\n")
+
+
+def test_no_figures_are_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    bars(True, [0.0, 10.0, 10.0]).figures(0, 0, 0.0)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_without_colours_there_are_no_escape_codes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    for no_color, expected in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        show(plain_table("claim", wrapped=[]), Text("CONFIRMED", style="bold green"))
+        assert ("\x1b" in capsys.readouterr().out) == expected
 
 
 def test_the_time_of_a_bar_begins_with_what_it_shows() -> None:

@@ -118,6 +118,10 @@ def _forged(evidence: Evidence, change: Callable[[Content], object]) -> str:
         ({"verdict": "REFUTED"}, "says REFUTED, fix None, but its counts give CONFIRMED"),
         ({"fix_grade": "CURED"}, "says CONFIRMED, fix CURED, but"),
         ({"schema_version": 1}, "schema_version: Input should be 2"),
+        (
+            {"schema_version": 3, "extra": 1},
+            "has schema_version 3, and this rlverify reads version 2; upgrade rlverify",
+        ),
         ({"extra": 1}, "extra: Extra inputs"),
         ({"seeds": [-1]}, "seeds.0: Input should be greater"),
         ({"claim_id": "TOY-02"}, "is about TOY-02, not about TOY-01"),
@@ -214,7 +218,7 @@ def test_a_symptom_that_was_not_seen_in_every_run_is_possible(claim: Claim) -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "Invalid JSON: "),
+        ("", "is empty"),
         ("{", "Invalid JSON: "),
         ("[]", "Input should be an object"),
         ("{}", "schema_version: Field r"),

@@ -212,7 +212,7 @@ class TestTwins:
         assert moved
         assert all(name.startswith(("lstm_critic", "value_net")) for name in moved)
 
-    def test_the_arms_see_the_same_and_are_told_the_smaller_or_the_first(self) -> None:
+    def test_the_arms_see_the_same_and_get_the_smaller_or_the_first(self) -> None:
         smaller, first = (training.untrained(MAKE, 0, **twins.UNCHANGING) for _ in range(2))
         twins.take_the_first(first)
         for model in (smaller, first):
@@ -257,3 +257,30 @@ class TestStability:
         assert stability.unevenness(uneven) == pytest.approx(1.0)
         assert stability.unevenness([7.0 * each for each in uneven]) == pytest.approx(1.0)
         assert stability.unevenness([1.01**i for i in range(300)]) == pytest.approx(math.log(1.01))
+
+
+@pytest.mark.parametrize("experiment", [twins_conditions.longer, twins_conditions.in_the_second_environment])
+def test_twins_are_measured_after_as_many_updates_as_their_names_say(
+    experiment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[int] = []
+    played = twins_conditions.played
+
+    def counted(make: Make, seed: int, model: DistributionalPPO) -> Any:
+        measured.append(model.num_timesteps // (model.n_steps * model.n_envs))
+        return played(make, seed, model)
+
+    monkeypatch.setattr(twins_conditions, "played", counted)
+    monkeypatch.setattr(twins_conditions, "estimates", shortened(twins_conditions.estimates))
+    experiment(MAKE, 0)
+    horizons = [1, 4, 5] if experiment is twins_conditions.longer else [2, 4]  # `tiny` makes 2 updates of UPDATES
+    assert measured == [each for each in horizons for _ in ("smaller", "first")]
+
+
+def shortened(estimates: Any) -> Any:
+    """The estimates with 5 updates where 40 are asked for."""
+
+    def short(make: Make, seed: int, lengths: Any) -> Any:
+        return estimates(make, seed, {name: min(updates, 5) for name, updates in lengths.items()})
+
+    return short

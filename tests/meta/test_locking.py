@@ -110,7 +110,7 @@ def test_the_lock_of_a_killed_process_is_free(start: Start, tmp_path: Path) -> N
 
 def test_reading_commands_do_not_wait(start: Start, tmp_path: Path) -> None:
     _holding(start, tmp_path)
-    assert start("report", "--check").wait(SECONDS) == 1
+    assert start("report", "--check").wait(SECONDS) == 2
     assert start("reproduce", "FIG-GAIN").wait(SECONDS) == 0
     assert _lines(tmp_path, 2) == []
 

@@ -222,6 +222,11 @@ def test_two_undecided_figures_are_a_note_and_more_a_problem() -> None:
         few = [claim, *map(undecided, range(number))]
         assert notes_of(few) == [f"{names}: UNDECIDED, which is allowed for at most 2 figures"] * (names is not None)
         assert problems_of_all(few) == problems_of(claim)
+    expected = [replace(each, claim=replace(each.claim, expected_verdict=Verdict.UNDECIDED)) for each in few]
+    assert notes_of(expected) == []
+    other = replace(GOOD, conditions=(undecided(7),))
+    assert (notes_of([other]), problems_of_all([other])) == ([], [])
+    assert notes_of([replace(figure(30.0, 40.0), conditions=(undecided(8),))]) == []
     many = [*map(undecided, range(3))]
     sentence = "3 figures are UNDECIDED, of which at most 2 may be; give them runs"
     assert (notes_of(many), problems_of_all(many)) == ([], [Problem("FIG-0, FIG-1, FIG-2", 2, sentence)])

@@ -42,7 +42,9 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Git checkout of the project with figures, all measured; treat as read-only."""
     checkout = tmp_path_factory.mktemp("figures")
     copy_project("figureproject", checkout)
-    shutil.copytree(Path(__file__).parent / "projects/toyproject/plots", checkout / "figureproject/plots")
+    shutil.copytree(
+        Path(__file__).parent / "projects/toyproject/plots", checkout / "figureproject/plots", dirs_exist_ok=True
+    )
     plots = checkout / "figureproject/plots/squares.py"
     plots.write_text(plots.read_text().replace("toyproject", "figureproject"))
     (checkout / ".gitignore").write_text(IGNORED)

@@ -59,10 +59,11 @@ def test_the_two_ways_to_ask_for_json_give_the_same(report: Command) -> None:
     assert report("--json")[1] == text
 
 
-def test_a_check_can_be_asked_for_its_outcome_as_json(report: Command, tmp_path: Path) -> None:
+def test_a_check_can_be_asked_for_its_outcome_as_json(report: Command, audited: Path, tmp_path: Path) -> None:
     code, output, errors = report("--check", "--json")
     assert (code, errors) == (0, "")
     assert json.loads(output) == {"schema_version": 1, "exit_code": 0, "problems": [], "notes": []}
+    (shutil.copytree(audited, tmp_path / "reports") / "evidence" / "NULL-TOY.json").unlink()
     missing = report("--check", "--json", reports=tmp_path / "reports")
     content = json.loads(missing[1])
     assert (missing[0], missing[2], content["exit_code"]) == (1, "", 1)
@@ -71,7 +72,7 @@ def test_a_check_can_be_asked_for_its_outcome_as_json(report: Command, tmp_path:
         "exit_code": 1,
         "kind": "stale",
         "sentence": "has no evidence",
-        "remedy": "run `rlverify audit --update`",
+        "remedy": f"run `rlverify audit --update --reports {tmp_path / 'reports'}`",
     }
 
 
@@ -118,16 +119,66 @@ def test_the_html_page_is_of_the_whole_audit_or_of_the_chosen_claims(report: Com
     assert re.findall(r'<details class="claim" id="(.*?)"', chosen) == ids[:1]
 
 
-def test_what_is_missing_stands_in_the_text_and_in_the_exit_code(report: Command, tmp_path: Path) -> None:
+def test_what_is_missing_stands_in_the_text_and_in_the_exit_code(
+    report: Command, audited: Path, tmp_path: Path
+) -> None:
+    for path in [*(shutil.copytree(audited, tmp_path / "reports") / "evidence").iterdir()][1:]:
+        path.unlink()
     code, output, errors = report("--format", "step-summary", reports=tmp_path / "reports")
     assert code == 1
-    assert output.count("NO EVIDENCE") == 6
-    assert errors.count("has no evidence") == 6
+    assert output.count("NO EVIDENCE") == 5
+    assert errors.count("has no evidence") == 5
+
+
+@pytest.mark.parametrize("options", [(), ("--check",), ("--format", "html"), ("--json",)])
+def test_a_folder_without_evidence_is_one_line_and_gets_no_pages(
+    report: Command, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    code, output, errors = report(*options, reports=tmp_path / "wrong")
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert (
+        f"there is no evidence in {tmp_path / 'wrong' / 'evidence'}; run `rlverify audit --update --reports " in errors
+    )
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_the_pages_are_rendered_with_a_line_that_names_their_folder(
+    report: Command, audited: Path, tmp_path: Path
+) -> None:
+    reports = shutil.copytree(audited, tmp_path / "reports")
+    assert report(reports=reports) == (0, f"wrote the pages in {reports}\n", "")
+
+
+def test_a_hyphen_as_output_is_stdout(report: Command) -> None:
+    assert report("--format", "json", "--output", "-") == report("--format", "json")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--check", "--format", "html"),
+        ("--check", "--format", "html", "--output", "kept"),
+        ("--check", "--output", "kept"),
+    ],
+)
+def test_a_check_writes_no_text_for_a_program(
+    report: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept").write_text("mine", encoding="utf-8")
+    code, output, errors = report(*options)
+    assert (code, output) == (2, "")
+    assert "leave out --format and --output" in errors
+    assert (tmp_path / "kept").read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(("--output", "x.md"), "say which with --format"), (("--format", "sarif"), "there is no format 'sarif'")],
+    [
+        (("--output", "x.md"), "say which with --format"),
+        (("--format", "sarif"), "there is no format 'sarif'"),
+        (("--json", "--format", "html"), "--json and --format html are two formats"),
+    ],
 )
 def test_what_cannot_be_meant_is_refused(report: Command, arguments: tuple[str, ...], told: str) -> None:
     code, output, errors = report(*arguments)

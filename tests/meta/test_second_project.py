@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import sysconfig
 import zipfile
 from pathlib import Path
-from venv import EnvBuilder
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.wheel import build_wheel, install_wheel
 
 FILES = {
     "pyproject.toml": """
@@ -102,25 +99,13 @@ def answer(data):
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as it would be published."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def rlverify(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of a fresh virtual environment: the wheel is installed, its dependencies are borrowed from here."""
-    folder = tmp_path_factory.mktemp("venv")
-    EnvBuilder(with_pip=True, symlinks=True).create(folder)
-    python = folder / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(install, check=True, capture_output=True)
-    (site,) = (folder / "lib").glob("python*/site-packages")
-    # A path file of a path file is not read, so that the editable installation of this repository stays out of sight.
-    (site / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
-    return folder / "bin" / "rlverify"
+    return install_wheel(wheel, tmp_path_factory.mktemp("venv")) / "rlverify"
 
 
 @pytest.fixture(scope="module")

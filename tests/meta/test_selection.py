@@ -243,7 +243,7 @@ def test_the_engine_and_modules_that_may_hide_others_affect_everything(
 
 
 def test_a_plot_is_selected_by_its_code_and_by_its_files(checkout: Path) -> None:
-    shutil.copytree(PROJECTS / "toyproject" / "plots", checkout / "figureproject" / "plots")
+    shutil.copytree(PROJECTS / "toyproject" / "plots", checkout / "figureproject" / "plots", dirs_exist_ok=True)
     plot = checkout / "figureproject/plots/squares.py"
     plot.write_text(plot.read_text(encoding="utf-8").replace("toyproject", "figureproject"), encoding="utf-8")
     (checkout / "figureproject/probes/make.py").write_text("class Make:\n    pass\n", encoding="utf-8")

@@ -59,6 +59,7 @@ def test_paths_are_relative_to_the_project(tmp_path: Path) -> None:
         (GOOD.replace('["toyproject"]', '"toyproject"'), "under_test", "got 'toyproject'"),
         (GOOD.replace('["toyproject"]', "[]"), "under_test", "at least 1 item"),
         (GOOD.replace('"toyproject"\n', '"toy-project"\n'), "content", "got 'toy-project'"),
+        (GOOD.replace('["toyproject"]', '"toyproject"'), "under_test", 'must be a list of texts, as in ["name"], got'),
         (GOOD + "reports = 3\n", "reports", "got 3"),
         (GOOD + 'tests = ""\n', "tests", "at least 1 character"),
         (GOOD + "libraries = [3]\n", "libraries.0", "got 3"),

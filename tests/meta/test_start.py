@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,9 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.meta.in_process import rlverify_here
+
 Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 STATS = "def mean(values, weight=1.0, *, start=0.0):\n    return (start + weight * sum(values)) / len(values)\n"
+
+
+def assert_is_skeleton(project: Path, claim_id: str) -> None:
+    """Its fault can be planted, and its probe says that nobody wrote it."""
+    runs = json.loads(rlverify_here("reproduce", claim_id, "--json", cwd=project).stdout)["runs"]
+    assert ["is still the skeleton" in run["error"] for run in runs] == [True, True]
 
 
 @pytest.fixture
@@ -116,8 +125,8 @@ def test_a_first_claim_from_a_skeleton_to_confirmed(started: Path, rlverify: Inv
     assert "def bug_1(values, weight=1.0, *, start=0.0):" in text
     assert 'return healthy("bug-1")(values, weight, start=start)' in text
     untouched = rlverify("reproduce", "BUG-1", cwd=str(started))
-    assert "verdict: REGRESSED (expected CONFIRMED)" in untouched.stdout
-    assert "faulty: the planted fault was never executed, so the probe proves nothing" in untouched.stdout
+    assert "verdict: ERROR (expected CONFIRMED)" in untouched.stdout
+    assert "is still the skeleton" in untouched.stdout
     fault.write_text(text.replace("weight, start=start)", "0.5, start=start)"), encoding="utf-8")
     lines = probe.read_text(encoding="utf-8").replace('"what it should be"', "2.0")
     probe.write_text(lines.replace('"call mylib.stats here"', "mylib.stats.mean([1.0, 3.0])"), encoding="utf-8")
@@ -204,7 +213,7 @@ def test_the_tests_of_the_example_pass_without_rlverify(started: Path) -> None:
 def test_an_id_that_cannot_name_a_module_gets_another_one(claim_id: str, started: Path, rlverify: Invoke) -> None:
     assert rlverify("new", claim_id, "--target", "mylib.stats:mean", cwd=str(started)).returncode == 0
     assert (started / "audit" / "faults" / f"{claim_id.lower()}_.py").is_file()
-    assert "verdict: REGRESSED" in rlverify("reproduce", claim_id, cwd=str(started)).stdout
+    assert_is_skeleton(started, claim_id)
     assert rlverify("reproduce", "EXAMPLE-1", cwd=str(started)).returncode == 0
 
 
@@ -212,7 +221,7 @@ def test_a_default_that_is_not_finite_is_handed_on(started: Path, rlverify: Invo
     path = started / "src" / "mylib" / "stats.py"
     path.write_text('def top(values, least=float("-inf")):\n    return max([least, *values])\n', encoding="utf-8")
     assert rlverify("new", "BUG-3", "--target", "mylib.stats:top", cwd=str(started)).returncode == 0
-    assert "verdict: REGRESSED" in rlverify("reproduce", "BUG-3", cwd=str(started)).stdout
+    assert_is_skeleton(started, "BUG-3")
 
 
 def test_an_async_function_has_an_async_skeleton(started: Path, rlverify: Invoke) -> None:
@@ -355,3 +364,65 @@ def test_what_a_project_prints_goes_to_stderr(started: Path, rlverify: Invoke) -
     done = rlverify("audit", "--update", "--json", cwd=str(started))
     assert json.loads(done.stdout)["exit_code"] == 0, done.stdout
     assert {f"imported {part}" for part in parts} | {"measures"} <= set(done.stderr.splitlines())
+
+
+def test_what_processes_print_that_a_probe_or_an_import_starts_is_on_stderr(started: Path, rlverify: Invoke) -> None:
+    path = started / "audit" / "probes" / "example.py"
+    text = path.read_text(encoding="utf-8")
+    text = text.replace("from rlverify", 'import os\n\nos.system("echo imported")\n\nfrom rlverify', 1)
+    path.write_text(text.replace("    returns =", '    os.system("echo measured")\n    returns =', 1), encoding="utf-8")
+    for command in (["reproduce", "EXAMPLE-1", "--json"], ["gate", "--json", "-"]):
+        done = rlverify(*command, cwd=str(started))
+        assert json.loads(done.stdout)["schema_version"] == 1
+        assert {"imported", "measured"} <= {*done.stderr.splitlines()}
+
+
+HEAD = "def returns_stop_at_the_end_of_an_episode(seed: int) -> list[Observation]:\n"
+MISTAKES = {
+    "a wrong result": (HEAD, f"{HEAD}    return 3\n", "returned 3; return a list of Observation", 10),
+    "no seed": (HEAD, HEAD.replace("seed: int", ""), "takes 0 positional arguments but 1 was given", 10),
+    "an unknown fault": (
+        HEAD,
+        f"{HEAD}    import rlverify\n    rlverify.get_fault('example')\n",
+        "no fault named 'example' is registered",
+        13,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_in_a_probe_has_the_place_of_the_probe(case: str, started: Path) -> None:
+    old, new, words, line = MISTAKES[case]
+    path = started / "audit" / "probes" / "example.py"
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    done = rlverify_here("reproduce", "EXAMPLE-1", cwd=started)
+    assert done.returncode == 2
+    assert words in done.stdout
+    assert f"(probes/example.py:{line})" in done.stdout
+
+
+def test_a_mistake_in_a_fault_has_the_place_of_the_fault(started: Path) -> None:
+    path = started / "audit" / "faults" / "example.py"
+    path.write_text(re.sub(r"def (\w+)\(.*\)", r"def \1(rewards)", path.read_text(encoding="utf-8")), encoding="utf-8")
+    done = rlverify_here("reproduce", "EXAMPLE-1", cwd=started)
+    assert done.returncode == 2
+    assert re.search(
+        r"fault example-1 takes \(rewards\), but its target takes .* \(faults/example\.py:\d+\)", done.stdout
+    )
+
+
+def test_a_target_that_does_not_exist_is_suggested(started: Path) -> None:
+    path = started / "audit" / "faults" / "example.py"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(":discounted_returns", ":discounted_return"), encoding="utf-8")
+    done = rlverify_here("reproduce", "EXAMPLE-1", cwd=started)
+    assert "audit.example has no member 'discounted_return'; did you mean 'discounted_returns'?" in done.stdout
+
+
+def test_a_skeleton_that_nobody_wrote_says_so(started: Path) -> None:
+    assert rlverify_here("new", "BUG-1", "--target", "mylib.stats:mean", cwd=started).returncode == 0
+    done = rlverify_here("reproduce", "BUG-1", cwd=started)
+    assert done.returncode == 2
+    assert "verdict: ERROR" in done.stdout
+    words = "probe 'bug-1' is still the skeleton of `rlverify new`; write what it observes (probes/bug_1.py:"
+    assert words in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,14 +13,20 @@ from rlverify.project.criteria import FrozenCriterion
 from rlverify.project.effects_file import Effects, load_effects
 from rlverify.records.claims import EarlierCriterion, Verdict
 from rlverify.records.errors import CatalogueError
+from rlverify.reporting.claim_status import ClaimStatus, status_of, told
 from rlverify.reporting.html_report import render_html
+from rlverify.reporting.json_report import JsonReport
+from rlverify.reporting.junit import JUnitReport
 from rlverify.reporting.ranking import STATUSES, confidence, status_of_statement
 from rlverify.reporting.record import Record
 from rlverify.reporting.rendering import render_all
 from tests.meta.test_conditions import CONFIRMED, under
-from tests.report.records import CLAIM, data_of, figure, generic
+from tests.report.records import CLAIM, data_of, figure, generic, measured
 
-SPREAD = "CONFIRMED under the claim's own condition; of 2 other conditions: CONFIRMED under 1, REFUTED under 1"
+SPREAD = (
+    "CONFIRMED under the claim's own condition; of 2 other conditions: CONFIRMED under 1, REFUTED under 1 (the "
+    "opposite was measured)"
+)
 DEPENDING = replace(CONFIRMED, conditions=(under(Verdict.CONFIRMED), under(Verdict.REFUTED)))
 FROZEN = {
     "TOY-01": (
@@ -35,7 +42,7 @@ def pages(*records: Record, **changes: object) -> dict[str, str]:
 
 def test_a_verdict_that_depends_is_shown_with_every_condition() -> None:
     text = pages(DEPENDING)["claims.md"]
-    assert f"**UNDECIDED**; its fix: **CURED**. It depends on the condition: {SPREAD}." in text
+    assert f"**UNDECIDED**; its fix: **CURED**. Conditions: {SPREAD}." in text
     assert "| x | CONFIRMED | 0.5 times (0.2 to 0.8) | count: 0 to 1 times | 5 |" in text
     assert "| x | REFUTED | 2.5 times (2 to 3) | count: 0 to 1 times | 5 |" in text
     assert "(expected" not in text.partition("## TOY-01")[2].partition("|")[0]
@@ -55,9 +62,78 @@ def test_a_condition_without_evidence_is_a_hole() -> None:
     assert "| x | NO EVIDENCE |" in found["claims.md"]
     assert status_of_statement(record) == STATUSES[-1]
     assert "## Missing" in found["index.md"]
+    assert "**1 without a verdict**: TOY-01 (no result under: x)." in found["index.md"]
 
 
-def test_conditions_of_a_fix_are_told_apart() -> None:
+FAILED = measured(CLAIM, healthy=2, faulty=0, documented_fix=0)
+AGAINST = measured(replace(CLAIM, against_document=True, basis="code"), healthy=2, faulty=0, documented_fix=2)
+REFUTED_FIGURE = figure(30.0, 40.0)  # REFUTED, where CONFIRMED is expected
+CONFIRMED_FIX, REFUTED_FIX, NO_RESULT = (
+    under(each, of_fix=True) for each in (Verdict.CONFIRMED, Verdict.REFUTED, None)
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "status"),
+    [
+        (CONFIRMED, 0),
+        (replace(CONFIRMED, conditions=(CONFIRMED_FIX,)), 0),
+        (replace(CONFIRMED, conditions=(REFUTED_FIX,)), 3),
+        (replace(CONFIRMED, conditions=(NO_RESULT,)), 4),
+        (FAILED, 1),
+        (replace(FAILED, conditions=(CONFIRMED_FIX,)), 3),
+        (replace(FAILED, conditions=(CONFIRMED_FIX, NO_RESULT)), 4),
+        (replace(AGAINST, conditions=(REFUTED_FIX,)), 1),
+        (replace(AGAINST, conditions=(NO_RESULT,)), 1),
+        (replace(AGAINST, claim=replace(AGAINST.claim, basis="implied"), conditions=(REFUTED_FIX,)), 2),
+        (measured(CLAIM, healthy=0, faulty=0, documented_fix=0), 4),
+    ],
+)
+def test_a_claim_is_counted_where_it_is_listed(record: Record, status: int) -> None:
+    assert status_of_statement(record) == STATUSES[status]
+    counts = ["1" if each == status else "0" for each in range(5)]
+    found = pages(record)
+    assert f"| All statements | 1 | {' | '.join(counts)} |" in found["index.md"]
+    listed = "[TOY-01](" in found["wrong-statements.md"].partition("## Verdicts that depend")[2]
+    assert listed == (status == 3)
+    assert f"[{int(listed)} claims](wrong-statements.md" in found["index.md"]
+
+
+@pytest.mark.parametrize(("verdict", "number"), [(Verdict.REFUTED, 1), (Verdict.UNDECIDED, 0)])
+def test_the_index_counts_for_how_many_the_opposite_was_measured(verdict: Verdict, number: int) -> None:
+    text = pages(replace(CONFIRMED, conditions=(under(verdict),)))["index.md"]
+    assert f"The opposite was measured for {number} of them" in text
+
+
+@pytest.mark.parametrize("of_fix", [False, True])
+@pytest.mark.parametrize("verdict", [Verdict.STALE, Verdict.ERROR, None])
+def test_every_page_shows_a_condition_without_a_result(verdict: Verdict | None, of_fix: bool) -> None:
+    record = replace(CONFIRMED, conditions=(under(verdict, of_fix=of_fix), under(Verdict.REFUTED, of_fix=of_fix)))
+    shown = verdict.value if verdict else "NO EVIDENCE"
+    assert f"| x | {shown} |" in pages(record)["claims.md"]
+    assert f"<td>{shown}</td>" in render_html(data_of([record]))
+
+
+@pytest.mark.parametrize(
+    ("own", "status"),
+    [(CONFIRMED, ClaimStatus.PASSED), (FAILED, ClaimStatus.FAILED), (REFUTED_FIGURE, ClaimStatus.FAILED)],
+)
+def test_the_status_of_a_claim_is_that_of_its_own_measurement(own: Record, status: ClaimStatus) -> None:
+    record = replace(own, conditions=(under(Verdict.REFUTED, expected=Verdict.CONFIRMED), under(Verdict.CONFIRMED)))
+    assert (record.verdict, record.as_expected) == (Verdict.UNDECIDED, False)
+    assert status_of(record) == status
+    assert told(record) == told(own)
+
+
+def test_json_and_junit_give_the_verdict_of_the_pages() -> None:
+    (claim,) = json.loads(JsonReport().format([DEPENDING]))["claims"]
+    assert (claim["verdict"], claim["contradicts_document"]) == ("UNDECIDED", False)
+    text = JUnitReport().format([DEPENDING])
+    assert f"UNDECIDED: {SPREAD}" in text.replace("&apos;", "'")
+    assert 'failures="0" errors="0" skipped="0"' in text
+
+
+def test_conditions_of_a_fix_have_a_table_of_their_own() -> None:
     claim = replace(CLAIM, invariant="The noise has one size.")
     record = replace(CONFIRMED, claim=claim, conditions=(under(Verdict.REFUTED, of_fix=True),))
     text = pages(record)["claims.md"]
@@ -66,7 +142,9 @@ def test_conditions_of_a_fix_are_told_apart() -> None:
     assert "The claim under other conditions:" not in text
     assert "| x | does not cure | 2.5 times (2 to 3) |" in text
     assert "its fix: **UNDECIDED**" in text
-    assert "is UNDECIDED: [1 claims]" in pages(record)["index.md"]
+    assert "do not decide it: [1 claims]" in pages(record)["index.md"]
+    assert "| All statements | 1 | 0 | 0 | 0 | 1 | 0 |" in pages(record)["index.md"]
+    assert "[TOY-01](" in pages(record)["wrong-statements.md"].partition("## Verdicts that depend")[2]
 
 
 def test_a_claim_may_have_conditions_of_both_kinds() -> None:
@@ -87,6 +165,19 @@ def test_the_latest_frozen_criterion_and_all_earlier_ones_are_shown() -> None:
     )
 
 
+def test_criteria_of_conditions_are_shown_if_they_were_changed_or_frozen_late() -> None:
+    one = under(Verdict.CONFIRMED)
+    earlier = EarlierCriterion("at most 10", Verdict.REFUTED, "2026-11-21", "Too short.")
+    record = replace(CONFIRMED, conditions=(replace(one, claim=replace(one.claim, earlier=(earlier,))),))
+    late = {"TOY-01@x": (FrozenCriterion("1", date(2026, 11, 25), "Known.", after_result=True),)}
+    early = {"TOY-01@x": (FrozenCriterion("1", date(2026, 11, 25), "Known."),)}
+    for text in (pages(record, criteria=late)["claims.md"], render_html(data_of([record], criteria=late))):
+        assert "Criterion (x) frozen on 2026-11-25, after its result" in text
+        assert "2026-11-21" in text
+    assert "Known." not in pages(record, criteria=early)["claims.md"]
+    assert "Until 2026-11-21, the criterion (x) was: at most 10." in pages(record)["claims.md"]
+
+
 def test_a_criterion_that_was_frozen_after_its_result_says_so() -> None:
     criteria = {"TOY-01": (FrozenCriterion("1", date(2026, 11, 25), "Taken over.", after_result=True),)}
     assert (
@@ -95,7 +186,7 @@ def test_a_criterion_that_was_frozen_after_its_result_says_so() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["UNDECIDED", SPREAD.replace("'", "&#39;"), "0.5 times (0.2 to 0.8)", "As asked."])
+@pytest.mark.parametrize("text", [">UNDECIDED<", SPREAD.replace("'", "&#39;"), "0.5 times (0.2 to 0.8)", "As asked."])
 def test_the_html_page_shows_the_same(text: str) -> None:
     assert text in render_html(data_of([DEPENDING], criteria=FROZEN))
 
@@ -105,6 +196,7 @@ def test_conditions_that_agree_make_a_figure_surer() -> None:
     lonely = replace(lonely, claim=replace(lonely.claim, basis="formula", scale="toy"))
     assert confidence(lonely) == "medium"
     assert confidence(replace(lonely, conditions=(under(Verdict.REFUTED),))) == "high"
+    assert confidence(replace(lonely, conditions=(under(None), under(Verdict.REFUTED, of_fix=True)))) == "medium"
     assert confidence(replace(lonely, claim=replace(lonely.claim, invariant="Always."))) == "high"
 
 
@@ -123,7 +215,7 @@ def test_effects_are_read_from_the_content_package(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "told"), [("about", "cannot be read"), ('about = "x"\n', "effects: Field required")])
-def test_broken_effects_are_told(text: str, told: str, tmp_path: Path) -> None:
+def test_broken_effects_are_reported(text: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "effects.toml").write_text(text)
     with pytest.raises(CatalogueError, match=told):
         load_effects(tmp_path)

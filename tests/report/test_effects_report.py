@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.effects import CHANCE, SHOWN, Effect, chance, effect_in_words, in_short, report
-from tests.report.records import CLAIM
+from benchmarks.effects import (
+    CHANCE,
+    SEEDS,
+    SHOWN,
+    Effect,
+    chance,
+    defects,
+    effect_in_words,
+    effects_file,
+    effects_of_claims,
+    in_short,
+    read,
+    report,
+)
+from tests.report.records import CLAIM, PROJECT
 
-HEALTHY = {seed: Effect("", seed, 100.0, f"healthy {seed}") for seed in (0, 1)}
+HEALTHY = {seed: Effect("", seed, 100.0, f"healthy {seed}") for seed in SEEDS}
 FAULTY = [Effect("forgets", seed, 80.0 - 20.0 * seed, f"faulty {seed}", executions=3) for seed in (0, 1)]
 OTHERS = [
     Effect(name, seed, 100.0 + change + 3.0 * (1 - 2 * seed), f"{name} {seed}")
@@ -38,7 +52,7 @@ STOPPED = [replace(each, error="KeyError: 'x'", length=0.0) for each in FAULTY]
         ),
     ],
 )
-def test_an_effect_is_told_in_words(runs: list[Effect], told: str) -> None:
+def test_an_effect_is_put_into_words(runs: list[Effect], told: str) -> None:
     assert effect_in_words(runs, HEALTHY) == told
 
 
@@ -49,6 +63,14 @@ def test_the_page_has_a_row_for_each_defect_with_runs() -> None:
     assert "| TOY-01 | State is forgotten | episode length -30 % (seeds: -40 to -20), more than chance |" in text
     assert "Chance alone changes their length by -12 to +12 %." in text
     assert "TOY-02" not in text
+
+
+@pytest.mark.parametrize("error", ["", "KeyError: 'x'"])
+def test_a_seed_without_a_complete_healthy_run_is_an_error(error: str) -> None:
+    runs = [each for each in HEALTHY.values() if each.seed != 1]
+    runs += [replace(HEALTHY[1], error=error, length=0.0)] if error else []
+    with pytest.raises(ValueError, match="seed 1 has no complete run without a defect"):
+        report([*runs, *FAULTY], {"forgets": [CLAIM]})
 
 
 def test_the_range_of_chance_is_a_prediction_interval() -> None:
@@ -63,8 +85,17 @@ def test_without_runs_by_chance_no_effect_is_more_than_chance() -> None:
     assert effect_in_words(FAULTY, HEALTHY, (-31.0, 29.0)).endswith("no more than chance")
 
 
-def test_an_error_is_told_without_folders_and_in_one_short_line() -> None:
+def test_an_error_is_one_short_line_without_folders() -> None:
     error = ValueError("/tmp/x1/members/one.zip: broken\n" + "word " * 40)
     assert in_short(error).startswith("ValueError: one.zip: broken word word")
     assert in_short(error).endswith(" ...")
     assert len(in_short(error)) <= SHOWN
+
+
+def test_the_committed_page_and_texts_follow_from_the_committed_runs() -> None:
+    folder, claims = Path(PROJECT.settings.reports) / "measured", defects(PROJECT)
+    runs = read(folder / "effects.json")
+    assert len(runs) > len(CHANCE) * len(SEEDS)
+    assert (folder / "effects.md").read_text(encoding="utf-8") == report(runs, claims)
+    effects = effects_file(effects_of_claims(runs, claims))
+    assert (PROJECT.folder / "effects.toml").read_text(encoding="utf-8") == effects

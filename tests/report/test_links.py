@@ -11,6 +11,7 @@ import pytest
 from rlverify.reporting.rendering import render_all
 from rlverify.reporting.report_data import ReportData
 from tests.report.records import FILES, PROJECT, data, generic
+from verification.probes.make import Make
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
@@ -109,3 +110,19 @@ def test_the_first_screen_of_the_index_is_short() -> None:
     screen = COMMITTED["index.md"].partition("\n## Pages\n")[0].splitlines()
     assert len(screen) < 60
     assert [line for line in screen if line.startswith("|") and len(line) > 200] == []
+
+
+def test_the_index_describes_the_small_model_as_it_is_made() -> None:
+    model = Make().model(0)
+    policy = model.policy
+    for text in (
+        f"LSTM of {policy.lstm_actor.hidden_size} and",
+        f"critics of {model.policy.values.n_outputs} quantiles",
+        f"{type(policy.optimizer).__name__},",
+        f"warm-up of {model.vgs_warmup_steps} steps",
+        f"; {model.n_envs} CartPole environments",
+        f"rollouts of {model.n_steps} steps",
+        f"minibatches of {model.batch_size} samples",
+        f"{model.n_epochs} epochs",
+    ):
+        assert text in COMMITTED["index.md"]

@@ -61,8 +61,17 @@ def test_a_page_without_claims_is_a_hole_that_says_so(name: str) -> None:
 
 def test_the_index_of_nothing_can_be_read() -> None:
     text = render_all(data_of())["index.md"]
-    assert "Result: 0 bugs, counted by cause, are proven real: re-injected," in text
+    assert "- Bugs: 0, counted by cause, are proven real: if one is re-injected" in text
     assert text.count("\nNone.\n") == 2
+
+
+def test_bugs_are_counted_by_severity_and_by_who_states_them() -> None:
+    stated = measured(simple(2, assessed="critical"), healthy=2, faulty=0)
+    harmless = measured(simple(3, assessed="none"), healthy=2, faulty=0)
+    found = measured(simple(4, kind="finding", assessed="critical"), healthy=2, faulty=0)
+    index = render_all(data_of((stated, harmless, found)))["index.md"]
+    assert "- Bugs: 3, counted by cause" in index
+    assert " appears. 2 are critical, 1 without impact. Documents state 2 of them; we found the others." in index
 
 
 def test_a_claim_without_a_verdict_has_stood_up_to_nothing() -> None:
@@ -96,16 +105,20 @@ def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
     assert "| All statements | 2 | 1 | 1 | 0 | 0 |" in index
     assert "| Findings of our own | 2 | 1 | 1 | 0 | 0 |" in index
     assert "\n\n4 claims: " in index
-    assert "Measurement contradicts 1 of the 2 statements; 1 findings contradict" in texts["index.md"]
-    assert "Together they have 2 causes." in texts["index.md"]
+    assert "measurement contradicts 1 of 2, and 1 findings of ours contradict" in texts["index.md"]
+    assert "These 2 have 2 causes." in texts["index.md"]
     table = index.partition("## Every claim")[2]
     sources = dict(re.findall(r"^\| \[([A-Z0-9-]+)\][^|]*\| (\w+) \|", table, re.MULTILINE))
     assert sources == {"TOY-01": "004", "FND-1": "ours", "FND-2": "ours", "TOY-09": "003"}
-    assert "Findings: 2. Contradict a document: 1. As expected: 2.\nOf them, these are on" in texts["findings.md"]
+    assert (
+        "Findings: 2. Contradict a document: 1. Measured as the committed catalogue says: 2.\nOf them, these are on"
+        in texts["findings.md"]
+    )
     assert "are about: [FND-2](ppo-verification.md#fnd-2)." in texts["findings.md"]
+    same = "Measured as the committed catalogue says"
     told = "Statements of the document: 1. Contradicted by measurement, as a statement, a fix or a recommendation: 1."
     assert (
-        f"{told} Findings of our own about it: 1. Contradict the document: 1. As expected: 1 of 2.\n"
+        f"{told} Findings of our own about it: 1. Contradict the document: 1. {same}: 1 of 2.\n"
         in (texts["ppo-verification.md"])
     )
     assert "- Source: document 003, Bug 1;" in texts["fix-summary.md"]
@@ -210,7 +223,7 @@ def test_values_that_differ_between_machines_are_not_told() -> None:
     found = measured(simple(4, fault=None), healthy=0)
     assert found.evidence is not None
     odd = replace(found, evidence=replace(found.evidence, variants=(silent,)))
-    assert difference(odd) == "Measured: ema: not what the statement expects, by values that differ between machines."
+    assert difference(odd) == "Measured: ema: not what is expected if true, with values that differ between machines."
 
 
 @pytest.mark.parametrize(
@@ -218,10 +231,10 @@ def test_values_that_differ_between_machines_are_not_told() -> None:
     [
         (
             measured(CLAIM, healthy=2, faulty=0, documented_fix=0),
-            f"The defect is real. The fix repairs nothing: {LOST}.",
+            f"The defect is real. The fix leaves the symptom: {LOST}.",
         ),
         (measured(simple(2), healthy=2, faulty=2), "The planted bug had no observable effect."),
-        (measured(simple(4, fault=None), healthy=0), "Measured: count | all: 0 (the statement expects: 320)."),
+        (measured(simple(4, fault=None), healthy=0), "Measured: count | all: 0 (expected if true: 320)."),
         (
             measured(simple(4, fault=None, against_document=True), healthy=2),
             "Observed, and it contradicts the document: count | all: 320; ema: as it should be.",
@@ -285,7 +298,7 @@ def test_a_harmful_fix_is_told_by_what_it_breaks_anew() -> None:
         replace(fixed, symptoms=(fixed.symptoms[0], violated)),
     )
     worse = replace(record, evidence=replace(record.evidence, variants=variants))
-    assert difference(worse).endswith("breaks what held without it: ema: nan, expected 1.")
+    assert difference(worse).endswith("breaks something else: ema: nan, expected 1.")
 
 
 @pytest.mark.parametrize("name", PAGES)

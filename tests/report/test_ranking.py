@@ -84,9 +84,9 @@ def test_claims_of_one_cause_are_one_finding() -> None:
     [
         ("critical", "training", "now"),
         ("critical", "toy", "now"),
-        ("high", "training", "now"),
-        ("high", "toy", "next"),
-        ("medium", "tensor", "next"),
+        ("high", "training", "next"),
+        ("high", "toy", "later"),
+        ("medium", "tensor", "later"),
         ("medium", "toy", "later"),
         ("low", "training", None),
         ("none", "training", None),
@@ -104,5 +104,5 @@ def test_the_phase_follows_from_severity_and_confidence(
 
 def test_what_holds_or_has_no_action_is_not_in_the_plan() -> None:
     assert phase(bug(2, action="")) is None
-    assert phase(measured(simple(2, assessed="high", action="Fix it."), healthy=2, faulty=2)) == "now"
+    assert phase(measured(simple(2, assessed="high", action="Fix it."), healthy=2, faulty=2)) == "next"
     assert phase(bug(2, kind="assurance")) is None

@@ -50,16 +50,21 @@ def test_the_output_shown_is_the_output_printed() -> None:
 def test_every_python_example_runs_by_itself(tmp_path: Path) -> None:
     """In their order, as the last one loads the model that another saves; each in a process of its own."""
     examples = blocks("python", "<!-- runs -->")
-    assert len(examples) == 3
+    assert len(examples) == 4
     (block,) = set(re.findall(r"`(with plant\(.*?\):)`", README))
-    ends = (f"{block}\n    print(get_fault)", "print(model.num_timesteps)", "print(done)")
+    ends = (
+        f"{block}\n    print(get_fault)",
+        "print(model.num_timesteps)",
+        'print(newest_exact("saved"))',
+        "print(done)",
+    )
     outputs = []
     for example, end in zip(examples, ends, strict=True):
         command = [sys.executable, "-c", f"{example}\n{end}\n"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{example}\n{done.stderr}"
         outputs.append(done.stdout)
-    assert outputs[1:] == ["2048\n", "True\n"]
+    assert outputs[1:] == ["2048\n", f"{Path('saved', 'exact_60.zip')}\n", "True\n"]
 
 
 def test_the_claim_shown_is_complete() -> None:

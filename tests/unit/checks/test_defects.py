@@ -9,7 +9,7 @@ import pytest
 from rlverify.checks import CheckRecord, Status, Subject, check_algorithm, subject
 from rlverify.checks.engine import record_of
 from rlverify.checks.rule import RULES
-from tests.support.tiny_trainers import DEFECTS, Tiny, TinyAdapter
+from tests.meta.tiny_trainers import DEFECTS, Tiny, TinyAdapter
 
 OURS = (
     "deterministic",

@@ -37,7 +37,7 @@ from rlverify.checks.rule import RULES, CheckFunction, Rule, failing, passing
 from rlverify.checks.session import SubjectSession
 from rlverify.checks.state_tree import walk
 from rlverify.checks.subjects import Runs
-from tests.support.tiny_trainers import ForgetsMoments, LearnStartsAgain, PredictDraws, Tiny, TinyAdapter, Unseeded
+from tests.meta.tiny_trainers import ForgetsMoments, LearnStartsAgain, PredictDraws, Tiny, TinyAdapter, Unseeded
 
 FAST = "targets_start_equal"
 
@@ -422,7 +422,7 @@ class TestSharedRuns:
 def test_the_records_are_the_same_in_every_process() -> None:
     code = (
         "from rlverify.checks import check_algorithm\n"
-        "from tests.support.tiny_trainers import ForgetsMoments, TinyAdapter\n"
+        "from tests.meta.tiny_trainers import ForgetsMoments, TinyAdapter\n"
         "print(check_algorithm(ForgetsMoments, adapter=TinyAdapter(), checks=['resume_is_exact']))\n"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1"}

@@ -13,12 +13,12 @@ import pytest
 from rlverify.checks import parametrize_with_checks, subject
 from rlverify.checks.engine import UnknownRuleError
 from rlverify.checks.rule import RULES, failing
-from tests.support.tiny_trainers import LearnStartsAgain, Tiny, TinyAdapter
+from tests.meta.tiny_trainers import LearnStartsAgain, Tiny, TinyAdapter
 
 ROOT = Path(__file__).parents[3]
 FILE = """
 from rlverify.checks import Adapter, parametrize_with_checks, subject
-from tests.support.tiny_trainers import ForgetsPlace, LearnStartsAgain, Tiny, TinyAdapter, Unseeded
+from tests.meta.tiny_trainers import ForgetsPlace, LearnStartsAgain, Tiny, TinyAdapter, Unseeded
 
 def raises():
     raise ValueError("no model today")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import tests.support.tiny_trainers as trainers
+import tests.meta.tiny_trainers as trainers
 from rlverify.checks import subject
 from rlverify.checks.reproduction import LINES, reproduction
-from tests.support.tiny_trainers import ForgetsPlace, Tiny, TinyAdapter
-from tests.support.tiny_trainers import TinyAdapter as Renamed
+from tests.meta.tiny_trainers import ForgetsPlace, Tiny, TinyAdapter
+from tests.meta.tiny_trainers import TinyAdapter as Renamed
 
 RATE = 0.5
 OBJECT = object()
@@ -43,7 +43,7 @@ def local_object(value: object) -> Callable[[], Any]:
 def test_a_class_is_imported() -> None:
     assert lines(Tiny, TinyAdapter()) == [
         FIRST,
-        "from tests.support.tiny_trainers import Tiny, TinyAdapter",
+        "from tests.meta.tiny_trainers import Tiny, TinyAdapter",
         "print(table(check_algorithm(Tiny, adapter=TinyAdapter(), checks=['deterministic'])))",
     ]
 
@@ -51,20 +51,20 @@ def test_a_class_is_imported() -> None:
 @pytest.mark.parametrize(
     ("factory", "imports", "call"),
     [
-        (lambda: Tiny(), ["from tests.support.tiny_trainers import Tiny"], "lambda: Tiny()"),
-        (lambda: trainers.Tiny(), ["import tests.support.tiny_trainers as trainers"], "lambda: trainers.Tiny()"),
-        (lambda: Renamed(), ["from tests.support.tiny_trainers import TinyAdapter as Renamed"], "lambda: Renamed()"),
+        (lambda: Tiny(), ["from tests.meta.tiny_trainers import Tiny"], "lambda: Tiny()"),
+        (lambda: trainers.Tiny(), ["import tests.meta.tiny_trainers as trainers"], "lambda: trainers.Tiny()"),
+        (lambda: Renamed(), ["from tests.meta.tiny_trainers import TinyAdapter as Renamed"], "lambda: Renamed()"),
         (lambda: [RATE, len("a")], ["RATE = 0.5"], "lambda: [RATE, len('a')]"),
         (lambda: 3, [], "lambda: 3"),
         (
             lambda: {
                 "a": Tiny(),
             },
-            ["from tests.support.tiny_trainers import Tiny"],
+            ["from tests.meta.tiny_trainers import Tiny"],
             "lambda: {'a': Tiny()}",
         ),
         (in_this_module, ["from tests.unit.checks.test_reproduction import in_this_module"], "in_this_module"),
-        (local(0.1), ["from tests.support.tiny_trainers import Tiny", "value = 0.1"], "lambda: (Tiny(), value)"),
+        (local(0.1), ["from tests.meta.tiny_trainers import Tiny", "value = 0.1"], "lambda: (Tiny(), value)"),
         (lambda: (lambda: 4), [], "lambda: lambda: 4"),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ from rlverify.checks import CheckRecord, Status, check_algorithm, search
 from rlverify.checks.resume import forgettable
 from rlverify.checks.search import GLOBALS, common, expanded, listed, names_of, parent, part_of, shortened
 from rlverify.checks.session import SubjectSession
-from tests.support.tiny_trainers import Tiny, TinyAdapter
+from tests.meta.tiny_trainers import Tiny, TinyAdapter
 
 
 @pytest.mark.parametrize(

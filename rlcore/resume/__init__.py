@@ -1,0 +1,9 @@
+"""Exact resume of Stable-Baselines3's algorithms: save a running training, and continue it bit by bit."""
+
+from rlcore.resume.callback import SaveExactly
+from rlcore.resume.continuing import continue_learning
+from rlcore.resume.file import load_exact, save_exact
+from rlcore.resume.masks import ResumableActionMasker
+from rlcore.resume.saved_files import newest_exact
+
+__all__ = ["ResumableActionMasker", "SaveExactly", "continue_learning", "load_exact", "newest_exact", "save_exact"]

@@ -1,0 +1,91 @@
+"""Public bug reports of the kind that a rule looks for. Each was read: `said` is what its authors report, no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class KnownBug:
+    """A public report of one bug.
+
+    :param name: project and number
+    :param url: of the report
+    :param said: what the report says, in a sentence
+    """
+
+    name: str
+    url: str
+    said: str
+
+
+KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
+    "deterministic": (
+        KnownBug(
+            "stable-baselines3 #292",
+            "https://github.com/DLR-RM/stable-baselines3/issues/292",
+            "Training graphs differ from run to run although the global generators are seeded: "
+            "the model needs a seed of its own.",
+        ),
+    ),
+    "pieces_equal_whole": (
+        KnownBug(
+            "stable-baselines #619",
+            "https://github.com/hill-a/stable-baselines/issues/619",
+            "Every call of learn() makes a new runner and so resets the environment, "
+            "even with reset_num_timesteps=False.",
+        ),
+    ),
+    "optimizers_hold_the_parameters": (
+        KnownBug(
+            "nni #4521",
+            "https://github.com/microsoft/nni/issues/4521",
+            "Layers are replaced while the optimizer keeps the parameters of the old ones, so none of them is updated.",
+        ),
+    ),
+    "learning_rate_zero_freezes": (
+        KnownBug(
+            "stable-baselines3 #735",
+            "https://github.com/DLR-RM/stable-baselines3/issues/735",
+            "get_parameters() shows the learning rate that set_parameters() was given, and training uses the old one.",
+        ),
+    ),
+    "targets_start_equal": (
+        KnownBug(
+            "stable-baselines3 #996",
+            "https://github.com/DLR-RM/stable-baselines3/issues/996",
+            "DQN does not copy the running statistics of batch normalisation to the target network; labelled a bug.",
+        ),
+    ),
+    "resume_is_exact": (
+        KnownBug(
+            "stable-baselines3 #1643",
+            "https://github.com/DLR-RM/stable-baselines3/issues/1643",
+            "After a load, PPO's environment restarts and the seed is set again, so training in two halves diverges "
+            "from training at once.",
+        ),
+        KnownBug(
+            "stable-baselines3 #1526",
+            "https://github.com/DLR-RM/stable-baselines3/issues/1526",
+            "Asks that save() and load() keep the states of the random generators, "
+            "without which an interrupted run cannot be reproduced.",
+        ),
+    ),
+    "learning_rates_continue": (
+        KnownBug(
+            "rsl_rl #221",
+            "https://github.com/leggedrobotics/rsl_rl/issues/221",
+            "load() restores the optimizer's learning rate, and the first update overwrites it with the initial one.",
+        ),
+    ),
+    "set_parameters_copies": (
+        KnownBug(
+            "pytorch #196083",
+            "https://github.com/pytorch/pytorch/issues/196083",
+            "Optimizer.load_state_dict() can leave two optimizers of one process with the same tensors of state, "
+            "so a step of one changes the other.",
+        ),
+    ),
+}
+"""By name of the rule. A rule without a report that we have read has no entry."""

@@ -1,0 +1,177 @@
+"""Imports what a command line names, ``package.module:name`` or ``file.py:name``: a factory, a model or a subject."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from rlverify.checks.subjects import Subject, subject
+from rlverify.project.suggesting import suggestion
+from rlverify.records.errors import UsageError
+from rlverify.running.runner import Crash, attempt
+
+FORM: Final = "name it as package.module:factory or path/to/file.py:factory"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A subject, and where it was found.
+
+    :param text: as it was named
+    :param file: the file that defines the factory
+    :param line: the line in it, from 1
+    """
+
+    text: str
+    subject: Subject
+    file: Path
+    line: int
+
+
+def import_targets(texts: Sequence[str], folder: Path, limit: float | None = None) -> list[Target]:
+    """The subjects of all targets; those of one name are named by their whole target.
+
+    :param folder: that modules and files are looked for in
+    :param limit: seconds that each process of a check may take; None for each subject's own
+    :raises UsageError: if one cannot be used
+    """
+    found = [import_target(text, folder) for text in dict.fromkeys(texts)]
+    names = [each.subject.name for each in found]
+    renamed = [
+        replace(each, subject=replace(each.subject, name=each.text)) if names.count(each.subject.name) > 1 else each
+        for each in found
+    ]
+    if limit is None:
+        return renamed
+    return [replace(each, subject=replace(each.subject, limit=limit)) for each in renamed]
+
+
+def import_target(text: str, folder: Path) -> Target:
+    """The subject that a target names.
+
+    What its module prints while it is imported goes to the error output.
+
+    :param folder: that modules and files are looked for in
+    :raises UsageError: if there is no such module or name, its import fails, or it is no factory, model or subject
+    """
+    place, separator, name = text.rpartition(":")
+    if not separator or not place or not name:
+        raise UsageError(f"{text!r} names no factory; {FORM}")
+    module = _imported(text, place, folder)
+    value = _attribute(text, module, name)
+    if isinstance(value, Subject):
+        return Target(text, value, *_place(value.factory, module))
+    _check_factory(text, value)
+    return Target(text, subject(value, name=name), *_place(value, module))
+
+
+def _imported(text: str, place: str, folder: Path) -> ModuleType:
+    """The module at a place: a file if it ends in .py, otherwise a dotted name.
+
+    :raises UsageError: if there is none, or its import fails
+    """
+    is_file = place.endswith(".py")
+    path = folder / place
+    if is_file and not path.is_file():
+        raise UsageError(f"{text!r}: there is no file {path}; {FORM}")
+    searched = str(path.parent.resolve() if is_file else folder.resolve())
+    if searched not in sys.path:
+        sys.path.insert(0, searched)  # as `python file.py` and `python -m module` do
+    with redirect_stdout(sys.stderr):
+        module = attempt(lambda: _of_file(path) if is_file else importlib.import_module(place))
+    if not isinstance(module, Crash):
+        return module
+    error = module.error
+    if isinstance(error, ModuleNotFoundError) and not is_file and _is_part(error.name, place):
+        raise UsageError(f"{text!r}: there is no module {error.name!r} in {folder} or installed; {FORM}") from error
+    if isinstance(error, SystemExit):
+        raise UsageError(
+            f"{text!r}: importing {place} ends the program with exit code {_code(error)}; "
+            "put what runs into `if __name__ == '__main__':`"
+        ) from error
+    raise UsageError(f"{text!r}: importing {place} raises {module.line}") from error
+
+
+def _of_file(path: Path) -> ModuleType:
+    """Import a file under its stem, in place of a module that was imported under this name from elsewhere."""
+    name = path.stem
+    known = sys.modules.get(name)
+    if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path.resolve():
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_part(missing: str | None, place: str) -> bool:
+    """Whether a missing module is the one that was named, or a package of it; not one that it imports."""
+    return missing is not None and (place == missing or place.startswith(f"{missing}."))
+
+
+def _code(error: SystemExit) -> object:
+    return 0 if error.code is None else error.code
+
+
+def _attribute(text: str, module: ModuleType, name: str) -> Any:
+    value: Any = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            hint = suggestion(part, [each for each in dir(value) if not each.startswith("_")])
+            where = getattr(value, "__name__", type(value).__name__)
+            raise UsageError(f"{text!r}: {where} has no {part!r}{hint}")
+        value = getattr(value, part)
+    return value
+
+
+def _check_factory(text: str, value: Any) -> None:
+    """Make sure that a value can make models.
+
+    :raises UsageError: if it cannot
+    """
+    if not inspect.isclass(value) and hasattr(value, "learn"):
+        return
+    if not callable(value):
+        raise UsageError(
+            f"{text!r} is {type(value).__name__} {value!r:.40}, which cannot be called; "
+            "name a function without arguments that returns a model"
+        )
+    needed = _needed_arguments(value)
+    if needed:
+        raise UsageError(
+            f"{text!r} needs arguments ({', '.join(needed)}); write a function without arguments that calls it"
+        )
+
+
+def _needed_arguments(value: Any) -> list[str]:
+    """The arguments without a default; empty where they cannot be known, as of some compiled functions."""
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
+
+
+def _place(value: Any, module: ModuleType) -> tuple[Path, int]:
+    """File and line of what makes the models; the start of its module where that is not known."""
+    code = getattr(inspect.unwrap(value), "__code__", None) if callable(value) else None
+    if code is not None:
+        return Path(code.co_filename), code.co_firstlineno
+    if inspect.isclass(value):
+        try:
+            return Path(inspect.getsourcefile(value) or ""), inspect.getsourcelines(value)[1]
+        except (OSError, TypeError):  # built in, or from a zip
+            pass
+    return Path(module.__file__ or "."), 1

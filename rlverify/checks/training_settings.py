@@ -1,0 +1,152 @@
+"""Rules about settings: what is declared is what trains, and what does not exist is refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Final
+
+from rlverify.checks import generic_faults as faults
+from rlverify.checks.adapter import UNKNOWN, NotSupportedError
+from rlverify.checks.check_records import CheckFinding
+from rlverify.checks.generic_faults import GenericFault
+from rlverify.checks.rule import failing, inconclusive, passing, rule
+from rlverify.checks.session import SubjectSession
+from rlverify.checks.state_tree import walk
+from rlverify.checks.updates import rates_used, wrong_rate
+from rlverify.running.runner import Crash, attempt
+
+DECLARED: Final = 1.25e-4
+"""A learning rate that is nowhere a default."""
+
+
+class RestoresLastGroup(faults.Wrapped):
+    """Before each step, the last group of each optimizer has the learning rate of a fresh model again."""
+
+    def set_learning_rate(self, model: Any, value: float) -> None:
+        for optimizer in self.inner.optimizers(model):
+            old = optimizer.param_groups[-1]["lr"]
+            optimizer.register_step_pre_hook(lambda own, _args, _kwargs, old=old: own.param_groups[-1].update(lr=old))
+        self.inner.set_learning_rate(model, value)
+
+
+RESTORES_LAST_GROUP: Final = GenericFault("give one group its old learning rate before each step", RestoresLastGroup)
+
+
+@rule(
+    "settings",
+    "high",
+    "The learning rate that was set is that of every optimizer at the next update.",
+    faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP],
+)
+def learning_rate_takes_effect(session: SubjectSession) -> CheckFinding:
+    """After the learning rate is set, every group of every optimizer that steps has it at the next update.
+
+    A value that is stored and not used is the most common silent bug of settings: the log shows the new value while
+    training continues with the old one.
+    """
+    steps = session.steps
+
+    def action() -> CheckFinding:
+        model = session.make()
+        session.adapter.set_learning_rate(model, DECLARED)
+        used = rates_used(session.adapter.optimizers(model))
+        session.adapter.learn(model, steps)
+        return judged(used)
+
+    return session.run(action)
+
+
+def judged(used: dict[str, list[float]]) -> CheckFinding:
+    """The finding for the learning rates that were used after `DECLARED` was set."""
+    if not used:
+        return inconclusive("no optimizer of torch made a step")
+    wrong = wrong_rate(used, DECLARED)
+    if wrong is None:
+        return passing()
+    return failing(f"the learning rate is {wrong[1]:g} at the update, expected {DECLARED:g}", where=wrong[0])
+
+
+class _IgnoresUnknown(faults.Wrapped):
+    """Drops arguments that it does not know."""
+
+    def with_settings(self, model: Any, **settings: Any) -> Any:
+        return self.inner.with_settings(model, **{key: each for key, each in settings.items() if key != UNKNOWN})
+
+
+@rule(
+    "settings",
+    "medium",
+    "A setting with an unknown name is refused.",
+    faults=[GenericFault("drop unknown arguments of the constructor", _IgnoresUnknown)],
+)
+def unknown_settings_are_refused(session: SubjectSession) -> CheckFinding:
+    """An argument that does not exist raises an error: of the class, and inside of arguments that are dictionaries.
+
+    A misspelt name that is accepted leaves the default in place, and the experiment measures something else.
+    """
+
+    def action() -> CheckFinding:
+        model = session.make()
+        unchanged = attempt(lambda: _made(session, model, {}))
+        if isinstance(unchanged, Crash):
+            if isinstance(unchanged.error, NotSupportedError):
+                raise unchanged.error
+            return inconclusive(f"the model cannot be made again: {unchanged.line}")
+        places = session.adapter.unknown_settings(model)
+        accepted = [
+            place
+            for place, settings in places.items()
+            if not isinstance(attempt(lambda settings=settings: _made(session, model, settings)), Crash)  # type: ignore[misc]
+        ]
+        if not accepted:
+            return passing()
+        return failing(f"accepted without an error: {', '.join(accepted)}", where=accepted[0])
+
+    return session.run(action)
+
+
+class _ChangesArguments(faults.Wrapped):
+    """Adds an entry to the first dictionary that it gets."""
+
+    def with_settings(self, model: Any, **settings: Any) -> Any:
+        made = self.inner.with_settings(model, **settings)
+        for value in settings.values():
+            if isinstance(value, dict):
+                value[UNKNOWN] = 1
+        return made
+
+
+@rule(
+    "settings",
+    "medium",
+    "The constructor leaves the arguments that it gets as they are.",
+    faults=[GenericFault("add an entry to a dictionary of the caller", _ChangesArguments)],
+)
+def arguments_are_left_alone(session: SubjectSession) -> CheckFinding:
+    """A dictionary or list that was passed to the constructor is the same afterwards.
+
+    Callers pass one dictionary to several models. If the first model writes its own defaults into it, the second is
+    made with settings that nobody chose for it.
+    """
+
+    def action() -> CheckFinding:
+        model = session.make()
+        given = session.adapter.mutable_settings(model)
+        before = walk(given)
+        _made(session, model, given)
+        after = walk(given)
+        changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+        if not changed:
+            return passing()
+        path = changed[0]
+        seen = f"{path} is {after[path].text if path in after else 'missing'} after the call, expected "
+        return failing(seen + (before[path].text if path in before else "no such entry"), where=path)
+
+    return session.run(action)
+
+
+def _made(session: SubjectSession, model: Any, settings: Any) -> None:
+    """Make a model; a warning does not refuse a setting."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session.adapter.with_settings(model, **settings)

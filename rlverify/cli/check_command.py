@@ -1,0 +1,96 @@
+"""The command `check`: the rules for anyone's algorithm, without a project.
+
+What needs NumPy is imported when the command runs, so that all other commands start as fast as before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from rlverify.cli.console import show, write
+from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
+from rlverify.records.errors import UsageError
+
+ListFormat = Literal["text", "markdown"]
+
+
+def check(
+    context: typer.Context,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TARGET]...", help="package.module:factory or path/to/file.py:factory; a subject or model as well."
+        ),
+    ] = None,
+    checks: Annotated[
+        list[str] | None, typer.Option("--check", metavar="NAME", help="Only this check; repeatable.")
+    ] = None,
+    families: Annotated[
+        list[str] | None, typer.Option("--family", metavar="NAME", help="Only checks of a family; repeatable.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List all checks, and run none.")] = False,
+    list_format: Annotated[ListFormat, typer.Option("--format", help="Of --list.")] = "text",
+    limit: Annotated[
+        float | None,
+        typer.Option(min=1.0, metavar="SECONDS", help="Seconds for each process of a check. [default: 60]"),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the records as JSON; - prints it, and nothing else."),
+    ] = None,
+    junit: JUnitFile = None,
+    sarif: Annotated[
+        Path | None,
+        typer.Option("--sarif", metavar="FILE", help="Write the checks that are not as expected as SARIF 2.1.0."),
+    ] = None,
+) -> None:
+    """Check any algorithm for known kinds of bugs: 0 all as expected, 1 a check failed, 2 one could not be run.
+
+    A target is a function without arguments that makes a model. No settings are needed.
+    """
+    from rlverify.checks.choosing import chosen_rules
+
+    folder = Path(context.obj)
+    files = check_outputs({"junit": junit, "sarif": sarif, "json": json_file})
+    chosen = chosen_rules(checks or (), families or ())
+    if listed:
+        if targets or files:
+            raise UsageError("--list runs no check, so it takes neither targets nor files to write")
+        _list(chosen, list_format)
+        raise typer.Exit
+    if list_format != "text":
+        raise UsageError(f"--format {list_format} is for --list; use --json, --junit or --sarif for records")
+    if not targets:
+        raise UsageError("name what to check, such as package.module:factory; `rlverify check --list` lists all checks")
+    raise typer.Exit(_run(targets, folder, chosen, limit, files))
+
+
+def _list(chosen: list[str], list_format: ListFormat) -> None:
+    if list_format == "markdown":
+        from rlverify.reporting.check_run.rules_page import rules_page
+
+        write(rules_page())
+        return
+    from rlverify.cli.check_tables import rules_table
+
+    show(rules_table(chosen))
+
+
+def _run(targets: list[str], folder: Path, chosen: list[str], limit: float | None, files: dict[str, Path]) -> int:
+    """Run the checks, write the files and print the tables unless JSON is printed.
+
+    :return: the exit code
+    """
+    from rlverify.checks.targets import import_targets
+    from rlverify.cli.check_tables import parts
+    from rlverify.cli.checking import run_checks
+    from rlverify.reporting.check_run.check_formats import CHECK_FORMATS
+
+    run = run_checks(import_targets(targets, folder, limit), chosen)
+    write_texts(files, {name: CHECK_FORMATS[name](run, folder) for name in files})
+    if STDOUT not in files.values():
+        show(*parts(run))
+    return run.exit_code

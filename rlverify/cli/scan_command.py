@@ -1,0 +1,40 @@
+"""The command `scan`: what trusts its input, in Python source and in checkpoint files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from rlverify.cli.console import write
+from rlverify.cli.outputs import check_outputs, hand_over
+from rlverify.records.errors import UsageError
+from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL
+from rlverify.scan.finding_formats import FINDING_FORMATS
+from rlverify.scan.scanning import scan as scan_paths
+
+NAMES: Final = "|".join(FINDING_FORMATS)
+
+
+def scan(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.")],
+    text_format: Annotated[str, typer.Option("--format", metavar=f"[{NAMES}]", help="How to report.")] = "text",
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the report goes. [default: stdout]")
+    ] = None,
+) -> None:
+    """Report calls that trust their input, and checkpoint files that would execute something; loads nothing.
+
+    The exit code is 0 if nothing was found, 1 if something was, 2 if a path or an option cannot be used.
+    """
+    if text_format not in FINDING_FORMATS:
+        raise UsageError(f"there is no format {text_format!r}; choose one of {', '.join(FINDING_FORMATS)}")
+    check_outputs({"output": output})
+    findings = scan_paths(paths)
+    text = FINDING_FORMATS[text_format](findings)
+    if output is None:
+        write(text)
+    else:
+        hand_over(output.absolute(), text)
+    raise typer.Exit(CLAIM_FELL if findings else AS_EXPECTED)

@@ -1,0 +1,53 @@
+"""A run of the checks on some subjects, and what follows from its records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from rlverify.checks.check_records import CheckRecord, Status
+from rlverify.checks.targets import Target
+from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
+
+
+@dataclass(frozen=True)
+class CheckedSubject:
+    """A subject and its records, in the order in which they were made."""
+
+    target: Target
+    records: tuple[CheckRecord, ...]
+
+
+@dataclass(frozen=True)
+class CheckRun:
+    """All subjects of one run."""
+
+    subjects: tuple[CheckedSubject, ...]
+
+    @property
+    def records(self) -> list[CheckRecord]:
+        """The records of all subjects."""
+        return [record for each in self.subjects for record in each.records]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a check failed or an expected failure passed, whatever else went wrong; 2 if one could not be run."""
+        unexpected = {each.status for each in self.records if each.is_unexpected}
+        if unexpected - {Status.ERROR}:
+            return CLAIM_FELL
+        return HARNESS_FAILED if unexpected else AS_EXPECTED
+
+
+def summary(run: CheckRun) -> str:
+    """All records in one line: how many passed, were proven, failed, and so on."""
+    found = Counter(each.status for each in run.records)
+    proven = sum(any(proof.detected for proof in each.proofs) for each in run.records if each.status is Status.PASS)
+    expected = sum(each.status is Status.FAIL and bool(each.expected_failure) for each in run.records)
+    words = {
+        Status.PASS: f"passed ({proven} proven)",
+        Status.FAIL: f"failed ({expected} as expected)" if expected else "failed",
+        Status.ERROR: "could not be run",
+    }
+    parts = [f"{found[status]} {words.get(status, status.value)}" for status in Status if found[status]]
+    number = len(run.records)
+    return f"{number} check{'s' * (number != 1)}: {', '.join(parts) or 'none'}"

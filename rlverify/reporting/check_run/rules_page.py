@@ -1,0 +1,74 @@
+"""The page of all rules, generated from the rules themselves."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import groupby
+from typing import Any, Final
+
+from rlverify.checks.adapter import Adapter
+from rlverify.checks.all_rules import gates as _gates  # noqa: F401  # importing the package's rules registers them
+from rlverify.checks.known_bugs import KNOWN_BUGS
+from rlverify.checks.rule import RULES, Rule
+from rlverify.checks.session import SubjectSession
+
+HEAD: Final = """\
+<!-- Generated: `rlverify check --list --format markdown > docs/checks.md`. A test compares it with the program. -->
+
+# Checks for any algorithm
+
+Each check is one rule, named after its function. `rlverify check package.module:factory` runs all of them on the models
+that a function without arguments makes; `--check NAME` and `--family NAME` choose some.
+
+A pass is *proven* if the check fails once a fault is planted into the subject. Each section lists these faults.
+"""
+
+
+def rules_page() -> str:
+    """Markdown: a table of all rules, then a section for each, by family."""
+    rules = sorted(RULES.values(), key=lambda rule: _families().index(rule.family))
+    rows = [f"| [`{rule.name}`](#{rule.name}) | {rule.family} | {rule.severity} | {rule.expected} |" for rule in rules]
+    table = "\n".join(["| check | family | severity | expected |", "|---|---|---|---|", *rows])
+    sections = [
+        "\n".join([f"## {family}", *(f"\n{_section(rule)}" for rule in own)])
+        for family, own in groupby(rules, key=lambda rule: rule.family)
+    ]
+    return "\n".join([HEAD, table, "", "\n\n".join(sections), ""])
+
+
+def _families() -> list[str]:
+    return list(dict.fromkeys(rule.family for rule in RULES.values()))
+
+
+def _section(rule: Rule) -> str:
+    rests_on = ", ".join(f"[`{name}`](#{name})" for name in rule.rests_on)
+    parts = [
+        f"### {rule.name}",
+        f"**Expected:** {rule.expected}",
+        rule.rationale,
+        f"- Severity: {rule.severity}\n"
+        f"- Rests on: {rests_on or 'no other check'}\n"
+        f"- Proven by: {faults_in_words(rule)}",
+    ]
+    bugs = [f"- [{bug.name}]({bug.url}): {bug.said}" for bug in KNOWN_BUGS.get(rule.name, ())]
+    if bugs:
+        parts.append("\n".join(["Public reports of this kind of bug:", "", *bugs]))
+    return "\n\n".join(parts)
+
+
+def faults_in_words(rule: Rule) -> str:
+    """The faults that prove a pass; where they depend on the subject, the documentation of what chooses them.
+
+    A function that chooses faults by its subject therefore has a docstring.
+    """
+    documented = inspect.getdoc(rule.faults)
+    if documented:
+        sentence = documented.split("\n\n")[0].replace("\n", " ").rstrip(".")
+        return sentence[0].lower() + sentence[1:]
+    planted = rule.faults(SubjectSession(_no_model, Adapter()))
+    return "; ".join(fault.text for fault in planted) or "no fault yet, so that every pass is unproven"
+
+
+def _no_model() -> Any:
+    """Stands for a factory, because fixed faults do not ask for a model."""
+    raise NotImplementedError("faults that depend on the subject need a docstring")

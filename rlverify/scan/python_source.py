@@ -1,0 +1,78 @@
+"""Finds the calls in Python source that trust their input; the source is parsed and never imported."""
+
+from __future__ import annotations
+
+import ast
+import tokenize
+import warnings
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from typing import Final
+
+from rlverify.scan.aliases import Aliases
+from rlverify.scan.bounded_reading import MEBIBYTE, NotScannedError
+from rlverify.scan.findings import RULES, ScanFinding
+from rlverify.scan.loading_calls import WRITING_FUNCTIONS, LoadingFunction, loading_function
+from rlverify.scan.trust_comments import trust_comments
+
+MAX_SOURCE_BYTES: Final = 8 * MEBIBYTE
+_MISSING_REASON: Final = "the comment `# rlverify: trusted` needs a reason to count: `# rlverify: trusted REASON`; or "
+
+
+def findings_of_source(content: bytes, path: str) -> Iterator[ScanFinding]:
+    """The calls that trust their input, in the order of their lines.
+
+    :raises NotScannedError: if it is no Python source
+    """
+    source = _decoded(content)
+    nodes = list(ast.walk(_parsed(source)))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    aliases, reasons = Aliases(nodes), trust_comments(source)
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        yield from _findings_of_call(call, aliases, reasons, path)
+
+
+def _decoded(content: bytes) -> str:
+    if len(content) > MAX_SOURCE_BYTES:
+        raise NotScannedError("scan-limit", f"has more than {MAX_SOURCE_BYTES // MEBIBYTE} MiB; it was not scanned")
+    try:
+        encoding, _ = tokenize.detect_encoding(BytesIO(content).readline)
+        return content.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise NotScannedError("unreadable-file", f"is not text: {str(error)[:120]}") from error
+
+
+def _parsed(source: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the source, which is another's
+            return ast.parse(source)
+    except SyntaxError as error:
+        raise NotScannedError("unreadable-file", f"is not Python 3: {error.msg}, line {error.lineno}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        reason = " ".join(str(error).split()) or "it is nested too deeply"
+        raise NotScannedError("unreadable-file", f"cannot be parsed: {reason[:120]}") from error
+
+
+def _findings_of_call(call: ast.Call, aliases: Aliases, reasons: Mapping[int, str], path: str) -> Iterator[ScanFinding]:
+    for name in aliases.meanings_of(call.func):
+        function = loading_function(name)
+        judgement = None if function is None else function.judge(call, name.lstrip("."))
+        if function is None or judgement is None or _loads_what_was_just_written(call, aliases):
+            continue
+        comments = [reasons[line] for line in {call.lineno, call.end_lineno or call.lineno} if line in reasons]
+        if not any(comments):
+            advice = _MISSING_REASON * bool(comments) + _remedy(function)
+            yield ScanFinding(path, function.rule, *judgement, advice, line=call.lineno)
+        return
+
+
+def _remedy(function: LoadingFunction) -> str:
+    return RULES[function.rule].remedy
+
+
+def _loads_what_was_just_written(call: ast.Call, aliases: Aliases) -> bool:
+    """Whether the argument is the result of ``dumps``, as in a deep copy."""
+    if not call.args or not isinstance(call.args[0], ast.Call):
+        return False
+    return not WRITING_FUNCTIONS.isdisjoint(aliases.meanings_of(call.args[0].func))

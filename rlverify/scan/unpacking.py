@@ -1,0 +1,227 @@
+"""Finds the pickles in a file: plain, compressed, or in archives in archives, and reports what they would import."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import BinaryIO, Final, cast
+
+from rlverify.scan.bounded_reading import DAMAGE, NotScannedError, PackedStream, UnpackBudget, unreadable
+from rlverify.scan.findings import ScanFinding
+from rlverify.scan.model_fields import fields_of
+from rlverify.scan.pickle_findings import Place, findings_of_pickles
+from rlverify.scan.pickle_instructions import starts_like_a_pickle
+
+HEAD_BYTES: Final = 512
+MAX_MEMBERS: Final = 20_000
+MAX_DEPTH: Final = 4
+MAX_ARRAY_HEADER_BYTES: Final = 2**20
+
+CHECKPOINT_SUFFIXES: Final = frozenset(
+    [".pkl", ".pickle", ".pck", ".pt", ".pth", ".ckpt", ".joblib", ".dill", ".cloudpickle", ".npy", ".npz"]
+)
+"""Of files whose content must be a pickle, an archive or an array; other files are looked at for their first bytes."""
+
+MODEL_FIELDS: Final = "data"
+MODEL_VERSION: Final = "_stable_baselines3_version"
+"""Members of a model file of Stable-Baselines3."""
+
+_ZIP: Final = b"PK\x03\x04"
+_END_RECORD: Final = b"PK\x05\x06"
+_END_RECORD_BYTES: Final = 22
+_MAX_COMMENT_BYTES: Final = 2**16
+_ARRAY: Final = b"\x93NUMPY"
+_OBJECTS: Final = re.compile(rb"""['"][|<>=]?O\d*['"]""")
+_TENSOR_DATA: Final = re.compile(r"(?P<folder>(?:.*/)?)data/\d+")
+
+
+class _ZlibReader:
+    """The unpacked content of a zlib stream, as joblib writes it."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self._decompressor = zlib.decompressobj()
+
+    def read1(self, size: int) -> bytes:
+        """Some of the next bytes; none at the end.
+
+        :raises EOFError: if the stream is cut off
+        """
+        while not self._decompressor.eof:
+            packed = self._decompressor.unconsumed_tail or self._packed.read(2**16)
+            if not packed:
+                raise EOFError("the compressed content ends early")
+            if unpacked := self._decompressor.decompress(packed, size):
+                return unpacked
+        return b""
+
+
+_COMPRESSIONS: Final[Mapping[bytes, Callable[[BinaryIO], PackedStream]]] = {
+    b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed, mode="rb"),
+    b"BZh": lambda packed: bz2.BZ2File(packed),
+    b"\xfd7zXZ\x00": lambda packed: lzma.LZMAFile(packed),  # noqa: SIM115
+    b"\x78\x01": _ZlibReader,
+    b"\x78\x5e": _ZlibReader,
+    b"\x78\x9c": _ZlibReader,
+    b"\x78\xda": _ZlibReader,
+}
+
+
+def is_checkpoint(name: str, head: bytes) -> bool:
+    """Whether a name or the first `HEAD_BYTES` bytes are those of a file that may hold a pickle."""
+    return PurePosixPath(name).suffix.lower() in CHECKPOINT_SUFFIXES or _starts_like_one(head)
+
+
+def _starts_like_one(head: bytes) -> bool:
+    return starts_like_a_pickle(head) or head.startswith((_ZIP, _ARRAY, *_COMPRESSIONS)) or _is_tar(head)
+
+
+def _is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
+
+
+def findings_of_content(
+    content: BinaryIO, place: Place, budget: UnpackBudget | None = None, depth: int = 0
+) -> Iterator[ScanFinding]:
+    """What a file, or an unpacked part of one, would do when it is loaded.
+
+    A file that is an archive by its end and something else by its start is scanned as both.
+
+    :param content: seekable, at its start
+    :param place: where findings are reported
+    :param budget: how much may still be unpacked of the file
+    :param depth: how many archives are around this content
+    """
+    budget = budget or UnpackBudget()
+    head = content.read(HEAD_BYTES)
+    if depth > MAX_DEPTH:
+        yield place.problem(
+            NotScannedError("scan-limit", f"lies in more than {MAX_DEPTH} archives; it was not scanned")
+        )
+        return
+    is_zip = head.startswith(_ZIP) or _ends_like_a_zip(content)
+    if is_zip:
+        yield from _findings_of_zip(content, place, budget, depth)
+    if not head.startswith(_ZIP):
+        content.seek(0)
+        yield from _findings_by_start(content, head, place, budget, depth, is_expected=not is_zip)
+
+
+def _ends_like_a_zip(content: BinaryIO) -> bool:
+    try:
+        return zipfile.is_zipfile(content)
+    except DAMAGE:
+        return False
+
+
+def _findings_by_start(
+    content: BinaryIO, head: bytes, place: Place, budget: UnpackBudget, depth: int, *, is_expected: bool
+) -> Iterator[ScanFinding]:
+    for start, unpacked in _COMPRESSIONS.items():
+        if head.startswith(start):
+            yield from _findings_of_packed(unpacked(content), place, budget, depth)
+            return
+    if _is_tar(head):
+        yield from _findings_of_tar(content, place, budget, depth)
+    elif head.startswith(_ARRAY):
+        yield from _findings_of_array(content, place)
+    elif is_expected or starts_like_a_pickle(head):
+        yield from findings_of_pickles(content, place)
+
+
+def _findings_of_packed(packed: PackedStream, place: Place, budget: UnpackBudget, depth: int) -> Iterator[ScanFinding]:
+    unpacked, problem = budget.unpack(packed)
+    with unpacked:
+        found = list(findings_of_content(unpacked, place, budget, depth + 1))
+    if problem is not None:
+        found = [each for each in found if each.rule != "unreadable-file"] + [place.problem(problem)]
+    yield from found
+
+
+def _findings_of_zip(content: BinaryIO, place: Place, budget: UnpackBudget, depth: int) -> Iterator[ScanFinding]:
+    try:
+        archive = zipfile.ZipFile(content)
+    except DAMAGE as error:
+        yield place.problem(unreadable(error))
+        return
+    with archive:
+        members = archive.infolist()
+        folders = {each.filename.removesuffix("data.pkl") for each in members if each.filename.endswith("data.pkl")}
+        for member in members[:MAX_MEMBERS]:
+            of_tensor = _TENSOR_DATA.fullmatch(member.filename)
+            if not (member.is_dir() or (of_tensor and of_tensor["folder"] in folders)):
+                yield from _findings_of_member(archive, member, place.inside(member.filename), budget, depth)
+    if _has_bytes_behind_its_end(content):
+        yield place.problem(
+            NotScannedError("unreadable-file", "has bytes behind the end of the archive, as if cut off")
+        )
+    if len(members) > MAX_MEMBERS:
+        reason = f"has {len(members)} members; only the first {MAX_MEMBERS} were scanned"
+        yield place.problem(NotScannedError("scan-limit", reason))
+
+
+def _has_bytes_behind_its_end(content: BinaryIO) -> bool:
+    """So a model file is that lost its end, as `zipfile` then takes the end of an archive in it for its own."""
+    size = content.seek(0, io.SEEK_END)
+    content.seek(max(0, size - _END_RECORD_BYTES - _MAX_COMMENT_BYTES))
+    end = content.read()
+    record = end[end.rfind(_END_RECORD) :]
+    return len(record) != _END_RECORD_BYTES + int.from_bytes(record[20:22], "little")
+
+
+def _findings_of_member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Place, budget: UnpackBudget, depth: int
+) -> Iterator[ScanFinding]:
+    try:
+        with archive.open(member) as packed:
+            head = packed.read(HEAD_BYTES)
+        if member.filename == MODEL_FIELDS and depth == 0 and _may_be_json(head, archive):
+            with archive.open(member) as packed:
+                yield from fields_of(cast(PackedStream, packed), place, budget)
+        elif is_checkpoint(member.filename, head):
+            with archive.open(member) as packed:
+                yield from _findings_of_packed(cast(PackedStream, packed), place, budget, depth)
+    except DAMAGE as error:
+        yield place.problem(unreadable(error))
+
+
+def _may_be_json(head: bytes, archive: zipfile.ZipFile) -> bool:
+    return head.strip()[:1] in (b"", b"{") or MODEL_VERSION in archive.NameToInfo
+
+
+def _findings_of_tar(content: BinaryIO, place: Place, budget: UnpackBudget, depth: int) -> Iterator[ScanFinding]:
+    """Also of torch's oldest format, a tar archive with the pickles ``pickle``, ``tensors`` and ``storages``."""
+    try:
+        with tarfile.open(fileobj=content, mode="r:") as archive:
+            for number, member in enumerate(archive):
+                if number == MAX_MEMBERS:
+                    reason = f"has more than {MAX_MEMBERS} members; the others were not scanned"
+                    yield place.problem(NotScannedError("scan-limit", reason))
+                    return
+                packed = archive.extractfile(member) if member.isreg() else None
+                if packed is not None and is_checkpoint(member.name, packed.read(HEAD_BYTES)):
+                    packed.seek(0)
+                    yield from _findings_of_packed(cast(PackedStream, packed), place.inside(member.name), budget, depth)
+    except DAMAGE as error:
+        yield place.problem(unreadable(error))
+
+
+def _findings_of_array(content: BinaryIO, place: Place) -> Iterator[ScanFinding]:
+    """An array of objects is a pickle behind the header."""
+    start = content.read(12)
+    length_bytes = 2 if start[6:7] == b"\x01" else 4
+    size = int.from_bytes(start[8 : 8 + length_bytes], "little")
+    if size > MAX_ARRAY_HEADER_BYTES:
+        yield place.problem(NotScannedError("scan-limit", f"has an array header of {size} bytes; it was not scanned"))
+        return
+    content.seek(8 + length_bytes)
+    if _OBJECTS.search(content.read(size)):
+        yield from findings_of_pickles(content, place)

@@ -1,0 +1,75 @@
+"""The page of all checks is what the program writes, and its links are those of the table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from rlverify.checks.adapter import Adapter
+from rlverify.checks.generic_faults import GenericFault
+from rlverify.checks.known_bugs import KNOWN_BUGS
+from rlverify.checks.rule import RULES
+from rlverify.cli.app import run
+from rlverify.reporting.check_run.rules_page import faults_in_words, rules_page
+from tests.support.repository_copy import ROOT
+
+PAGE = ROOT / "docs" / "checks.md"
+
+
+def test_the_committed_page_is_what_the_program_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(["check", "--list", "--format", "markdown"])
+    shown = capsys.readouterr().out
+    command = "rlverify check --list --format markdown > docs/checks.md"
+    assert (code, PAGE.read_text(encoding="utf-8")) == (0, shown), f"run `{command}`"
+    assert command in shown
+
+
+def test_each_rule_has_a_section_with_all_that_is_known() -> None:
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", rules_page(), re.MULTILINE | re.DOTALL))
+    assert set(sections) == set(RULES)
+    for name, rule in RULES.items():
+        for words in (rule.expected, rule.rationale, f"Severity: {rule.severity}", *rule.rests_on):
+            assert words in sections[name], (name, words)
+        for bug in KNOWN_BUGS.get(name, ()):
+            assert f"[{bug.name}]({bug.url}): {bug.said}" in sections[name]
+
+
+def test_every_rule_says_why_it_exists() -> None:
+    assert [name for name, rule in RULES.items() if not rule.rationale] == []
+
+
+def test_every_known_bug_is_of_a_rule_and_of_a_public_repository() -> None:
+    assert set(KNOWN_BUGS) <= set(RULES)
+    for bug in (bug for bugs in KNOWN_BUGS.values() for bug in bugs):
+        repository, number = bug.name.split(" #")
+        assert re.fullmatch(rf"https://github\.com/[\w-]+/{repository}/issues/{number}", bug.url), bug
+        assert bug.said.endswith(".")
+
+
+def test_every_link_to_a_section_leads_to_one() -> None:
+    page = rules_page()
+    assert set(re.findall(r"\(#(\w+)\)", page)) <= set(re.findall(r"^### (\w+)$", page, re.MULTILINE))
+
+
+def test_faults_in_words() -> None:
+    def one_for_each_part(_session: object) -> list[GenericFault]:
+        """Forget one leaf of
+        each part.
+
+        More.
+        """
+        return []
+
+    rule = RULES["deterministic"]
+    faults = (GenericFault("do one thing", lambda inner: inner), GenericFault("do another", lambda _inner: Adapter()))
+    assert faults_in_words(replace(rule, faults=lambda _session: faults)) == "do one thing; do another"
+    assert faults_in_words(replace(rule, faults=one_for_each_part)) == "forget one leaf of each part"
+    assert faults_in_words(replace(rule, faults=lambda _session: ())) == "no fault yet, so that every pass is unproven"
+
+
+def test_faults_that_depend_on_the_subject_need_a_docstring() -> None:
+    rule = replace(RULES["deterministic"], faults=lambda session: [session.make()])
+    with pytest.raises(NotImplementedError, match="need a docstring"):
+        faults_in_words(rule)

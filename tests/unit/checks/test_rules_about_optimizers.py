@@ -1,0 +1,87 @@
+"""Each rule about optimizers fails on an optimizer with exactly its defect, and passes, proven, on the sound one."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from rlverify.checks import Status
+from rlverify.checks.engine import UnknownRuleError
+from rlverify.checks.optimizers import OPTIMIZERS, check_optimizer
+from tests.support import tiny_optimizers as tiny
+
+DEFECTS = {
+    "state_dict_continues": (tiny.HidesState, "5 steps after the load", "parameters[0]"),
+    "deepcopy_continues": (tiny.CopyStartsAgain, "5 steps after the copy", "parameters[0]"),
+    "load_state_dict_copies": (tiny.SharesState, "in the source after the receiver made steps", "state[0]"),
+    "zero_gradients_move_nothing": (tiny.Drifts, "2 of 2 parameters moved", "parameters[0]"),
+    "learning_rate_zero_freezes": (tiny.SmallestStep, "2 of 2 parameters moved", "parameters[0]"),
+    "missing_gradients_are_skipped": (tiny.NeedsGradients, "step() raises AttributeError", ""),
+    "non_finite_gradients_do_not_stay": (
+        tiny.TrustsGradients,
+        "nan: silent, 2 parameters and 2 tensors of the state stay broken; inf: silent",
+        "parameters[0]",
+    ),
+    "huge_gradients_stay_finite": (tiny.Squares, "are not finite", "parameters[0]"),
+    "half_precision_stays_finite": (tiny.Divides, "are not finite", "torch.float16"),
+    "foreach_equals_loop": (tiny.TwoFormulas, "the parameters differ by up to", "parameters[0]"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS.rules)
+def test_a_rule_passes_on_a_sound_optimizer_and_is_proven(name: str) -> None:
+    (record,) = check_optimizer(tiny.Momentum, checks=[name])
+    assert record.status is Status.PASS, record.finding
+    assert record.proofs
+    assert all(each.detected for each in record.proofs)
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_fails_its_rule_and_no_other(name: str) -> None:
+    optimizer, seen, where = DEFECTS[name]
+    records = {each.check: each for each in check_optimizer(optimizer)}
+    assert {each for each, record in records.items() if record.status is not Status.PASS} == {name}
+    assert seen in records[name].finding.seen
+    assert records[name].finding.where.startswith(where)
+
+
+def test_every_rule_has_a_defect() -> None:
+    assert list(DEFECTS) == list(OPTIMIZERS.rules)
+
+
+def test_a_rule_that_does_not_apply_says_why() -> None:
+    (record,) = check_optimizer(torch.optim.SGD, checks=["load_state_dict_copies"])
+    assert (record.status, record.finding.seen) == (Status.NOT_APPLICABLE, "the optimizer has no state")
+    (record,) = check_optimizer(torch.optim.SparseAdam, checks=["foreach_equals_loop"])
+    assert record.finding.seen == "SparseAdam has no option foreach"
+
+
+def test_an_optimizer_for_matrices_is_checked_on_matrices() -> None:
+    (record,) = check_optimizer(torch.optim.Muon, checks=["state_dict_continues"])
+    assert record.outcome == "pass, proven by 1 fault"
+
+
+def test_a_copy_that_cannot_step_fails() -> None:
+    (record,) = check_optimizer(torch.optim.LBFGS, checks=["deepcopy_continues"])
+    assert record.status is Status.FAIL
+    assert "has no attribute '_params'" in record.finding.seen
+
+
+def test_a_factory_that_raises_gives_an_error() -> None:
+    (record,) = check_optimizer(lambda _parameters: 1 / 0, checks=["deepcopy_continues"], name="broken")  # type: ignore[arg-type, return-value]
+    assert record.status is Status.ERROR
+    assert "ZeroDivisionError" in record.finding.seen
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UnknownRuleError, match="no check is named 'nothing'; choose from state_dict_continues"):
+        check_optimizer(torch.optim.SGD, checks=["nothing"])
+
+
+def test_the_global_generators_are_left_alone() -> None:
+    before = torch.get_rng_state().tolist(), repr(np.random.get_state()), random.getstate()
+    check_optimizer(tiny.Momentum, checks=["deepcopy_continues"])
+    assert (torch.get_rng_state().tolist(), repr(np.random.get_state()), random.getstate()) == before

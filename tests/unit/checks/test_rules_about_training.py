@@ -1,0 +1,138 @@
+"""Each rule about training fails on a learner with exactly its defect, and passes, proven, on the sound one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlverify.checks import NotSupportedError, Status, check_algorithm
+from rlverify.checks.rule import RULES
+from rlverify.checks.session import SubjectSession
+from tests.meta import tiny_learner as tiny
+
+SOUND: Any = (tiny.Learner, tiny.TinyAdapter)
+DEFECTS: dict[str, tuple[str, Any, Any, str, str]] = {
+    "copy": ("environment_can_be_copied", tiny.OtherEnvironment, tiny.TinyAdapter, "goes on otherwise", "step 1"),
+    "rate": (
+        "learning_rate_takes_effect",
+        tiny.KeepsOneRate,
+        tiny.TinyAdapter,
+        "the learning rate is 0.05 at the update, expected 0.000125",
+        "optimizers[0].param_groups[1]",
+    ),
+    "unknown": (
+        "unknown_settings_are_refused",
+        tiny.AcceptsEverything,
+        tiny.TinyAdapter,
+        "accepted without an error: rlverify_unknown",
+        "rlverify_unknown",
+    ),
+    "arguments": (
+        "arguments_are_left_alone",
+        tiny.WritesNotes,
+        tiny.TinyAdapter,
+        "['notes']['rate'] is 0.05 after the call, expected no such entry",
+        "['notes']['rate']",
+    ),
+    "start": ("episode_start_forgets", tiny.NeverForgets, tiny.TinyAdapter, "the outputs differ by up to", "step 3"),
+    "leak": ("environments_do_not_leak", tiny.Leaks, tiny.TinyAdapter, "the outputs differ by up to", "environment 2"),
+    "ratio": (
+        "ratio_is_one_on_a_fresh_rollout",
+        tiny.Learner,
+        tiny.TrainsOnRawObservations,
+        "12 log probabilities differ",
+        "sample",
+    ),
+    "one": (
+        "one_sample_minibatch",
+        tiny.DividesByZero,
+        tiny.TinyAdapter,
+        "with batch=1, 2 parameters are not finite",
+        "weight",
+    ),
+    "returns": (
+        "returns_minus_values_are_advantages",
+        tiny.ScalesReturns,
+        tiny.TinyAdapter,
+        "returns - values is",
+        "sample",
+    ),
+    "nan": (
+        "nan_observation_is_reported",
+        tiny.TrustsObservations,
+        tiny.TinyAdapter,
+        "2 parameters are not finite",
+        "weight",
+    ),
+    "unsaved": (
+        "normalizer_is_finite_and_saved",
+        tiny.Learner,
+        tiny.ForgetsStatistics,
+        "mean is 0, 0, 0 after the load",
+        "mean",
+    ),
+    "infinite": (
+        "normalizer_is_finite_and_saved",
+        tiny.Overflows,
+        tiny.TinyAdapter,
+        "1 of 2 statistics are not finite",
+        "var",
+    ),
+    "behind": (
+        "statistics_follow_the_policy",
+        tiny.Learner,
+        tiny.LeavesStatistics,
+        "the observation is",
+        "normalised observation",
+    ),
+    "explored": (
+        "explored_values_train",
+        tiny.RestoresRate,
+        tiny.TakesRate,
+        "the learning rate is 0.05 at the update, expected 0.000125",
+        "optimizers[0].param_groups[0]",
+    ),
+    "pickle": ("artefact_needs_no_unpickling", tiny.Learner, tiny.SavesPickle, "1 pickles: more.pkl", "more.pkl"),
+    "class": ("artefact_runs_nothing_when_read", tiny.Learner, tiny.SavesClass, "pathlib.", "more.pkl"),
+}
+NAMES = list(dict.fromkeys(each[0] for each in DEFECTS.values()))
+ALSO = {"class": {"artefact_needs_no_unpickling"}, "rate": {"explored_values_train"}}
+"""Rules that a defect breaks too, since it includes theirs."""
+
+
+def failed(factory: Any, adapter: Any) -> set[str]:
+    """The rules that fail, without their proofs."""
+    session, found = SubjectSession(factory, adapter()), set()
+    for name in NAMES:
+        try:
+            if RULES[name].function(session).status is Status.FAIL:
+                found.add(name)
+        except NotSupportedError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rule_passes_on_the_sound_learner_and_is_proven_by_each_fault(name: str) -> None:
+    factory, adapter = SOUND
+    (record,) = check_algorithm(lambda: factory(), adapter=adapter(), checks=[name])
+    assert record.status is Status.PASS, record.finding
+    assert not record.unproven
+    missed = [each.fault for each in record.proofs if not each.detected]
+    assert missed == (["write NaN into the parameters"] if name == "nan_observation_is_reported" else [])
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_rule_fails_on_its_defect_and_says_where(defect: str) -> None:
+    name, factory, adapter, seen, where = DEFECTS[defect]
+    (record,) = check_algorithm(lambda: factory(), adapter=adapter(), checks=[name])
+    assert record.status is Status.FAIL, record.finding
+    assert seen in record.finding.seen
+    assert record.finding.where.startswith(where)
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_no_other_rule_fails_on_a_defect(defect: str) -> None:
+    name, factory, adapter, *_ = DEFECTS[defect]
+    assert failed(factory, adapter) == {name, *ALSO.get(defect, ())}

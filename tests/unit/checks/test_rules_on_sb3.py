@@ -1,0 +1,152 @@
+"""The adapter of Stable-Baselines3 in the rules that need more of it; the findings are of the installed versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from sb3_contrib import QRDQN, TQC, MaskablePPO, RecurrentPPO
+from sb3_contrib.common.envs import InvalidActionEnvDiscrete
+from stable_baselines3 import A2C, DQN, PPO, SAC
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
+
+from rlverify.checks import CheckRecord, Status, check_algorithm
+from rlverify.checks.sb3_settings import arguments
+
+SMALL: dict[str, Any] = {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [4]}}
+ON: dict[str, Any] = {"n_steps": 8, "batch_size": 4, "n_epochs": 1, **SMALL}
+RECURRENT: dict[str, Any] = {**ON, "policy_kwargs": {"net_arch": [4], "lstm_hidden_size": 4}}
+
+
+def pendulum() -> VecNormalize:
+    return VecNormalize(DummyVecEnv([lambda: gym.make("Pendulum-v1")] * 2))
+
+
+def ppo() -> PPO:
+    return PPO("MlpPolicy", pendulum(), **ON)
+
+
+def recurrent() -> RecurrentPPO:
+    return RecurrentPPO("MlpLstmPolicy", pendulum(), **RECURRENT)
+
+
+def maskable() -> MaskablePPO:
+    return MaskablePPO("MlpPolicy", InvalidActionEnvDiscrete(dim=4, n_invalid_actions=2), **ON)
+
+
+def dqn() -> DQN:
+    return DQN("MlpPolicy", "CartPole-v1", learning_starts=8, batch_size=4, buffer_size=64, **SMALL)
+
+
+OFF: dict[str, Any] = {"learning_starts": 8, "batch_size": 4, "buffer_size": 64, "device": "cpu", "seed": 0}
+
+
+def sac() -> SAC:
+    return SAC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [4]}, **OFF)
+
+
+def tqc() -> TQC:
+    return TQC("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [4]}, **OFF)
+
+
+def qrdqn() -> QRDQN:
+    return QRDQN("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [4]}, **OFF)
+
+
+def checked(factory: Callable[[], Any], name: str) -> CheckRecord:
+    (record,) = check_algorithm(factory, checks=[name])
+    return record
+
+
+@pytest.mark.parametrize(
+    ("factory", "name"),
+    [
+        (recurrent, "episode_start_forgets"),
+        (recurrent, "environments_do_not_leak"),
+        (recurrent, "ratio_is_one_on_a_fresh_rollout"),
+        (maskable, "ratio_is_one_on_a_fresh_rollout"),
+        (ppo, "learning_rate_takes_effect"),
+        (ppo, "one_sample_minibatch"),
+        (ppo, "normalizer_is_finite_and_saved"),
+        (ppo, "returns_minus_values_are_advantages"),
+        (ppo, "nan_observation_is_reported"),
+        (dqn, "environment_can_be_copied"),
+        (dqn, "unknown_settings_are_refused"),
+        (dqn, "explored_values_train"),
+        (sac, "learning_rate_zero_freezes"),
+        (tqc, "settings_survive"),
+        (qrdqn, "optimizers_hold_the_parameters"),
+        (qrdqn, "targets_start_equal"),
+    ],
+)
+def test_a_rule_passes_and_is_proven(factory: Callable[[], Any], name: str) -> None:
+    assert checked(factory, name).outcome.startswith("pass, proven by"), checked(factory, name).finding
+
+
+@pytest.mark.parametrize(
+    ("factory", "name", "seen"),
+    [
+        (ppo, "environment_can_be_copied", "the copy raises AttributeError"),
+        (ppo, "statistics_follow_the_policy", "the observation is"),
+        (
+            ppo,
+            "unknown_settings_are_refused",
+            "accepted without an error: policy_kwargs['net_arch']['rlverify_unknown']",
+        ),
+        (
+            lambda: A2C("MlpPolicy", pendulum(), n_steps=4, **SMALL),
+            "arguments_are_left_alone",
+            "['policy_kwargs']['optimizer_class'] is torch.optim.rmsprop.RMSprop after the call",
+        ),
+        (recurrent, "one_sample_minibatch", "with batch_size=15, "),
+        (maskable, "one_sample_minibatch", "with batch_size=7, "),
+        (dqn, "nan_observation_is_reported", "learn() returns, and 4 parameters are not finite"),
+        (dqn, "artefact_needs_no_unpickling", "model.zip: data: policy_class"),
+        (dqn, "artefact_runs_nothing_when_read", "stable_baselines3.dqn.policies.DQNPolicy"),
+    ],
+)
+def test_a_rule_fails(factory: Callable[[], Any], name: str, seen: str) -> None:
+    record = checked(factory, name)
+    assert record.status is Status.FAIL, record.finding
+    assert seen in record.finding.seen
+
+
+@pytest.mark.parametrize(
+    ("factory", "name", "reason"),
+    [
+        (dqn, "episode_start_forgets", "DQNPolicy is not recurrent"),
+        (dqn, "ratio_is_one_on_a_fresh_rollout", "DQN has no rollout buffer"),
+        (dqn, "statistics_follow_the_policy", "the environment has no VecNormalize"),
+        (maskable, "nan_observation_is_reported", "the observations are no floating-point numbers"),
+    ],
+)
+def test_a_rule_that_does_not_apply_says_why(factory: Callable[[], Any], name: str, reason: str) -> None:
+    record = checked(factory, name)
+    assert (record.status, record.finding.seen) == (Status.NOT_APPLICABLE, reason)
+
+
+def test_environments_in_worker_processes_are_not_copied() -> None:
+    def factory() -> PPO:
+        return PPO("MlpPolicy", SubprocVecEnv([lambda: gym.make("CartPole-v1")], start_method="fork"), **ON)
+
+    record = checked(factory, "environment_can_be_copied")
+    assert record.finding.seen == "the environments are in worker processes"
+
+
+def test_the_settings_of_a_model_are_found_through_subclasses() -> None:
+    class Own(SAC):
+        def __init__(self, *args: Any, extra: int = 1, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.extra = extra
+
+    model = Own("MlpPolicy", "Pendulum-v1", gamma=0.5, extra=3, learning_starts=7, buffer_size=10, device="cpu")
+    found = arguments(model)
+    assert (found["gamma"], found["extra"], found["learning_starts"], found["ent_coef"]) == (0.5, 3, 7, "auto")
+    assert type(Own(**found)) is Own
+
+
+def test_a2c_has_no_remainder() -> None:
+    record = checked(lambda: A2C("MlpPolicy", pendulum(), n_steps=4, **SMALL), "one_sample_minibatch")
+    assert record.finding.seen == "no batch size leaves a remainder of one sample"

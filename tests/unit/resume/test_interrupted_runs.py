@@ -1,0 +1,83 @@
+"""An interrupted run ends with the bits of an uninterrupted one: all ten algorithms, continued in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlcore.resume import load_exact, save_exact
+from rlcore.resume.algorithms import ALGORITHMS
+from tests.support.exact_runs import (
+    CASES,
+    VARIANTS,
+    Case,
+    RecordRows,
+    continued,
+    differences,
+    finished,
+    interrupted,
+    whole,
+)
+
+
+def continued_elsewhere(name: str, file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    output = file.with_suffix(".json")
+    subprocess.run([sys.executable, "-m", "tests.support.exact_runs", name, file, output], check=True, timeout=120)
+    fingerprint, rows = json.loads(output.read_text())
+    return fingerprint, rows
+
+
+def test_there_is_a_run_of_every_algorithm() -> None:
+    assert {case.algorithm for case in CASES.values()} == set(ALGORITHMS.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_interrupted_run_ends_in_a_fresh_process_with_the_bits_of_a_whole_one(name: str, tmp_path: Path) -> None:
+    expected, expected_rows = whole(CASES[name])
+    file, rows = interrupted(CASES[name], tmp_path)
+
+    found, later_rows = continued_elsewhere(name, file)
+
+    assert differences(expected, found) == []
+    assert rows + later_rows == expected_rows != []
+    assert later_rows != []
+
+
+@pytest.mark.parametrize("case", VARIANTS.values(), ids=VARIANTS)
+def test_settings_that_change_what_is_saved_continue_exactly(case: Case, tmp_path: Path) -> None:
+    expected, expected_rows = whole(case)
+    file, rows = interrupted(case, tmp_path)
+
+    found, later_rows = continued(case, file)
+
+    assert differences(expected, found) == []
+    assert rows + later_rows == expected_rows != []
+
+
+@pytest.mark.parametrize("case", [*CASES.values(), *VARIANTS.values()], ids=[*CASES, *VARIANTS])
+def test_a_loaded_model_is_the_saved_one(case: Case, tmp_path: Path) -> None:
+    model = case.model()
+    model.learn(90, callback=RecordRows(), log_interval=case.log_interval)
+    save_exact(model, tmp_path / "file.zip")
+    expected = finished(model)
+
+    assert differences(expected, finished(load_exact(tmp_path / "file.zip", case.envs()))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", [33, 64, 129, 200])
+@pytest.mark.parametrize("name", CASES)
+def test_it_does_not_matter_where_a_run_is_interrupted(name: str, cut: int, tmp_path: Path) -> None:
+    case = CASES[name]._replace(cut=cut, total=250)
+    expected, expected_rows = whole(case)
+    file, rows = interrupted(case, tmp_path, every=1)
+
+    found, later_rows = continued(case, file)
+
+    assert differences(expected, found) == []
+    assert rows + later_rows == expected_rows

@@ -1,0 +1,455 @@
+"""What cannot be saved exactly is refused by name before anything is written; what does not fit is refused at load."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3 import A2C, PPO, SAC
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
+from stable_baselines3.her import HerReplayBuffer
+
+from rlcore import DistributionalPPO, ResumableEnv
+from rlcore.checkpoint import load_container, save_container
+from rlcore.errors import (
+    CallOrderError,
+    CheckpointError,
+    ResumeWarning,
+    SettingError,
+    UnknownSettingError,
+)
+from rlcore.resume import SaveExactly, buffers, continue_learning, load_exact, newest_exact, save_exact
+from rlcore.state.generators import capture_generators
+from tests.support.environments import bits_of_state, make_vec
+from tests.support.exact_runs import CASES, StopAt, differences, finished
+from tests.support.training import make_model
+
+
+def net() -> dict[str, Any]:
+    """Settings of a small network, of which Stable-Baselines3 changes ``policy_kwargs``."""
+    return {"policy_kwargs": {"net_arch": [4]}, "device": "cpu", "seed": 3}
+
+
+def ppo(env: VecEnv | None = None, **settings: Any) -> PPO:
+    return PPO("MlpPolicy", env or make_vec(), **{**net(), "n_steps": 8, "batch_size": 4, "n_epochs": 1, **settings})
+
+
+def sac(env: Any = None, **settings: Any) -> SAC:
+    env = env or make_vec("Pendulum-v1")
+    policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
+    return SAC(policy, env, **{**net(), "buffer_size": 40, "learning_starts": 4, "batch_size": 4, **settings})
+
+
+class OwnPPO(PPO):
+    """A subclass may keep more."""
+
+
+class OwnBuffer(ReplayBuffer):
+    """As may a buffer."""
+
+
+class Silence(ActionNoise):
+    """And noise."""
+
+    def __call__(self) -> Any:
+        return np.zeros(1)
+
+
+class Goals(gym.Env[Any, Any]):
+    """The least that HerReplayBuffer takes."""
+
+    _part = spaces.Box(-1, 1, (1,), np.float32)
+    observation_space = spaces.Dict(observation=_part, achieved_goal=_part, desired_goal=_part)
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:  # noqa: ARG002
+        return -np.abs(achieved_goal - desired_goal).sum(-1)
+
+    def get_state(self) -> dict[str, Any]:
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        pass
+
+
+class Compiled(torch.nn.Module):
+    """What torch.compile returns, as far as it matters here."""
+
+    def __init__(self, policy: Any) -> None:
+        super().__init__()
+        self.inner = policy
+
+
+def with_attribute() -> Any:
+    model = ppo()
+    model.curriculum = 3  # type: ignore[attr-defined]
+    return model
+
+
+def with_schedule() -> Any:
+    model = ppo()
+    model.lr_schedule = lambda _: 1e-5
+    return model
+
+
+def with_optimizer() -> Any:
+    model = ppo()
+    model.policy.optimizer = torch.optim.SGD(model.policy.parameters(), lr=0.1)
+    return model
+
+
+def with_policy() -> Any:
+    model: Any = ppo()
+    model.policy = Compiled(model.policy)
+    return model
+
+
+def her() -> Any:
+    return sac(DummyVecEnv([Goals]), replay_buffer_class=HerReplayBuffer)
+
+
+UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
+    "a subclass": (lambda: OwnPPO("MlpPolicy", make_vec(), **net()), "OwnPPO is a subclass"),
+    "DistributionalPPO": (make_model, "continues exactly by its own save"),
+    "an attribute": (with_attribute, "the attribute 'curriculum' is none that PPO has"),
+    "a schedule": (with_schedule, "lr_schedule was replaced"),
+    "an optimizer": (with_optimizer, "policy.optimizer is a SGD, and the policy was built with Adam"),
+    "a compiled policy": (with_policy, "the policy is a Compiled"),
+    "a replay buffer": (lambda: sac(replay_buffer_class=OwnBuffer), "the replay buffer OwnBuffer may keep more"),
+    "HER": (her, "HerReplayBuffer computes rewards"),
+    "action noise": (lambda: sac(action_noise=Silence()), "the action noise Silence cannot give its state"),
+    "an environment": (lambda: ppo(make_vec_env("CartPole-v1")), "CartPoleEnv cannot give its state; wrap each"),
+    "a wrapper": (lambda: ppo(VecFrameStack(make_vec(), 2)), "VecFrameStack cannot give its state"),
+    "no environment": (lambda: PPO.load(saved_by_sb3()), "the model has no environment"),
+}
+
+
+def saved_by_sb3() -> Any:
+    import io
+
+    file = io.BytesIO()
+    ppo().save(file)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize(("make", "message"), UNSAVABLE.values(), ids=UNSAVABLE)
+def test_what_cannot_be_saved_is_named_and_nothing_is_written(
+    make: Callable[[], Any], message: str, tmp_path: Path
+) -> None:
+    model, path = make(), tmp_path / "new" / "file.zip"
+
+    with pytest.raises(CheckpointError, match=message) as refusal:
+        save_exact(model, path)
+
+    assert "was not written, as training could not continue exactly" in str(refusal.value)
+    assert not path.parent.exists()
+
+
+def test_a_replay_buffer_that_is_too_large_for_a_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = sac()
+    model.learn(20)
+    monkeypatch.setattr(buffers, "DEFAULT_MAX_BYTES", 100)
+
+    with pytest.raises(CheckpointError, match=r"holds \d+ bytes of transitions, and a file at most 100; .*buffer_size"):
+        save_exact(model, tmp_path / "file.zip")
+
+
+class SaveInTheMiddle(BaseCallback):
+    def __init__(self, path: Path, moment: str) -> None:
+        super().__init__()
+        self.path, self.moment = path, moment
+
+    def _on_step(self) -> bool:
+        if self.moment == "step":
+            save_exact(self.model, self.path)
+        return True
+
+    def _on_rollout_end(self) -> None:
+        if self.moment == "end":
+            save_exact(self.model, self.path)
+
+
+@pytest.mark.parametrize("moment", ["step", "end"])
+@pytest.mark.parametrize("make", [ppo, sac])
+def test_a_rollout_is_not_saved_in_its_middle(make: Callable[[], Any], moment: str, tmp_path: Path) -> None:
+    with pytest.raises(CallOrderError, match="a rollout cannot be continued in its middle"):
+        make().learn(30, callback=SaveInTheMiddle(tmp_path / "file.zip", moment))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_older_file_stays_if_the_new_one_is_refused(tmp_path: Path) -> None:
+    model = ppo()
+    save_exact(model, tmp_path / "file")
+    before = (tmp_path / "file.zip").read_bytes()
+    model.curriculum = 3  # type: ignore[attr-defined]
+
+    with pytest.raises(CheckpointError, match="curriculum"):
+        save_exact(model, tmp_path / "file.zip")
+
+    assert (tmp_path / "file.zip").read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = ppo()
+    model.learn(16)
+    path = tmp_path_factory.mktemp("saved") / "ppo.zip"
+    save_exact(model, path)
+    return path
+
+
+def workers() -> VecEnv:
+    return make_vec(vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"})
+
+
+UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
+    "other spaces": (lambda: make_vec("Pendulum-v1"), "the environment is of another kind.*spaces do not match"),
+    "another number": (lambda: make_vec(n_envs=3), "the run had 2 environments, and this .* has 3.*n_envs=2"),
+    "another environment": (lambda: make_vec(env_kwargs={"sutton_barto_reward": True}), "sutton_barto_reward"),
+    "workers": (workers, "the run used DummyVecEnv, and this environment is a SubprocVecEnv; .* rounds rewards"),
+    "no state": (lambda: make_vec_env("CartPole-v1", 2), "CartPoleEnv cannot give its state"),
+    "normalised": (lambda: VecNormalize(make_vec()), "had 0 VecNormalize wrappers, and this environment has 1"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), UNFIT.values(), ids=UNFIT)
+def test_another_environment_is_refused_and_changes_no_generator(
+    make: Callable[[], Any], message: str, saved: Path
+) -> None:
+    env = make()
+    before, drawn = bits_of_state(capture_generators()), random.getstate()
+
+    with pytest.raises(CheckpointError, match=message) as refusal:
+        load_exact(saved, env)
+
+    env.close()
+    assert str(saved) in str(refusal.value)
+    assert (bits_of_state(capture_generators()), random.getstate()) == (before, drawn)
+
+
+def test_another_setting_of_vec_normalize_is_refused_and_its_statistics_stay(tmp_path: Path) -> None:
+    model = ppo(VecNormalize(make_vec(), clip_obs=5.0))
+    model.learn(16)
+    save_exact(model, tmp_path / "file.zip")
+    env = VecNormalize(make_vec(), clip_obs=4.0)
+
+    with pytest.raises(CheckpointError, match=r"VecNormalize has clip_obs=4\.0, and the run had 5\.0; give it"):
+        load_exact(tmp_path / "file.zip", env)
+
+    assert env.ret_rms.count < 1
+
+
+def test_statistics_stay_if_the_environments_refuse_theirs(tmp_path: Path) -> None:
+    model = ppo(VecNormalize(make_vec()))
+    model.learn(16)
+    save_exact(model, tmp_path / "file.zip")
+    env = VecNormalize(make_vec(env_kwargs={"sutton_barto_reward": True}))
+
+    with pytest.raises(CheckpointError, match="sutton_barto_reward"):
+        load_exact(tmp_path / "file.zip", env)
+
+    assert env.ret_rms.count < 1
+
+
+def test_another_algorithm_is_refused(saved: Path) -> None:
+    with pytest.raises(CheckpointError, match="is of PPO, and algorithm=A2C is asked for; give algorithm=PPO"):
+        load_exact(saved, make_vec(), algorithm=A2C)
+    assert type(load_exact(saved, make_vec(), algorithm=PPO)) is PPO
+
+
+def test_a_damaged_truncated_missing_or_foreign_file_is_refused(saved: Path, tmp_path: Path) -> None:
+    content = saved.read_bytes()
+    damaged, truncated, foreign, unsealed = (tmp_path / f"{number}.zip" for number in range(4))
+    damaged.write_bytes(content[:5000] + bytes([content[5000] ^ 1]) + content[5001:])
+    truncated.write_bytes(content[:-1000])
+    ppo().save(foreign)
+    torch.save(load_container(saved), unsealed)
+
+    for path, message in (
+        (damaged, "digest does not fit its content"),
+        (truncated, "is truncated"),
+        (foreign, "Stable-Baselines3's save.., which holds pickles"),
+        (unsealed, "carries no digest, so save_exact did not write it"),
+        (tmp_path / "missing.zip", "cannot be read"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            load_exact(path, make_vec())
+
+
+def test_another_format_is_refused(saved: Path, tmp_path: Path) -> None:
+    older = {**load_container(saved), "format_version": "exact_v0"}
+    save_container(tmp_path / "older.zip", older)
+    make_model().save(tmp_path / "other.zip")
+
+    with pytest.raises(CheckpointError, match="has the format_version 'exact_v0', and load_exact reads exact_v1"):
+        load_exact(tmp_path / "older.zip", make_vec())
+    with pytest.raises(CheckpointError, match=r"'model_v1'.*DistributionalPPO\.load"):
+        load_exact(tmp_path / "other.zip", make_vec())
+    with pytest.raises(CheckpointError, match="exact_v1"):
+        DistributionalPPO.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("algorithm", "DDPG", "unknown algorithm 'DDPG'"),
+        ("n_envs", 0, "n_envs must be an integer"),
+        ("seed", "seven", "seed must be an integer"),
+        ("settings", {"policy": "MlpPolicy"}, "has other settings than PPO of the installed version"),
+        ("state", {}, "missing keys"),
+        ("device", "abacus", "which is not there; device='cpu' continues, but not exactly"),
+        ("observation_space", 3, "is no space"),
+    ],
+)
+def test_a_field_of_another_kind_is_refused(field: str, value: Any, message: str, saved: Path, tmp_path: Path) -> None:
+    save_container(tmp_path / "changed.zip", {**load_container(saved), field: value})
+
+    with pytest.raises(CheckpointError, match=message):
+        load_exact(tmp_path / "changed.zip", make_vec())
+
+
+def test_other_versions_of_the_libraries_bring_a_warning(saved: Path, tmp_path: Path) -> None:
+    content: Any = load_container(saved)
+    save_container(tmp_path / "changed.zip", {**content, "libraries": {**content["libraries"], "torch": "1.0"}})
+
+    with pytest.warns(ResumeWarning, match=r"saved under torch '1\.0' \(here .*\), so the bits may differ"):
+        load_exact(tmp_path / "changed.zip", make_vec())
+
+
+class Extractor(FlattenExtractor):
+    """A class that no file can hold."""
+
+
+def test_what_no_file_holds_is_given_at_load(tmp_path: Path) -> None:
+    def falling(remaining: float) -> float:
+        return 1e-3 * remaining
+
+    def build() -> PPO:
+        kwargs = {"net_arch": [4], "features_extractor_class": Extractor}
+        return ppo(learning_rate=falling, policy_kwargs=kwargs)
+
+    expected = finished(build().learn(64))
+    build().learn(64, callback=[SaveExactly(tmp_path, every=1), StopAt(40)])
+    path = newest_exact(tmp_path)
+    assert path is not None
+    objects = {"learning_rate": falling, "policy_kwargs.features_extractor_class": Extractor}
+
+    with pytest.raises(CheckpointError, match=r"custom_objects=\{'learning_rate': \.\.\.\}"):
+        load_exact(path, make_vec())
+    with pytest.raises(CheckpointError, match="features_extractor_class"):
+        load_exact(path, make_vec(), custom_objects={"learning_rate": falling})
+    with pytest.raises(UnknownSettingError, match="lerning_rate"):
+        load_exact(path, make_vec(), custom_objects={**objects, "lerning_rate": falling})
+    loaded = load_exact(path, make_vec(), custom_objects=objects)
+
+    assert differences(finished(continue_learning(loaded)), expected) == []
+
+
+class OwnPolicy(PPO.policy_aliases["MlpPolicy"]):  # type: ignore[misc]
+    """A policy of the user."""
+
+
+def test_a_policy_of_the_user_is_given_at_load(tmp_path: Path) -> None:
+    model = PPO(OwnPolicy, make_vec(), n_steps=8, batch_size=4, **net())
+    model.learn(16)
+    save_exact(model, tmp_path / "file.zip")
+    expected = finished(model)
+
+    with pytest.raises(CheckpointError, match=r"custom_objects=\{'policy': \.\.\.\}"):
+        load_exact(tmp_path / "file.zip", make_vec())
+
+    loaded = load_exact(tmp_path / "file.zip", make_vec(), custom_objects={"policy": OwnPolicy})
+    assert type(loaded.policy) is OwnPolicy
+    assert differences(finished(loaded), expected) == []
+
+
+def test_a_model_that_has_not_begun_is_saved_too_and_learns_alike(tmp_path: Path) -> None:
+    model = ppo(make_vec(seed=5))
+    save_exact(model, tmp_path / "file.zip")
+    loaded = load_exact(tmp_path / "file.zip", make_vec(seed=None))
+
+    with pytest.raises(CallOrderError, match="training has not begun"):
+        continue_learning(loaded)
+    found = finished(loaded.learn(32))
+
+    restored = load_exact(tmp_path / "file.zip", make_vec(seed=None))
+    assert differences(finished(restored.learn(32)), found) == []
+
+
+def test_continuing_counts_on(saved: Path) -> None:
+    with pytest.raises(SettingError, match=r"reset_num_timesteps=True is given.*leave it out"):
+        continue_learning(load_exact(saved, make_vec()), reset_num_timesteps=True)
+
+
+def test_a_run_that_has_reached_its_total_is_left_as_it_is_and_can_be_extended(saved: Path) -> None:
+    model = load_exact(saved, make_vec())
+    assert continue_learning(model).num_timesteps == 16
+    assert model._total_timesteps == 16
+    assert continue_learning(model, total_timesteps=40).num_timesteps == 48
+
+
+def test_an_environment_that_is_no_vec_env_is_wrapped_as_by_the_constructor(tmp_path: Path) -> None:
+    def build() -> gym.Env[Any, Any]:
+        return ResumableEnv(gym.make("CartPole-v1"))
+
+    make: Any = PPO
+    model = make("MlpPolicy", build(), n_steps=8, batch_size=4, **net())
+    model.learn(16)
+    save_exact(model, tmp_path / "file.zip")
+    expected = finished(model)
+
+    assert differences(finished(load_exact(tmp_path / "file.zip", build())), expected) == []
+
+
+def test_loading_leaves_the_settings_of_the_case_as_they_were() -> None:
+    """The policy's keyword arguments get ``use_sde`` and an optimizer; a shared dict would carry them along."""
+    CASES["QRDQN"].model()
+    assert "optimizer_class" not in CASES["QRDQN"].settings["policy_kwargs"]
+
+
+class Growing(ActionNoise):
+    """Noise of the user that gives its state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0.0
+
+    def __call__(self) -> Any:
+        self.size += 1e-3
+        return np.full(1, self.size)
+
+    def get_state(self) -> Any:
+        return {"size": self.size}
+
+    def set_state(self, state: Any) -> None:
+        self.size = state["size"]
+
+
+def test_action_noise_of_the_user_gives_its_state_and_is_given_at_load(tmp_path: Path) -> None:
+    expected = finished(sac(action_noise=Growing()).learn(60))
+    sac(action_noise=Growing()).learn(60, callback=[SaveExactly(tmp_path, every=11), StopAt(31)])
+    path = newest_exact(tmp_path)
+    assert path is not None
+
+    with pytest.raises(CheckpointError, match=r"custom_objects=\{'action_noise': \.\.\.\}"):
+        load_exact(path, make_vec("Pendulum-v1"))
+    loaded: Any = load_exact(path, make_vec("Pendulum-v1"), custom_objects={"action_noise": Growing()})
+
+    assert [noise.size for noise in loaded.action_noise.noises] == pytest.approx([0.012, 0.012])
+    assert differences(finished(continue_learning(loaded)), expected) == []

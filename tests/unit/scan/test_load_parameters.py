@@ -1,0 +1,346 @@
+"""`load_parameters_safely` restores weights, optimizer states and plain fields, and unpickles nothing."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlverify.records.errors import ModelFileError
+from rlverify.scan import load_parameters_safely, sb3_zip
+from tests.support.model_files import (
+    ALGORITHMS,
+    CHANGED,
+    changed_file,
+    model_file,
+    new_model,
+    serialized,
+    trained_model,
+)
+
+HOSTILE = b"cposix\nsystem\n(X\x06\x00\x00\x00exit 3tR."
+
+
+def snapshot(model: Any) -> tuple[Any, dict[str, Any]]:
+    """All that could change: states, tensors and attributes."""
+    _, variables = model._get_torch_save_params()
+    tensors = {name: sb3_zip._attribute(model, name).detach().clone() for name in variables}
+    return copy.deepcopy((model.get_parameters(), tensors)), dict(vars(model))
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one is other or bool(one == other)
+
+
+def load(content: bytes, model: Any) -> Any:
+    return load_parameters_safely(io.BytesIO(content), model)
+
+
+def refused(content: bytes, model: Any, said: str) -> None:
+    """The file is refused with one error, and the model is what it was."""
+    (states, before) = snapshot(model)
+    with pytest.raises(ModelFileError, match=said) as caught:
+        load(content, model)
+    assert "The model is unchanged" in str(caught.value)
+    assert same(states, snapshot(model)[0])
+    assert all(value is before[name] for name, value in vars(model).items())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_model_is_restored(name: str) -> None:
+    saved, model = trained_model(name), new_model(name)
+    assert not same(snapshot(saved)[0], snapshot(model)[0])
+    report = load(model_file(name), model)
+    assert same(snapshot(saved)[0], snapshot(model)[0])
+    assert (model.gamma, model.learning_rate, model.seed) == (CHANGED["gamma"], CHANGED["learning_rate"], 5)
+    assert model.num_timesteps == saved.num_timesteps > 0
+    assert model._n_updates == saved._n_updates > 0
+    assert model.lr_schedule(1.0) == CHANGED["learning_rate"]
+    states, variables = saved._get_torch_save_params()
+    assert {*states, *variables, "gamma", "learning_rate", "num_timesteps", "seed"} <= set(report.restored)
+    assert {"policy_class", "observation_space", "lr_schedule"} <= {each.name for each in report.skipped}
+    observation = model.observation_space.sample()
+    assert same(*(each.predict(observation, deterministic=True)[0].tolist() for each in (saved, model)))
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN", "SAC"])
+def test_a_restored_model_trains(name: str) -> None:
+    model = new_model(name)
+    load(model_file(name), model)
+    before = model.num_timesteps
+    model.learn(32, reset_num_timesteps=False)
+    assert model.num_timesteps > before
+
+
+@pytest.mark.parametrize("name", ["PPO", "SAC"])
+def test_it_restores_what_the_own_loader_restores(name: str) -> None:
+    model = new_model(name)
+    load(model_file(name), model)
+    expected = ALGORITHMS[name][0].load(io.BytesIO(model_file(name)), device="cpu")
+    assert same(snapshot(expected)[0], snapshot(model)[0])
+    assert expected.num_timesteps == model.num_timesteps
+
+
+def test_every_field_is_reported_once_with_a_reason() -> None:
+    report = load(model_file("SAC"), new_model("SAC", buffer_size=50))
+    with zipfile.ZipFile(io.BytesIO(model_file("SAC"))) as archive:
+        fields = list(json.loads(archive.read("data")))
+    reasons = {each.name: each.reason for each in report.skipped}
+    reported = [name for name in (*report.restored, *reasons) if name in fields]
+    assert sorted(reported) == sorted(fields)
+    assert "pickle" in reasons["policy_class"]
+    assert reasons["buffer_size"] == "it is fixed when a model is built; the model has 50, the file 100"
+    assert reasons["ent_coef"] == "it is fixed when a model is built; the model has the same"
+    assert "tensorboard_log" in reasons
+
+
+def test_exploration_follows_the_restored_settings() -> None:
+    model = new_model("DQN", exploration_final_eps=0.9)
+    load(model_file("DQN"), model)
+    assert model.exploration_schedule(0.0) == trained_model("DQN").exploration_schedule(0.0) == 0.05
+
+
+def test_a_path_may_lack_the_suffix(tmp_path: Path) -> None:
+    (tmp_path / "model.zip").write_bytes(model_file("PPO"))
+    for path in (tmp_path / "model.zip", str(tmp_path / "model.zip"), tmp_path / "model"):
+        assert "policy" in load_parameters_safely(path, new_model("PPO")).restored
+    with pytest.raises(ModelFileError, match=r"model file .*missing: cannot be read"):
+        load_parameters_safely(tmp_path / "missing", new_model("PPO"))
+
+
+def test_hostile_fields_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((pickle, "loads"), (pickle, "load"), (pickle, "Unpickler")):
+        monkeypatch.setattr(module, name, None)
+    fields = {name: serialized(HOSTILE) for name in ("policy_class", "gamma", "learning_rate", "new")}
+    content = changed_file(model_file("PPO"), data=lambda data: data.update(fields))
+    model = new_model("PPO")
+    report = load(content, model)
+    assert {"gamma", "learning_rate", "new"} <= {each.name for each in report.skipped}
+    assert model.gamma != CHANGED["gamma"]
+
+
+def hostile_weights(members: str = "archive/data.pkl") -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(members, HOSTILE)
+        archive.writestr("archive/version", "3")
+    return file.getvalue()
+
+
+def compressed(content: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as before, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as after:
+        for name in before.namelist():
+            after.writestr(name, before.read(name))
+    return file.getvalue()
+
+
+def old_format(state: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(state, file, _use_new_zipfile_serialization=False)
+    return file.getvalue()
+
+
+def member(name: str) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(model_file("PPO"))) as archive:
+        return archive.read(name)
+
+
+def group(**changes: Any) -> Callable[[Any], None]:
+    return lambda state: state["param_groups"][0].update(changes)
+
+
+def entry(**changes: Any) -> Callable[[Any], None]:
+    return lambda state: state["state"][0].update(changes)
+
+
+def without(key: str) -> Callable[[Any], None]:
+    def change(state: Any) -> None:
+        del state[key]
+
+    return change
+
+
+def wider(state: Any) -> None:
+    state["action_net.weight"] = torch.ones(3, 8)
+
+
+WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
+    "another shape": ({"policy__pth": wider}, r"policy: action_net.weight has the shape \(3, 8\), expected \(2, 8\)"),
+    "a missing tensor": ({"policy__pth": without("action_net.bias")}, "action_net.bias is missing"),
+    "an unknown tensor": ({"policy__pth": lambda s: s.update(x=torch.ones(1))}, "policy: 'x' is unknown"),
+    "an integer tensor": (
+        {"policy__pth": lambda s: s.update({"action_net.bias": torch.ones(2, dtype=torch.int64)})},
+        "action_net.bias holds torch.int64 on cpu, expected torch.float32",
+    ),
+    "a tensor without data": (
+        {"policy__pth": lambda s: s.update({"action_net.bias": torch.ones(2, device="meta")})},
+        "action_net.bias holds torch.float32 on meta",
+    ),
+    "a sparse tensor": (
+        {"policy__pth": lambda s: s.update({"action_net.bias": torch.ones(2).to_sparse()})},
+        "action_net.bias is no ordinary tensor",
+    ),
+    "a number": ({"policy__pth": lambda s: s.update({"action_net.bias": 1})}, "action_net.bias is no ordinary tensor"),
+    "no table": ({"policy__pth": lambda _: [1]}, "policy is no table of weights"),
+    "no weights": ({"policy__pth": None}, "the state policy is missing"),
+    "an unknown state": ({"other__pth": member("policy.pth")}, "the state 'other' is unknown"),
+    "hostile weights": ({"policy__pth": hostile_weights()}, "policy.pth was not loaded: .*would call posix.system"),
+    "compressed weights": ({"policy__pth": compressed(member("policy.pth"))}, "policy.pth is compressed"),
+    "old format": ({"policy__pth": old_format({"x": torch.ones(1)})}, "policy.pth is not in torch's zip format"),
+    "no torch file": ({"policy__pth": b"x"}, "policy.pth is not in torch's zip format"),
+    "another file in the zip format": ({"policy__pth": compressed(b"PK\5\6" + bytes(18))}, "policy.pth was not loaded"),
+    "a number of torch variables": ({"pytorch_variables__pth": lambda _: [1]}, "pytorch_variables are no table"),
+    "an unknown tensor next to the states": (
+        {"pytorch_variables__pth": lambda s: s.update(log_ent_coef=torch.ones(1))},
+        "the tensor 'log_ent_coef' is unknown",
+    ),
+}
+OPTIMIZER: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "an unknown setting": (group(x=1), "group 0: the setting 'x' is unknown"),
+    "a text for a rate": (group(lr="fast"), "the setting lr is 'fast', expected something like"),
+    "true for a rate": (group(lr=True), "the setting lr is True"),
+    "three betas": (group(betas=(0.1, 0.2, 0.3)), "the setting betas is"),
+    "a number for a switch": (group(amsgrad=3), "the setting amsgrad is 3"),
+    "other parameters": (group(params=[0]), "group 0 is about other parameters than the model's 8"),
+    "two groups": (lambda s: s["param_groups"].append({}), "has 2 groups of parameters, expected 1"),
+    "a group that is no table": (lambda s: s.update(param_groups=[7]), "group 0 is no table"),
+    "no groups": (without("param_groups"), "policy.optimizer is no state of an optimizer"),
+    "more than a state": (lambda s: s.update(x=1), "policy.optimizer is no state of an optimizer"),
+    "another shape": (entry(exp_avg=torch.ones(3, 3)), r"parameter 0: 'exp_avg' has the shape \(3, 3\)"),
+    "a missing entry": (lambda s: s["state"][0].pop("exp_avg") is None, "parameter 0: exp_avg is missing"),
+    "an unknown entry": (entry(x=torch.ones(())), "parameter 0: 'x' is unknown"),
+    "an unknown parameter": (
+        lambda s: s["state"].update({99: {}}),
+        "parameter 99 is unknown to the model, which has 8",
+    ),
+    "a named parameter": (lambda s: s["state"].update(x={}), "parameter 'x' is unknown"),
+    "a text for an entry": (entry(exp_avg="x"), "parameter 0: 'exp_avg' is no ordinary tensor"),
+}
+FIELDS: dict[str, tuple[dict[str, Any], str]] = {
+    "a text": ({"gamma": "x"}, "its field gamma is 'x', which is no number"),
+    "a list": ({"learning_rate": [1]}, r"its field learning_rate is \[1\], which is no number"),
+    "true for a number": ({"gamma": True}, "its field gamma is True, which is no number"),
+    "none": ({"gamma": None}, "its field gamma is None, which is no number"),
+    "a fraction": ({"num_timesteps": 1.5}, "its field num_timesteps is 1.5, which is no integer"),
+    "a number for a truth": ({"normalize_advantage": 1}, "its field normalize_advantage is 1, which is no truth"),
+    "not a number": ({"gamma": float("nan")}, "its field gamma is nan, which is not finite"),
+    "infinity": ({"gamma": float("inf")}, "its field gamma is inf, which is not finite"),
+    "another algorithm": ({"policy_delay": 2}, "its field policy_delay is unknown to the model"),
+}
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_weights_that_do_not_fit_are_refused_before_anything_changes(kind: str) -> None:
+    members, said = WEIGHTS[kind]
+    refused(changed_file(model_file("PPO"), **members), new_model("PPO"), said)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZER)
+def test_optimizer_states_that_do_not_fit_are_refused_before_anything_changes(kind: str) -> None:
+    change, said = OPTIMIZER[kind]
+
+    def without_result(state: Any) -> None:
+        change(state)
+
+    content = changed_file(model_file("PPO"), policy__optimizer__pth=without_result)
+    refused(content, new_model("PPO"), said)
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_fields_that_do_not_fit_are_refused_before_anything_changes(kind: str) -> None:
+    values, said = FIELDS[kind]
+    refused(changed_file(model_file("PPO"), data=lambda fields: fields.update(values)), new_model("PPO"), said)
+
+
+@pytest.mark.parametrize(("of", "into"), [("A2C", "PPO"), ("PPO", "A2C"), ("SAC", "TD3"), ("DQN", "QRDQN")])
+def test_a_file_of_another_algorithm_is_refused(of: str, into: str) -> None:
+    refused(model_file(of), new_model(into), "is unknown to the model|is missing|has the shape")
+
+
+def test_an_automatic_coefficient_does_not_fit_a_fixed_one() -> None:
+    refused(model_file("SAC"), new_model("SAC, fixed coefficient"), "the state 'ent_coef_optimizer' is unknown")
+
+
+def test_another_architecture_is_refused_and_mistakes_are_counted() -> None:
+    model = new_model("PPO", policy_kwargs={"net_arch": [9]})
+    refused(model_file("PPO"), model, r"has the shape \(8, 4\), expected \(9, 4\).* and \d+ more")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "cannot be read"),
+        (b"no zip", "cannot be read"),
+        (model_file("PPO")[:-40], "is missing"),
+        (changed_file(model_file("PPO"), data=b"{"), "its member data is not JSON"),
+    ],
+    ids=["empty", "text", "cut", "JSON"],
+)
+def test_a_broken_file_is_refused(content: bytes, said: str) -> None:
+    refused(content, new_model("PPO"), said)
+
+
+def test_a_member_twice_is_refused() -> None:
+    file = io.BytesIO(model_file("PPO"))
+    with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("data", "{}")
+    refused(file.getvalue(), new_model("PPO"), "holds a member twice")
+
+
+def test_weights_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sb3_zip, "MAX_STATE_BYTES", 1000)
+    refused(model_file("PPO"), new_model("PPO"), r"its member policy\S*pth holds more than 1000 bytes when unpacked")
+
+
+def test_a_file_without_fields_restores_the_weights() -> None:
+    model = new_model("PPO")
+    report = load(changed_file(model_file("PPO"), data=None), model)
+    assert set(report.restored) == {"policy", "policy.optimizer"}
+    assert report.skipped == ()
+    assert same(model.policy.state_dict(), trained_model("PPO").policy.state_dict())
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_interruption_while_the_model_changes_is_undone(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = new_model("SAC")
+    states, before = snapshot(model)
+
+    def interrupted(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(sb3_zip, "_renew_schedules", interrupted)
+    with pytest.raises(error):
+        load(model_file("SAC"), model)
+    assert same(states, snapshot(model)[0])
+    assert vars(model) == before
+
+
+def test_the_tensor_of_the_coefficient_stays_the_one_that_the_optimizer_changes() -> None:
+    model = new_model("SAC")
+    tensor = model.log_ent_coef
+    load(model_file("SAC"), model)
+    assert model.log_ent_coef is tensor
+    assert model.ent_coef_optimizer.param_groups[0]["params"][0] is tensor
+
+
+def test_a_fixed_coefficient_is_restored() -> None:
+    model = new_model("SAC, fixed coefficient", ent_coef=0.7)
+    load(model_file("SAC, fixed coefficient"), model)
+    assert (model.ent_coef, round(float(model.ent_coef_tensor), 6)) == (0.1, 0.1)

@@ -1,0 +1,128 @@
+"""Which files a scan reads, in which order; what cannot be read is one finding and the rest goes on."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from rlverify.records.errors import UsageError
+from rlverify.scan import scan
+from rlverify.scan.scanning import SKIPPED_FOLDERS, files_of
+
+HOSTILE = pickle.dumps([eval, 1])
+CALL = "import pickle\npickle.load(f)\n"
+
+
+def write(path: Path, content: str | bytes = CALL) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def rules(*paths: Path) -> list[tuple[str, str]]:
+    return [(Path(each.path).name, each.rule) for each in scan(paths)]
+
+
+def test_files_are_scanned_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("b.py", "a/z.py", "a/b.pkl", "c/x.py", "A.py"):
+        write(tmp_path / name, HOSTILE if name.endswith(".pkl") else CALL)
+    paths = [Path(each.path).relative_to(tmp_path).as_posix() for each in scan([tmp_path])]
+    assert paths == ["A.py", "b.py", "a/b.pkl", "a/z.py", "c/x.py"]
+
+
+def test_paths_are_scanned_in_their_order_and_each_file_once(tmp_path: Path) -> None:
+    one, two = write(tmp_path / "1.py"), write(tmp_path / "2.py")
+    assert [name for name, _ in rules(two, tmp_path, one)] == ["2.py", "1.py"]
+
+
+@pytest.mark.parametrize("name", sorted(SKIPPED_FOLDERS))
+def test_some_folders_are_skipped(name: str, tmp_path: Path) -> None:
+    write(tmp_path / "a" / name / "x.py")
+    assert rules(tmp_path) == []
+    assert rules(tmp_path / "a" / name) == [("x.py", "pickle-load")]
+    assert {".git", ".venv", "node_modules", "__pycache__"} == SKIPPED_FOLDERS
+
+
+def test_a_file_is_known_by_its_suffix_or_first_bytes(tmp_path: Path) -> None:
+    write(tmp_path / "a.pyw")
+    write(tmp_path / "b", f"#!/usr/bin/env python3\n{CALL}")
+    write(tmp_path / "c.bin", HOSTILE)
+    write(tmp_path / "d.txt", CALL)
+    write(tmp_path / "e.PKL", HOSTILE)
+    write(tmp_path / "f.sh", f"#!/bin/sh\n{CALL}")
+    assert [name for name, _ in rules(tmp_path)] == ["a.pyw", "b", "c.bin", "e.PKL"]
+
+
+def test_an_old_pickle_is_found_under_any_name(tmp_path: Path) -> None:
+    write(tmp_path / "a.dat", b"cposix\nsystem\n(S'x'\ntR.")
+    write(tmp_path / "b.txt", b"cats and dogs\nare here\n.")
+    write(tmp_path / "c.txt", b"cposix\nsystem\n(S'x'\ntR and so on\xff")
+    assert rules(tmp_path) == [("a.dat", "pickle-dangerous-import")]
+
+
+BROKEN: dict[str, str | bytes] = {
+    "syntax.py": "def f(:\n",
+    "bytes.py": b"x = '\xff'",
+    "nested.py": "(" * 100_000,
+    "empty.pkl": b"",
+    "cut.pkl": HOSTILE[:5],
+    "cut.zip": b"PK\x03\x04damaged",
+    "cut.npy": b"\x93NUMPY\x01\x00\x40\x00{'descr': '|O'}",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_read_is_one_finding_and_the_rest_goes_on(name: str, tmp_path: Path) -> None:
+    write(tmp_path / name, BROKEN[name])
+    write(tmp_path / "zz.py")
+    assert rules(tmp_path) == [(name, "unreadable-file"), ("zz.py", "pickle-load")]
+
+
+def test_a_huge_source_file_is_one_finding(tmp_path: Path) -> None:
+    write(tmp_path / "a.py", "x = 1\n" * 2_000_000)
+    write(tmp_path / "b.py")
+    assert rules(tmp_path) == [("a.py", "scan-limit"), ("b.py", "pickle-load")]
+
+
+def test_a_file_that_may_not_be_read_is_one_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = write(tmp_path / "a.py")
+    write(tmp_path / "b.py")
+    real_open = Path.open
+
+    def guarded(self: Path, *arguments: object, **options: object) -> object:
+        if self == secret:
+            raise PermissionError(13, "Permission denied", str(self))
+        return real_open(self, *arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", guarded)
+    first, _ = scan([tmp_path])
+    assert (first.rule, "Permission denied" in first.message) == ("unreadable-file", True)
+
+
+def test_links_to_folders_are_not_followed_and_broken_links_are_reported(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "x.py")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path / "a", target_is_directory=True)
+    (tmp_path / "a" / "gone.py").symlink_to(tmp_path / "nowhere.py")
+    assert rules(tmp_path) == [("gone.py", "unreadable-file"), ("x.py", "pickle-load")]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pkl")
+    assert rules(tmp_path, tmp_path / "pipe.pkl") == []
+
+
+def test_a_path_that_does_not_exist_is_an_error_before_anything_is_scanned(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no file or folder .*missing.*nothing was scanned"):
+        scan([tmp_path, tmp_path / "missing"])
+
+
+def test_paths_are_reported_as_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "a" / "x.py")
+    monkeypatch.chdir(tmp_path)
+    assert [each.path for each in scan(["a"])] == ["a/x.py"]
+    assert [path.as_posix() for path in files_of(["."])] == ["a/x.py"]
+    assert scan([]) == ()

@@ -1,0 +1,306 @@
+"""Pickles are found wherever a checkpoint file may hold them, and limits keep hostile files cheap."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import pickle
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+import torch
+
+from rlverify.scan import bounded_reading, unpacking
+from rlverify.scan.bounded_reading import UnpackBudget
+from rlverify.scan.findings import ScanFinding
+from rlverify.scan.pickle_findings import Place
+from rlverify.scan.unpacking import findings_of_content, is_checkpoint
+
+
+class Payload:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return os.system, ("exit 3",)
+
+
+HOSTILE = pickle.dumps(Payload())
+HARMLESS = pickle.dumps({"a": [1, 2.5]})
+DANGEROUS = "pickle-dangerous-import"
+
+
+def zipped(members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def tarred(members: Mapping[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+def saved(value: object, *, is_zip: bool = True) -> bytes:
+    file = io.BytesIO()
+    torch.save(value, file, _use_new_zipfile_serialization=is_zip)
+    return file.getvalue()
+
+
+def array(value: object) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.array([value], dtype=object), allow_pickle=True)
+    return file.getvalue()
+
+
+def arrays(**values: object) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, **{name: np.array([value], dtype=object) for name, value in values.items()})
+    return file.getvalue()
+
+
+def found(content: bytes, budget: UnpackBudget | None = None) -> list[ScanFinding]:
+    return list(findings_of_content(io.BytesIO(content), Place("x.pt"), budget))
+
+
+def places(content: bytes) -> list[tuple[str, str]]:
+    return [(each.rule, each.field) for each in found(content)]
+
+
+FILES: dict[str, tuple[bytes, str]] = {
+    "pickle": (HOSTILE, ""),
+    "second pickle": (HARMLESS + HOSTILE, ""),
+    "torch": (saved({"w": torch.ones(2), "x": Payload()}), "archive/data.pkl"),
+    "torch, old format": (saved({"w": torch.ones(2), "x": Payload()}, is_zip=False), ""),
+    "torch, oldest format": (tarred({"pickle": HOSTILE, "tensors": b"\1", "storages": b"\1"}), "pickle"),
+    "torch in a zip": (zipped({"policy.pth": saved(Payload())}), "policy.pth/archive/data.pkl"),
+    "torch in gzip": (gzip.compress(saved(Payload())), "archive/data.pkl"),
+    "array": (array(Payload()), ""),
+    "arrays": (arrays(a=1, b=Payload()), "b.npy"),
+    "gzip": (gzip.compress(HOSTILE), ""),
+    "bz2": (bz2.compress(HOSTILE), ""),
+    "xz": (lzma.compress(HOSTILE), ""),
+    "zlib": (zlib.compress(HOSTILE), ""),
+    "zlib, fast": (zlib.compress(HOSTILE, 1), ""),
+    "zlib, best": (zlib.compress(HOSTILE, 9), ""),
+    "zip": (zipped({"x.pkl": HOSTILE}, zipfile.ZIP_DEFLATED), "x.pkl"),
+    "member without suffix": (zipped({"x": HOSTILE}), "x"),
+    "member of an old protocol": (zipped({"x.pkl": b"cposix\nsystem\n)R."}), "x.pkl"),
+    "zip in a zip": (zipped({"a.zip": zipped({"b.zip": zipped({"c.pkl": HOSTILE})})}), "a.zip/b.zip/c.pkl"),
+    "gzip in a zip": (zipped({"x.gz": gzip.compress(HOSTILE)}), "x.gz"),
+    "tar in gzip": (gzip.compress(tarred({"x.pkl": HOSTILE})), "x.pkl"),
+    "zip behind other bytes": (b"#!/bin/sh\n" + zipped({"x.pkl": HOSTILE}), "x.pkl"),
+    "pickle before a zip": (HOSTILE + zipped({"x.txt": b""}), ""),
+    "tensor data without a pickle next to it": (zipped({"other/data/0": HOSTILE}), "other/data/0"),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_pickle_is_found(kind: str) -> None:
+    content, field = FILES[kind]
+    assert places(content) == [(DANGEROUS, field)]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FILES if "tensor data" not in kind])
+def test_a_file_of_each_kind_is_taken_for_a_checkpoint_by_its_first_bytes(kind: str) -> None:
+    content = FILES[kind][0]
+    if not kind.startswith(("zip behind",)):
+        assert is_checkpoint("x", content[:512])
+
+
+SAFE = {
+    "pickle": HARMLESS,
+    "pickles": HARMLESS * 3,
+    "pickle and other bytes": HARMLESS + b"\x80\x02\x00\x00more",
+    "torch": saved({"w": torch.ones(2)}),
+    "torch, old format": saved({"w": torch.ones(2)}, is_zip=False),
+    "640 numbers in the old format of torch": saved(torch.ones(640), is_zip=False),
+    "array of objects": array({"a": 1}),
+    "array named O": zipped({"x.npy": b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f8'}" + HOSTILE}),
+    "zip": zipped({"readme.txt": b"cposix\nsystem\n)R.", "code.py": b"import os"}),
+    "tensor data that looks like a pickle": zipped({"a/data.pkl": HARMLESS, "a/data/0": HOSTILE}),
+}
+
+
+@pytest.mark.parametrize("kind", SAFE)
+def test_a_harmless_file_gives_no_findings(kind: str) -> None:
+    assert found(SAFE[kind]) == []
+
+
+def test_all_pickles_of_the_old_format_of_torch_are_read() -> None:
+    """They may be of any protocol, and the last one, without an end, still calls what precedes the damage."""
+    magic = pickle.dumps(0x1950A86A20F9469CFC6C, 0)
+    assert places(magic + pickle.dumps(1001, 0) + pickle.dumps({}, 0) + b"cposix\nsystem\n)R") == [(DANGEROUS, "")]
+    five = magic + pickle.dumps({}, 0) * 4
+    assert places(five + b"cposix\nsystem\n)R") == []
+    assert places(pickle.dumps([1], 0) + b"cposix\nsystem\n)R") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "ends before its pickle does"),
+        (b"no pickle", "no pickle instruction"),
+        (HARMLESS[:-1], "ends before its pickle does"),
+        (zipped({"x.pkl": HARMLESS})[:-30], "cannot be read"),
+        (gzip.compress(HARMLESS * 10)[:-12], "cannot be read"),
+        (bz2.compress(HARMLESS)[:-4], "cannot be read"),
+        (lzma.compress(HARMLESS)[:-4], "cannot be read"),
+        (zlib.compress(HARMLESS)[:-6], "cannot be read"),
+        (b"\x1f\x8bdamaged", "cannot be read"),
+        (array({"a": 1})[:-1], "ends before its pickle does"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "array header of 4294967295 bytes"),
+        (tarred({"x.pkl": HARMLESS})[:512] + b"x" * 512, "ends before|no pickle instruction|cannot be read"),
+    ],
+    ids=["empty", "text", "pickle", "zip", "gzip", "bz2", "xz", "zlib", "no gzip", "array", "header", "tar"],
+)
+def test_a_damaged_file_is_one_finding(content: bytes, reason: str) -> None:
+    (finding,) = found(content)
+    assert (finding.severity, finding.field in ("", "x.pkl")) == ("warning", True)
+    assert any(part in finding.message for part in reason.split("|"))
+
+
+def test_what_precedes_the_damage_of_a_compressed_file_is_reported() -> None:
+    packed = gzip.compress(HOSTILE + os.urandom(10_000))
+    assert places(packed[:-2000]) == [(DANGEROUS, ""), ("unreadable-file", "")]
+
+
+def test_a_member_whose_checksum_is_wrong_is_scanned_and_reported() -> None:
+    """torch does not compare the checksum, so that it would execute the member."""
+    content = zipped({"archive/data.pkl": HOSTILE + b"rest"}).replace(b"rest", b"tser")
+    assert places(content) == [("unreadable-file", "archive/data.pkl")]
+    large = zipped({"archive/data.pkl": HOSTILE + b"x" * 2**21 + b"rest"}).replace(b"rest", b"tser")
+    assert places(large) == [(DANGEROUS, "archive/data.pkl"), ("unreadable-file", "archive/data.pkl")]
+
+
+def test_an_encrypted_member_is_one_finding_and_the_others_are_scanned() -> None:
+    content = bytearray(zipped({"a.pkl": HARMLESS, "b.pkl": HOSTILE}))
+    for place in (6, content.find(b"PK\x01\x02") + 8):
+        content[place] |= 1
+    assert places(bytes(content)) == [("unreadable-file", "a.pkl"), (DANGEROUS, "b.pkl")]
+
+
+def test_a_zip_bomb_is_unpacked_up_to_the_limit() -> None:
+    bomb = zipped({"x.pkl": HOSTILE + bytes(2**22), "y.pkl": HOSTILE}, zipfile.ZIP_DEFLATED)
+    findings = found(bomb, UnpackBudget(member_bytes=2**20))
+    assert [(each.rule, each.field) for each in findings] == [
+        (DANGEROUS, "x.pkl"),
+        ("scan-limit", "x.pkl"),
+        (DANGEROUS, "y.pkl"),
+    ]
+    assert "more than 1 MiB when unpacked; the rest was not scanned" in findings[1].message
+
+
+def test_what_precedes_the_limit_is_scanned_in_a_small_member_too() -> None:
+    findings = found(zipped({"x.pkl": HOSTILE + bytes(1000)}), UnpackBudget(member_bytes=500))
+    assert [each.rule for each in findings] == [DANGEROUS, "scan-limit"]
+    assert "more than 500 bytes when unpacked" in findings[1].message
+
+
+def test_all_members_together_are_unpacked_up_to_a_limit() -> None:
+    members = {f"{number}.pkl": HARMLESS + bytes(2**20) for number in range(5)}
+    budget = UnpackBudget(member_bytes=2**21, total_bytes=3 * 2**20)
+    findings = found(zipped(members, zipfile.ZIP_DEFLATED), budget)
+    assert [(each.rule, each.field) for each in findings] == [
+        ("scan-limit", "2.pkl"),
+        ("scan-limit", "3.pkl"),
+        ("scan-limit", "4.pkl"),
+    ]
+    assert "more than 3 MiB of unpacked content together" in findings[0].message
+    assert budget.left == 0
+
+
+def test_a_member_of_just_the_limit_is_scanned() -> None:
+    content = zipped({"x.pkl": HARMLESS})
+    assert found(content, UnpackBudget(len(HARMLESS), len(HARMLESS))) == []
+    assert [each.rule for each in found(content, UnpackBudget(len(HARMLESS) - 1))] == ["scan-limit"]
+
+
+def test_the_limit_of_one_member_is_that_of_the_message() -> None:
+    packer = zlib.compressobj(1)
+    block = bytes(2**24)
+    packed = b"".join(packer.compress(block) for _ in range(17)) + packer.flush()
+    (finding,) = found(packed)
+    assert (finding.rule, "more than 256 MiB when unpacked" in finding.message) == ("scan-limit", True)
+
+
+def test_archives_in_archives_are_opened_up_to_a_limit() -> None:
+    content = HOSTILE
+    for _ in range(unpacking.MAX_DEPTH + 1):
+        content = zipped({"x.zip": content})
+    (finding,) = found(content)
+    assert finding.rule == "scan-limit"
+    assert found(zipped({"x.zip": content}))[0].rule == "scan-limit"
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred])
+def test_members_are_limited(pack: Callable[[Mapping[str, bytes]], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "MAX_MEMBERS", 2)
+    members = {f"{number}.pkl": HOSTILE for number in range(3)}
+    assert [rule for rule, _ in places(pack(members))] == [DANGEROUS, DANGEROUS, "scan-limit"]
+    del members["2.pkl"]
+    assert [rule for rule, _ in places(pack(members))] == [DANGEROUS, DANGEROUS]
+
+
+def test_both_members_of_one_name_are_scanned() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("x.pkl", HOSTILE)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("x.pkl", HARMLESS)
+    assert places(file.getvalue()) == [(DANGEROUS, "x.pkl")]
+
+
+def test_names_of_members_are_printable() -> None:
+    ((_, field),) = places(zipped({"\x1b[31mü.pkl": HOSTILE}))
+    assert field == "\\x1b[31m\\xfc.pkl"
+
+
+def test_a_file_is_read_in_pieces() -> None:
+    """A large plain file costs no memory: long texts are skipped."""
+
+    class Pieces(io.BytesIO):
+        largest = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            self.largest = max(self.largest, -1 if size is None else size)
+            return super().read(size)
+
+    file = Pieces(pickle.dumps([bytes(2**24), Payload()]))
+    findings = list(findings_of_content(file, Place("x.pkl")))
+    assert [each.rule for each in findings] == [DANGEROUS]
+    assert file.largest <= bounded_reading.MEBIBYTE
+
+
+NAMES = ["a.pkl", "a.PT", "a.pth", "b.ckpt", "c.joblib", "d.npz", "e.npy", "f.pickle", "g.dill"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_checkpoints_are_known_by_their_suffix(name: str) -> None:
+    assert is_checkpoint(name, b"")
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("a.txt", b"text"),
+        ("a.png", b"\x89PNG"),
+        ("a", b""),
+        ("a.bin", b"\x80"),
+        ("a.bin", b"\x80\x09N"),
+        ("a.bin", b"\x80\x02\x00"),
+    ],
+)
+def test_other_files_are_no_checkpoints(name: str, head: bytes) -> None:
+    assert not is_checkpoint(name, head)
