@@ -15,9 +15,9 @@ from typing import Any, Final
 from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.check_records import CheckFinding, CheckRecord
 from rlverify.checks.data_names import is_data
-from rlverify.checks.opcodes import pickles_in
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.rule import failing, passing
+from rlverify.checks.saved_pickles import pickles_in
 from rlverify.checks.session import OTHER_SEED
 from rlverify.checks.small_rules import Kind, SmallFault, preload_of
 from rlverify.checks.state_tree import walk

@@ -106,13 +106,6 @@ def learning_rate_zero_freezes(session: SubjectSession) -> CheckFinding:
     return failing(f"{len(moved)} parameters moved", where=moved[0]) if moved else passing()
 
 
-def _trained(session: SubjectSession, model: Any) -> dict[str, Any]:
-    """The parameters but those of target networks, whose averages round even where nothing moves."""
-    targets = {id(each) for module in session.adapter.target_modules(model) for each in module.parameters()}
-    parameters = named_parameters(list(session.adapter.modules(model)))
-    return {name: each for name, each in parameters.items() if id(each) not in targets}
-
-
 @rule(
     "identity",
     "high",

@@ -11,8 +11,8 @@ from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.data_names import is_data, is_for_weights
 from rlverify.checks.generic_faults import GenericFault
-from rlverify.checks.opcodes import Pickle, pickles_in
 from rlverify.checks.rule import failing, passing, rule
+from rlverify.checks.saved_pickles import Pickle, pickles_in
 from rlverify.checks.session import SubjectSession
 
 SHOWN: Final = 4

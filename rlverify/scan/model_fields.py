@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from rlverify.scan.bounded_reading import MEBIBYTE, NotScannedError, PackedStream, UnpackBudget
+from rlverify.pickles.bounded_reading import MEBIBYTE, NotScannedError, PackedStream, UnpackBudget
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_pickles
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
-from rlverify.scan.bounded_reading import NotScannedError
+from rlverify.pickles.bounded_reading import NotScannedError
+from rlverify.pickles.pickle_imports import PickleContent, PickleImport, content_of
+from rlverify.pickles.pickle_instructions import starts_like_a_pickle
 from rlverify.scan.findings import RULES, ScanFinding, ScanSeverity
-from rlverify.scan.pickle_imports import PickleContent, PickleImport, content_of
-from rlverify.scan.pickle_instructions import starts_like_a_pickle
 from rlverify.scan.pickle_names import danger_of
 
 MAX_NAMED: Final = 8

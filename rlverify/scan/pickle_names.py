@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from rlverify.scan.pickle_imports import COMPUTED, PickleImport
+from rlverify.pickles.pickle_imports import COMPUTED, PickleImport
 
 Danger: TypeAlias = Literal["safe", "unknown", "dangerous"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Final
 
+from rlverify.pickles.bounded_reading import MEBIBYTE, NotScannedError
 from rlverify.scan.aliases import Aliases
-from rlverify.scan.bounded_reading import MEBIBYTE, NotScannedError
 from rlverify.scan.findings import RULES, ScanFinding
 from rlverify.scan.loading_calls import WRITING_FUNCTIONS, LoadingFunction, loading_function
 from rlverify.scan.trust_comments import trust_comments

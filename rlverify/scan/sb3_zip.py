@@ -18,8 +18,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, cast
 
+from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, PackedStream, UnpackBudget
 from rlverify.records.errors import ModelFileError
-from rlverify.scan.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, PackedStream, UnpackBudget
 from rlverify.scan.model_fields import MAX_FIELD_BYTES, parsed_fields
 from rlverify.scan.pickle_findings import Place
 from rlverify.scan.plain_fields import FieldValueError, SkippedPart, SortedFields, sort_fields

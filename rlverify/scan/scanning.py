@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, unreadable
 from rlverify.records.errors import UsageError
-from rlverify.scan.bounded_reading import DAMAGE, NotScannedError, unreadable
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_unknown_file
 from rlverify.scan.python_source import MAX_SOURCE_BYTES, findings_of_source

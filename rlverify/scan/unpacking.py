@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import BinaryIO, Final, cast
 
-from rlverify.scan.bounded_reading import DAMAGE, NotScannedError, PackedStream, UnpackBudget, unreadable
+from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, PackedStream, UnpackBudget, unreadable
+from rlverify.pickles.pickle_instructions import starts_like_a_pickle
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.model_fields import fields_of
 from rlverify.scan.pickle_findings import Place, findings_of_pickles
-from rlverify.scan.pickle_instructions import starts_like_a_pickle
 
 HEAD_BYTES: Final = 512
 MAX_MEMBERS: Final = 20_000

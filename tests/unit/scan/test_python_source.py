@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rlverify.pickles.bounded_reading import NotScannedError
 from rlverify.scan import loading_calls
-from rlverify.scan.bounded_reading import NotScannedError
 from rlverify.scan.findings import RULES, ScanFinding
 from rlverify.scan.python_source import findings_of_source
 

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 import torch
 
-from rlverify.scan import bounded_reading, unpacking
-from rlverify.scan.bounded_reading import UnpackBudget
+from rlverify.pickles import bounded_reading
+from rlverify.pickles.bounded_reading import UnpackBudget
+from rlverify.scan import unpacking
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place
 from rlverify.scan.unpacking import findings_of_content, is_checkpoint

@@ -7,7 +7,7 @@ import pickletools
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
-from rlverify.scan.bounded_reading import DAMAGE, NotScannedError, unreadable
+from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, unreadable
 
 MAX_INSTRUCTIONS: Final = 10_000_000
 """How many instructions of one pickle are read, which takes some ten seconds."""

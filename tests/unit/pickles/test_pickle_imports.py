@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rlverify.scan import pickle_imports
-from rlverify.scan.pickle_imports import COMPUTED, PickleContent, PickleImport, content_of
+from rlverify.pickles import pickle_imports
+from rlverify.pickles.pickle_imports import COMPUTED, PickleContent, PickleImport, content_of
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 SYSTEM = PickleImport(os.system.__module__, "system", is_called=True)

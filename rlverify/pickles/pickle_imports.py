@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
-from rlverify.scan.bounded_reading import NotScannedError
-from rlverify.scan.pickle_instructions import MAX_INSTRUCTIONS, Instruction, instructions
+from rlverify.pickles.bounded_reading import NotScannedError
+from rlverify.pickles.pickle_instructions import MAX_INSTRUCTIONS, Instruction, instructions
 
 COMPUTED: Final = "(computed)"
 """Module or name that the pickle computes, so that only unpickling would show it."""
