@@ -113,20 +113,21 @@ def _ended(child: int, *, is_done: bool) -> int:
 
 def _run_and_exit(action: Callable[[], object], writing: int) -> None:
     """Be the child: run, send, and end without the cleanup of the parent's objects."""
-    own, code = os.getpid(), 0
+    own, content = os.getpid(), b""
     try:
         os.setpgid(0, 0)
         adopt_orphans()
         _separate_streams()
         pin_threads()
         content = _pickled(_outcome(action))
-    except BaseException as error:  # noqa: BLE001  # nothing may return into the parent's code
-        content, code = pickle.dumps(Failed(f"{type(error).__name__}: {error}")), 1
-    if os.getpid() == own:  # else the action forked, and this is its child
-        attempt(sys.stderr.flush)
-        end_own_descendants()
-        _send(writing, len(content).to_bytes(HEADER, "big") + content)
-    os._exit(code)
+    finally:  # nothing may return into the parent's code
+        error = sys.exception()  # such as KeyboardInterrupt, which is no crash
+        content = content or pickle.dumps(Failed(f"{type(error).__name__}: {error}"))
+        if os.getpid() == own:  # else the action forked, and this is its child
+            attempt(sys.stderr.flush)
+            end_own_descendants()
+            _send(writing, len(content).to_bytes(HEADER, "big") + content)
+        os._exit(0 if error is None else 1)
 
 
 def _send(writing: int, content: bytes) -> None:
