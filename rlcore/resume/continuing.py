@@ -20,7 +20,7 @@ def continue_learning(
     """Call ``model.learn()`` so that it ends as the interrupted call would have, schedules included.
 
     ``learn(remaining, reset_num_timesteps=False)`` alone resets the action noise, and forgets values that were recorded
-    for the next row of the log; this puts both back. A model that has reached its total is returned as it is.
+    for the next row of the log; this restores both. A model that has reached its total is returned unchanged.
 
     :param model: of :func:`load_exact`, or one whose ``learn()`` was interrupted in this process
     :param callback: as for ``learn()``; callbacks keep their own state, which no file of ours holds

@@ -118,7 +118,7 @@ def load_exact(
         "policy_kwargs.features_extractor_class": MyExtractor}``
     :param device: None for the one that the run was on; training on another continues, but not to the same bits
     :raises CheckpointError: the file is damaged, is of another kind, or does not fit ``env`` or ``algorithm``
-    :raises UnknownSettingError: a custom object that stands for nothing in the file
+    :raises UnknownSettingError: the file has no field for a custom object
     """
     require_place(path, "read")
     record = _read(path)

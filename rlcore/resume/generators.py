@@ -21,7 +21,7 @@ def with_action_space(model: BaseAlgorithm, global_generators: StateDict) -> Sta
 def restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
     """Continue all generators where :func:`with_action_space` was called.
 
-    :raises StateError: ``state`` is none of generators; nothing was changed
+    :raises StateError: ``state`` is not a state of generators; nothing was changed
     """
     record = read_record(state, "generators", ("global", "action_space"))
     global_generators = read_dict(record["global"], "generators['global']")

@@ -58,7 +58,7 @@ def encode_noise(noise: Any) -> StateValue:
 def decode_noise(value: StateValue, custom_objects: Any) -> Any:
     """Return new noise as :func:`encode_noise` has described it.
 
-    :param custom_objects: ``action_noise`` stands in place of what the file has, of one environment
+    :param custom_objects: ``action_noise`` replaces that of the file, for one environment
     :raises CheckpointError: a placeholder without its custom object
     :raises StateError: a description of another form
     """

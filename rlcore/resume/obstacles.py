@@ -54,7 +54,7 @@ def obstacle(model: BaseAlgorithm) -> str | None:
 def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
     known = _REBUILT | _SAVED | _OF_THE_CALL | {attribute_of(name) for name in setting_names(type(model))}
     if unknown := sorted(set(vars(model)) - known):
-        yield f"the attribute {unknown[0]!r} is none that {type(model).__name__} has by itself; remove it before saving"
+        yield f"the attribute {unknown[0]!r} is not one of {type(model).__name__}; remove it before saving"
     if type(model.policy) is not model.policy_class:
         yield (
             f"the policy is a {type(model.policy).__name__} and was built as a {model.policy_class.__name__}; "

@@ -21,7 +21,7 @@ class Part(NamedTuple):
     """One part of a running training.
 
     :param capture: gives its present state, or None where there is nothing to save; it may share memory with the model
-    :param restore: puts a state back; raises StateError if it does not fit
+    :param restore: restores a state; raises StateError if it does not fit
     """
 
     capture: Callable[[BaseAlgorithm], StateDict | None]

@@ -62,7 +62,7 @@ def capture_log(model: BaseAlgorithm) -> StateDict | None:
 def restore_log(model: BaseAlgorithm, state: StateDict | None) -> None:
     """Give ``model`` a logger that writes nothing and holds ``state``; ``learn()`` replaces it.
 
-    :raises StateError: ``state`` is none of :func:`capture_log`
+    :raises StateError: ``state`` is not from :func:`capture_log`
     """
     if state is not None:
         logger = Logger(folder=None, output_formats=[])
@@ -73,7 +73,7 @@ def restore_log(model: BaseAlgorithm, state: StateDict | None) -> None:
 def put_into_log(logger: Logger, state: StateDict) -> None:
     """Record the values of :func:`capture_log` in ``logger``.
 
-    :raises StateError: ``state`` is none of :func:`capture_log`; nothing was recorded
+    :raises StateError: ``state`` is not from :func:`capture_log`; nothing was recorded
     """
     record = read_record(state, "log", ("values", "counts", "excluded"))
     values, counts, excluded = (read_dict(record[name], f"log[{name!r}]") for name in ("values", "counts", "excluded"))

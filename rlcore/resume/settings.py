@@ -61,7 +61,7 @@ def decode_settings(
     :param custom_objects: objects by setting, ``policy_kwargs.features_extractor_class`` for a part of one
     :raises CheckpointError: a placeholder without its custom object
     :raises StateError: settings are missing, or are not known
-    :raises UnknownSettingError: a custom object that stands for nothing in the file
+    :raises UnknownSettingError: the file has no field for a custom object
     """
     names = {"policy", *setting_names(algorithm)}
     if set(saved) != names:

@@ -27,12 +27,12 @@ class StopRequest:
         self.signal: int | None = None
 
     def install(self) -> None:
-        """Take over the signals that nobody ignores; outside the main thread, where Python cannot, do nothing."""
+        """Take over the signals that are not ignored; do nothing outside the main thread, where Python cannot."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in self._numbers:
             former = signal.getsignal(number)
-            if former is not None and former is not signal.SIG_IGN:  # None: not Python's, so it could not be put back
+            if former is not None and former is not signal.SIG_IGN:  # None: not Python's, so it could not be restored
                 self._former[number] = signal.signal(number, self._note)
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""How the checks talk to an algorithm: an adapter, which a subject needs if it is none of a known library."""
+"""How the checks talk to an algorithm: an adapter. A subject needs one unless it is of a known library."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Adapter:
         return ()
 
     def save(self, model: Any, folder: Path) -> None:  # noqa: ARG002
-        """Write everything into an empty folder that is needed to go on later, in the way that users are told to."""
+        """Write what is needed to continue later into an empty folder, as the documentation of the library says."""
         raise NotSupportedError("the adapter has no save()")
 
     def load(self, folder: Path, fresh: Any) -> Any:  # noqa: ARG002
-        """Read what `save` wrote, in the way that users are told to.
+        """Read what `save` wrote, as the documentation of the library says.
 
         :param fresh: a model that the factory has just made, for its environment and settings
         :return: the model that goes on; can be ``fresh`` itself

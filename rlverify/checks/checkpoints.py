@@ -281,7 +281,7 @@ def _files_of_at_most(size: int) -> Iterator[None]:
 def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> CheckFinding:
     """The pickles in the file name no function and no class except those that build arrays and containers.
 
-    Unpickling calls whatever a file names. The names are read from the opcodes; the file is not loaded.
+    Unpickling calls the functions that a file names. The names are read from its instructions; it is not loaded.
     """
     with _folder() as folder:
         subject.save(subject.changed(), folder / NAME)

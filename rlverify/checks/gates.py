@@ -21,7 +21,7 @@ from rlverify.checks.session import SubjectSession, Trained, first_difference
 def deterministic(session: SubjectSession) -> CheckFinding:
     """Two runs from the same factory train to the same bits.
 
-    Every other rule compares runs, so without this nothing can be told. Seed the model and its environment in the
+    Every other rule compares runs, so it means nothing without this one. Seed the model and its environment in the
     factory. A model without a seed can still pass: the global generators are seeded before each call of the factory.
     """
     first, second = (whole(session) for _ in range(2))

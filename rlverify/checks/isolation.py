@@ -1,4 +1,4 @@
-"""Runs an action of a check in a process of its own, so that whatever a subject does ends with it.
+"""Runs an action of a check in a process of its own, so that everything that a subject starts ends with it.
 
 The process is a fork, because factories are often lambdas, which cannot be sent to another process. It leads a process
 group of its own. When the action has ended, that group and all other processes below it are killed: no child of the

@@ -58,7 +58,7 @@ def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
 def artefact_runs_nothing_when_read(session: SubjectSession) -> CheckFinding:
     """The pickles in the saved files name no function and no class except those that build arrays and containers.
 
-    Unpickling calls whatever a file names. The names are read from the opcodes; the files are not loaded.
+    Unpickling calls the functions that a file names. The names are read from the file's instructions; it is not loaded.
     """
     risky = [(each.place, name) for each in _saved(session) for name in each.imported if not is_data(name)]
     if not risky:

@@ -157,7 +157,7 @@ class _Trace(BaseCallback):
 
 
 def _with_normalizer(env: VecEnv, path: Path) -> VecEnv:
-    """The environment with a VecNormalize from a file in place of its own."""
+    """The environment with a VecNormalize from a file instead of its own."""
     if isinstance(env, VecNormalize):
         return VecNormalize.load(str(path), env.venv)
     if isinstance(env, VecEnvWrapper):

@@ -60,7 +60,7 @@ class Search:
         )
 
     def _needed(self, paths: Sequence[str]) -> list[str]:
-        """The leaves of which each has to be restored; several as one name, if only all can be told to be needed."""
+        """The leaves that have to be restored; several as one name, if only all together were measured."""
         if self._is_exact_without(paths):
             return []
         if len(paths) == 1 or self.runs >= MOST_RUNS:

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 SEED: Final = 0
 OTHER_SEED: Final = 12_345
-"""Seeds the global generators of a process that stands for a new one."""
+"""Seeds the global generators of a process that loads a model, as a new process would have other numbers."""
 
 
 class SubjectError(Exception):

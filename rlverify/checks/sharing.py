@@ -19,7 +19,7 @@ from rlverify.checks.session import SubjectSession
 def set_parameters_copies(session: SubjectSession) -> CheckFinding:
     """Two models that exchanged parameters train apart from each other.
 
-    If tensors are shared, a member of a population changes while another trains, and nobody sees an error.
+    If tensors are shared, a member of a population changes while another trains, without an error.
     """
     for trained in ("source", "receiver"):
         changed = session.run(partial(_changed_elsewhere, session, trained))

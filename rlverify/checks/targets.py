@@ -101,7 +101,7 @@ def _imported(text: str, place: str, folder: Path) -> ModuleType:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """Import a file under its stem, in place of a module that was imported under this name from elsewhere."""
+    """Import a file under its stem; it replaces a module of this name from elsewhere."""
     name = path.stem
     known = sys.modules.get(name)
     if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path.resolve():

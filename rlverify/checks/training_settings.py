@@ -82,7 +82,7 @@ class _IgnoresUnknown(faults.Wrapped):
 def unknown_settings_are_refused(session: SubjectSession) -> CheckFinding:
     """An argument that does not exist raises an error: of the class, and inside of arguments that are dictionaries.
 
-    A misspelt name that is accepted leaves the default in place, and the experiment measures something else.
+    If a misspelt name is accepted, the default is used, and the experiment measures something else.
     """
 
     def action() -> CheckFinding:
@@ -126,7 +126,7 @@ def arguments_are_left_alone(session: SubjectSession) -> CheckFinding:
     """A dictionary or list that was passed to the constructor is the same afterwards.
 
     Callers pass one dictionary to several models. If the first model writes its own defaults into it, the second is
-    made with settings that nobody chose for it.
+    made with settings that the caller did not choose.
     """
 
     def action() -> CheckFinding:

@@ -1,4 +1,4 @@
-"""The command `check`: the rules for anyone's algorithm, without a project.
+"""The command `check`: the rules for any algorithm, without a project.
 
 What needs NumPy is imported when the command runs, so that all other commands start as fast as before.
 """

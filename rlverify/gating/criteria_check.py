@@ -25,7 +25,7 @@ MEASURED: Final = re.compile(r' *"settings": "([0-9a-f]{16})",?')
 
 NO_CONFIGURATION: Final = ("-c", "log.showRoot=true", "-c", "log.follow=false")
 WHOLE_DIFF: Final = ("-p", "-U0", "-m", "--full-history", "--text", "--no-color", "--no-textconv")
-"""Every commit that changed a file, merges and side branches included, whatever the user or the checkout configures."""
+"""Every commit that changed a file, merges and side branches included, under any Git configuration."""
 
 ORDER_UNKNOWN: Final = (
     "note: Git does not have the whole history here, so this could not check that criteria were frozen before they "

@@ -86,7 +86,7 @@ LOADING_FUNCTIONS: Final[Mapping[str, LoadingFunction]] = {
 }
 
 WRITING_FUNCTIONS: Final = frozenset(f"{module}.dumps" for module in (*_PICKLING_MODULES, "cloudpickle.cloudpickle"))
-"""What they return comes from this process, so that loading it at once trusts nobody."""
+"""What they return comes from this process, so that loading it needs no trust."""
 
 MODEL_PACKAGES: Final = ("stable_baselines3", "sb3_contrib")
 _REPLAY_BUFFER: Final = "load_replay_buffer"

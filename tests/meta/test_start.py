@@ -19,7 +19,7 @@ STATS = "def mean(values, weight=1.0, *, start=0.0):\n    return (start + weight
 
 
 def assert_is_skeleton(project: Path, claim_id: str) -> None:
-    """Its fault can be planted, and its probe says that nobody wrote it."""
+    """Its fault can be planted, and its probe says that it is not written yet."""
     runs = json.loads(rlverify_here("reproduce", claim_id, "--json", cwd=project).stdout)["runs"]
     assert ["is still the skeleton" in run["error"] for run in runs] == [True, True]
 

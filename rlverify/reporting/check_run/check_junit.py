@@ -13,7 +13,7 @@ from rlverify.reporting.junit import Case, document
 
 
 def junit_of_checks(run: CheckRun, _folder: Path) -> str:
-    """The whole file. What does not apply, cannot be told or fails as expected is skipped, with its reason."""
+    """The whole file. What does not apply, is inconclusive or fails as expected is skipped, with its reason."""
     return document([_case(record) for record in run.records])
 
 

@@ -123,7 +123,7 @@ def her() -> Any:
 UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "a subclass": (lambda: OwnPPO("MlpPolicy", make_vec(), **net()), "OwnPPO is a subclass"),
     "DistributionalPPO": (make_model, "continues exactly by its own save"),
-    "an attribute": (with_attribute, "the attribute 'curriculum' is none that PPO has"),
+    "an attribute": (with_attribute, "the attribute 'curriculum' is not one of PPO"),
     "a schedule": (with_schedule, "lr_schedule was replaced"),
     "an optimizer": (with_optimizer, "policy.optimizer is a SGD, and the policy was built with Adam"),
     "a compiled policy": (with_policy, "the policy is a Compiled"),
