@@ -99,7 +99,7 @@ def _session(made: Subject) -> SubjectSession | CheckFinding:
         (made.adapter or adapter_named(name)).optimizers(model)
         return name, sorted(installed_modules() - before)
 
-    found = attempt(lambda: session.run(action))
+    found = attempt(lambda: session.run(action, shows_warnings=True))
     if isinstance(found, Crash):
         return CheckFinding(Status.ERROR, seen=_reason(found))
     if isinstance(found, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -61,13 +62,15 @@ class SubjectSession:
     limit: float = 60.0
     volatile: frozenset[str] = field(default=frozenset())
 
-    def run(self, action: Callable[[], Result]) -> Result:
+    def run(self, action: Callable[[], Result], *, shows_warnings: bool = False) -> Result:
         """What an action returns, run in a process of its own.
 
+        :param shows_warnings: if not, they are not printed, since every process would repeat them; filters that turn
+            them into errors do so in any case
         :raises NotSupportedError: if the adapter cannot do it
         :raises SubjectError: if it does not return
         """
-        found = in_process(lambda: _supported(action), self.limit)
+        found = in_process(lambda: _supported(action, shows_warnings), self.limit)
         if isinstance(found, Failed):
             raise SubjectError(found.reason)
         if isinstance(found, Unsupported):
@@ -137,11 +140,17 @@ def digest_of(value: Any) -> str:
     return leaves[""].digest if list(leaves) == [""] else repr({path: leaf.digest for path, leaf in leaves.items()})
 
 
-def _supported(action: Callable[[], Result]) -> Result | Unsupported:
+def _supported(action: Callable[[], Result], shows_warnings: bool) -> Result | Unsupported:
+    if not shows_warnings:
+        warnings.showwarning = _not_shown
     try:
         return action()
     except NotSupportedError as error:
         return Unsupported(str(error))
+
+
+def _not_shown(*_of_the_warning: Any, **_more: Any) -> None:
+    """Print nothing."""
 
 
 def first_difference(first: Sequence[Any], second: Sequence[Any]) -> int | None:

@@ -78,7 +78,7 @@ def run(file: Path, *options: str) -> str:
     found = subprocess.run(
         [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "-v", "-rxs", *options, file],
         cwd=file.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "500"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "500", "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
     )
