@@ -20,6 +20,7 @@ from rlverify.cli import figure_tables, tables
 from rlverify.cli.advice import advised, advised_outcome, advised_problems, given_paths
 from rlverify.cli.check_command import check
 from rlverify.cli.console import complain, mention, progress_bars, show
+from rlverify.cli.field_command import field_report
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.freeze_command import freeze
 from rlverify.cli.matrix_command import matrix
@@ -291,6 +292,7 @@ app.command()(freeze)
 app.command()(report)
 app.command()(scan)
 app.command()(check)
+app.command("field-report")(field_report)
 
 
 def _run_audit(

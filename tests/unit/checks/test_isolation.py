@@ -335,6 +335,7 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 from pathlib import Path
 from rlverify.checks.isolation import in_process
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background ignore
 def action():
     Path(sys.argv[1]).write_text(str(os.getpid()))
     time.sleep(120)

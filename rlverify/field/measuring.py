@@ -1,0 +1,151 @@
+"""Runs the field report: each algorithm and optimizer in a worker process, then the scripts that show findings."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from rlverify.checks.check_records import Status
+from rlverify.checks.engine import check_algorithm
+from rlverify.checks.optimizers import check_optimizer
+from rlverify.field.algorithms import ALGORITHMS, OFF_POLICY, ROLLOUT
+from rlverify.field.effects import effect_of
+from rlverify.field.field_records import Checked, FieldReport, Shown
+from rlverify.running.pool import Ended, run_each
+from rlverify.running.runner import Crash, attempt
+
+LIBRARIES: Final = ("stable-baselines3", "sb3-contrib", "torch", "gymnasium", "numpy", "rlverify")
+DEFAULTS: Final = "defaults"
+AWKWARD: Final = "awkward"
+SECONDS: Final = 120.0
+"""Of a script that shows a finding."""
+NOT_OPTIMIZERS: Final = ("Optimizer",)
+
+
+@dataclass(frozen=True)
+class FieldTask:
+    """What one process checks; see `Checked` for the fields."""
+
+    name: str
+    library: str
+    variant: str
+    factory: str
+    source: str
+
+
+def algorithm_tasks(names: Sequence[str] = ()) -> list[FieldTask]:
+    """All algorithms in both variants, or those of some names."""
+    tasks = []
+    for each in ALGORITHMS:
+        if names and each.name not in names:
+            continue
+        for variant, make, source in zip((DEFAULTS, AWKWARD), (each.defaults, each.awkward), each.sources, strict=True):
+            place = f"{make.__module__}:{make.__name__}"
+            tasks.append(FieldTask(each.name, each.library, variant, place, source))
+    return tasks
+
+
+def optimizer_tasks(names: Sequence[str] = ()) -> list[FieldTask]:
+    """All optimizers that ``torch.optim`` exports, or those of some names."""
+    found = [name for name in sorted(vars(torch.optim)) if _is_optimizer(name) and (not names or name in names)]
+    return [FieldTask(name, "torch", DEFAULTS, f"torch.optim:{name}", "") for name in found]
+
+
+def _is_optimizer(name: str) -> bool:
+    value = getattr(torch.optim, name)
+    return isinstance(value, type) and issubclass(value, torch.optim.Optimizer) and name not in NOT_OPTIMIZERS
+
+
+def measure(
+    names: Sequence[str] = (), *, processes: int = 1, on_done: Callable[[FieldTask, float], None] = lambda *_: None
+) -> FieldReport:
+    """Run every check on what is installed.
+
+    :param names: of algorithms and optimizers; all by default
+    :param on_done: called with each task that has ended, and its seconds
+    """
+    algorithms, optimizers = algorithm_tasks(names), optimizer_tasks(names)
+    found: dict[FieldTask, Checked] = {}
+
+    def note(task: FieldTask, ended: Ended[Checked]) -> None:
+        lost = _checked(task, problem=f"its process ended with exit code {ended.exit_code}")
+        found[task] = ended.result or lost
+        on_done(task, ended.seconds)
+
+    run_each(_run, [*algorithms, *optimizers], processes=processes, note=note)
+    checked = tuple(found[task] for task in algorithms)
+    return FieldReport(
+        date=datetime.now(UTC).date().isoformat(),
+        versions={"python": platform.python_version(), **{name: metadata.version(name) for name in LIBRARIES}},
+        constants={"ROLLOUT": repr(ROLLOUT), "OFF_POLICY": repr(OFF_POLICY)},
+        algorithms=checked,
+        optimizers=tuple(found[task] for task in optimizers),
+        reproductions=tuple(_shown(each) for each in _failed(checked) if _script(each).is_file()),
+    )
+
+
+def _run(task: FieldTask) -> Checked:
+    warnings.simplefilter("ignore")  # the settings are meant
+    found = attempt(lambda: _of_optimizer(task) if task.library == "torch" else _of_algorithm(task))
+    return _checked(task, problem=found.line) if isinstance(found, Crash) else found
+
+
+def _checked(task: FieldTask, **found: Any) -> Checked:
+    place = {"name": task.name, "library": task.library, "variant": task.variant}
+    return Checked(**{**place, "factory": task.factory, "source": task.source, "records": (), "effects": {}, **found})
+
+
+def _of_optimizer(task: FieldTask) -> Checked:
+    records = check_optimizer(partial(_optimizer, task.name), name=task.name)
+    return _checked(task, records=tuple(records))
+
+
+def _optimizer(name: str, parameters: list[Any]) -> torch.optim.Optimizer:
+    """One with its defaults; SGD had no default of the learning rate for most of its life, and has one now."""
+    made: torch.optim.Optimizer = getattr(torch.optim, name)(parameters)
+    return made
+
+
+def _of_algorithm(task: FieldTask) -> Checked:
+    (algorithm,) = (each for each in ALGORITHMS if each.name == task.name)
+    make = algorithm.defaults if task.variant == DEFAULTS else algorithm.awkward
+    records = check_algorithm(make, name=task.name)
+    failed = [each.check for each in records if each.status is Status.FAIL]
+    effects = {check: effect_of(check, make) for check in failed} if task.variant == DEFAULTS else {}
+    return _checked(
+        task,
+        records=tuple(records),
+        effects={check: effect for check, effect in effects.items() if effect is not None},
+    )
+
+
+def _failed(checked: Sequence[Checked]) -> list[str]:
+    """The names of checks that failed anywhere, each once."""
+    found = (each.check for one in checked for each in one.records if each.status is Status.FAIL)
+    return list(dict.fromkeys(found))
+
+
+def _script(check: str) -> Path:
+    return Path(str(resources.files("rlverify.field") / "reproductions" / f"{check}.py"))
+
+
+def _shown(check: str) -> Shown:
+    """Run the script of a check in an empty folder."""
+    script = _script(check)
+    with tempfile.TemporaryDirectory(prefix="rlverify-field-") as folder:
+        command = [sys.executable, "-W", "ignore", str(script)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+    output = done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+    return Shown(check, script.read_text(encoding="utf-8").strip(), output)
