@@ -41,7 +41,7 @@ EXPLANATIONS: Final = {
     ),
     "set_parameters_copies": Explanation(
         "After `b.set_parameters(a.get_parameters())`, training `a` changes the optimizer's state of `b`.",
-        "torch's `Optimizer.load_state_dict()` keeps the tensors that it is given, and `get_parameters()` does not copy.",
+        "torch's `Optimizer.load_state_dict()` keeps the tensors that it is given; `get_parameters()` does not copy.",
         "Hand over `copy.deepcopy(a.get_parameters())`.",
         KNOWN_BUGS["set_parameters_copies"],
     ),
