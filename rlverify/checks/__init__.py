@@ -1,6 +1,7 @@
 """Checks for any algorithm: rules that look for known kinds of bugs, each proven by planting such a bug.
 
 Three ways to run them: `check_algorithm` in Python, `parametrize_with_checks` in pytest, ``rlverify check`` in a shell.
+A `Suite` has a project's own checks and claims.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from rlverify.checks import generic_faults as faults
+from rlverify.checks import suite_checks as checks
 from rlverify.checks.adapter import Adapter, NotSupportedError
 from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
 from rlverify.checks.checkpoints import check_checkpoint
@@ -15,6 +18,7 @@ from rlverify.checks.engine import check_algorithm, check_subject
 from rlverify.checks.env_states import check_env_state
 from rlverify.checks.pytest_door import parametrize_with_checks
 from rlverify.checks.subjects import Subject, subject
+from rlverify.checks.suites import Suite
 from rlverify.checks.table import details, table
 
 if TYPE_CHECKING:
@@ -35,13 +39,16 @@ __all__ = [
     "Proof",
     "Status",
     "Subject",
+    "Suite",
     "check_algorithm",
     "check_checkpoint",
     "check_env_state",
     "check_gradient_transform",
     "check_optimizer",
     "check_subject",
+    "checks",
     "details",
+    "faults",
     "parametrize_with_checks",
     "subject",
     "table",

@@ -6,31 +6,39 @@ from collections.abc import Collection, Sequence
 
 from rlverify.checks.all_rules import gates as _gates  # noqa: F401  # importing the package's rules registers them
 from rlverify.checks.check_records import CheckRecord, Status
-from rlverify.checks.rule import RULES
+from rlverify.checks.rule import RULES, Rule
+from rlverify.checks.subjects import Subject
 from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import UsageError
 
 
-def chosen_rules(checks: Sequence[str], families: Sequence[str]) -> list[str]:
-    """The names of the chosen rules in the order in which they run: those named and those of the families, or all.
+def chosen_rules(
+    checks: Sequence[str], families: Sequence[str], subjects: Sequence[Subject] = ()
+) -> list[dict[str, Rule]]:
+    """For each subject the chosen rules in the order in which they run: those named and those of the families, or all.
 
+    Of a suite, the rules are its checks and claims. One that is named can be that of another subject.
+
+    :param subjects: what is checked; without any, the rules for any algorithm
     :raises UsageError: if there is no rule or family of a name
     """
-    _check_known("check", checks, RULES)
-    _check_known("family", families, dict.fromkeys(each.family for each in RULES.values()))
+    every = [RULES if each.rules is None else each.rules for each in subjects] or [RULES]
+    known = {name: rule for own in every for name, rule in own.items()}
+    _check_known("check", checks, known)
+    _check_known("family", families, dict.fromkeys(each.family for each in known.values()))
     if not checks and not families:
-        return list(RULES)
-    return [name for name, rule in RULES.items() if name in checks or rule.family in families]
+        return [dict(own) for own in every]
+    return [{name: rule for name, rule in own.items() if name in checks or rule.family in families} for own in every]
 
 
-def reasons_to_run(records: Sequence[CheckRecord]) -> list[str]:
+def reasons_to_run(records: Sequence[CheckRecord], made: Subject) -> list[str]:
     """The rules that inconclusive records rest on and that have no record themselves.
 
     An inconclusive record alone would not say that something failed.
     """
     known = {each.check for each in records}
     blocked = [each.check for each in records if each.status is Status.INCONCLUSIVE]
-    needed = {name for check in blocked for name in RULES[check].rests_on}
+    needed = {name for check in blocked for name in made.rule(check).rests_on}
     return [name for name in RULES if name in needed - known]
 
 

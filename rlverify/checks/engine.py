@@ -65,20 +65,23 @@ def chosen_rules(made: Subject, checks: Iterable[str] | None = None) -> list[Rul
 
     :raises UnknownRuleError: if there is no rule of a name, also among the expected failures
     """
+    own = RULES if made.rules is None else made.rules
     for name in made.expected_failures:
-        rule_named(name)
+        rule_named(name, own)
     names = [checks] if isinstance(checks, str) else checks
-    return [rule_named(name) for name in names] if names is not None else list(RULES.values())
+    return [rule_named(name, own) for name in names] if names is not None else list(own.values())
 
 
-def rule_named(name: str) -> Rule:
+def rule_named(name: str, own: Mapping[str, Rule] = RULES) -> Rule:
     """The rule of a name.
 
+    :param own: the rules of a suite, if it has some
     :raises UnknownRuleError: with the names that there are
     """
-    if name not in RULES:
-        raise UnknownRuleError(f"no check is named {name!r}; choose from {', '.join(RULES)}")
-    return RULES[name]
+    found = own.get(name) or RULES.get(name)
+    if found is None:
+        raise UnknownRuleError(f"no check is named {name!r}; choose from {', '.join({**own, **RULES})}")
+    return found
 
 
 class UnknownRuleError(ValueError):
@@ -131,7 +134,15 @@ def record_of(rule: Rule, made: Subject, runs: Runs, *, prove: bool = True) -> C
     if not prove:
         return replace(base, unproven="no fault was planted, as asked for")
     proofs, unproven = _proofs(rule, session)
+    if unproven and rule.must_be_proven:
+        missed = f"it holds, but {unproven}: {listed_faults(proofs)}" if proofs else f"it holds, but {unproven}"
+        return replace(base, finding=replace(finding, status=Status.FAIL, seen=missed), proofs=proofs)
     return replace(base, proofs=proofs, unproven=unproven)
+
+
+def listed_faults(proofs: Iterable[Proof]) -> str:
+    """The texts of faults, one after the other."""
+    return ", ".join(each.fault for each in proofs)
 
 
 def _finding(rule: Rule, session: SubjectSession, findings: dict[str, CheckFinding]) -> CheckFinding:
@@ -146,10 +157,11 @@ def _found(rule: Rule, session: SubjectSession, findings: dict[str, CheckFinding
         before = _finding(RULES[name], session, findings)
         if before.status not in (Status.PASS, Status.NOT_APPLICABLE):
             return inconclusive(f"{name}: {before.status.value}{f', {before.seen}' if before.seen else ''}")
-    return _run(rule, session)
+    return run_rule(rule, session)
 
 
-def _run(rule: Rule, session: SubjectSession) -> CheckFinding:
+def run_rule(rule: Rule, session: SubjectSession) -> CheckFinding:
+    """What a rule found, and nothing of what it rests on."""
     found = attempt(lambda: rule.function(session))
     if not isinstance(found, Crash):
         return found
@@ -174,5 +186,4 @@ def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str
 
 
 def _detects(rule: Rule, session: SubjectSession, fault: GenericFault) -> bool:
-    faulty = SubjectSession(session.factory, fault.plant(session.adapter), session.limit, session.volatile)
-    return _run(rule, faulty).status is Status.FAIL
+    return run_rule(rule, replace(session, adapter=fault.plant(session.adapter))).status is Status.FAIL

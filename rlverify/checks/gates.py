@@ -63,7 +63,7 @@ def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
                 unsupported.append(str(error))
         if len(unsupported) == 2:
             raise NotSupportedError("; ".join(unsupported))
-        trace += session.learn(model, steps)
+        trace += session.learn(model, session.steps_after)
         return session.trained(model, trace)
 
     with session.folder() as folder:
@@ -88,7 +88,7 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
 
     def at_once() -> Trained:
         model = session.make()
-        return session.trained(model, session.learn(model, 2 * steps))
+        return session.trained(model, session.learn(model, steps + session.steps_after))
 
     expected, found = session.run(at_once), whole(session)
     return passing() if found.result == expected.result else failing(**apart(expected, found))
@@ -100,7 +100,7 @@ def whole(session: SubjectSession) -> Trained:
 
     def action() -> Trained:
         model = session.make()
-        trace = [*session.learn(model, steps), *session.learn(model, steps)]
+        trace = [*session.learn(model, steps), *session.learn(model, session.steps_after)]
         return session.trained(model, trace)
 
     return session.run(action)

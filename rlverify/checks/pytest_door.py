@@ -12,11 +12,12 @@ from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.engine import chosen_rules, record_of
 from rlverify.checks.rule import Rule
 from rlverify.checks.subjects import Subject
+from rlverify.checks.suites import Suite
 from rlverify.checks.table import details
 
 
 def parametrize_with_checks(
-    subjects: Sequence[Subject], *, checks: Iterable[str] | None = None
+    subjects: Sequence[Subject | Suite], *, checks: Iterable[str] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator for a test function with one argument ``check``, which it calls.
 
@@ -27,21 +28,22 @@ def parametrize_with_checks(
     The ids are ``SUBJECT-CHECK``, so ``-k`` selects subjects and checks. A check that does not apply or cannot tell is
     skipped with its reason; an expected failure is an xfail, and fails the test if it passes.
 
-    :param subjects: with names that differ
+    :param subjects: with names that differ; a suite is its algorithm under each seed, with the suite's checks
     :param checks: names of the checks; by default all
     :raises ValueError: if two subjects have one name
     :raises UnknownRuleError: if there is no check of a name
     """
     import pytest
 
-    given = [each.name for each in subjects]
+    every = [one for each in subjects for one in (each.subjects if isinstance(each, Suite) else [each])]
+    given = [each.name for each in every]
     twice = sorted({name for name in given if given.count(name) > 1})
     if twice:
         raise ValueError(f"two subjects are named {twice[0]!r}; give each a name: subject(..., name=...)")
     names = list(checks) if checks is not None and not isinstance(checks, str) else checks
     tests = [
         pytest.param(_test(each, rule), id=f"{each.name}-{rule.name}")
-        for each in subjects
+        for each in every
         for rule in chosen_rules(each, names)
     ]
     return pytest.mark.parametrize("check", tests)

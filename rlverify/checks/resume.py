@@ -73,7 +73,7 @@ def resume_is_exact(session: SubjectSession) -> CheckFinding:
 
         def resumed() -> Trained:
             model = session.loaded(folder)
-            return session.trained(model, session.learn(model, steps))
+            return session.trained(model, session.learn(model, session.steps_after))
 
         found, expected = session.run(resumed), whole(session)
         if found.result == expected.result:

@@ -25,6 +25,7 @@ class Rule:
     :param expected: what holds where it passes, in a sentence
     :param rests_on: rules that have to pass before this one means anything
     :param faults: those that can be planted into a subject to prove that the rule detects them
+    :param must_be_proven: whether a pass that no fault proves is a failure, as it is for a claim about a fault
     """
 
     name: str
@@ -34,6 +35,7 @@ class Rule:
     function: CheckFunction
     rests_on: tuple[str, ...] = ()
     faults: Callable[[SubjectSession], Sequence[GenericFault]] = lambda _session: ()
+    must_be_proven: bool = False
 
     @property
     def rationale(self) -> str:

@@ -99,7 +99,7 @@ class Search:
                 _restore(each)
         if GLOBALS not in left_out:
             set_global_state(generators)
-        session.learn(loaded, session.steps)
+        session.learn(loaded, session.steps_after)
         return session.result(loaded)
 
 

@@ -55,12 +55,14 @@ class SubjectSession:
     :param factory: makes a fresh model; called in processes of their own only
     :param limit: seconds that each process may take
     :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
+    :param spans: steps before and after an interruption; None for as many as the adapter says, each time
     """
 
     factory: Callable[[], Any]
     adapter: Adapter
     limit: float = 60.0
     volatile: frozenset[str] = field(default=frozenset())
+    spans: tuple[int, int] | None = None
 
     def run(self, action: Callable[[], Result], *, shows_warnings: bool = False) -> Result:
         """What an action returns, run in a process of its own.
@@ -84,8 +86,13 @@ class SubjectSession:
 
     @cached_property
     def steps(self) -> int:
-        """Environment steps in which the model is updated at least once."""
-        return self.run(lambda: self.adapter.steps(self.make()))
+        """Environment steps in which the model is updated at least once; those before an interruption."""
+        return self.spans[0] if self.spans is not None else self.run(lambda: self.adapter.steps(self.make()))
+
+    @property
+    def steps_after(self) -> int:
+        """Environment steps after an interruption."""
+        return self.spans[1] if self.spans is not None else self.steps
 
     def learn(self, model: Any, steps: int) -> list[str]:
         """Train, and give one digest for each step that the adapter reports; to be called inside of `run`."""

@@ -12,6 +12,7 @@ from rlverify.checks.adapter import Adapter
 from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.parts import is_module
 from rlverify.checks.reproduction import reproduction
+from rlverify.checks.rule import RULES, Rule
 from rlverify.checks.session import SubjectSession
 
 
@@ -37,6 +38,8 @@ class Subject:
     :param adapter: how to talk to it; None to find that out from the model
     :param expected_failures: reasons for which rules may fail, by name of the rule; such a rule has to fail
     :param limit: seconds that each process of a check may take
+    :param rules: the checks of a suite, by name; None for all rules that there are
+    :param under_test: dotted names of the packages that a suite is about; empty if that is not known
     :param runs: what the tests of one subject share, so that each does not run again what it rests on
     """
 
@@ -45,10 +48,18 @@ class Subject:
     adapter: Adapter | None = None
     expected_failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     limit: float = 60.0
+    rules: Mapping[str, Rule] | None = None
+    under_test: tuple[str, ...] = ()
     runs: Runs = field(default_factory=Runs, init=False, repr=False, compare=False)
+
+    def rule(self, name: str) -> Rule:
+        """The check of a name: that of the suite, or else the rule for any algorithm."""
+        return (self.rules or RULES).get(name) or RULES[name]
 
     def reproduction(self, check: str) -> str:
         """Lines that run one check of this subject again."""
+        if self.rules is not None:
+            return f"# `rlverify check MODULE:SUITE --check {check}`, where MODULE defines the suite"
         return reproduction(self.factory, self.adapter, check)
 
 

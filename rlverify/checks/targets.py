@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from rlverify.checks.subjects import Subject, subject
+from rlverify.checks.suites import Suite
 from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import UsageError
 from rlverify.running.runner import Crash, attempt
@@ -43,7 +44,7 @@ def import_targets(texts: Sequence[str], folder: Path, limit: float | None = Non
     :param limit: seconds that each process of a check may take; None for each subject's own
     :raises UsageError: if one cannot be used
     """
-    found = [import_target(text, folder) for text in dict.fromkeys(texts)]
+    found = [each for text in dict.fromkeys(texts) for each in import_target(text, folder)]
     names = [each.subject.name for each in found]
     renamed = [
         replace(each, subject=replace(each.subject, name=each.text)) if names.count(each.subject.name) > 1 else each
@@ -54,8 +55,8 @@ def import_targets(texts: Sequence[str], folder: Path, limit: float | None = Non
     return [replace(each, subject=replace(each.subject, limit=limit)) for each in renamed]
 
 
-def import_target(text: str, folder: Path) -> Target:
-    """The subject that a target names.
+def import_target(text: str, folder: Path) -> list[Target]:
+    """The subject that a target names; of a suite, its algorithm under each seed.
 
     What its module prints while it is imported goes to the error output.
 
@@ -67,10 +68,13 @@ def import_target(text: str, folder: Path) -> Target:
         raise UsageError(f"{text!r} names no factory; {FORM}")
     module = _imported(text, place, folder)
     value = _attribute(text, module, name)
+    if isinstance(value, Suite):
+        place_of_suite = _place(value.make, module)
+        return [Target(text, each, *place_of_suite) for each in value.subjects]
     if isinstance(value, Subject):
-        return Target(text, value, *_place(value.factory, module))
+        return [Target(text, value, *_place(value.factory, module))]
     _check_factory(text, value)
-    return Target(text, subject(value, name=name), *_place(value, module))
+    return [Target(text, subject(value, name=name), *_place(value, module))]
 
 
 def _imported(text: str, place: str, folder: Path) -> ModuleType:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from rlverify.cli import figure_tables, tables
 from rlverify.cli.advice import advised, advised_outcome, advised_problems, given_paths
-from rlverify.cli.check_command import check
+from rlverify.cli.check_command import check, gate_of_suites
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.field_command import field_report
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
@@ -64,11 +64,12 @@ from rlverify.gating.changes import NOTHING_SELECTED, Selection, select
 from rlverify.gating.committed_evidence import readable_evidence
 from rlverify.gating.criteria_check import unfrozen
 from rlverify.gating.fallen import outcome_of_audit
+from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import problems_of
 from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
-from rlverify.project.settings import ReportPaths
+from rlverify.project.settings import ReportPaths, suites_alone
 from rlverify.records.claims import Claim
 from rlverify.records.errors import BrokenCodeError, HarnessError, UsageError
 from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
@@ -232,6 +233,9 @@ def gate(
 ) -> None:
     """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed."""
     files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
+    alone = suites_alone(context.obj)
+    if alone is not None:
+        raise typer.Exit(gate_of_suites(*alone, files))
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     try:
@@ -246,6 +250,8 @@ def gate(
         context, paths, jobs, level, selection=selection, only_selected=changed, chosen=chosen, fail_fast=fail_fast
     )
     result = _with_catalogue_and_tests(project, paths, result, chosen)
+    if project.settings.suites and chosen is None:
+        result = _with_suites(project, result, selection.base if changed else None)
     measured = f"measured {result.measured} of {len(result.records)}: {selection.reason}" if changed else ""
     _answer(advised_outcome(outcome_of_audit(project, result, measured, selection.base), paths), files)
 
@@ -272,6 +278,14 @@ def _with_catalogue_and_tests(
         of_chosen = (problem for problem in found if problem.subject in chosen)
         return replace(result, problems=(*result.problems, *of_chosen))
     return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *kills.notes))
+
+
+def _with_suites(project: Project, result: Audit, since: Base | None) -> Audit:
+    """The result with what is not as expected in the project's suites."""
+    from rlverify.cli.suite_gate import problems_of_suites
+
+    found, notes = problems_of_suites(project.settings.suites, project.root, since)
+    return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *notes))
 
 
 def _unfrozen(project: Project, chosen: frozenset[str] | None) -> list[str]:

@@ -5,14 +5,18 @@ What needs NumPy is imported when the command runs, so that all other commands s
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rlverify.cli.console import show, write
 from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
 from rlverify.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlverify.checks.targets import Target
 
 ListFormat = Literal["text", "markdown"]
 
@@ -52,20 +56,22 @@ def check(
     A target is a function without arguments that makes a model. No settings are needed.
     """
     from rlverify.checks.choosing import chosen_rules
+    from rlverify.checks.targets import import_targets
 
     folder = Path(context.obj)
     files = check_outputs({"junit": junit, "sarif": sarif, "json": json_file})
-    chosen = chosen_rules(checks or (), families or ())
     if listed:
         if targets or files:
             raise UsageError("--list runs no check, so it takes neither targets nor files to write")
-        _list(chosen, list_format)
+        _list(list(chosen_rules(checks or (), families or ())[0]), list_format)
         raise typer.Exit
     if list_format != "text":
         raise UsageError(f"--format {list_format} is for --list; use --json, --junit or --sarif for records")
     if not targets:
         raise UsageError("name what to check, such as package.module:factory; `rlverify check --list` lists all checks")
-    raise typer.Exit(_run(targets, folder, chosen, limit, files))
+    found = import_targets(targets, folder, limit)
+    chosen = chosen_rules(checks or (), families or (), [each.subject for each in found])
+    raise typer.Exit(run_and_report(found, folder, chosen, files))
 
 
 def _list(chosen: list[str], list_format: ListFormat) -> None:
@@ -79,18 +85,34 @@ def _list(chosen: list[str], list_format: ListFormat) -> None:
     show(rules_table(chosen))
 
 
-def _run(targets: list[str], folder: Path, chosen: list[str], limit: float | None, files: dict[str, Path]) -> int:
+def run_and_report(
+    targets: Sequence[Target], folder: Path, chosen: Sequence[Collection[str]], files: Mapping[str, Path]
+) -> int:
     """Run the checks, write the files and print the tables unless JSON is printed.
 
     :return: the exit code
     """
-    from rlverify.checks.targets import import_targets
     from rlverify.cli.check_tables import parts
     from rlverify.cli.checking import run_checks
     from rlverify.reporting.check_run.check_formats import CHECK_FORMATS
 
-    run = run_checks(import_targets(targets, folder, limit), chosen)
+    run = run_checks(targets, chosen)
     write_texts(files, {name: CHECK_FORMATS[name](run, folder) for name in files})
     if STDOUT not in files.values():
         show(*parts(run))
     return run.exit_code
+
+
+def gate_of_suites(root: Path, names: Sequence[str], files: Mapping[str, Path]) -> int:
+    """Run the suites of a project that has nothing else.
+
+    :return: the exit code
+    :raises UsageError: if a suite cannot be imported, or a step summary is asked for
+    """
+    from rlverify.checks.choosing import chosen_rules
+    from rlverify.checks.targets import import_targets
+
+    if "summary" in files:
+        raise UsageError("--summary is about claims of a catalogue, and this project has suites alone; use --junit")
+    targets = import_targets(names, root)
+    return run_and_report(targets, root, chosen_rules((), (), [each.subject for each in targets]), files)

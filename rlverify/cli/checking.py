@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -22,19 +22,23 @@ from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun
 OnCheck = Callable[[str, str], None]
 
 
-def run_checks(targets: Sequence[Target], chosen: Sequence[str]) -> CheckRun:
+def run_checks(targets: Sequence[Target], chosen: Sequence[Collection[str]]) -> CheckRun:
     """Run the chosen rules on all subjects.
 
+    :param chosen: names of rules, for each target
     :raises KeyboardInterrupt: after the process of the running check has been stopped
     """
-    with interrupts.raised(), progress(len(targets) * len(chosen)) as on_check:
-        return CheckRun(tuple(CheckedSubject(each, _records(each, chosen, on_check)) for each in targets))
+    with interrupts.raised(), progress(sum(map(len, chosen))) as on_check:
+        checked = [
+            CheckedSubject(each, _records(each, own, on_check)) for each, own in zip(targets, chosen, strict=True)
+        ]
+        return CheckRun(tuple(checked))
 
 
-def _records(target: Target, chosen: Sequence[str], on_check: OnCheck) -> tuple[CheckRecord, ...]:
+def _records(target: Target, chosen: Collection[str], on_check: OnCheck) -> tuple[CheckRecord, ...]:
     """The records of a subject, before them those of the rules that explain why others are inconclusive."""
     records = check_subject(target.subject, checks=chosen, on_check=on_check)
-    reasons = reasons_to_run(records)
+    reasons = reasons_to_run(records, target.subject)
     if reasons:
         records = [*check_subject(target.subject, checks=reasons), *records]
     return tuple(replace(each, reproduction=_command(target, each.check)) for each in records)

@@ -61,6 +61,7 @@ class Settings:
     :param tests: folder of the test suite
     :param pythonpath: folders from which the packages are imported, before any other
     :param libraries: distributions of which another version counts as a change of what every run executed
+    :param suites: suites of checks that the gate runs as well, as ``package.module:suite``
     :param command: how the reports spell the command ``rlverify``
     """
 
@@ -73,6 +74,7 @@ class Settings:
     tests: Path
     pythonpath: tuple[Path, ...]
     libraries: tuple[str, ...]
+    suites: tuple[str, ...]
     command: str
 
 
@@ -89,6 +91,7 @@ class _Table(BaseModel):
     tests: Text = "tests"
     pythonpath: tuple[Text, ...] = (".", "src")
     libraries: tuple[Text, ...] = ()
+    suites: tuple[Text, ...] = ()
     command: Text = "rlverify"
 
 
@@ -146,8 +149,24 @@ def load_settings(root: Path) -> Settings:
         tests=root / table.tests,
         pythonpath=tuple((root / each).resolve() for each in table.pythonpath if (root / each).is_dir()),
         libraries=table.libraries,
+        suites=table.suites,
         command=table.command,
     )
+
+
+def suites_alone(start: Path) -> tuple[Path, tuple[str, ...]] | None:
+    """The root and the suites of a project whose table has ``suites`` and nothing else; None for any other project.
+
+    :raises SettingsError: if there is no project, or the suites are no list of texts
+    """
+    root = find_root(start)
+    content = _table(root / FILE)
+    if content is None or set(content) != {"suites"}:
+        return None
+    found = content["suites"]
+    if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
+        raise SettingsError(root / FILE, "suites", f'must be a list of texts, as in ["module:suite"], got {found!r}')
+    return root, tuple(found)
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:

@@ -38,26 +38,26 @@ def refusal(text: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("place", ["target_learners", "target_learners.py"])
 def test_a_factory_is_found_by_module_and_by_file(place: str, folder: Path) -> None:
-    found = import_target(f"{place}:clean", folder)
+    (found,) = import_target(f"{place}:clean", folder)
     assert (found.subject.name, type(found.subject.factory()).__name__) == ("clean", "Learner")
     assert (found.file, found.line) == (folder / "target_learners.py", line_of("def clean():"))
 
 
 def test_a_class_makes_models_though_it_has_a_method_learn(folder: Path) -> None:
-    found = import_target("target_learners:Learner", folder)
+    (found,) = import_target("target_learners:Learner", folder)
     assert type(found.subject.factory()).__name__ == "Learner"
     assert found.line == line_of("class Learner:")
 
 
 def test_a_model_is_copied_for_every_check(folder: Path) -> None:
-    found = import_target("target_learners:a_model", folder)
+    (found,) = import_target("target_learners:a_model", folder)
     first, second = found.subject.factory(), found.subject.factory()
     assert first is not second
     assert (found.subject.name, found.line) == ("a_model", 1)
 
 
 def test_a_subject_keeps_its_name_and_adapter(folder: Path) -> None:
-    found = import_target("target_learners:expected", folder)
+    (found,) = import_target("target_learners:expected", folder)
     assert (found.subject.name, type(found.subject.adapter).__name__) == ("expected", "Sharing")
     assert found.subject.expected_failures == {"set_parameters_copies": "one network for both"}
 
@@ -77,7 +77,7 @@ def test_a_file_can_import_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     write_learners(tmp_path / "deep", "neighbour_learners")
     (tmp_path / "deep" / "importing.py").write_text("from neighbour_learners import clean\n", encoding="utf-8")
-    assert import_target("deep/importing.py:clean", tmp_path).subject.name == "clean"
+    assert import_target("deep/importing.py:clean", tmp_path)[0].subject.name == "clean"
 
 
 def test_what_an_import_prints_is_no_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +112,7 @@ def test_a_factory_that_needs_arguments(folder: Path) -> None:
 
 
 def test_a_factory_whose_arguments_have_defaults(folder: Path) -> None:
-    assert import_target("target_learners:takes_anything", folder).subject.name == "takes_anything"
+    assert import_target("target_learners:takes_anything", folder)[0].subject.name == "takes_anything"
 
 
 def test_what_cannot_be_called(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from rlverify.checks.check_records import CheckRecord, Status
-from rlverify.checks.rule import RULES
+from rlverify.checks.rule import Rule
 from rlverify.checks.table import details
 from rlverify.checks.targets import Target
 from rlverify.records.claims import Severity
@@ -30,11 +30,12 @@ def sarif_of_checks(run: CheckRun, folder: Path) -> str:
     :param folder: the root of the repository, that locations are relative to
     """
     found = [(each.target, record) for each in run.subjects for record in each.records if _is_result(record)]
-    rules = list(dict.fromkeys(record.check for _, record in found))
+    used = {record.check: target.subject.rule(record.check) for target, record in found}
+    rules = list(used)
     driver = {
         "name": "rlverify",
         "version": metadata.version("rlverify"),
-        "rules": [_rule(name) for name in rules],
+        "rules": [_rule(rule) for rule in used.values()],
     }
     content = {
         "tool": {"driver": driver},
@@ -58,10 +59,9 @@ def _invocation(run: CheckRun) -> dict[str, Any]:
     }
 
 
-def _rule(name: str) -> dict[str, Any]:
-    rule = RULES[name]
+def _rule(rule: Rule) -> dict[str, Any]:
     return {
-        "id": name,
+        "id": rule.name,
         "shortDescription": {"text": rule.expected},
         "fullDescription": {"text": rule.rationale},
         "help": {"text": f"Family {rule.family}, severity {rule.severity}. {rule.expected}"},

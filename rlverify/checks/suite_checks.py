@@ -1,0 +1,127 @@
+"""Checks for a suite of one's own: resuming with other sizes, parts of the state, and functions of a trained model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rlverify.checks import generic_faults as faults
+from rlverify.checks.check_records import CheckFinding
+from rlverify.checks.generic_faults import GenericFault
+from rlverify.checks.resume import forgettable, resume_is_exact
+from rlverify.checks.rule import RULES, Rule, failing, passing
+from rlverify.checks.session import SubjectSession, digest_of
+from rlverify.checks.state_tree import find
+from rlverify.records.claims import Severity
+
+SUITE: str = "suite"
+"""The family of what a suite adds."""
+
+
+def resume(*, steps: int, interrupt_at: int, name: str = "resume") -> Rule:
+    """Training that is saved, loaded in a new process and continued gives the same parameters as without.
+
+    :param steps: of the whole training
+    :param interrupt_at: the step after which the model is saved, from 1 to one less than ``steps``
+    :param name: of the check in its suite
+    :raises ValueError: if it is not
+    """
+    if not 0 < interrupt_at < steps:
+        raise ValueError(
+            f"interrupt_at is {interrupt_at}, which is not between 1 and {steps - 1}, inside of the training"
+        )
+    spans = (interrupt_at, steps - interrupt_at)
+    return replace(
+        RULES["resume_is_exact"],
+        name=name,
+        family=SUITE,
+        expected=f"Training of {steps} steps that is saved and resumed after {interrupt_at} gives the same parameters.",
+        function=lambda session: resume_is_exact(replace(session, spans=spans)),
+        faults=lambda session: forgettable(replace(session, spans=spans)),
+    )
+
+
+def save_load(*, state: Sequence[str], name: str = "save_load") -> Rule:
+    """Parts of the state are the same after a save and a load.
+
+    :param state: paths of attributes of the model, such as ``ret_ema`` or ``policy.optimizer.state``
+    :param name: of the check in its suite
+    :raises ValueError: if no path is given
+    """
+    paths = [state] if isinstance(state, str) else list(state)
+    if not paths:
+        raise ValueError("state is empty, so nothing would be compared; name the attributes that have to survive")
+
+    def survives(session: SubjectSession) -> CheckFinding:
+        with session.folder() as folder:
+            session.saved(session.steps, Path(folder))
+            before, after = session.run(lambda: _before_and_after(session, Path(folder), paths))
+        lost = [path for path in paths if before[path] != after[path]]
+        if not lost:
+            return passing()
+        return failing(f"{', '.join(lost)} differ{'s' * (len(lost) == 1)} after the load", where=lost[0])
+
+    return Rule(
+        name,
+        SUITE,
+        "high",
+        f"{', '.join(paths)} {'is' if len(paths) == 1 else 'are'} the same after a save and a load.",
+        survives,
+        rests_on=("deterministic",),
+        faults=lambda _session: [faults.forget(path) for path in paths],
+    )
+
+
+def _before_and_after(
+    session: SubjectSession, folder: Path, paths: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    model = session.make()
+    session.learn(model, session.steps)
+    loaded = session.loaded(folder)
+    return {path: digest_of(_at(model, path)) for path in paths}, {path: digest_of(_at(loaded, path)) for path in paths}
+
+
+def _at(model: Any, path: str) -> Any:
+    """What a path of the model names.
+
+    :raises AttributeError: if there is nothing
+    """
+    try:
+        return find(model, path)[0]
+    except KeyError:
+        raise AttributeError(f"{type(model).__name__} has no {path!r} after training; correct the path") from None
+
+
+def holds(
+    function: Callable[[Any], str | None],
+    *,
+    name: str = "",
+    expected: str = "",
+    severity: Severity = "high",
+    faults: Sequence[GenericFault] = (),
+) -> Rule:
+    """A rule of one's own about a trained model.
+
+    :param function: gets a model after training, and returns what is wrong with it; None or an empty text if nothing is
+    :param name: of the check in its suite; by default that of the function
+    :param expected: what holds, in a sentence; by default the first line of the function's documentation
+    :param faults: those that prove it
+    """
+
+    def checked(session: SubjectSession) -> CheckFinding:
+        def action() -> str | None:
+            model = session.make()
+            session.learn(model, session.steps)
+            return function(model)
+
+        wrong = session.run(action)
+        return failing(wrong) if wrong else passing()
+
+    shown = name or function.__name__
+    first = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
+    return Rule(
+        shown, SUITE, severity, expected or first or f"{shown} finds nothing.", checked, faults=lambda _: faults
+    )

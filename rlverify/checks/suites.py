@@ -1,0 +1,116 @@
+"""Suites: a project's own claims about its algorithm, in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from rlverify.checks.adapter import Adapter
+from rlverify.checks.check_records import CheckRecord
+from rlverify.checks.engine import check_subject, rule_named
+from rlverify.checks.generic_faults import GenericFault
+from rlverify.checks.rule import Rule
+from rlverify.checks.subjects import Subject
+
+CLAIMS = "claims"
+"""The family of claims."""
+
+
+class Suite:
+    """Checks and claims about one algorithm.
+
+    A claim names a check of the suite and a fault. It holds if the check passes on the algorithm as it is, and fails
+    once the fault is planted: a check that nobody has seen fail proves nothing.
+
+        suite = Suite("my-ppo", make=lambda seed: MyPPO("MlpPolicy", envs(seed), seed=seed), under_test=["myppo"])
+        suite.add(checks.resume(steps=2048, interrupt_at=1024), checks.save_load(state=["ret_ema"]))
+        suite.claim("MY-01", "The return average survives load()", check="save_load", fault=faults.forget("ret_ema"))
+
+    ``parametrize_with_checks([suite])``, ``rlverify check module:suite`` and ``suites`` in ``[tool.rlverify]``, for
+    ``rlverify gate``, run it.
+
+    :param name: of the suite
+    :param make: makes a fresh model from a seed, with its environment
+    :param under_test: dotted names of the packages that the claims are about; ``rlverify gate --changed`` leaves out a
+        suite of which no file has changed
+    :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
+    :param seeds: all checks run under each of them
+    :param expected_failures: reasons for which checks may fail, by name; such a check has to fail
+    :param limit: seconds that each process of a check may take
+    :raises ValueError: if no seed is given
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[int], Any],
+        *,
+        under_test: Sequence[str] = (),
+        adapter: Adapter | None = None,
+        seeds: Sequence[int] = (0,),
+        expected_failures: Mapping[str, str] | None = None,
+        limit: float = 60.0,
+    ) -> None:
+        if not seeds:
+            raise ValueError(f"the suite {name!r} has no seed, so nothing would be checked; give seeds=[0]")
+        self.name = name
+        self.under_test = (under_test,) if isinstance(under_test, str) else tuple(under_test)
+        self.make, self._adapter, self._seeds, self._limit = make, adapter, tuple(seeds), limit
+        self._expected = dict(expected_failures or {})
+        self._rules: dict[str, Rule] = {}
+
+    def add(self, *checks: Rule | str) -> None:
+        """Add checks: those of `rlverify.checks.checks`, or names of the rules for any algorithm.
+
+        :raises ValueError: if there is a check or claim of this name already
+        :raises UnknownRuleError: if there is no rule of a name
+        """
+        for each in checks:
+            self._register(rule_named(each) if isinstance(each, str) else each)
+
+    def claim(self, name: str, title: str, *, check: str, fault: GenericFault) -> None:
+        """Claim that a check of the suite passes, and fails once a fault is planted.
+
+        :param name: of the claim, such as ``MY-01``
+        :param title: what is claimed, in a sentence
+        :raises ValueError: if there is a check or claim of this name already, or no such check in the suite
+        """
+        if check not in self._rules:
+            raise ValueError(
+                f"{name}: the suite {self.name!r} has no check {check!r} ({', '.join(self._rules) or 'none so far'}); "
+                "add it before the claim"
+            )
+        claimed = replace(
+            self._rules[check],
+            name=name,
+            family=CLAIMS,
+            expected=title,
+            faults=lambda _session: [fault],
+            must_be_proven=True,
+        )
+        self._register(claimed)
+
+    def _register(self, rule: Rule) -> None:
+        if rule.name in self._rules:
+            raise ValueError(f"the suite {self.name!r} has a check {rule.name!r} already; give it another name")
+        self._rules[rule.name] = rule
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """The algorithm under each seed, with the checks and claims of the suite."""
+        own: dict[str, Any] = {
+            "expected_failures": self._expected,
+            "limit": self._limit,
+            "rules": self._rules,
+            "under_test": self.under_test,
+        }
+        return [Subject(self._named(each), partial(self.make, each), self._adapter, **own) for each in self._seeds]
+
+    def _named(self, seed: int) -> str:
+        return self.name if len(self._seeds) == 1 else f"{self.name}[seed={seed}]"
+
+    def run(self) -> list[CheckRecord]:
+        """The records of all checks and claims under all seeds."""
+        return [record for each in self.subjects for record in check_subject(each)]
