@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from rlverify.checks.preloading import installed_modules, preload
 from rlverify.checks.rule import RULES, Rule, inconclusive
 from rlverify.checks.session import SubjectError, SubjectSession
 from rlverify.checks.subjects import Runs, Subject, subject
+from rlverify.checks.tiers import TierName
 from rlverify.running.runner import Crash, attempt
 
 Progress = Callable[[str, str], None]
@@ -28,6 +30,7 @@ def check_algorithm(
     checks: Iterable[str] | None = None,
     expected_failures: Mapping[str, str] | None = None,
     limit: float = 60.0,
+    tier: TierName = "default",
     on_check: Progress = lambda _subject, _check: None,
 ) -> list[CheckRecord]:
     """Run the rules on one algorithm; nothing is raised for what the algorithm does.
@@ -38,10 +41,12 @@ def check_algorithm(
     :param checks: names of rules; by default all
     :param expected_failures: reasons by name of the rule; a rule that passes in spite of it is reported
     :param limit: seconds that each process of a check may take
+    :param tier: ``smoke``: at most about ten seconds, and nothing is proven; ``full``: more proofs, without a limit
     :param on_check: called with the names of subject and rule before each rule
     :raises UnknownRuleError: if there is no rule of a name
+    :raises ValueError: if there is no such tier
     """
-    made = subject(factory, name=name, adapter=adapter, expected_failures=expected_failures, limit=limit)
+    made = subject(factory, name=name, adapter=adapter, expected_failures=expected_failures, limit=limit, tier=tier)
     return check_subject(made, checks=checks, on_check=on_check)
 
 
@@ -90,7 +95,7 @@ class UnknownRuleError(ValueError):
 
 def _session(made: Subject) -> SubjectSession | CheckFinding:
     """What runs the subject, or the finding of every check if the subject cannot be made."""
-    session = SubjectSession(made.factory, made.adapter or Adapter(), made.limit)
+    session = SubjectSession(made.factory, made.adapter or Adapter(), made.limit, tier=made.tier)
     before = installed_modules()
 
     def action() -> tuple[str, list[str]] | str:
@@ -127,12 +132,25 @@ def record_of(rule: Rule, made: Subject, runs: Runs, *, prove: bool = True) -> C
     base = replace(base, expected_failure=expected, reproduction=lines)
     if isinstance(session, CheckFinding):
         return replace(base, finding=replace(session, expected=rule.expected))
+    if made.tier.seconds is not None and runs.seconds >= made.tier.seconds:
+        spent = f"not run: the {made.tier.seconds:g} seconds of the tier {made.tier.name} are used up"
+        return replace(base, finding=replace(inconclusive(spent), expected=rule.expected))
+    started = time.monotonic()
+    record = _judged(rule, session, runs, base, prove=prove)
+    runs.seconds += time.monotonic() - started
+    return record
+
+
+def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord, *, prove: bool) -> CheckRecord:
+    """The record of a rule that is run, and proven if it passes."""
     finding = _finding(rule, session, runs.findings)
     base = replace(base, finding=finding)
     if finding.status is not Status.PASS:
         return base
     if not prove:
         return replace(base, unproven="no fault was planted, as asked for")
+    if not session.tier.plants_faults:
+        return replace(base, unproven=f"the tier {session.tier.name} plants no faults")
     proofs, unproven = _proofs(rule, session)
     if unproven and rule.must_be_proven:
         missed = f"it holds, but {unproven}: {listed_faults(proofs)}" if proofs else f"it holds, but {unproven}"

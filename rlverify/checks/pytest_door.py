@@ -14,10 +14,11 @@ from rlverify.checks.rule import Rule
 from rlverify.checks.subjects import Subject
 from rlverify.checks.suites import Suite
 from rlverify.checks.table import details
+from rlverify.checks.tiers import TierName, tier_named
 
 
 def parametrize_with_checks(
-    subjects: Sequence[Subject | Suite], *, checks: Iterable[str] | None = None
+    subjects: Sequence[Subject | Suite], *, checks: Iterable[str] | None = None, tier: TierName | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator for a test function with one argument ``check``, which it calls.
 
@@ -30,12 +31,15 @@ def parametrize_with_checks(
 
     :param subjects: with names that differ; a suite is its algorithm under each seed, with the suite's checks
     :param checks: names of the checks; by default all
-    :raises ValueError: if two subjects have one name
+    :param tier: of all subjects, such as ``smoke``; by default each one's own
+    :raises ValueError: if two subjects have one name, or there is no such tier
     :raises UnknownRuleError: if there is no check of a name
     """
     import pytest
 
     every = [one for each in subjects for one in (each.subjects if isinstance(each, Suite) else [each])]
+    if tier is not None:
+        every = [replace(each, tier=tier_named(tier)) for each in every]
     given = [each.name for each in every]
     twice = sorted({name for name in given if given.count(name) > 1})
     if twice:

@@ -16,7 +16,7 @@ from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.gates import apart, whole
 from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.search import Search
+from rlverify.checks.search import MOST_RUNS, Search
 from rlverify.checks.session import SubjectSession, Trained
 from rlverify.checks.state_tree import Leaf, children, find, is_tensor, leaf_of, put, walk
 
@@ -26,13 +26,18 @@ TIMES: Final = 3
 
 
 def forgettable(session: SubjectSession) -> Sequence[GenericFault]:
-    """Faults that forget one leaf: of each part of the state one that training changes and that load() restores."""
+    """Faults that forget one leaf: of each part of the state one that training changes and that load() restores.
+
+    In the tier `full`, every such leaf.
+    """
 
     def action() -> list[str]:
         model = session.make()
         session.learn(model, session.steps)
         initial, state = walk(session.make()), walk(model)
         learnt = [path for path in state if path not in session.volatile and _is_learnt(model, path, state, initial)]
+        if session.tier.is_full:
+            return learnt
         chosen = {path.split("[")[0].split(".")[0] + _kind(path): path for path in reversed(learnt)}
         return list(chosen.values())
 
@@ -79,9 +84,17 @@ def resume_is_exact(session: SubjectSession) -> CheckFinding:
         if found.result == expected.result:
             return passing()
         half = Trained(expected.state, expected.result, expected.trace[len(expected.trace) - len(found.trace) :])
-        reason = Search(session, folder, expected.result).reason()
+        reason = _reason(session, folder, expected)
     text = apart(half, found)
     return failing(text["seen"], where=f"{text['where']} after the load", why=reason)
+
+
+def _reason(session: SubjectSession, folder: Path, expected: Trained) -> str:
+    """What a load loses, if the tier has the time to find it."""
+    if not session.tier.finds_reasons:
+        return f"the tier {session.tier.name} does not search for what is lost"
+    most = None if session.tier.is_full else MOST_RUNS
+    return Search(session, folder, expected.result, most).reason()
 
 
 @rule(

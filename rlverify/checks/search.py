@@ -30,11 +30,13 @@ class Search:
 
     :param folder: what was saved
     :param expected: what training gives that was not interrupted
+    :param most_runs: after which groups of leaves are not divided further; None for no limit
     """
 
     session: SubjectSession
     folder: Path
     expected: dict[str, str]
+    most_runs: int | None = MOST_RUNS
     runs: int = field(default=0, init=False)
 
     def reason(self) -> str:
@@ -63,7 +65,7 @@ class Search:
         """The leaves that have to be restored; several as one name, if only all together were measured."""
         if self._is_exact_without(paths):
             return []
-        if len(paths) == 1 or self.runs >= MOST_RUNS:
+        if len(paths) == 1 or (self.most_runs is not None and self.runs >= self.most_runs):
             return [common(paths)]
         middle = len(paths) // 2
         return [*self._needed(paths[:middle]), *self._needed(paths[middle:])] or [common(paths)]

@@ -14,6 +14,7 @@ from rlverify.checks.adapter import Adapter, NotSupportedError
 from rlverify.checks.isolation import Failed, in_process
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.state_tree import Leaf, walk
+from rlverify.checks.tiers import TIERS, Tier
 from rlverify.checks.trained import named_parameters
 
 Result = TypeVar("Result")
@@ -55,6 +56,7 @@ class SubjectSession:
     :param factory: makes a fresh model; called in processes of their own only
     :param limit: seconds that each process may take
     :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
+    :param tier: what is left out to save time
     :param spans: steps before and after an interruption; None for as many as the adapter says, each time
     """
 
@@ -63,6 +65,7 @@ class SubjectSession:
     limit: float = 60.0
     volatile: frozenset[str] = field(default=frozenset())
     spans: tuple[int, int] | None = None
+    tier: Tier = TIERS["default"]
 
     def run(self, action: Callable[[], Result], *, shows_warnings: bool = False) -> Result:
         """What an action returns, run in a process of its own.

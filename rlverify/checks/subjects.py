@@ -14,6 +14,7 @@ from rlverify.checks.parts import is_module
 from rlverify.checks.reproduction import reproduction
 from rlverify.checks.rule import RULES, Rule
 from rlverify.checks.session import SubjectSession
+from rlverify.checks.tiers import TIERS, Tier, TierName, tier_named
 
 
 @dataclass
@@ -23,11 +24,13 @@ class Runs:
     :param session: what runs it, or the finding of every check if it cannot be made; None before the first check
     :param findings: by rule
     :param reported: rules whose finding was reported; asked again, they are run again
+    :param seconds: that the checks have taken
     """
 
     session: SubjectSession | CheckFinding | None = None
     findings: dict[str, CheckFinding] = field(default_factory=dict)
     reported: set[str] = field(default_factory=set)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Subject:
     :param adapter: how to talk to it; None to find that out from the model
     :param expected_failures: reasons for which rules may fail, by name of the rule; such a rule has to fail
     :param limit: seconds that each process of a check may take
+    :param tier: ``smoke``, ``default`` or ``full``; see `rlverify.checks.tiers`
     :param rules: the checks of a suite, by name; None for all rules that there are
     :param under_test: dotted names of the packages that a suite is about; empty if that is not known
     :param runs: what the tests of one subject share, so that each does not run again what it rests on
@@ -48,6 +52,7 @@ class Subject:
     adapter: Adapter | None = None
     expected_failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     limit: float = 60.0
+    tier: Tier = TIERS["default"]
     rules: Mapping[str, Rule] | None = None
     under_test: tuple[str, ...] = ()
     runs: Runs = field(default_factory=Runs, init=False, repr=False, compare=False)
@@ -70,6 +75,7 @@ def subject(
     adapter: Adapter | None = None,
     expected_failures: Mapping[str, str] | None = None,
     limit: float = 60.0,
+    tier: TierName = "default",
 ) -> Subject:
     """A subject for the checks.
 
@@ -79,12 +85,18 @@ def subject(
     :param expected_failures: reasons for which rules may fail, by name of the rule. Strict: if such a rule passes, that
         is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
+    :param tier: ``smoke`` takes at most about ten seconds and proves nothing; ``full`` has no limit
+    :raises ValueError: if there is no such tier
     """
+    settings: dict[str, Any] = {
+        "adapter": adapter,
+        "expected_failures": expected_failures or {},
+        "limit": limit,
+        "tier": tier_named(tier),
+    }
     if not callable(factory) or is_module(factory) or (hasattr(factory, "learn") and not isinstance(factory, type)):
         model = factory
-        return Subject(
-            name or type(model).__name__, lambda: copy.deepcopy(model), adapter, expected_failures or {}, limit
-        )
+        return Subject(name or type(model).__name__, lambda: copy.deepcopy(model), **settings)
     plain = getattr(getattr(factory, "func", factory), "__name__", type(factory).__name__)
     shown = name or ("subject" if plain == "<lambda>" else plain)
-    return Subject(shown, factory, adapter, expected_failures or {}, limit)
+    return Subject(shown, factory, **settings)

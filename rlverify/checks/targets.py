@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from rlverify.checks.subjects import Subject, subject
 from rlverify.checks.suites import Suite
+from rlverify.checks.tiers import TIERS, TierName
 from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import UsageError
 from rlverify.running.runner import Crash, attempt
@@ -37,11 +38,14 @@ class Target:
     line: int
 
 
-def import_targets(texts: Sequence[str], folder: Path, limit: float | None = None) -> list[Target]:
+def import_targets(
+    texts: Sequence[str], folder: Path, limit: float | None = None, tier: TierName | None = None
+) -> list[Target]:
     """The subjects of all targets; those of one name are named by their whole target.
 
     :param folder: that modules and files are looked for in
     :param limit: seconds that each process of a check may take; None for each subject's own
+    :param tier: of all subjects; None for each one's own
     :raises UsageError: if one cannot be used
     """
     found = [each for text in dict.fromkeys(texts) for each in import_target(text, folder)]
@@ -50,9 +54,10 @@ def import_targets(texts: Sequence[str], folder: Path, limit: float | None = Non
         replace(each, subject=replace(each.subject, name=each.text)) if names.count(each.subject.name) > 1 else each
         for each in found
     ]
-    if limit is None:
-        return renamed
-    return [replace(each, subject=replace(each.subject, limit=limit)) for each in renamed]
+    given: dict[str, Any] = {} if limit is None else {"limit": limit}
+    if tier is not None:
+        given["tier"] = TIERS[tier]
+    return [replace(each, subject=replace(each.subject, **given)) for each in renamed]
 
 
 def import_target(text: str, folder: Path) -> list[Target]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rlverify.checks.targets import Target
 
 ListFormat = Literal["text", "markdown"]
+TierChoice = Literal["smoke", "default", "full"]
 
 
 def check(
@@ -40,6 +41,12 @@ def check(
     limit: Annotated[
         float | None,
         typer.Option(min=1.0, metavar="SECONDS", help="Seconds for each process of a check. [default: 60]"),
+    ] = None,
+    tier: Annotated[
+        TierChoice | None,
+        typer.Option(
+            help="smoke: ten seconds for each target, and nothing is proven; full: more proofs. [default: default]"
+        ),
     ] = None,
     json_file: Annotated[
         Path | None,
@@ -69,7 +76,7 @@ def check(
         raise UsageError(f"--format {list_format} is for --list; use --json, --junit or --sarif for records")
     if not targets:
         raise UsageError("name what to check, such as package.module:factory; `rlverify check --list` lists all checks")
-    found = import_targets(targets, folder, limit)
+    found = import_targets(targets, folder, limit, tier)
     chosen = chosen_rules(checks or (), families or (), [each.subject for each in found])
     raise typer.Exit(run_and_report(found, folder, chosen, files))
 
