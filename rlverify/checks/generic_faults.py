@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from rlverify.checks.adapter import Adapter
-from rlverify.checks.state_tree import find, is_tensor, put
+from rlverify.checks.state_tree import find, is_tensor, leaves_below, put
 from rlverify.checks.trained import named_parameters
-from rlverify.running.runner import Crash, attempt
 
 
 @dataclass(frozen=True)
@@ -103,13 +102,20 @@ class Wrapped(Adapter):
 
 
 def forget(path: str) -> GenericFault:
-    """After a load, the leaf at ``path`` has the value of a fresh model; zero, where a fresh model does not have it."""
+    """After a load, the leaf at ``path`` has the value of a fresh model; zero, where a fresh model does not have it.
+
+    A path of several leaves, such as that of a dictionary, forgets all of them.
+    """
 
     class Forgetful(Wrapped):
         def load(self, folder: Path, fresh: Any) -> Any:
-            found = attempt(lambda: copy.deepcopy(find(fresh, path)[0]))
+            before = {each: copy.deepcopy(find(fresh, each)[0]) for each in leaves_below(fresh, path)}
             model = self.inner.load(folder, fresh)
-            put(model, path, zero(find(model, path)[0]) if isinstance(found, Crash) else found)
+            leaves = leaves_below(model, path)
+            if not leaves:
+                raise KeyError(f"{type(model).__name__} has no {path!r}, so it cannot be forgotten; correct the path")
+            for each in leaves:
+                put(model, each, before[each] if each in before else zero(find(model, each)[0]))
             return model
 
     return GenericFault(f"forget {path} in load()", Forgetful)

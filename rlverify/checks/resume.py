@@ -16,7 +16,7 @@ from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.gates import apart, whole
 from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.search import MOST_RUNS, Search
+from rlverify.checks.search import Search
 from rlverify.checks.session import SubjectSession, Trained
 from rlverify.checks.state_tree import Leaf, children, find, is_tensor, leaf_of, put, walk
 
@@ -93,8 +93,7 @@ def _reason(session: SubjectSession, folder: Path, expected: Trained) -> str:
     """What a load loses, if the tier has the time to find it."""
     if not session.tier.finds_reasons:
         return f"the tier {session.tier.name} does not search for what is lost"
-    most = None if session.tier.is_full else MOST_RUNS
-    return Search(session, folder, expected.result, most).reason()
+    return Search(session, folder, expected.result, is_limited=not session.tier.is_full).reason()
 
 
 @rule(

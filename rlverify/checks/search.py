@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from rlverify.checks.random_state import global_state, set_global_state
 from rlverify.checks.session import SubjectError, SubjectSession
+from rlverify.checks.state_paths import is_below, names_of
 from rlverify.checks.state_tree import Difference, differences, walk
 from rlverify.running.runner import attempt
 
@@ -19,7 +19,6 @@ SHOWN: Final = 5
 """Paths, or groups of paths, that a reason names."""
 GROUPED: Final = 3
 """Paths with one parent that are shown as one."""
-NAME: Final = re.compile(r"""\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^]'"])*\]|\.?[^.[]+""")
 MOST_RUNS: Final = 96
 """Runs that leave something out; where they are used up, a group is not divided further."""
 
@@ -30,13 +29,13 @@ class Search:
 
     :param folder: what was saved
     :param expected: what training gives that was not interrupted
-    :param most_runs: after which groups of leaves are not divided further; None for no limit
+    :param is_limited: whether groups of leaves are not divided further after `MOST_RUNS`
     """
 
     session: SubjectSession
     folder: Path
     expected: dict[str, str]
-    most_runs: int | None = MOST_RUNS
+    is_limited: bool = True
     runs: int = field(default=0, init=False)
 
     def reason(self) -> str:
@@ -65,7 +64,7 @@ class Search:
         """The leaves that have to be restored; several as one name, if only all together were measured."""
         if self._is_exact_without(paths):
             return []
-        if len(paths) == 1 or (self.most_runs is not None and self.runs >= self.most_runs):
+        if len(paths) == 1 or (self.is_limited and self.runs >= MOST_RUNS):
             return [common(paths)]
         middle = len(paths) // 2
         return [*self._needed(paths[:middle]), *self._needed(paths[middle:])] or [common(paths)]
@@ -126,17 +125,6 @@ def common(paths: Sequence[str]) -> str:
 def parent(path: str) -> str:
     """The path of the object that a leaf is a part of; empty for the root."""
     return "".join(names_of(path)[:-1])
-
-
-def names_of(path: str) -> list[str]:
-    """The attributes, keys and indices of a path, one by one."""
-    return NAME.findall(path) or [path]
-
-
-def is_below(path: str, start: str) -> bool:
-    """Whether a path is that of an object or of a part of it."""
-    names = names_of(start) if start else []
-    return names_of(path)[: len(names)] == names
 
 
 def expanded(needed: Iterable[str], everything: Iterable[str]) -> set[str]:

@@ -29,6 +29,7 @@ from rlverify.checks.leaves import (
 )
 from rlverify.checks.parts import children as parts_of
 from rlverify.checks.parts import frame, remove_part, setter
+from rlverify.checks.state_paths import is_below
 from rlverify.running.runner import Crash, attempt
 
 __all__ = [
@@ -141,6 +142,14 @@ def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:
             if path.startswith(_joined(place, key)):
                 waiting.append((_joined(place, key), child, partial(set_part, key)))
     raise KeyError(path)
+
+
+def leaves_below(root: Any, path: str) -> list[str]:
+    """The path itself if it is that of a leaf, and otherwise those of all leaves that belong to it; empty for none."""
+    found = attempt(lambda: leaf_of(find(root, path)[0]))
+    if found is not None and not isinstance(found, Crash):
+        return [path]
+    return [each for each in walk(root) if is_below(each, path)]
 
 
 def put(root: Any, path: str, value: Any) -> None:

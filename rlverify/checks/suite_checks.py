@@ -13,8 +13,9 @@ from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.resume import forgettable, resume_is_exact
 from rlverify.checks.rule import RULES, Rule, failing, passing
-from rlverify.checks.session import SubjectSession, digest_of
-from rlverify.checks.state_tree import find
+from rlverify.checks.session import SubjectSession
+from rlverify.checks.state_paths import is_below
+from rlverify.checks.state_tree import leaves_below, walk
 from rlverify.records.claims import Severity
 
 SUITE: str = "suite"
@@ -81,18 +82,15 @@ def _before_and_after(
     model = session.make()
     session.learn(model, session.steps)
     loaded = session.loaded(folder)
-    return {path: digest_of(_at(model, path)) for path in paths}, {path: digest_of(_at(loaded, path)) for path in paths}
+    for path in paths:
+        if not leaves_below(model, path):
+            raise AttributeError(f"{type(model).__name__} has no {path!r} after training; correct the path")
+    return _digests(model, paths), _digests(loaded, paths)
 
 
-def _at(model: Any, path: str) -> Any:
-    """What a path of the model names.
-
-    :raises AttributeError: if there is nothing
-    """
-    try:
-        return find(model, path)[0]
-    except KeyError:
-        raise AttributeError(f"{type(model).__name__} has no {path!r} after training; correct the path") from None
+def _digests(model: Any, paths: Sequence[str]) -> dict[str, str]:
+    found = {path: leaf.digest for path, leaf in walk(model).items()}
+    return {path: repr({each: found[each] for each in found if is_below(each, path)}) for path in paths}
 
 
 def holds(

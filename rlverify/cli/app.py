@@ -64,7 +64,7 @@ from rlverify.gating.changes import NOTHING_SELECTED, Selection, select
 from rlverify.gating.committed_evidence import readable_evidence
 from rlverify.gating.criteria_check import unfrozen
 from rlverify.gating.fallen import outcome_of_audit
-from rlverify.gating.git_base import Base
+from rlverify.gating.git_base import Base, known_base
 from rlverify.gating.problem_rules import problems_of
 from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
@@ -251,7 +251,7 @@ def gate(
     )
     result = _with_catalogue_and_tests(project, paths, result, chosen)
     if project.settings.suites and chosen is None:
-        result = _with_suites(project, result, selection.base if changed else None)
+        result = _with_suites(project, result, known_base(project, base) if changed else None)
     measured = f"measured {result.measured} of {len(result.records)}: {selection.reason}" if changed else ""
     _answer(advised_outcome(outcome_of_audit(project, result, measured, selection.base), paths), files)
 

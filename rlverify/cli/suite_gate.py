@@ -41,7 +41,7 @@ def _problem(target: Target, record: CheckRecord) -> Problem:
     code = HARNESS_FAILED if record.status is Status.ERROR else CLAIM_FELL
     subject = f"{record.subject}: {record.check}"
     remedy = f"`rlverify check {target.text} --check {record.check}` repeats it"
-    return Problem(subject, code, f"{record.finding.expected} {reason(record)}", remedy=remedy)
+    return Problem(subject, code, f"{reason(record)}; expected: {record.finding.expected.rstrip('.')}", remedy=remedy)
 
 
 def _has_changed(target: Target, since: Base) -> bool:

@@ -93,6 +93,14 @@ def _commit_before_head(top: Path) -> str:
         raise UnknownChangesError(f"{reason}; {advice}") from error
 
 
+def known_base(project: Project, asked: str | None) -> Base | None:
+    """As `find_base`, and None where Git cannot tell."""
+    try:
+        return find_base(project, asked)
+    except UnknownChangesError:
+        return None
+
+
 def _asked_commit(top: Path, revision: str) -> str:
     try:
         return _commit(top, revision)

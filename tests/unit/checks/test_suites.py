@@ -1,0 +1,175 @@
+"""A suite: its checks on parts of the state and at sizes of its own, and claims that hold only if their fault shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlverify.checks import CheckRecord, Status, Suite, checks, faults
+from rlverify.checks.engine import UnknownRuleError
+from rlverify.checks.rule import Rule
+from tests.meta.tiny_trainers import Tiny, TinyAdapter
+
+
+class ForgetsPlace(Tiny):
+    """Does not save where it was."""
+
+    def load(self, folder: Path) -> None:
+        place = self.place
+        super().load(folder)
+        self.place = place
+
+
+class LosesTargetLate(Tiny):
+    """Loads the target network from before its last copy: nothing differs until it has been trained with."""
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        if self.updates >= 4:
+            self.target.load_state_dict(Tiny().target.state_dict())
+
+
+def suite_of(make: Callable[[int], Any] = lambda _seed: Tiny(), *added: Rule | str, **settings: Any) -> Suite:
+    made = Suite("tiny", make, adapter=TinyAdapter(), **settings)
+    made.add(*added)
+    return made
+
+
+def only(made: Suite) -> CheckRecord:
+    (record,) = made.run()
+    return record
+
+
+def test_a_state_that_survives_passes_and_is_proven_by_forgetting_it() -> None:
+    record = only(suite_of(lambda _: Tiny(), checks.save_load(state=["place", "optimizer.state"])))
+    assert (record.check, record.family, record.status) == ("save_load", "suite", Status.PASS)
+    assert [(each.fault, each.detected) for each in record.proofs] == [
+        ("forget place in load()", True),
+        ("forget optimizer.state in load()", True),
+    ]
+    assert record.finding.expected == "place, optimizer.state are the same after a save and a load."
+
+
+def test_a_state_that_is_lost_fails_and_is_named() -> None:
+    record = only(suite_of(lambda _: ForgetsPlace(), checks.save_load(state=["updates", "place"])))
+    assert (record.status, record.finding.where) == (Status.FAIL, "place")
+    assert record.finding.seen == "place differs after the load"
+
+
+def test_a_path_that_is_not_there_is_an_error_with_the_path() -> None:
+    record = only(suite_of(lambda _: Tiny(), checks.save_load(state="plaice")))
+    assert record.status is Status.ERROR
+    assert "Tiny has no 'plaice' after training; correct the path" in record.finding.seen
+
+
+@pytest.mark.parametrize(("interrupt_at", "status"), [(2, Status.PASS), (4, Status.FAIL)])
+def test_a_resume_is_interrupted_where_the_suite_says(interrupt_at: int, status: Status) -> None:
+    made = suite_of(lambda _: LosesTargetLate(), checks.resume(steps=8, interrupt_at=interrupt_at))
+    record = only(made)
+    assert (record.check, record.status) == ("resume", status)
+    assert f"of 8 steps that is saved and resumed after {interrupt_at} " in record.finding.expected
+
+
+@pytest.mark.parametrize("interrupt_at", [0, 8, 9, -1])
+def test_an_interruption_outside_of_the_training_is_refused(interrupt_at: int) -> None:
+    with pytest.raises(ValueError, match=f"interrupt_at is {interrupt_at}, which is not between 1 and 7"):
+        checks.resume(steps=8, interrupt_at=interrupt_at)
+
+
+def test_no_state_is_refused() -> None:
+    with pytest.raises(ValueError, match="state is empty"):
+        checks.save_load(state=[])
+
+
+def is_trained(model: Tiny) -> str | None:
+    """Training updates the network.
+
+    More is not asked for.
+    """
+    return None if model.updates else "no update was made"
+
+
+def test_a_rule_of_ones_own_gets_a_trained_model() -> None:
+    record = only(suite_of(lambda _: Tiny(), checks.holds(is_trained)))
+    assert (record.check, record.finding.expected) == ("is_trained", "Training updates the network.")
+    assert record.outcome == "pass, unproven: the check has no fault to plant"
+
+
+def test_a_rule_of_ones_own_fails_with_what_it_returns() -> None:
+    made = suite_of(lambda _: Tiny(), checks.holds(lambda model: f"{model.updates} updates", name="no_updates"))
+    record = only(made)
+    assert (record.status, record.finding.seen) == (Status.FAIL, "3 updates")
+    assert record.finding.expected == "no_updates finds nothing."
+
+
+def test_a_claim_holds_if_its_fault_breaks_its_check() -> None:
+    made = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]))
+    made.claim("T-01", "The place survives load()", check="save_load", fault=faults.forget("place"))
+    record = made.run()[1]
+    assert (record.check, record.family, record.outcome) == ("T-01", "claims", "pass, proven by 1 fault")
+    assert record.finding.expected == "The place survives load()"
+
+
+def test_a_claim_whose_fault_shows_nothing_fails() -> None:
+    made = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]))
+    made.claim("T-02", "The discount survives load()", check="save_load", fault=faults.forget("discount"))
+    record = made.run()[1]
+    assert (record.status, record.is_unexpected) == (Status.FAIL, True)
+    assert record.finding.seen == "it holds, but the check detected none of 1 faults: forget discount in load()"
+
+
+def test_a_claim_that_does_not_hold_fails() -> None:
+    made = suite_of(lambda _: ForgetsPlace(), checks.save_load(state=["place"]))
+    made.claim("T-03", "The place survives load()", check="save_load", fault=faults.forget("place"))
+    assert made.run()[1].finding.seen == "place differs after the load"
+
+
+def test_every_seed_makes_a_subject_of_its_own() -> None:
+    seeds: list[int] = []
+    made = suite_of(lambda seed: seeds.append(seed) or Tiny(), checks.holds(is_trained), seeds=[3, 5])
+    assert [each.name for each in made.subjects] == ["tiny[seed=3]", "tiny[seed=5]"]
+    for each in made.subjects:
+        each.factory()
+    assert seeds == [3, 5]
+    assert [each.subject for each in made.run()] == ["tiny[seed=3]", "tiny[seed=5]"]
+
+
+def test_an_expected_failure_is_strict() -> None:
+    reasons = {"save_load": "not saved yet"}
+    lost = suite_of(lambda _: ForgetsPlace(), checks.save_load(state=["place"]), expected_failures=reasons)
+    kept = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]), expected_failures=reasons)
+    assert (only(lost).is_unexpected, only(kept).is_unexpected) == (False, True)
+
+
+def test_rules_for_any_algorithm_are_added_by_name() -> None:
+    record = only(suite_of(lambda _: Tiny(), "set_parameters_copies"))
+    assert (record.check, record.status) == ("set_parameters_copies", Status.PASS)
+
+
+def test_what_cannot_be_added_is_refused() -> None:
+    made = suite_of(lambda _: Tiny(), checks.holds(is_trained))
+    with pytest.raises(UnknownRuleError, match="no check is named 'resumes'"):
+        made.add("resumes")
+    with pytest.raises(ValueError, match="'tiny' has a check 'is_trained' already; give it another name"):
+        made.add(checks.holds(is_trained))
+    with pytest.raises(ValueError, match=r"T-04: the suite 'tiny' has no check 'save_load' \(is_trained\)"):
+        made.claim("T-04", "It survives", check="save_load", fault=faults.forget("place"))
+    with pytest.raises(ValueError, match="has no seed, so nothing would be checked"):
+        suite_of(seeds=[])
+
+
+def test_a_claim_about_a_part_forgets_all_of_its_leaves() -> None:
+    made = suite_of(lambda _: Tiny(), checks.save_load(state=["optimizer.state"]))
+    made.claim("T-05", "Moments survive load()", check="save_load", fault=faults.forget("optimizer.state"))
+    assert made.run()[1].outcome == "pass, proven by 1 fault"
+
+
+def test_a_fault_that_forgets_what_is_not_there_does_not_hold() -> None:
+    made = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]))
+    made.claim("T-06", "The place survives load()", check="save_load", fault=faults.forget("plaice"))
+    record = made.run()[1]
+    assert record.status is Status.FAIL
+    assert "the check detected none of 1 faults: forget plaice in load()" in record.finding.seen
