@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers the rules in their order
 from rlverify.checks import generic_faults as faults
 from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.generic_faults import GenericFault

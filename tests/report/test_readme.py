@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from typer.main import get_command
 
 from rlverify.cli.app import app
@@ -67,6 +69,24 @@ def test_every_python_example_runs_by_itself(tmp_path: Path) -> None:
     assert outputs[1:] == ["2048\n", f"{Path('saved', 'exact_60.zip')}\n", "True\n"]
 
 
+@pytest.mark.slow
+def test_the_suite_shown_runs_in_check_and_in_gate(tmp_path: Path) -> None:
+    (suite,) = blocks("python", "<!-- verify.py -->")
+    (tmp_path / "verify.py").write_text(suite, encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text('[tool.rlverify]\nsuites = ["verify:suite"]\n', encoding="utf-8")
+    for arguments in (["check", "verify:suite"], ["gate"]):
+        command = [sys.executable, "-m", "rlverify.cli.entry", *arguments, "--json", "-"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        (subject,) = json.loads(done.stdout)["subjects"]
+        assert {each["check"]: each["status"] for each in subject["checks"]} == {
+            "resume": "fail",
+            "save_load": "pass",
+            "average_is_positive": "pass",
+            "set_parameters_copies": "fail",
+            "PPO-01": "pass",
+        }
+
+
 def test_the_claim_shown_is_complete() -> None:
     shown = blocks("toml")[0]
     (entry,) = tomllib.loads(shown)["claim"]
@@ -112,7 +132,7 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
 
 
 def test_every_command_is_listed_and_every_listed_command_exists() -> None:
-    listed = set(re.findall(r"^\| `rlverify (\w+)", README, re.MULTILINE))
+    listed = set(re.findall(r"^\| `rlverify ([\w-]+)", README, re.MULTILINE))
     known = {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
     assert listed == known
 
