@@ -14,7 +14,7 @@ from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.session import SubjectSession
-from rlverify.checks.training_settings import DECLARED, RESTORES_LAST_GROUP, judged
+from rlverify.checks.training_settings import RESTORES_LAST_GROUP, judged
 from rlverify.checks.updates import rates_used
 
 
@@ -142,13 +142,13 @@ def explored_values_train(session: SubjectSession) -> CheckFinding:
     or again at the next update, the search over learning rates has no effect (ray-project/ray #62173).
     """
 
-    def action() -> CheckFinding:
+    def used(value: float) -> dict[str, list[float]]:
         source, receiver = session.make(), session.make()
         session.adapter.learn(source, session.adapter.steps(source))
         session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))
-        session.adapter.set_learning_rate(receiver, DECLARED)
-        used = rates_used(session.adapter.optimizers(receiver))
+        session.adapter.set_learning_rate(receiver, value)
+        found = rates_used(session.adapter.optimizers(receiver))
         session.adapter.learn(receiver, session.adapter.steps(receiver))
-        return judged(used)
+        return found
 
-    return session.run(action)
+    return session.run(lambda: judged(used))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Final
 
 from rlverify.checks import generic_faults as faults
@@ -12,7 +13,7 @@ from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, inconclusive, passing, rule
 from rlverify.checks.session import SubjectSession
 from rlverify.checks.state_tree import walk
-from rlverify.checks.updates import rates_used, wrong_rate
+from rlverify.checks.updates import follows, rates_used, wrong_rates
 from rlverify.running.runner import Crash, attempt
 
 DECLARED: Final = 1.25e-4
@@ -42,28 +43,35 @@ def learning_rate_takes_effect(session: SubjectSession) -> CheckFinding:
     """After the learning rate is set, every group of every optimizer that steps has it at the next update.
 
     A value that is stored and not used is the most common silent bug of settings: the log shows the new value while
-    training continues with the old one.
+    training continues with the old one. A group can have a multiple of the value, by a schedule or a factor of its
+    own, if half the value gives half of it.
     """
     steps = session.steps
 
-    def action() -> CheckFinding:
+    def used(value: float) -> dict[str, list[float]]:
         model = session.make()
-        session.adapter.set_learning_rate(model, DECLARED)
-        used = rates_used(session.adapter.optimizers(model))
+        session.adapter.set_learning_rate(model, value)
+        found = rates_used(session.adapter.optimizers(model))
         session.adapter.learn(model, steps)
-        return judged(used)
+        return found
 
-    return session.run(action)
+    return session.run(lambda: judged(used))
 
 
-def judged(used: dict[str, list[float]]) -> CheckFinding:
-    """The finding for the learning rates that were used after `DECLARED` was set."""
-    if not used:
+def judged(used: Callable[[float], dict[str, list[float]]]) -> CheckFinding:
+    """The finding for the learning rates that are used after a value was set.
+
+    :param used: from the value to the rates of each group, one for each step
+    """
+    found = used(DECLARED)
+    if not found:
         return inconclusive("no optimizer of torch made a step")
-    wrong = wrong_rate(used, DECLARED)
-    if wrong is None:
-        return passing()
-    return failing(f"the learning rate is {wrong[1]:g} at the update, expected {DECLARED:g}", where=wrong[0])
+    wrong = wrong_rates(found, DECLARED)
+    half = used(DECLARED / 2) if wrong else {}
+    for place, rate in wrong.items():
+        if not follows(found[place], half.get(place, [])):
+            return failing(f"the learning rate is {rate:g} at the update, expected {DECLARED:g}", where=place)
+    return passing()
 
 
 class _IgnoresUnknown(faults.Wrapped):

@@ -19,10 +19,16 @@ def rates_used(optimizers: Sequence[Any]) -> dict[str, list[float]]:
     return used
 
 
-def wrong_rate(used: dict[str, list[float]], expected: float) -> tuple[str, float] | None:
-    """The first group that stepped with another learning rate, and that rate; None if all were right."""
-    for place, rates in used.items():
-        for rate in rates:
-            if abs(rate - expected) > 1e-12 + 1e-6 * abs(expected):
-                return place, rate
-    return None
+def wrong_rates(used: dict[str, list[float]], expected: float) -> dict[str, float]:
+    """The groups that stepped with another learning rate, and the first such rate of each."""
+    wrong = {place: [rate for rate in rates if not _is_close(rate, expected)] for place, rates in used.items()}
+    return {place: rates[0] for place, rates in wrong.items() if rates}
+
+
+def follows(rates: Sequence[float], half: Sequence[float]) -> bool:
+    """Whether each rate that was used for a value is twice the one that was used for half of the value."""
+    return len(rates) == len(half) and all(_is_close(2 * other, rate) for rate, other in zip(rates, half, strict=True))
+
+
+def _is_close(rate: float, expected: float) -> bool:
+    return abs(rate - expected) <= 1e-12 + 1e-6 * abs(expected)

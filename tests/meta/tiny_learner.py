@@ -93,7 +93,16 @@ class Learner:
     def groups(self) -> list[dict[str, Any]]:
         return self.optimizer.param_groups
 
+    @property
+    def length(self) -> int:
+        """Steps of a rollout."""
+        return EPISODE if self.batch > 1 else 3
+
     def learn(self, steps: int) -> None:
+        for first in range(0, steps, self.length):
+            self.train(min(self.length, steps - first))
+
+    def train(self, steps: int) -> None:
         self.collect(steps)
         for group in self.groups():
             group["lr"] = self.rate
@@ -127,11 +136,16 @@ class TinyAdapter(Adapter):
         torch.save({"network": model.network.state_dict()}, folder / "network.pt")
         statistics = {name: each.tolist() for name, each in model.statistics.items()}
         (folder / "statistics.json").write_text(json.dumps(statistics))
+        place = [model.env.position.tolist(), model.env.time, model.env.np_random.bit_generator.state]
+        (folder / "place.json").write_text(json.dumps([model.rate, model.observation.tolist(), *place]))
 
     def load(self, folder: Path, fresh: Any) -> Any:
         fresh.network.load_state_dict(torch.load(folder / "network.pt", weights_only=True)["network"])
         statistics = json.loads((folder / "statistics.json").read_text())
         fresh.statistics = {name: np.array(each) for name, each in statistics.items()}
+        fresh.rate, observation, position, fresh.env.time, state = json.loads((folder / "place.json").read_text())
+        fresh.observation, fresh.env.position = np.array(observation, np.float32), np.array(position, np.float32)
+        fresh.env.np_random.bit_generator.state = state
         return fresh
 
     def get_parameters(self, model: Any) -> Any:
@@ -148,7 +162,7 @@ class TinyAdapter(Adapter):
         model.rate = value
 
     def steps(self, model: Any) -> int:
-        return 12 if model.batch > 1 else 3
+        return int(model.length)
 
     def environment(self, model: Any) -> Any:
         return model.env

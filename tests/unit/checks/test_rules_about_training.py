@@ -136,3 +136,20 @@ def test_a_rule_fails_on_its_defect_and_says_where(defect: str) -> None:
 def test_no_other_rule_fails_on_a_defect(defect: str) -> None:
     name, factory, adapter, *_ = DEFECTS[defect]
     assert failed(factory, adapter) == {name, *ALSO.get(defect, ())}
+
+
+class Scheduled(tiny.Learner):
+    """Trains the second group with a tenth of the rate, which falls from rollout to rollout."""
+
+    updates = 0
+
+    def groups(self) -> list[dict[str, Any]]:
+        self.updates += 1
+        self.optimizer.param_groups[1]["lr"] = self.rate / 10 / self.updates
+        return self.optimizer.param_groups[:1]
+
+
+@pytest.mark.parametrize("name", ["learning_rate_takes_effect", "explored_values_train"])
+def test_a_factor_or_a_schedule_that_follows_the_value_is_no_failure(name: str) -> None:
+    (record,) = check_algorithm(lambda: Scheduled(), adapter=tiny.TinyAdapter(), checks=[name])
+    assert record.outcome == "pass, proven by 2 faults"

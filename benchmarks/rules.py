@@ -1,0 +1,129 @@
+"""How often the rules for any algorithm detect a defect, and how often they raise a false alarm.
+
+python -m benchmarks.rules    runs every rule on every tiny trainer, with a defect and sound, and writes the page
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rlverify.checks import Adapter, CheckRecord, Status, check_algorithm
+from rlverify.checks.rule import RULES
+from tests.meta import tiny_learner, tiny_trainers
+from tests.unit.checks.test_rules_about_training import ALSO, DEFECTS
+
+PAGE: Final = Path("reports/measured/rules.md")
+INCLUDES: Final = {
+    "rate": {"learning_rate_zero_freezes"},
+    "unsaved": {"resume_is_exact"},
+}
+"""Rules of the other trainer that a defect breaks, since it includes theirs."""
+HEADER: Final = """\
+# Do the rules detect what they are for?
+
+Each rule for any algorithm has at least one tiny trainer with exactly its defect, and a sound one without. `python -m
+benchmarks.rules` runs every rule on every trainer. A rule *kills* a defect if it fails on the trainer that has it. It
+raises a *false alarm* if it fails on a sound trainer, or on a trainer whose defect does not include its own.
+"""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A tiny trainer.
+
+    :param defects: names of the rules that its defect breaks; empty for a sound one
+    """
+
+    name: str
+    make: Callable[[], Any]
+    adapter: Callable[[], Adapter]
+    defects: frozenset[str] = frozenset()
+
+
+def trainers() -> list[Trainer]:
+    """All trainers, the sound ones first."""
+    found = [
+        Trainer("Tiny", tiny_trainers.Tiny, tiny_trainers.TinyAdapter),
+        Trainer("Learner", lambda: tiny_learner.Learner(), tiny_learner.TinyAdapter),
+    ]
+    for name, each in tiny_trainers.DEFECTS.items():
+        found.append(Trainer(name, each.make, tiny_trainers.TinyAdapter, frozenset({each.rule})))
+    for name, (rule, make, adapter, *_) in DEFECTS.items():
+        broken = frozenset({rule, *ALSO.get(name, ()), *INCLUDES.get(name, ())})
+        found.append(Trainer(f"{make.__name__}, {adapter.__name__}", lambda make=make: make(), adapter, broken))
+    return found
+
+
+def main() -> None:
+    """Run everything and write the page."""
+    found = {}
+    for each in trainers():
+        sys.stderr.write(f"{each.name}\n")
+        tier = "smoke" if each.defects else "default"
+        found[each] = check_algorithm(each.make, name=each.name, adapter=each.adapter(), tier=tier)
+    PAGE.write_text(page(found), encoding="utf-8")
+
+
+def page(found: dict[Trainer, list[CheckRecord]]) -> str:
+    """The page of all records."""
+    rows = {rule: _row(rule, found) for rule in RULES}
+    totals = Counter[str]()
+    for row in rows.values():
+        totals.update(row)
+    lines = [
+        "| rule | defects | killed | sound trainers | passed | faults planted | detected | others | false alarms |",
+        f"|---|{'---|' * 8}",
+        *(f"| `{rule}` | {' | '.join(str(row[name]) for name in COLUMNS)} |" for rule, row in rows.items()),
+        f"| all | {' | '.join(str(totals[name]) for name in COLUMNS)} |",
+    ]
+    alarms = totals["alarms"]
+    clean = totals["sound"] + totals["others"]
+    summary = (
+        f"Kill rate: {totals['killed']} of {totals['defects']}. False alarms: {alarms} of {clean} runs of a rule on a "
+        "trainer without its defect."
+    )
+    return "\n".join([HEADER, summary, "", *lines, "", *_left_out(found)])
+
+
+COLUMNS: Final = ("defects", "killed", "sound", "passed", "planted", "detected", "others", "alarms")
+
+
+def _row(rule: str, found: dict[Trainer, list[CheckRecord]]) -> Counter[str]:
+    """What became of one rule; runs that do not apply or are inconclusive are not counted."""
+    row: Counter[str] = Counter()
+    for trainer, records in found.items():
+        (record,) = (each for each in records if each.check == rule)
+        if record.status in (Status.NOT_APPLICABLE, Status.INCONCLUSIVE):
+            row["defects"] += rule in trainer.defects
+            continue
+        failed = record.status is not Status.PASS
+        if rule in trainer.defects:
+            row.update(defects=1, killed=int(failed))
+        elif trainer.defects:
+            row.update(others=1, alarms=int(failed))
+        else:
+            detected = sum(each.detected for each in record.proofs)
+            row.update(sound=1, passed=int(not failed), planted=len(record.proofs), detected=detected)
+            row.update(alarms=int(failed))
+    return row
+
+
+def _left_out(found: dict[Trainer, list[CheckRecord]]) -> Iterable[str]:
+    """What was planted into a sound trainer and not detected."""
+    missed = [
+        f"- `{record.check}` on {trainer.name}: {each.fault}"
+        for trainer, records in found.items()
+        for record in records
+        for each in record.proofs
+        if not each.detected
+    ]
+    return ["Planted into a sound trainer, and not detected:", "", *missed, ""] if missed else []
+
+
+if __name__ == "__main__":
+    main()
