@@ -4,6 +4,15 @@ from rlcore.resume.callback import SaveExactly
 from rlcore.resume.continuing import continue_learning
 from rlcore.resume.file import load_exact, save_exact
 from rlcore.resume.masks import ResumableActionMasker
+from rlcore.resume.pickled_env import PickledEnv
 from rlcore.resume.saved_files import newest_exact
 
-__all__ = ["ResumableActionMasker", "SaveExactly", "continue_learning", "load_exact", "newest_exact", "save_exact"]
+__all__ = [
+    "PickledEnv",
+    "ResumableActionMasker",
+    "SaveExactly",
+    "continue_learning",
+    "load_exact",
+    "newest_exact",
+    "save_exact",
+]

@@ -1,0 +1,130 @@
+"""Environments without a state of their own resume exactly from a pickle, if their user has chosen to trust it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils import EzPickle
+from stable_baselines3 import PPO
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
+
+from rlcore import ResumableEnv
+from rlcore.errors import CheckpointError, SettingError, StateError
+from rlcore.resume import PickledEnv, continue_learning, load_exact, save_exact
+
+
+class Drifting(gym.Env[Any, Any]):
+    """A walk with more state than any form knows: a list of what was seen, which is part of the reward."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:  # noqa: ARG002
+        super().reset(seed=seed)
+        self.seen = [float(self.np_random.normal())]
+        return self.observation(), {}
+
+    def observation(self) -> Any:
+        return np.array([self.seen[-1], len(self.seen)], np.float32)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.seen.append(self.seen[-1] * 0.9 + float(self.np_random.normal()) + float(action))
+        return self.observation(), sum(self.seen), len(self.seen) == 11, False, {}
+
+    def action_masks(self) -> Any:
+        return np.array([True, len(self.seen) % 2 == 0])
+
+
+class Unpicklable(Drifting):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rule = lambda: None
+
+
+class Rebuilt(Drifting, EzPickle):
+    """Its pickle is made again from the arguments of its constructor, of which there are none."""
+
+    def __init__(self) -> None:
+        EzPickle.__init__(self)
+        Drifting.__init__(self)
+
+
+def made() -> ResumableEnv:
+    return ResumableEnv(Monitor(PickledEnv(gym.wrappers.TimeLimit(Drifting(), 9))))
+
+
+def model_in(env: VecEnv) -> PPO:
+    return PPO("MlpPolicy", env, n_steps=7, batch_size=7, n_epochs=1, policy_kwargs={"net_arch": [4]}, seed=3)
+
+
+def parameters(model: Any) -> list[Any]:
+    return [each.detach().clone() for each in model.policy.parameters()]
+
+
+@pytest.mark.parametrize("kind", [DummyVecEnv, SubprocVecEnv])
+def test_a_run_continues_exactly_from_the_middle_of_an_episode(kind: type[VecEnv], tmp_path: Path) -> None:
+    envs = [kind([made] * 2) for _ in range(2)]  # type: ignore[call-arg]
+    model = model_in(envs[0]).learn(28)
+    save_exact(model, tmp_path / "half")
+    continue_learning(model, 56)
+    loaded = load_exact(tmp_path / "half.zip", envs[1])
+    continue_learning(loaded, 56)
+    assert all(one.equal(other) for one, other in zip(parameters(model), parameters(loaded), strict=True))
+    for env in envs:
+        env.close()
+
+
+def test_without_it_the_environment_is_refused(tmp_path: Path) -> None:
+    model = model_in(DummyVecEnv([lambda: Monitor(Drifting())]))
+    with pytest.raises(CheckpointError, match="environment 0: "):
+        save_exact(model, tmp_path / "half")
+
+
+def test_an_environment_that_pickles_its_arguments_is_refused() -> None:
+    with pytest.raises(SettingError, match="a pickle of Rebuilt holds the arguments of its constructor"):
+        PickledEnv(gym.wrappers.TimeLimit(Rebuilt(), 9))
+
+
+def test_what_cannot_be_pickled_is_named(tmp_path: Path) -> None:
+    model = model_in(DummyVecEnv([lambda: ResumableEnv(PickledEnv(Unpicklable()))])).learn(7)
+    with pytest.raises(CheckpointError, match="Unpicklable cannot be pickled: "):
+        save_exact(model, tmp_path / "half")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"nonsense", "state\\['pickle'\\] cannot be used"),
+        (b"\x80\x04N.", "the state is of NoneType, and this environment is TimeLimit\\(Drifting"),
+    ],
+)
+def test_another_pickle_is_refused_and_changes_nothing(content: bytes, reason: str) -> None:
+    env = PickledEnv(gym.wrappers.TimeLimit(Drifting(), 9))
+    before, _ = env.reset(seed=0)
+    with pytest.raises(StateError, match=reason):
+        env.set_state({"pickle": torch.tensor(list(content), dtype=torch.uint8)})
+    assert np.array_equal(env.observation(), before)
+
+
+@pytest.mark.parametrize("value", [None, torch.zeros(3), torch.zeros(2, 2, dtype=torch.uint8)])
+def test_a_state_that_is_no_bytes_is_refused(value: object) -> None:
+    with pytest.raises(StateError, match="is no tensor of bytes but"):
+        PickledEnv(Drifting()).set_state({"pickle": value})  # type: ignore[dict-item]
+
+
+def test_it_has_what_the_environment_has() -> None:
+    env = PickledEnv(gym.wrappers.TimeLimit(Drifting(), 9))
+    env.reset(seed=0)
+    assert env.action_masks().tolist() == [True, False]
+    with pytest.raises(AttributeError, match="_hidden"):
+        env._hidden  # noqa: B018
