@@ -25,7 +25,7 @@ class PickledEnv(gym.Env[Any, Any]):
 
     :param env: its pickle has to hold its whole state. That of a simulator in compiled code often does not, without an
         error; ``rlverify check --check environment_can_be_copied --check resume_is_exact`` tells
-    :raises SettingError: a layer of ``env`` is a gymnasium.utils.EzPickle, such as the environments of MuJoCo and Atari:
+    :raises SettingError: a layer of ``env`` is a gymnasium.utils.EzPickle, as the environments of MuJoCo and Atari are:
         its pickle holds the arguments of its constructor instead of its state
     """
 
