@@ -8,7 +8,7 @@ import io
 import json
 import pickletools
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -44,7 +44,7 @@ def _found(place: str, content: bytes) -> Iterator[Pickle]:
             for name in archive.namelist():
                 yield from _found(f"{place}: {name}", archive.read(name))
         return
-    fields = _json(content)
+    fields = json_of(content)
     if fields is not None:
         yield from _in_json(place, fields)
         return
@@ -53,16 +53,21 @@ def _found(place: str, content: bytes) -> Iterator[Pickle]:
         yield Pickle(place, imported)
 
 
-def _json(content: bytes) -> Any:
+def json_of(content: bytes) -> Any:
+    """What JSON holds; None for anything else."""
     try:
         return json.loads(content)
     except ValueError:  # of JSON, and of its encoding
         return None
 
 
+def parts_of_json(node: Any) -> Iterable[tuple[Any, Any]]:
+    """Keys or indices, and values; none of a number or text."""
+    return node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+
+
 def _in_json(place: str, node: Any) -> Iterator[Pickle]:
-    parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, value in parts:
+    for key, value in parts_of_json(node):
         if key != SERIALIZED or not isinstance(value, str):
             yield from _in_json(f"{place}: {key}", value)
             continue
