@@ -120,6 +120,10 @@ class Adapter:
         """Returns, values and advantages of the last rollout, in one order."""
         raise NotSupportedError("the adapter has no advantages()")
 
+    def callbacks(self, model: Any) -> Sequence[Any]:  # noqa: ARG002
+        """What trains along with the model and has a state of its own, such as a callback that keeps the best return."""
+        raise NotSupportedError("the adapter has no callbacks()")
+
     def normalizer_state(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
         """The statistics that observations and rewards are normalised with, by name: the arrays themselves."""
         raise NotSupportedError("the adapter has no normalizer_state()")

@@ -94,6 +94,9 @@ class Wrapped(Adapter):
     def advantages(self, model: Any) -> tuple[Any, Any, Any]:
         return self.inner.advantages(model)
 
+    def callbacks(self, model: Any) -> Sequence[Any]:
+        return self.inner.callbacks(model)
+
     def normalizer_state(self, model: Any) -> Mapping[str, Any]:
         return self.inner.normalizer_state(model)
 

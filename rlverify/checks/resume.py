@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
@@ -19,6 +20,7 @@ from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.search import Search
 from rlverify.checks.session import SubjectSession, Trained
 from rlverify.checks.state_tree import Leaf, children, find, is_tensor, leaf_of, put, walk
+from rlverify.running.runner import Crash, attempt
 
 SHOWN: Final = 8
 TIMES: Final = 3
@@ -232,3 +234,48 @@ def _options(session: SubjectSession, model: Any) -> dict[str, Leaf]:
         for number, own in enumerate(groups)
         for place, leaf in walk(own).items()
     }
+
+
+class _ForgetsCallbacks(faults.Wrapped):
+    def load(self, folder: Path, fresh: Any) -> Any:
+        initial = copy.deepcopy(list(self.inner.callbacks(fresh)))
+        model = self.inner.load(folder, fresh)
+        found = list(self.inner.callbacks(model))
+        for path in walk(found):
+            before = attempt(lambda path=path: find(initial, path)[0])  # type: ignore[misc]
+            if not isinstance(before, Crash):
+                put(found, path, before)
+        return model
+
+
+@rule(
+    "resume",
+    "medium",
+    "Callbacks have the state again that they had when the model was saved.",
+    rests_on=["deterministic"],
+    faults=[GenericFault("forget the callbacks in load()", _ForgetsCallbacks)],
+)
+def callbacks_continue(session: SubjectSession) -> CheckFinding:
+    """What trains along with the model, such as a callback that keeps the best return, is saved and loaded with it.
+
+    Otherwise a resumed run saves a worse model as its best, stops too late, or counts from the beginning.
+    """
+    with session.folder() as name:
+        folder = Path(name)
+
+        def trained() -> dict[str, Leaf]:
+            model = session.make()
+            session.learn(model, session.steps)
+            session.adapter.save(model, folder)
+            return walk(list(session.adapter.callbacks(model)))
+
+        session.steps  # noqa: B018  # known before the process starts
+        again, before = session.run(trained), session.run(trained)
+        after = session.run(lambda: walk(list(session.adapter.callbacks(session.loaded(folder)))))
+    for path, leaf in before.items():
+        if path in again and again[path].digest != leaf.digest:
+            continue
+        if path not in after or after[path].digest != leaf.digest:
+            now = after[path].text if path in after else "missing"
+            return failing(f"callbacks{path} is {now} after the load, expected {leaf.text}", where=f"callbacks{path}")
+    return passing()

@@ -49,6 +49,7 @@ class Learner:
         self.optimizer = torch.optim.SGD([{"params": [each]} for each in self.network.parameters()], lr=rate)
         self.statistics = {"mean": np.zeros(3), "var": np.ones(3)}
         self.rollout: dict[str, Any] = {}
+        self.best = {"return": -np.inf}
 
     def normalized(self, observation: Any) -> Any:
         return ((observation - self.statistics["mean"]) / np.sqrt(self.statistics["var"])).astype(np.float32)
@@ -104,6 +105,7 @@ class Learner:
 
     def train(self, steps: int) -> None:
         self.collect(steps)
+        self.best["return"] = max(self.best["return"], float(self.rollout["rewards"].mean()))
         for group in self.groups():
             group["lr"] = self.rate
         for first in range(0, steps, self.batch):
@@ -138,6 +140,7 @@ class TinyAdapter(Adapter):
         (folder / "statistics.json").write_text(json.dumps(statistics))
         place = [model.env.position.tolist(), model.env.time, model.env.np_random.bit_generator.state]
         (folder / "place.json").write_text(json.dumps([model.rate, model.observation.tolist(), *place]))
+        (folder / "best.json").write_text(json.dumps(model.best))
 
     def load(self, folder: Path, fresh: Any) -> Any:
         fresh.network.load_state_dict(torch.load(folder / "network.pt", weights_only=True)["network"])
@@ -146,6 +149,7 @@ class TinyAdapter(Adapter):
         fresh.rate, observation, position, fresh.env.time, state = json.loads((folder / "place.json").read_text())
         fresh.observation, fresh.env.position = np.array(observation, np.float32), np.array(position, np.float32)
         fresh.env.np_random.bit_generator.state = state
+        fresh.best.update(json.loads((folder / "best.json").read_text()))
         return fresh
 
     def get_parameters(self, model: Any) -> Any:
@@ -190,6 +194,9 @@ class TinyAdapter(Adapter):
             model.collect(1)
         returns, values, advantages = (model.rollout[name].numpy() for name in ("returns", "values", "advantages"))
         return returns, values, advantages
+
+    def callbacks(self, model: Any) -> list[Any]:
+        return [model.best]
 
     def normalizer_state(self, model: Any) -> Mapping[str, Any]:
         return model.statistics  # type: ignore[no-any-return]
@@ -264,6 +271,14 @@ class ForgetsStatistics(TinyAdapter):
         statistics = fresh.statistics
         super().load(folder, fresh)
         fresh.statistics = statistics
+        return fresh
+
+
+class ForgetsBest(TinyAdapter):
+    def load(self, folder: Path, fresh: Any) -> Any:
+        best = dict(fresh.best)
+        super().load(folder, fresh)
+        fresh.best.update(best)
         return fresh
 
 

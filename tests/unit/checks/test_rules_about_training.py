@@ -72,6 +72,13 @@ DEFECTS: dict[str, tuple[str, Any, Any, str, str]] = {
         "mean is 0, 0, 0 after the load",
         "mean",
     ),
+    "best": (
+        "callbacks_continue",
+        tiny.Learner,
+        tiny.ForgetsBest,
+        "callbacks[0]['return'] is -inf after the load, expected ",
+        "callbacks[0]['return']",
+    ),
     "infinite": (
         "normalizer_is_finite_and_saved",
         tiny.Overflows,
