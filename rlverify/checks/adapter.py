@@ -121,7 +121,7 @@ class Adapter:
         raise NotSupportedError("the adapter has no advantages()")
 
     def callbacks(self, model: Any) -> Sequence[Any]:  # noqa: ARG002
-        """What trains along with the model and has a state of its own, such as a callback that keeps the best return."""
+        """What trains along with the model and has a state, such as a callback that keeps the best return."""
         raise NotSupportedError("the adapter has no callbacks()")
 
     def normalizer_state(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
