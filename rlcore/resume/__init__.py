@@ -4,6 +4,7 @@ from rlcore.resume.callback import SaveExactly
 from rlcore.resume.continuing import continue_learning
 from rlcore.resume.file import load_exact, save_exact
 from rlcore.resume.masks import ResumableActionMasker
+from rlcore.resume.mujoco_env import resumable_mujoco
 from rlcore.resume.pickled_env import PickledEnv
 from rlcore.resume.saved_files import newest_exact
 
@@ -14,5 +15,6 @@ __all__ = [
     "continue_learning",
     "load_exact",
     "newest_exact",
+    "resumable_mujoco",
     "save_exact",
 ]

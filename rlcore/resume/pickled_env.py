@@ -12,11 +12,12 @@ from gymnasium.utils import EzPickle
 
 from rlcore.checkpoint.refusal import unusable
 from rlcore.errors import SettingError, StateError
+from rlcore.resume.innermost_env import InnermostEnv
 from rlcore.state.schema import describe, read_record
 from rlcore.types import StateDict
 
 
-class PickledEnv(gym.Env[Any, Any]):
+class PickledEnv(InnermostEnv):
     """Gives any environment that can be pickled a state, for use inside of :class:`rlcore.ResumableEnv`.
 
     ``ResumableEnv(PickledEnv(env))``; ``env`` has all wrappers that it needs, and is not seen from outside as a layer.
@@ -38,31 +39,7 @@ class PickledEnv(gym.Env[Any, Any]):
                     f"a pickle of {name} holds the arguments of its constructor and not its state, so that no training "
                     f"could continue exactly; implement get_state() and set_state(state) in {name}",
                 )
-        self._inner = env
-        self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset the environment."""
-        return self._inner.reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step the environment."""
-        return self._inner.step(action)
-
-    def render(self) -> Any:
-        """Render the environment."""
-        return self._inner.render()
-
-    def close(self) -> None:
-        """Close the environment."""
-        self._inner.close()
-
-    def __getattr__(self, name: str) -> Any:
-        """What this class does not have, such as ``action_masks``, is that of the environment."""
-        if name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return self._inner.get_wrapper_attr(name)
+        super().__init__(env)
 
     def get_state(self) -> StateDict:
         """Return the pickle, as a tensor of bytes.
