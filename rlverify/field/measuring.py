@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib import metadata, resources
+from importlib import import_module, metadata, resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,8 +119,8 @@ def _optimizer(name: str, parameters: list[Any]) -> torch.optim.Optimizer:
 
 
 def _of_algorithm(task: FieldTask) -> Checked:
-    (algorithm,) = (each for each in ALGORITHMS if each.name == task.name)
-    make = algorithm.defaults if task.variant == DEFAULTS else algorithm.awkward
+    module, _, name = task.factory.partition(":")
+    make = getattr(import_module(module), name)
     records = check_algorithm(make, name=task.name)
     failed = [each.check for each in records if each.status is Status.FAIL]
     effects = {check: effect_of(check, make) for check in failed} if task.variant == DEFAULTS else {}
