@@ -144,8 +144,12 @@ def _script(check: str) -> Path:
 def _shown(check: str) -> Shown:
     """Run the script of a check in an empty folder."""
     script = _script(check)
+    code = script.read_text(encoding="utf-8").strip()
     with tempfile.TemporaryDirectory(prefix="rlverify-field-") as folder:
         command = [sys.executable, "-W", "ignore", str(script)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
-    output = done.stdout.strip() or done.stderr.strip().splitlines()[-1]
-    return Shown(check, script.read_text(encoding="utf-8").strip(), output)
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return Shown(check, code, f"(did not end within {SECONDS:g} seconds)")
+    last_error = done.stderr.strip().rpartition("\n")[2]
+    return Shown(check, code, done.stdout.strip() or last_error or "(nothing)")
