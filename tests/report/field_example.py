@@ -9,6 +9,8 @@ from rlverify.field.field_records import Checked, Effect, FieldReport, Shown
 from rlverify.records.claims import Severity
 
 HOSTILE: Final = "a|b <img src=x> _lead `c|<d>` *e* snake_case & done"
+WHERE: Final = f"policy{'.mlp_extractor' * 8}.state[0]['exp_avg']"
+"""Wider than a phone, without a space."""
 PRINTED: Final = "unchanged: [False] <b>"
 EFFECT: Final = Effect(
     steps=2048,
@@ -52,7 +54,7 @@ def optimizer(name: str, *records: CheckRecord) -> Checked:
 def field_example() -> FieldReport:
     """Two algorithms in both variants, one whose process ended, and two optimizers."""
     passes = [proven("deterministic"), record("settings_survive", Status.PASS, unproven="no fault")]
-    shared = fail("set_parameters_copies", seen=HOSTILE, where="state[0]['exp_avg']", why="a copy is `unchanged`")
+    shared = fail("set_parameters_copies", seen=HOSTILE, where=WHERE, why="a copy is `unchanged`")
     designed = fail("learning_rate_zero_freezes", seen="3 of 4 parameters moved", where="policy")
     own = fail("home_made", "critical", "1 < 2")
     other = [record("resume_is_exact", Status.INCONCLUSIVE), record("home_made", Status.NOT_APPLICABLE)]

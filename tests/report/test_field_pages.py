@@ -14,7 +14,7 @@ from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS
 from rlverify.reporting.field_report.effects_text import EFFECT_OF
 from rlverify.reporting.field_report.field_findings import LEGEND
 from rlverify.reporting.field_report.field_pages import FIELD_FORMATS, render_field_report, reproduction
-from tests.report.field_example import HOSTILE, PRINTED, checked, field_example, optimizer
+from tests.report.field_example import HOSTILE, PRINTED, WHERE, checked, field_example, optimizer
 from tests.report.test_html_report import Page, part, words
 from tests.report.test_links import anchors, links
 
@@ -53,7 +53,7 @@ def test_both_pages_list_the_findings_in_the_same_order(markdown: str, html: str
 
 def test_each_case_is_one_line_with_what_was_seen_where_and_why(markdown: str) -> None:
     cases = part(markdown, f"### {SHARED}\n", "\n### ").partition("What the check saw:\n\n")[2].partition("\n\n")[0]
-    seen = f"{ESCAPED} (at state[0]['exp_avg']); a copy is `unchanged`"
+    seen = f"{ESCAPED} (at {WHERE}); a copy is `unchanged`"
     assert cases.splitlines() == [
         f"- PPO, defaults: {seen}",
         f"- PPO, awkward: {seen}",
