@@ -182,10 +182,14 @@ def test_a_folder_with_the_name_of_a_file_is_refused_before_anything_is_measured
 
 @pytest.mark.parametrize("module", ["torch", "stable_baselines3", "sb3_contrib"])
 def test_a_missing_library_is_one_sentence(
-    module: str, command: FieldCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str,
+    command: FieldCommand,
+    measured_with: list[list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     code, output, errors = command("--output", tmp_path)
-    assert (code, output) == (2, "")
+    assert (code, output, measured_with) == (2, "", [])
     assert is_one_line(errors, f"{module} is not installed; install stable-baselines3 and sb3-contrib")
     assert list(tmp_path.iterdir()) == []

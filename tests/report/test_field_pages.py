@@ -11,12 +11,16 @@ import pytest
 
 from rlverify.field.effects import EPISODES, MEASURED, SEEDS
 from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS
+from rlverify.field.field_file import read_field_report, text_of
 from rlverify.reporting.field_report.effects_text import EFFECT_OF
 from rlverify.reporting.field_report.field_findings import LEGEND
 from rlverify.reporting.field_report.field_pages import FIELD_FORMATS, render_field_report, reproduction
 from tests.report.field_example import HOSTILE, PRINTED, WHERE, checked, field_example, optimizer
 from tests.report.test_html_report import Page, part, words
 from tests.report.test_links import anchors, links
+from tests.support.repository_copy import ROOT
+
+COMMITTED = ROOT / "reports" / "measured"
 
 ESCAPED = r"a|b &lt;img src=x> \_lead `c|<d>` \*e\* snake_case &amp; done"
 """`HOSTILE` in Markdown outside of tables."""
@@ -205,3 +209,13 @@ def test_a_report_about_one_kind_has_no_empty_table(form: str) -> None:
     only_optimizers = render_field_report(replace(found, algorithms=(), reproductions=()), form)
     assert ("Optimizers of torch" in only_algorithms, "Algorithms by checks" in only_algorithms) == (False, True)
     assert ("Optimizers of torch" in only_optimizers, "Algorithms by checks" in only_optimizers) == (True, False)
+
+
+@pytest.mark.parametrize("form", FIELD_FORMATS)
+def test_the_committed_page_is_what_the_committed_data_render_to(form: str) -> None:
+    data = COMMITTED / "field-report.json"
+    report = read_field_report(data)
+    assert text_of(report) == data.read_text(encoding="utf-8")
+    page = COMMITTED / f"field-report.{form}"
+    command = f"rlverify field-report --from {data.relative_to(ROOT)} --output {COMMITTED.relative_to(ROOT)}"
+    assert page.read_text(encoding="utf-8") == render_field_report(report, form), f"run `{command}`"
