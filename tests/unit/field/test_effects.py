@@ -43,7 +43,7 @@ class Keeping(SB3Adapter):
     """Keeps the whole model and the state of all generators, as a library without the defect would."""
 
     def save(self, model: BaseAlgorithm, folder: Path) -> None:  # noqa: ARG002
-        model.policy.action_dist.distribution = None  # of the last step; its tensors cannot be copied
+        model.policy.action_dist.distribution = None  # type: ignore[union-attr]  # of the last step; its tensors cannot be copied
         self.model = copy.deepcopy(model)
         self.generators = random.getstate(), np.random.get_state(), torch.get_rng_state()
 

@@ -12,6 +12,7 @@ import pytest
 import rlverify.field.reproductions as scripts_of_the_report
 from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers the rules
 from rlverify.checks.rule import RULES
+from rlverify.field import measuring
 from rlverify.field.algorithms import ALGORITHMS
 from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS
 from rlverify.field.measuring import _shown
@@ -44,6 +45,16 @@ SHOWS: dict[str, Callable[[str], object]] = {
     "unknown_settings_are_refused": lambda output: output.startswith("MlpExtractor(") and "Linear" not in output,
 }
 """What each script has to print, by the claim of its finding."""
+
+
+CONTROLS = {
+    "nan_observation_is_reported": ('float("nan")', "1.0"),
+    "one_sample_minibatch": ('"batch_size": 64', '"batch_size": 65'),
+    "pieces_equal_whole": ("LinearSchedule(1e-3, 1e-4, 1)", "1e-3"),
+    "resume_is_exact": ('PPO.load("half.zip", env=half.get_env())', "half"),
+    "set_parameters_copies": ("source.get_parameters()", "__import__('copy').deepcopy(source.get_parameters())"),
+}
+"""What to replace in a script, so that nothing is wrong: then it must print the opposite."""
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> set[str]:
@@ -87,3 +98,18 @@ def test_a_script_is_five_lines_after_its_imports_and_needs_the_libraries_alone(
 def test_a_script_shows_what_its_finding_claims(name: str) -> None:
     output = _shown(name).output
     assert SHOWS[name](output), output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_script_without_its_cause_shows_the_opposite(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SCRIPTS[name].read_text(encoding="utf-8")
+    cause, harmless = CONTROLS[name]
+    assert text.count(cause) == 1
+    (tmp_path / f"{name}.py").write_text(text.replace(cause, harmless), encoding="utf-8")
+    monkeypatch.setattr(measuring, "_script", lambda check: tmp_path / f"{check}.py")
+    output = _shown(name).output
+    assert "True" in output
+    assert "False" not in output
