@@ -16,8 +16,8 @@ from rlverify.cli.outputs import check_outputs, hand_over
 from rlverify.records.errors import UsageError
 
 if TYPE_CHECKING:
+    from rlverify.field.field_measuring import FieldTask
     from rlverify.field.field_records import FieldReport
-    from rlverify.field.measuring import FieldTask
 
 NAME: Final = "field-report"
 NEEDED: Final = ("torch", "stable_baselines3", "sb3_contrib")
@@ -60,7 +60,7 @@ def field_report(
 
 
 def _measured(names: list[str], processes: int) -> FieldReport:
-    from rlverify.field.measuring import algorithm_tasks, measure, optimizer_tasks
+    from rlverify.field.field_measuring import algorithm_tasks, measure, optimizer_tasks
     from rlverify.project.suggesting import suggestion
 
     known = sorted({each.name for each in (*algorithm_tasks(), *optimizer_tasks())})

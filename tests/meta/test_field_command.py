@@ -11,7 +11,7 @@ import pytest
 
 from rlverify.checks.check_records import Status
 from rlverify.cli.app import run
-from rlverify.field import measuring
+from rlverify.field import field_measuring
 from rlverify.field.field_file import read_field_report, text_of
 from rlverify.field.field_records import FieldReport
 from rlverify.reporting.field_report.field_pages import render_field_report
@@ -43,7 +43,7 @@ def measured_with(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         calls.append(names)
         return field_example()
 
-    monkeypatch.setattr(measuring, "measure", measure)
+    monkeypatch.setattr(field_measuring, "measure", measure)
     return calls
 
 

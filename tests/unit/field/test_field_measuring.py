@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from rlverify.checks.check_records import Status
-from rlverify.field import measuring
+from rlverify.field import field_measuring
 from rlverify.field.algorithms import ALGORITHMS
+from rlverify.field.field_measuring import AWKWARD, DEFAULTS, FieldTask, algorithm_tasks, measure, optimizer_tasks
 from rlverify.field.field_records import FieldReport
-from rlverify.field.measuring import AWKWARD, DEFAULTS, FieldTask, algorithm_tasks, measure, optimizer_tasks
 
 KILLED = "import os, signal\n\nos.kill(os.getpid(), signal.SIGKILL)\n"
 EXITS = "import os\n\nos._exit(3)\n"
@@ -57,7 +57,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., F
 
     def run(**code: str) -> FieldReport:
         tasks = tasks_of(tmp_path, **code)
-        monkeypatch.setattr(measuring, "algorithm_tasks", lambda _names: tasks)
+        monkeypatch.setattr(field_measuring, "algorithm_tasks", lambda _names: tasks)
         monkeypatch.syspath_prepend(tmp_path)
         return measure(["SGD"])
 
@@ -125,7 +125,7 @@ def test_subjects_that_cannot_be_checked_are_problems_and_the_others_are_there(
 
 def test_each_task_that_ended_is_reported_with_its_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = tasks_of(tmp_path, exits=EXITS, raises=RAISES)
-    monkeypatch.setattr(measuring, "algorithm_tasks", lambda _names: tasks)
+    monkeypatch.setattr(field_measuring, "algorithm_tasks", lambda _names: tasks)
     monkeypatch.syspath_prepend(tmp_path)
     done: list[tuple[str, float]] = []
     report = measure(["none"], processes=2, on_done=lambda task, seconds: done.append((task.name, seconds)))
@@ -167,7 +167,7 @@ def test_a_script_that_shows_a_finding_is_run_in_an_empty_folder(
     code: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "it.py").write_text(f"{code}\n", encoding="utf-8")
-    monkeypatch.setattr(measuring, "_script", lambda check: tmp_path / f"{check}.py")
-    monkeypatch.setattr(measuring, "SECONDS", 1.0 if "sleep" in code else 60.0)
-    shown = measuring._shown("it")
+    monkeypatch.setattr(field_measuring, "_script", lambda check: tmp_path / f"{check}.py")
+    monkeypatch.setattr(field_measuring, "SECONDS", 1.0 if "sleep" in code else 60.0)
+    shown = field_measuring._shown("it")
     assert (shown.check, shown.code, shown.output) == ("it", code, output)
