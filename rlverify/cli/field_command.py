@@ -16,8 +16,8 @@ from rlverify.cli.outputs import check_outputs, hand_over
 from rlverify.records.errors import UsageError
 
 if TYPE_CHECKING:
+    from rlverify.field.field_measuring import FieldTask
     from rlverify.field.field_records import FieldReport
-    from rlverify.field.measuring import FieldTask
 
 NAME: Final = "field-report"
 NEEDED: Final = ("torch", "stable_baselines3", "sb3_contrib")
@@ -46,8 +46,12 @@ def field_report(
     from rlverify.field.field_file import read_field_report, text_of
     from rlverify.reporting.field_report.field_pages import FIELD_FORMATS, render_field_report
 
-    files = {form: output / f"{NAME}.{form}" for form in (*FIELD_FORMATS, "json")}
-    check_outputs({form: path for form, path in files.items() if path != source})
+    if source is not None and names:
+        raise UsageError("--from writes the pages of a whole run, so it takes no names")
+    forms = FIELD_FORMATS if source is not None else (*FIELD_FORMATS, "json")
+    files = {form: output / f"{NAME}.{form}" for form in forms}
+    for path in files.values():
+        check_outputs({"output": path})
     report = read_field_report(source) if source is not None else _measured(names or [], jobs or usable_cores())
     for form in FIELD_FORMATS:
         hand_over(files[form].absolute(), render_field_report(report, form))
@@ -56,7 +60,7 @@ def field_report(
 
 
 def _measured(names: list[str], processes: int) -> FieldReport:
-    from rlverify.field.measuring import algorithm_tasks, measure, optimizer_tasks
+    from rlverify.field.field_measuring import algorithm_tasks, measure, optimizer_tasks
     from rlverify.project.suggesting import suggestion
 
     known = sorted({each.name for each in (*algorithm_tasks(), *optimizer_tasks())})

@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlverify.field.field_records import FieldReport
+from rlverify.field.field_records import SCHEMA_VERSION, FieldReport
 from rlverify.records.errors import UsageError
 
 _FIELD_REPORT: Final = TypeAdapter(FieldReport)
@@ -24,7 +24,7 @@ def read_field_report(path: Path) -> FieldReport:
     :raises UsageError: if it cannot be read
     """
     try:
-        return _FIELD_REPORT.validate_json(path.read_bytes())
+        report = _FIELD_REPORT.validate_json(path.read_bytes())
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
@@ -33,3 +33,9 @@ def read_field_report(path: Path) -> FieldReport:
         raise UsageError(
             f"{path} is no field report: {place}: {first['msg']}; run `rlverify field-report` again"
         ) from error
+    if report.schema_version != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path} has schema_version {report.schema_version}, expected {SCHEMA_VERSION}; "
+            "run `rlverify field-report` again"
+        )
+    return report

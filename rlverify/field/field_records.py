@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import ConfigDict
+
 from rlverify.checks.check_records import CheckRecord
 
 SCHEMA_VERSION: Final = 1
@@ -79,3 +81,5 @@ class FieldReport:
     optimizers: tuple[Checked, ...]
     reproductions: tuple[Shown, ...]
     schema_version: int = SCHEMA_VERSION
+
+    __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")

@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlverify.reporting.html_report import render_html
 from tests.report.assessed import assessed_data
-
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = ("gpu", "background-networking", "component-update", "sync")
-WIDTHS = (400, 1400)
+from tests.report.in_browser import SCHEMES, WIDTHS, too_wide, violations
 
 pytestmark = pytest.mark.browser
-
-
-@dataclass
-class Seen:
-    """What a page did that it should not."""
-
-    messages: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """The distribution's Chromium; none is ever downloaded."""
-    if os.environ.get("CI"):
-        pytest.skip("CI has no Chromium of the distribution")
-    playwright = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
-    if not CHROMIUM.is_file():
-        pytest.skip(f"{CHROMIUM} is missing; install the package chromium of the distribution")
-    options = ["--no-sandbox", *(f"--disable-{each}" for each in QUIET)]
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -49,25 +19,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("report") / "audit.html"
     path.write_text(render_html(assessed_data()), encoding="utf-8")
     return path.as_uri()
-
-
-@pytest.fixture
-def seen() -> Seen:
-    return Seen()
-
-
-@pytest.fixture
-def page(browser: Any, address: str, seen: Seen) -> Iterator[Any]:
-    """A page that has just been opened; it must not complain or ask for anything."""
-    opened = browser.new_page()
-    opened.on("console", lambda message: seen.messages.append(f"{message.type}: {message.text}"))
-    opened.on("pageerror", lambda error: seen.messages.append(str(error)))
-    opened.on("request", lambda request: seen.requests.append(request.url))
-    opened.goto(address)
-    yield opened
-    opened.close()
-    assert seen.messages == []
-    assert {url.partition("#")[0] for url in seen.requests} <= {address, "data:,"}
 
 
 def shown(page: Any) -> list[str]:
@@ -208,17 +159,7 @@ def test_every_link_leads_to_something(page: Any) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_wider_than_the_window(width: int, page: Any) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    outside = page.evaluate(
-        """(width) => [...document.body.querySelectorAll('*')]
-        .filter((each) => !each.closest('.skip') && !each.parentElement.closest('.scroll, pre'))
-        .filter((each) => each.getBoundingClientRect().right > width)
-        .map((each) => each.outerHTML.slice(0, 200))""",
-        width,
-    )
-    assert outside == []
+    assert too_wide(page, width) == []
 
 
 def test_on_paper_all_rows_are_open_and_controls_are_gone(page: Any) -> None:
@@ -267,12 +208,6 @@ def brightness(colour: str) -> int:
     return sum(int(number) for number in re.findall(r"\d+", colour)[:3])
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 400)])
+@pytest.mark.parametrize(("scheme", "width"), SCHEMES)
 def test_axe_finds_no_violation(scheme: str, width: int, page: Any) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the extra `browser` is not installed")
-    page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size({"width": width, "height": 900})
-    page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
-    results = axe.Axe().run(page)
-    assert len(results.response["passes"]) > 20
-    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in results.response["violations"]] == []
+    assert violations(page, scheme, width) == []

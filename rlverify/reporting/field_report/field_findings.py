@@ -32,7 +32,7 @@ LEGEND: Final = {
 
 
 @dataclass(frozen=True)
-class Case:
+class FailedCase:
     """One algorithm in one variant that failed a check."""
 
     checked: Checked
@@ -54,7 +54,7 @@ class FieldFinding:
     check: str
     severity: Severity
     expected: str
-    cases: tuple[Case, ...]
+    cases: tuple[FailedCase, ...]
     shown: Shown | None
     of: int
 
@@ -86,11 +86,11 @@ class FieldFinding:
 def findings(checked: Sequence[Checked], shown: Iterable[Shown] = ()) -> list[FieldFinding]:
     """The checks that failed, the most severe and then the most frequent first; what is by design last."""
     scripts = {each.check: each for each in shown}
-    cases: dict[str, list[Case]] = {}
+    cases: dict[str, list[FailedCase]] = {}
     for each in checked:
         for record in each.records:
             if record.status is Status.FAIL:
-                cases.setdefault(record.check, []).append(Case(each, record))
+                cases.setdefault(record.check, []).append(FailedCase(each, record))
     number = len({each.name for each in checked})
     found = [
         FieldFinding(

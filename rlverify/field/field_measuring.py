@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib import metadata, resources
+from importlib import import_module, metadata, resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,8 +119,8 @@ def _optimizer(name: str, parameters: list[Any]) -> torch.optim.Optimizer:
 
 
 def _of_algorithm(task: FieldTask) -> Checked:
-    (algorithm,) = (each for each in ALGORITHMS if each.name == task.name)
-    make = algorithm.defaults if task.variant == DEFAULTS else algorithm.awkward
+    module, _, name = task.factory.partition(":")
+    make = getattr(import_module(module), name)
     records = check_algorithm(make, name=task.name)
     failed = [each.check for each in records if each.status is Status.FAIL]
     effects = {check: effect_of(check, make) for check in failed} if task.variant == DEFAULTS else {}
@@ -144,8 +144,12 @@ def _script(check: str) -> Path:
 def _shown(check: str) -> Shown:
     """Run the script of a check in an empty folder."""
     script = _script(check)
+    code = script.read_text(encoding="utf-8").strip()
     with tempfile.TemporaryDirectory(prefix="rlverify-field-") as folder:
         command = [sys.executable, "-W", "ignore", str(script)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
-    output = done.stdout.strip() or done.stderr.strip().splitlines()[-1]
-    return Shown(check, script.read_text(encoding="utf-8").strip(), output)
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return Shown(check, code, f"(did not end within {SECONDS:g} seconds)")
+    last_error = done.stderr.strip().rpartition("\n")[2]
+    return Shown(check, code, done.stdout.strip() or last_error or "(nothing)")

@@ -1,0 +1,173 @@
+"""Measuring: what is checked, and that the end of one worker or an error in it leaves the other results."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlverify.checks.check_records import Status
+from rlverify.field import field_measuring
+from rlverify.field.algorithms import ALGORITHMS
+from rlverify.field.field_measuring import AWKWARD, DEFAULTS, FieldTask, algorithm_tasks, measure, optimizer_tasks
+from rlverify.field.field_records import FieldReport
+
+KILLED = "import os, signal\n\nos.kill(os.getpid(), signal.SIGKILL)\n"
+EXITS = "import os\n\nos._exit(3)\n"
+RAISES = 'raise ValueError("no such\\nlicence")\n'
+LEARNER = """\
+import torch
+
+
+class Learner:
+    def __init__(self):
+        self.net = torch.nn.Linear(2, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def learn(self, steps):
+        self.net(torch.ones(1, 2)).sum().backward()
+        self.optimizer.step()
+
+
+def make(seed=0):
+    return Learner()
+"""
+PROBLEMS = {
+    "killed": "its process ended with exit code -9",
+    "exits": "its process ended with exit code 3",
+    "raises": "ValueError: no such licence (",
+    "empty": "AttributeError: module 'field_subject_empty' has no attribute 'make' (",
+}
+
+
+def tasks_of(folder: Path, **code: str) -> list[FieldTask]:
+    """A task for each text of code, which is that of the module with its factory."""
+    for name, text in code.items():
+        (folder / f"field_subject_{name}.py").write_text(text, encoding="utf-8")
+    return [FieldTask(name, "none", DEFAULTS, f"field_subject_{name}:make", f"code of {name}") for name in code]
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FieldReport]:
+    """Measures subjects of some code, and the optimizer SGD."""
+
+    def run(**code: str) -> FieldReport:
+        tasks = tasks_of(tmp_path, **code)
+        monkeypatch.setattr(field_measuring, "algorithm_tasks", lambda _names: tasks)
+        monkeypatch.syspath_prepend(tmp_path)
+        return measure(["SGD"])
+
+    return run
+
+
+def test_every_algorithm_is_checked_in_both_variants() -> None:
+    tasks = algorithm_tasks()
+    assert [(each.name, each.variant) for each in tasks] == [
+        (each.name, variant) for each in ALGORITHMS for variant in (DEFAULTS, AWKWARD)
+    ]
+    assert len({each.factory for each in tasks}) == len(tasks) == 20
+    for task in tasks:
+        module, _, name = task.factory.partition(":")
+        factory = getattr(import_module(module), name)
+        assert task.source == inspect.getsource(factory).strip()
+
+
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # which is meant
+def test_every_factory_makes_its_class_with_the_seed_that_it_is_given() -> None:
+    for each in ALGORITHMS:
+        for factory in (each.defaults, each.awkward):
+            model = factory(3)
+            assert (type(model).__name__, model.seed) == (each.name, 3)
+            assert type(model).__module__.startswith(each.library.replace("-", "_"))
+
+
+def test_every_optimizer_of_torch_is_checked_once() -> None:
+    tasks = optimizer_tasks()
+    names = [each.name for each in tasks]
+    assert names == sorted(set(names))
+    assert {"Adam", "AdamW", "LBFGS", "SGD", "SparseAdam"} < set(names)
+    assert "Optimizer" not in names
+    assert [each.factory for each in tasks] == [f"torch.optim:{name}" for name in names]
+    assert all(issubclass(getattr(torch.optim, name), torch.optim.Optimizer) for name in names)
+
+
+def test_names_choose_among_both_kinds() -> None:
+    names = ["SGD", "PPO"]
+    assert [(each.name, each.variant) for each in algorithm_tasks(names)] == [("PPO", DEFAULTS), ("PPO", AWKWARD)]
+    assert [each.name for each in optimizer_tasks(names)] == ["SGD"]
+
+
+def test_subjects_that_cannot_be_checked_are_problems_and_the_others_are_there(
+    measured: Callable[..., FieldReport],
+) -> None:
+    report = measured(killed=KILLED, exits=EXITS, raises=RAISES, empty="", learner=LEARNER)
+    found = {each.name: each for each in report.algorithms}
+    assert list(found) == ["killed", "exits", "raises", "empty", "learner"]
+    for name, problem in PROBLEMS.items():
+        subject = found[name]
+        assert (subject.variant, subject.factory) == (DEFAULTS, f"field_subject_{name}:make")
+        assert (subject.source, subject.records, subject.effects) == (f"code of {name}", (), {})
+        assert subject.problem.startswith(problem)
+        assert "\n" not in subject.problem
+    (sgd,) = report.optimizers
+    assert (sgd.name, sgd.library, sgd.factory) == ("SGD", "torch", "torch.optim:SGD")
+    for subject in (found["learner"], sgd):
+        assert subject.problem == ""
+        assert {each.subject for each in subject.records} == {subject.name}
+        status = [each.status for each in subject.records]
+        assert Status.PASS in status
+        assert Status.ERROR not in status
+
+
+def test_each_task_that_ended_is_reported_with_its_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = tasks_of(tmp_path, exits=EXITS, raises=RAISES)
+    monkeypatch.setattr(field_measuring, "algorithm_tasks", lambda _names: tasks)
+    monkeypatch.syspath_prepend(tmp_path)
+    done: list[tuple[str, float]] = []
+    report = measure(["none"], processes=2, on_done=lambda task, seconds: done.append((task.name, seconds)))
+    assert {name for name, _ in done} == {"exits", "raises"}
+    assert all(0 < seconds < 100 for _, seconds in done)
+    assert [each.name for each in report.algorithms] == ["exits", "raises"]
+
+
+def test_a_report_names_what_it_measured(measured: Callable[..., FieldReport]) -> None:
+    report = measured()
+    assert report.versions["torch"] == torch.__version__
+    assert list(report.versions) == [
+        "python",
+        "stable-baselines3",
+        "sb3-contrib",
+        "torch",
+        "gymnasium",
+        "numpy",
+        "rlverify",
+    ]
+    assert report.constants == {
+        "ROLLOUT": "{'n_steps': 64}",
+        "OFF_POLICY": "{'learning_starts': 64, 'batch_size': 32, 'buffer_size': 4096}",
+    }
+    assert (report.algorithms, report.reproductions) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("import sys\nprint(' 1\\n2')\nprint('x', file=sys.stderr)", "1\n2"),
+        ("raise ValueError('three')", "ValueError: three"),
+        ("", "(nothing)"),
+        ("import time\ntime.sleep(60)", "(did not end within 1 seconds)"),
+        ("from pathlib import Path\nprint(list(Path().iterdir()))", "[]"),
+    ],
+)
+def test_a_script_that_shows_a_finding_is_run_in_an_empty_folder(
+    code: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "it.py").write_text(f"{code}\n", encoding="utf-8")
+    monkeypatch.setattr(field_measuring, "_script", lambda check: tmp_path / f"{check}.py")
+    monkeypatch.setattr(field_measuring, "SECONDS", 1.0 if "sleep" in code else 60.0)
+    shown = field_measuring._shown("it")
+    assert (shown.check, shown.code, shown.output) == ("it", code, output)
