@@ -22,7 +22,7 @@ from rlverify.checks.engine import check_algorithm
 from rlverify.checks.optimizers import check_optimizer
 from rlverify.field.algorithms import ALGORITHMS, OFF_POLICY, ROLLOUT
 from rlverify.field.effects import effect_of
-from rlverify.field.field_records import Checked, FieldReport, Shown
+from rlverify.field.field_records import Checked, Effect, FieldReport, Shown
 from rlverify.running.pool import Ended, run_each
 from rlverify.running.runner import Crash, attempt
 
@@ -122,13 +122,11 @@ def _of_algorithm(task: FieldTask) -> Checked:
     module, _, name = task.factory.partition(":")
     make = getattr(import_module(module), name)
     records = check_algorithm(make, name=task.name)
-    failed = [each.check for each in records if each.status is Status.FAIL]
-    effects = {check: effect_of(check, make) for check in failed} if task.variant == DEFAULTS else {}
-    return _checked(
-        task,
-        records=tuple(records),
-        effects={check: effect for check, effect in effects.items() if effect is not None},
-    )
+    failed = [each.check for each in records if each.status is Status.FAIL] if task.variant == DEFAULTS else []
+    found = {check: attempt(partial(effect_of, check, make)) for check in failed}
+    crashed = [f"the effect of {check}: {each.line}" for check, each in found.items() if isinstance(each, Crash)]
+    effects = {check: each for check, each in found.items() if isinstance(each, Effect)}
+    return _checked(task, records=tuple(records), effects=effects, problem="; ".join(crashed))
 
 
 def _failed(checked: Sequence[Checked]) -> list[str]:

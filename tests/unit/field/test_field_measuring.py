@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlverify.checks.check_records import Status
+from rlverify.checks.check_records import CheckFinding, CheckRecord, Status
 from rlverify.field import field_measuring
 from rlverify.field.algorithms import ALGORITHMS
 from rlverify.field.field_measuring import AWKWARD, DEFAULTS, FieldTask, algorithm_tasks, measure, optimizer_tasks
@@ -171,3 +171,17 @@ def test_a_script_that_shows_a_finding_is_run_in_an_empty_folder(
     monkeypatch.setattr(field_measuring, "SECONDS", 1.0 if "sleep" in code else 60.0)
     shown = field_measuring._shown("it")
     assert (shown.check, shown.code, shown.output) == ("it", code, output)
+
+
+def test_an_effect_that_cannot_be_measured_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = CheckRecord("PPO", "resume_is_exact", "resume", "high", CheckFinding(Status.FAIL))
+
+    def diverges(_check: str, _make: object) -> None:
+        raise ValueError("the parameters are NaN")
+
+    monkeypatch.setattr(field_measuring, "check_algorithm", lambda _make, name: [failed])
+    monkeypatch.setattr(field_measuring, "effect_of", diverges)
+    (task, _) = algorithm_tasks(["PPO"])
+    subject = field_measuring._run(task)
+    assert (subject.records, subject.effects) == ((failed,), {})
+    assert subject.problem.startswith("the effect of resume_is_exact: ValueError: the parameters are NaN")
