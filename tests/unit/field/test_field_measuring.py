@@ -179,7 +179,7 @@ def test_an_effect_that_cannot_be_measured_loses_no_record(monkeypatch: pytest.M
     def diverges(_check: str, _make: object) -> None:
         raise ValueError("the parameters are NaN")
 
-    monkeypatch.setattr(field_measuring, "check_algorithm", lambda _make, name: [failed])
+    monkeypatch.setattr(field_measuring, "check_algorithm", lambda *_, **__: [failed])
     monkeypatch.setattr(field_measuring, "effect_of", diverges)
     (task, _) = algorithm_tasks(["PPO"])
     subject = field_measuring._run(task)
