@@ -14,7 +14,7 @@ from typing import Any, Final
 import gymnasium as gym
 import numpy as np
 from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
-from sb3_contrib.common.envs import InvalidActionEnvDiscrete
+from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.monitor import Monitor
@@ -145,17 +145,23 @@ def qrdqn_awkward(seed: int = 0) -> QRDQN:
     return QRDQN("MlpPolicy", "CartPole-v1", **OFF_POLICY, **settings, max_grad_norm=0.5, seed=seed)
 
 
-def masked(n_invalid_actions: int) -> Monitor[Any, Any]:
-    """sb3-contrib's environment in which some actions are invalid."""
-    return Monitor(InvalidActionEnvDiscrete(dim=16, n_invalid_actions=n_invalid_actions))
+def inwards(env: gym.Env[Any, Any]) -> Any:
+    """The actions that do not push the cart further from the middle, where it is far from it."""
+    place = env.unwrapped.state[0]  # type: ignore[attr-defined]  # of CartPole
+    return np.array([place > -0.05, place < 0.05])
+
+
+def masked_cartpole() -> Monitor[Any, Any]:
+    """CartPole, in which some actions are invalid."""
+    return Monitor(ActionMasker(gym.make("CartPole-v1"), inwards))
 
 
 def maskable_ppo(seed: int = 0) -> MaskablePPO:
-    return MaskablePPO("MlpPolicy", masked(4), **ROLLOUT, seed=seed)
+    return MaskablePPO("MlpPolicy", masked_cartpole(), **ROLLOUT, seed=seed)
 
 
 def maskable_ppo_awkward(seed: int = 0) -> MaskablePPO:
-    envs = DummyVecEnv([lambda: masked(14)] * 3)
+    envs = DummyVecEnv([masked_cartpole] * 3)
     return MaskablePPO("MlpPolicy", envs, n_steps=33, batch_size=32, n_epochs=3, target_kl=0.5, seed=seed)
 
 
