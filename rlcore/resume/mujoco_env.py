@@ -27,13 +27,15 @@ def resumable_mujoco(env: gym.Env[Any, Any], *, keeps_nothing_else: bool = False
     """Give an environment of MuJoCo an exact state: ``resumable_mujoco(gym.make("Humanoid-v5"))``.
 
     :param env: with all wrappers that it needs, which :class:`rlcore.ResumableEnv` has to know; it is changed
-    :param keeps_nothing_else: the caller's word that a class of his own has no state but its simulation and its random
-        generator, and does not change its ``MjModel``
-    :raises SettingError: no environment of MuJoCo, another class than those of ``gymnasium.envs.mujoco`` without this
-        word, or a layer of ``env`` is unknown
+    :param keeps_nothing_else: that a class from outside ``gymnasium.envs.mujoco`` has no state but its simulation and
+        its random generator, and does not change its ``MjModel``
+    :raises SettingError: no environment of MuJoCo, a class from outside without ``keeps_nothing_else``, or a layer of
+        ``env`` is unknown; ``env`` is unchanged
     """
     base: Any = env.unwrapped
     name = type(base).__name__
+    if isinstance(base, SimulatedEnv):
+        raise SettingError("env", "the environment is the result of resumable_mujoco() already; use it as it is")
     if not hasattr(base, "data") or not hasattr(base, "model"):
         raise SettingError("env", f"{name} is no environment of MuJoCo, as it has no `data` and `model`")
     if not type(base).__module__.startswith(OURS) and not keeps_nothing_else:
@@ -42,7 +44,12 @@ def resumable_mujoco(env: gym.Env[Any, Any], *, keeps_nothing_else: bool = False
             f"{name} is not one of gymnasium.envs.mujoco and may keep more than its simulation; if it does not, say so "
             "with keeps_nothing_else=True",
         )
-    return ResumableEnv(_with_base(env, SimulatedEnv(base)))
+    changed = _with_base(env, SimulatedEnv(base))
+    try:
+        return ResumableEnv(changed)
+    except SettingError:
+        _with_base(env, base)
+        raise
 
 
 def _with_base(env: gym.Env[Any, Any], base: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
@@ -57,7 +64,7 @@ class SimulatedEnv(InnermostEnv):
     """An environment of MuJoCo, with the fields of its simulation as its state.
 
     Those are the arrays that have one size from the start, the time, and the random generator. What has a size that
-    changes, as contacts have, is computed anew in every step. MuJoCo's ``mjSTATE_INTEGRATION`` is less and not enough:
+    changes, as contacts have, is computed again in every step. MuJoCo's ``mjSTATE_INTEGRATION`` is less and not enough:
     rewards of Humanoid and Ant read positions that the last step has left behind.
     """
 

@@ -65,15 +65,18 @@ class PickledEnv(InnermostEnv):
             raise StateError(f"state['pickle'] is no tensor of bytes but {describe(stored)}")
         with unusable("state['pickle']"):
             found = pickle.loads(stored.numpy().tobytes())  # noqa: S301  # whoever uses this class trusts it
-        here, there = _names(self._inner), _names(found)
+        before, here, there = self._inner.unwrapped, _names(self._inner), _names(found)
         if there != here:
             raise StateError(f"the state is of {there}, and this environment is {here}; build it as it was")
         self._inner = found
+        # A part of the environment may draw from a space that the model has as well.
+        base = found.unwrapped
+        base.observation_space, base.action_space = before.observation_space, before.action_space
 
 
 def _names(env: Any) -> str:
-    """The classes of all layers, from the outside in."""
-    return "(".join(type(layer).__name__ for layer in _layers_from(env))
+    """The classes of all layers with their modules, from the outside in."""
+    return "(".join(f"{type(layer).__module__}.{type(layer).__qualname__}" for layer in _layers_from(env))
 
 
 def _layers_from(env: Any) -> list[Any]:

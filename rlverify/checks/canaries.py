@@ -36,7 +36,10 @@ def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str],
 
     :param folder: what was saved
     :return: the places, and how many there are at which a canary was planted
+    :raises SubjectError: if the files cannot be loaded as they are. A load that refuses the canary is right
+    :raises NotSupportedError: if the adapter cannot load
     """
+    session.run(lambda: _loaded(session, folder))
     executed, planted = [], 0
     for file in sorted(each for each in folder.rglob("*") if each.is_file()):
         with session.folder() as room:
@@ -47,6 +50,7 @@ def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str],
                 shutil.copytree(folder, changed)
                 (changed / file.relative_to(folder)).write_bytes(content)
                 attempt(lambda changed=changed: session.run(lambda: _loaded(session, changed)))  # type: ignore[misc]
+                shutil.rmtree(changed, ignore_errors=True)
                 if canary.exists():
                     executed.append(place)
                     canary.rmdir()
@@ -54,8 +58,7 @@ def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str],
 
 
 def _loaded(session: SubjectSession, folder: Path) -> None:
-    """Load, and return nothing: a load that refuses the canary is right."""
-    attempt(lambda: session.loaded(folder))
+    session.loaded(folder)
 
 
 def with_canary(place: str, content: bytes, canary: bytes) -> Iterator[tuple[str, bytes]]:

@@ -20,15 +20,29 @@ def chosen_rules(
     Of a suite, the rules are its checks and claims. One that is named can be that of another subject.
 
     :param subjects: what is checked; without any, the rules for any algorithm
-    :raises UsageError: if there is no rule or family of a name
+    :raises UsageError: if there is no rule or family of a name, or none was chosen for a subject
     """
     every = [RULES if each.rules is None else each.rules for each in subjects] or [RULES]
     known = {name: rule for own in every for name, rule in own.items()}
     _check_known("check", checks, known)
     _check_known("family", families, dict.fromkeys(each.family for each in known.values()))
     if not checks and not families:
-        return [dict(own) for own in every]
-    return [{name: rule for name, rule in own.items() if name in checks or rule.family in families} for own in every]
+        chosen = [dict(own) for own in every]
+    else:
+        chosen = [
+            {name: rule for name, rule in own.items() if name in checks or rule.family in families} for own in every
+        ]
+    for made, own in zip(subjects, chosen, strict=False):
+        if not own:
+            raise UsageError(f"no check was chosen for {made.name}, so nothing would be checked; {_has(made)}")
+    return chosen
+
+
+def _has(made: Subject) -> str:
+    """What a subject has to choose from, as advice."""
+    if made.rules is None:
+        return "choose others"
+    return f"it has {', '.join(made.rules)}" if made.rules else "add checks to the suite"
 
 
 def reasons_to_run(records: Sequence[CheckRecord], made: Subject) -> list[str]:

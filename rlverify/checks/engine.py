@@ -11,7 +11,6 @@ from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers t
 from rlverify.checks.adapter import Adapter, NotSupportedError
 from rlverify.checks.adapters import adapter_name, adapter_named
 from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
-from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.preloading import installed_modules, preload
 from rlverify.checks.rule import RULES, Rule, inconclusive
 from rlverify.checks.session import SubjectError, SubjectSession
@@ -41,7 +40,7 @@ def check_algorithm(
     :param checks: names of rules; by default all
     :param expected_failures: reasons by name of the rule; a rule that passes in spite of it is reported
     :param limit: seconds that each process of a check may take
-    :param tier: ``smoke``: at most about ten seconds, and nothing is proven; ``full``: more proofs, without a limit
+    :param tier: ``smoke``: no check starts after ten seconds, and nothing is proven; ``full``: more proofs
     :param on_check: called with the names of subject and rule before each rule
     :raises UnknownRuleError: if there is no rule of a name
     :raises ValueError: if there is no such tier
@@ -123,6 +122,7 @@ def record_of(rule: Rule, made: Subject, runs: Runs, *, prove: bool = True) -> C
     :param runs: what is known from other rules, and will be for the next
     :param prove: whether faults are planted if the rule passes
     """
+    started = time.monotonic()
     session = runs.session = runs.session if runs.session is not None else _session(made)
     if rule.name in runs.reported:
         runs.findings.pop(rule.name, None)
@@ -135,7 +135,6 @@ def record_of(rule: Rule, made: Subject, runs: Runs, *, prove: bool = True) -> C
     if made.tier.seconds is not None and runs.seconds >= made.tier.seconds:
         spent = f"not run: the {made.tier.seconds:g} seconds of the tier {made.tier.name} are used up"
         return replace(base, finding=replace(inconclusive(spent), expected=rule.expected))
-    started = time.monotonic()
     record = _judged(rule, session, runs, base, prove=prove)
     runs.seconds += time.monotonic() - started
     return record
@@ -151,10 +150,11 @@ def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord, 
         return replace(base, unproven="no fault was planted, as asked for")
     if not session.tier.plants_faults:
         return replace(base, unproven=f"the tier {session.tier.name} plants no faults")
-    proofs, unproven = _proofs(rule, session)
+    proofs, unproven, broken = _proofs(rule, session)
     if unproven and rule.must_be_proven:
-        missed = f"it holds, but {unproven}: {listed_faults(proofs)}" if proofs else f"it holds, but {unproven}"
-        return replace(base, finding=replace(finding, status=Status.FAIL, seen=missed), proofs=proofs)
+        status = Status.ERROR if broken else Status.FAIL
+        missed = unproven if broken or not proofs else f"{unproven}: {listed_faults(proofs)}"
+        return replace(base, finding=replace(finding, status=status, seen=f"it holds, but {missed}"), proofs=proofs)
     return replace(base, proofs=proofs, unproven=unproven)
 
 
@@ -192,16 +192,21 @@ def _reason(crash: Crash) -> str:
     return str(crash.error) if isinstance(crash.error, SubjectError) else crash.line
 
 
-def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str]:
-    """What became of each fault that was planted; and why nothing is proven, if so."""
+def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str, bool]:
+    """What became of each fault that was planted; why nothing is proven, if so; whether that is for a broken fault."""
     planted = attempt(lambda: list(rule.faults(session)))
     if isinstance(planted, Crash):
-        return (), f"no fault could be planted: {_reason(planted)}"
-    proofs = tuple(Proof(fault.text, _detects(rule, session, fault)) for fault in planted)
+        return (), f"no fault could be planted: {_reason(planted)}", True
+    found = [run_rule(rule, replace(session, adapter=each.plant(session.adapter))) for each in planted]
+    proofs = tuple(Proof(each.text, own.status is Status.FAIL) for each, own in zip(planted, found, strict=True))
     if any(each.detected for each in proofs):
-        return proofs, ""
-    return proofs, f"the check detected none of {len(proofs)} faults" if proofs else "the check has no fault to plant"
+        return proofs, "", False
+    pairs = zip(planted, found, strict=True)
+    broken = [f"{each.text}: {own.seen}" for each, own in pairs if own.status is Status.ERROR]
+    if broken:
+        return proofs, f"a fault could not be planted: {broken[0]}", True
+    return proofs, _unproven(len(proofs)), False
 
 
-def _detects(rule: Rule, session: SubjectSession, fault: GenericFault) -> bool:
-    return run_rule(rule, replace(session, adapter=fault.plant(session.adapter))).status is Status.FAIL
+def _unproven(planted: int) -> str:
+    return f"the check detected none of {planted} faults" if planted else "the check has no fault to plant"

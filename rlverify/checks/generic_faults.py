@@ -125,8 +125,17 @@ def forget(path: str) -> GenericFault:
 
 
 def zero(value: Any) -> Any:
-    """An array or a tensor like another, full of zeros."""
-    return value.detach().clone().zero_() if is_tensor(value) else np.zeros_like(value)
+    """A number, an array or a tensor like another, full of zeros.
+
+    :raises TypeError: for anything else
+    """
+    if is_tensor(value):
+        return value.detach().clone().zero_()
+    if isinstance(value, np.ndarray | np.generic):
+        return np.zeros_like(value)
+    if isinstance(value, int | float | complex):
+        return type(value)(0)
+    raise TypeError(f"a fresh model has no such {type(value).__name__}, and it has no zero, so it cannot be forgotten")
 
 
 class _Unrepeatable(Wrapped):

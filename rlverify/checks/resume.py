@@ -271,6 +271,8 @@ def callbacks_continue(session: SubjectSession) -> CheckFinding:
 
         session.steps  # noqa: B018  # known before the process starts
         again, before = session.run(trained), session.run(trained)
+        if not before:
+            raise NotSupportedError("callbacks() of the adapter gives nothing that has a state")
         after = session.run(lambda: walk(list(session.adapter.callbacks(session.loaded(folder)))))
     for path, leaf in before.items():
         if path in again and again[path].digest != leaf.digest:

@@ -146,10 +146,12 @@ def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:
 
 def leaves_below(root: Any, path: str) -> list[str]:
     """The path itself if it is that of a leaf, and otherwise those of all leaves that belong to it; empty for none."""
-    found = attempt(lambda: leaf_of(find(root, path)[0]))
-    if found is not None and not isinstance(found, Crash):
+    found = attempt(lambda: find(root, path)[0])
+    if isinstance(found, Crash):
+        return [each for each in walk(root) if is_below(each, path)]
+    if leaf_of(found) is not None:
         return [path]
-    return [each for each in walk(root) if is_below(each, path)]
+    return [f"{path}{'' if each.startswith('[') else '.'}{each}" for each in walk(found)]
 
 
 def put(root: Any, path: str, value: Any) -> None:

@@ -59,7 +59,7 @@ class Subject:
 
     def rule(self, name: str) -> Rule:
         """The check of a name: that of the suite, or else the rule for any algorithm."""
-        return (self.rules or RULES).get(name) or RULES[name]
+        return (RULES if self.rules is None else self.rules).get(name) or RULES[name]
 
     def reproduction(self, check: str) -> str:
         """Lines that run one check of this subject again."""
@@ -85,7 +85,7 @@ def subject(
     :param expected_failures: reasons for which rules may fail, by name of the rule. Strict: if such a rule passes, that
         is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
-    :param tier: ``smoke`` takes at most about ten seconds and proves nothing; ``full`` has no limit
+    :param tier: in ``smoke``, no check starts after ten seconds and none is proven; ``full`` has more proofs
     :raises ValueError: if there is no such tier
     """
     settings: dict[str, Any] = {

@@ -14,9 +14,8 @@ from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.resume import forgettable, resume_is_exact
 from rlverify.checks.rule import RULES, Rule, failing, passing
-from rlverify.checks.session import SubjectSession
-from rlverify.checks.state_paths import is_below
-from rlverify.checks.state_tree import leaves_below, walk
+from rlverify.checks.session import SubjectSession, digest_of
+from rlverify.checks.state_tree import find, leaves_below
 from rlverify.records.claims import Severity
 
 SUITE: str = "suite"
@@ -26,14 +25,17 @@ SUITE: str = "suite"
 def resume(*, steps: int, interrupt_at: int, name: str = "resume") -> Rule:
     """Training that is saved, loaded in a new process and continued gives the same parameters as without.
 
+    Both learn in two calls, so that a schedule over the steps of one call makes no difference. An algorithm may round
+    the steps up, as those of Stable-Baselines3 do to whole rollouts.
+
     :param steps: of the whole training
     :param interrupt_at: the step after which the model is saved, from 1 to one less than ``steps``
     :param name: of the check in its suite
-    :raises ValueError: if it is not
+    :raises ValueError: if ``interrupt_at`` is outside
     """
     if not 0 < interrupt_at < steps:
         raise ValueError(
-            f"interrupt_at is {interrupt_at}, which is not between 1 and {steps - 1}, inside of the training"
+            f"interrupt_at={interrupt_at} is not inside of a training of {steps} steps; choose a step in it"
         )
     spans = (interrupt_at, steps - interrupt_at)
     return replace(
@@ -90,8 +92,8 @@ def _before_and_after(
 
 
 def _digests(model: Any, paths: Sequence[str]) -> dict[str, str]:
-    found = {path: leaf.digest for path, leaf in walk(model).items()}
-    return {path: repr({each: found[each] for each in found if is_below(each, path)}) for path in paths}
+    """One digest for each path: of all leaves that belong to it, also where another path is the shorter to them."""
+    return {path: repr({each: digest_of(find(model, each)[0]) for each in leaves_below(model, path)}) for path in paths}
 
 
 def holds(
@@ -104,22 +106,29 @@ def holds(
 ) -> Rule:
     """A rule of one's own about a trained model.
 
-    :param function: gets a model after training, and returns what is wrong with it; None or an empty text if nothing is
+    :param function: gets a model after training, and returns what is wrong with it; None or an empty text for nothing.
+        Another value, such as True, is an error of the check
     :param name: of the check in its suite; by default that of the function
     :param expected: what holds, in a sentence; by default the first line of the function's documentation
     :param faults: those that prove it
+    :raises ValueError: if the function has no name and none is given
     """
+    shown = name or getattr(function, "__name__", "<lambda>")
+    if shown == "<lambda>":
+        raise ValueError("the function has no name that a report could show; give one: holds(function, name=...)")
 
     def checked(session: SubjectSession) -> CheckFinding:
         def action() -> str | None:
             model = session.make()
             session.learn(model, session.steps)
-            return function(model)
+            found = function(model)
+            if found is not None and not isinstance(found, str):
+                raise TypeError(f"{shown} returned {found!r:.80}; return None, or what is wrong as a text")
+            return found
 
         wrong = session.run(action)
         return failing(wrong) if wrong else passing()
 
-    shown = name or function.__name__
     first = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
     return Rule(
         shown, SUITE, severity, expected or first or f"{shown} finds nothing.", checked, faults=lambda _: faults

@@ -11,7 +11,7 @@ from rlverify.checks.adapter import Adapter
 from rlverify.checks.check_records import CheckRecord
 from rlverify.checks.engine import check_subject, rule_named
 from rlverify.checks.generic_faults import GenericFault
-from rlverify.checks.rule import Rule
+from rlverify.checks.rule import RULES, Rule
 from rlverify.checks.subjects import Subject
 
 CLAIMS = "claims"
@@ -22,7 +22,7 @@ class Suite:
     """Checks and claims about one algorithm.
 
     A claim names a check of the suite and a fault. It holds if the check passes on the algorithm as it is, and fails
-    once the fault is planted: a check that nobody has seen fail proves nothing.
+    once the fault is planted: a check that has never failed proves nothing.
 
         suite = Suite("my-ppo", make=lambda seed: MyPPO("MlpPolicy", envs(seed), seed=seed), under_test=["myppo"])
         suite.add(checks.resume(steps=2048, interrupt_at=1024), checks.save_load(state=["ret_ema"]))
@@ -64,7 +64,7 @@ class Suite:
     def add(self, *checks: Rule | str) -> None:
         """Add checks: those of `rlverify.checks.checks`, or names of the rules for any algorithm.
 
-        :raises ValueError: if there is a check or claim of this name already
+        :raises ValueError: if there is a check or claim of this name already, or a rule for any algorithm has it
         :raises UnknownRuleError: if there is no rule of a name
         """
         for each in checks:
@@ -95,11 +95,22 @@ class Suite:
     def _register(self, rule: Rule) -> None:
         if rule.name in self._rules:
             raise ValueError(f"the suite {self.name!r} has a check {rule.name!r} already; give it another name")
+        if RULES.get(rule.name, rule) is not rule:
+            raise ValueError(f"{rule.name!r} is the name of a rule for any algorithm; give the check another name")
         self._rules[rule.name] = rule
 
     @property
     def subjects(self) -> list[Subject]:
-        """The algorithm under each seed, with the checks and claims of the suite."""
+        """The algorithm under each seed, with the checks and claims of the suite.
+
+        :raises ValueError: if a failure is expected of a check that the suite does not have
+        """
+        for name in self._expected:
+            if name not in self._rules:
+                raise ValueError(
+                    f"the suite {self.name!r} expects a failure of {name!r}, which it does not have "
+                    f"({', '.join(self._rules) or 'no checks so far'}); add the check, or remove the reason"
+                )
         own: dict[str, Any] = {
             "expected_failures": self._expected,
             "limit": self._limit,

@@ -49,15 +49,26 @@ def import_targets(
     :raises UsageError: if one cannot be used
     """
     found = [each for text in dict.fromkeys(texts) for each in import_target(text, folder)]
-    names = [each.subject.name for each in found]
     renamed = [
-        replace(each, subject=replace(each.subject, name=each.text)) if names.count(each.subject.name) > 1 else each
-        for each in found
+        replace(each, subject=replace(each.subject, name=name))
+        for each, name in zip(found, _unique(found), strict=True)
     ]
     given: dict[str, Any] = {} if limit is None else {"limit": limit}
     if tier is not None:
         given["tier"] = TIERS[tier]
     return [replace(each, subject=replace(each.subject, **given)) for each in renamed]
+
+
+def _unique(targets: Sequence[Target]) -> list[str]:
+    """The names of subjects, with the whole target where two have one name."""
+    names = [each.subject.name for each in targets]
+    return [_full_name(each) if names.count(name) > 1 else name for each, name in zip(targets, names, strict=True)]
+
+
+def _full_name(target: Target) -> str:
+    """The whole target, with the seed if it is one of a suite."""
+    _, bracket, seed = target.subject.name.rpartition("[seed=")
+    return f"{target.text}{bracket}{seed}" if bracket else target.text
 
 
 def import_target(text: str, folder: Path) -> list[Target]:
@@ -74,8 +85,10 @@ def import_target(text: str, folder: Path) -> list[Target]:
     module = _imported(text, place, folder)
     value = _attribute(text, module, name)
     if isinstance(value, Suite):
-        place_of_suite = _place(value.make, module)
-        return [Target(text, each, *place_of_suite) for each in value.subjects]
+        subjects = attempt(lambda: value.subjects)
+        if isinstance(subjects, Crash):
+            raise UsageError(f"{text!r}: {subjects.error}")
+        return [Target(text, each, Path(module.__file__ or "."), 1) for each in subjects]
     if isinstance(value, Subject):
         return [Target(text, value, *_place(value.factory, module))]
     _check_factory(text, value)

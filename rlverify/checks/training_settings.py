@@ -13,7 +13,7 @@ from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, inconclusive, passing, rule
 from rlverify.checks.session import SubjectSession
 from rlverify.checks.state_tree import walk
-from rlverify.checks.updates import follows, rates_used, wrong_rates
+from rlverify.checks.updates import follows, is_used, rates_used, wrong_rates
 from rlverify.running.runner import Crash, attempt
 
 DECLARED: Final = 1.25e-4
@@ -43,8 +43,8 @@ def learning_rate_takes_effect(session: SubjectSession) -> CheckFinding:
     """After the learning rate is set, every group of every optimizer that steps has it at the next update.
 
     A value that is stored and not used is the most common silent bug of settings: the log shows the new value while
-    training continues with the old one. A group can have a multiple of the value, by a schedule or a factor of its
-    own, if half the value gives half of it.
+    training continues with the old one. A schedule or a factor of its own may change the rate of a group, as long as
+    one update has the value itself, and half the value gives half of every rate.
     """
     steps = session.steps
 
@@ -67,7 +67,7 @@ def judged(used: Callable[[float], dict[str, list[float]]]) -> CheckFinding:
     if not found:
         return inconclusive("no optimizer of torch made a step")
     wrong = wrong_rates(found, DECLARED)
-    half = used(DECLARED / 2) if wrong else {}
+    half = used(DECLARED / 2) if wrong and is_used(found, DECLARED) else {}
     for place, rate in wrong.items():
         if not follows(found[place], half.get(place, [])):
             return failing(f"the learning rate is {rate:g} at the update, expected {DECLARED:g}", where=place)

@@ -25,9 +25,15 @@ def wrong_rates(used: dict[str, list[float]], expected: float) -> dict[str, floa
     return {place: rates[0] for place, rates in wrong.items() if rates}
 
 
+def is_used(used: dict[str, list[float]], expected: float) -> bool:
+    """Whether any step of any group has a learning rate."""
+    return any(_is_close(rate, expected) for rates in used.values() for rate in rates)
+
+
 def follows(rates: Sequence[float], half: Sequence[float]) -> bool:
-    """Whether each rate that was used for a value is twice the one that was used for half of the value."""
-    return len(rates) == len(half) and all(_is_close(2 * other, rate) for rate, other in zip(rates, half, strict=True))
+    """Whether each rate that was used for a value is twice the one that was used for half of the value, and not 0."""
+    pairs = zip(rates, half, strict=False)
+    return len(rates) == len(half) and all(rate > 0 and _is_close(2 * other, rate) for rate, other in pairs)
 
 
 def _is_close(rate: float, expected: float) -> bool:

@@ -235,7 +235,8 @@ def gate(
     files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
     alone = suites_alone(context.obj)
     if alone is not None:
-        raise typer.Exit(gate_of_suites(*alone, files))
+        given = {"ids of claims": patterns or areas, "--changed": changed or base is not None, "--fail-fast": fail_fast}
+        raise typer.Exit(gate_of_suites(*alone, files, [name for name, value in given.items() if value]))
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     try:

@@ -5,6 +5,7 @@ What needs NumPy is imported when the command runs, so that all other commands s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -45,7 +46,7 @@ def check(
     tier: Annotated[
         TierChoice | None,
         typer.Option(
-            help="smoke: ten seconds for each target, and nothing is proven; full: more proofs. [default: default]"
+            help="smoke: no check starts after ten seconds, none is proven; full: more proofs. [default: default]"
         ),
     ] = None,
     json_file: Annotated[
@@ -110,16 +111,20 @@ def run_and_report(
     return run.exit_code
 
 
-def gate_of_suites(root: Path, names: Sequence[str], files: Mapping[str, Path]) -> int:
+def gate_of_suites(root: Path, names: Sequence[str], files: Mapping[str, Path], given: Sequence[str]) -> int:
     """Run the suites of a project that has nothing else.
 
+    :param given: options for the claims of a catalogue, of which there is none
     :return: the exit code
-    :raises UsageError: if a suite cannot be imported, or a step summary is asked for
+    :raises UsageError: if a suite cannot be imported, or the command has options for claims
     """
     from rlverify.checks.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
 
-    if "summary" in files:
-        raise UsageError("--summary is about claims of a catalogue, and this project has suites alone; use --junit")
+    for option in [*given, *(["--summary"] if "summary" in files else [])]:
+        raise UsageError(f"this project has suites alone, and {option} is for the claims of a catalogue; leave it out")
+    for folder in (root, root / "src"):
+        if folder.is_dir() and str(folder) not in sys.path:
+            sys.path.append(str(folder))
     targets = import_targets(names, root)
     return run_and_report(targets, root, chosen_rules((), (), [each.subject for each in targets]), files)

@@ -15,6 +15,7 @@ from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.problems import Problem
 from rlverify.reporting.check_run.check_outcome import CheckRun, summary
 from rlverify.reporting.check_run.check_outcome_text import reason
+from rlverify.running.runner import Crash, attempt
 
 
 def problems_of_suites(names: Sequence[str], folder: Path, since: Base | None) -> tuple[list[Problem], list[str]]:
@@ -45,17 +46,23 @@ def _problem(target: Target, record: CheckRecord) -> Problem:
 
 
 def _has_changed(target: Target, since: Base) -> bool:
-    """Whether a file of the packages that a suite is about, or its own, has changed; also if they are not known."""
+    """Whether a file of the packages that a suite is about, or its own, has changed.
+
+    Also if that is not known, as of packages that are not found or are not in the repository.
+    """
     if not target.subject.under_test or target.file.resolve() in since.changed:
         return True
     folders = [each for name in target.subject.under_test for each in _places(name)]
-    return not folders or any(file.is_relative_to(each) for file in since.changed for each in folders)
+    if None in folders or not all(each.is_relative_to(since.top) for each in folders if each is not None):
+        return True
+    return any(file.is_relative_to(each) for file in since.changed for each in folders if each is not None)
 
 
-def _places(name: str) -> Iterator[Path]:
-    """The folders of a package, or the file of a module."""
-    found = importlib.util.find_spec(name)
-    if found is None:
+def _places(name: str) -> Iterator[Path | None]:
+    """The folders of a package, or the file of a module; None if it is not found."""
+    found = attempt(lambda: importlib.util.find_spec(name))
+    if found is None or isinstance(found, Crash):
+        yield None
         return
     for each in found.submodule_search_locations or filter(None, [found.origin]):
         yield Path(each).resolve()

@@ -35,8 +35,8 @@ EXPLANATIONS: Final = {
         "A run that was saved and resumed is not the run that was interrupted.",
         "Files hold no observation to continue from, no state of the environment and no state of a random generator, "
         "and `load()` resets the environment.",
-        "Do not compare resumed runs with uninterrupted ones under one seed. To resume exactly, save what the list "
-        "names as well, and restore the generators last.",
+        "Do not compare resumed runs with uninterrupted ones under one seed. `save_exact` and `load_exact` of "
+        "`rlcore.resume` resume all ten exactly: they save what the list names, and restore the generators last.",
         KNOWN_BUGS["resume_is_exact"],
     ),
     "set_parameters_copies": Explanation(
@@ -48,7 +48,7 @@ EXPLANATIONS: Final = {
     "one_sample_minibatch": Explanation(
         "A minibatch of one sample makes every parameter that it reaches NaN.",
         "Advantages are divided by their standard deviation, which is NaN for one sample. "
-        "PPO of Stable-Baselines3 skips the division there; these two do not.",
+        "PPO of Stable-Baselines3 skips the division there.",
         "Choose sizes for which `n_steps * n_envs % batch_size` is not 1.",
         (
             KnownBug(
@@ -99,7 +99,8 @@ EXPLANATIONS: Final = {
     "artefact_runs_nothing_when_read": Explanation(
         "Reading a saved file imports and calls what the file names.",
         "Unpickling calls functions by name, and `load()` has no list of names that are allowed.",
-        "Load only files of those whom you would let run programs; `rlverify scan FILE` lists what a file calls.",
+        "Load only files whose authors you trust; `rlverify scan FILE` lists what a file calls, and "
+        "`rlverify.scan.load_parameters_safely` reads the weights without unpickling.",
         (SB3_2281,),
     ),
     "learning_rate_zero_freezes": Explanation(
@@ -107,9 +108,9 @@ EXPLANATIONS: Final = {
     ),
     "pieces_equal_whole": Explanation(
         "Two calls of `learn()` train differently from one.",
-        "A schedule runs over the steps of the present call (PPO and QRDQN here); the action noise of several "
-        "environments is made anew in each call (SAC); with `train_freq` in episodes, a call ends in the middle of an "
-        "episode (TQC). Without these settings the check passes for the four.",
+        "Three settings were found to do this, by leaving each out: a schedule, which runs over the steps of the "
+        "present call; action noise for several environments, which starts again in each call; and `train_freq` in "
+        "episodes, as a call can end in the middle of one.",
         "Ask for all steps in one call, or set the learning rate from a callback.",
         (
             KnownBug(

@@ -50,6 +50,17 @@ def test_a_pickle_that_no_load_reads_is_no_finding() -> None:
     assert record.outcome == "pass, proven by 2 faults"
 
 
+class RaisesAlways(TinyAdapter):
+    def load(self, folder: Path, fresh: Any) -> Any:  # noqa: ARG002
+        raise OSError("disk is gone")
+
+
+def test_a_load_that_always_fails_proves_nothing() -> None:
+    (record,) = check_algorithm(lambda: Learner(), adapter=RaisesAlways(), checks=[RULE])
+    assert record.status is Status.ERROR
+    assert "disk is gone" in record.finding.seen
+
+
 def test_canaries_change_no_file_that_was_saved(tmp_path: Path) -> None:
     session = SubjectSession(lambda: Learner(), LoadsNumbers())
     session.saved(3, tmp_path)

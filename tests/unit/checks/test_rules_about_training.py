@@ -156,6 +156,32 @@ class Scheduled(tiny.Learner):
         return self.optimizer.param_groups[:1]
 
 
+class NeverLearns(tiny.Learner):
+    """Trains with a rate of 0 after any value was set."""
+
+    def groups(self) -> list[dict[str, Any]]:
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+        return []
+
+
+class TenTimes(tiny.Learner):
+    """Trains with ten times the rate."""
+
+    def groups(self) -> list[dict[str, Any]]:
+        for group in self.optimizer.param_groups:
+            group["lr"] = 10 * self.rate
+        return []
+
+
+@pytest.mark.parametrize("name", ["learning_rate_takes_effect", "explored_values_train"])
+@pytest.mark.parametrize("learner", [NeverLearns, TenTimes])
+def test_a_rate_that_is_never_the_value_is_a_failure(name: str, learner: Any) -> None:
+    (record,) = check_algorithm(lambda: learner(), adapter=tiny.TinyAdapter(), checks=[name])
+    assert record.status is Status.FAIL
+    assert "at the update, expected 0.000125" in record.finding.seen
+
+
 @pytest.mark.parametrize("name", ["learning_rate_takes_effect", "explored_values_train"])
 def test_a_factor_or_a_schedule_that_follows_the_value_is_no_failure(name: str) -> None:
     (record,) = check_algorithm(lambda: Scheduled(), adapter=tiny.TinyAdapter(), checks=[name])

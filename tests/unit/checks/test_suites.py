@@ -75,7 +75,7 @@ def test_a_resume_is_interrupted_where_the_suite_says(interrupt_at: int, status:
 
 @pytest.mark.parametrize("interrupt_at", [0, 8, 9, -1])
 def test_an_interruption_outside_of_the_training_is_refused(interrupt_at: int) -> None:
-    with pytest.raises(ValueError, match=f"interrupt_at is {interrupt_at}, which is not between 1 and 7"):
+    with pytest.raises(ValueError, match=f"interrupt_at={interrupt_at} is not inside of a training of 8 steps"):
         checks.resume(steps=8, interrupt_at=interrupt_at)
 
 
@@ -171,5 +171,78 @@ def test_a_fault_that_forgets_what_is_not_there_does_not_hold() -> None:
     made = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]))
     made.claim("T-06", "The place survives load()", check="save_load", fault=faults.forget("plaice"))
     record = made.run()[1]
-    assert record.status is Status.FAIL
-    assert "the check detected none of 1 faults: forget plaice in load()" in record.finding.seen
+    assert record.status is Status.ERROR
+    assert "Tiny has no 'plaice', so it cannot be forgotten; correct the path" in record.finding.seen
+
+
+class Aliased(Tiny):
+    """Reaches its network by a second, longer path as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy = {"network": self.net, "counter": {"updates": 0}}
+
+    def learn(self, steps: int) -> list[float]:
+        self.policy["counter"]["updates"] += steps  # type: ignore[index]
+        return super().learn(steps)
+
+    def load(self, folder: Path) -> None:
+        super().load(folder)
+        self.policy["counter"]["updates"] = self.updates  # type: ignore[index]
+
+
+class Zeroed(Aliased):
+    def load(self, folder: Path) -> None:
+        super().load(folder)
+        for each in self.net.parameters():
+            each.data.zero_()
+
+
+@pytest.mark.parametrize("path", ["policy", "policy['network']", "policy['network'].weight"])
+def test_a_part_that_has_a_shorter_path_is_compared_all_the_same(path: str) -> None:
+    lost = only(suite_of(lambda _: Zeroed(), checks.save_load(state=[path])))
+    assert (lost.status, lost.finding.where) == (Status.FAIL, path)
+    kept = only(suite_of(lambda _: Aliased(), checks.save_load(state=[path])))
+    assert (kept.outcome) == "pass, proven by 1 fault"
+
+
+class Counts(Tiny):
+    """Has a number that a fresh one does not have, and always loads 0."""
+
+    def learn(self, steps: int) -> list[float]:
+        self.flag = 0
+        return super().learn(steps)
+
+    def load(self, folder: Path) -> None:
+        super().load(folder)
+        self.flag = 0
+
+
+def test_forgetting_a_number_keeps_its_type() -> None:
+    made = suite_of(lambda _: Counts(), checks.save_load(state=["flag"]))
+    made.claim("T-07", "The flag survives load()", check="save_load", fault=faults.forget("flag"))
+    assert made.run()[1].status is Status.FAIL
+
+
+@pytest.mark.parametrize("value", [True, False, 0])
+def test_a_rule_that_returns_no_text_is_an_error(value: object) -> None:
+    made = suite_of(lambda _: Tiny(), checks.holds(lambda _: value, name="is_positive"))  # type: ignore[arg-type, return-value]
+    record = only(made)
+    assert record.status is Status.ERROR
+    assert f"is_positive returned {value!r}; return None, or what is wrong as a text" in record.finding.seen
+
+
+def test_a_rule_without_a_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="the function has no name that a report could show"):
+        checks.holds(lambda _: None)
+
+
+def test_a_name_of_a_rule_for_any_algorithm_is_refused() -> None:
+    with pytest.raises(ValueError, match="'deterministic' is the name of a rule for any algorithm"):
+        suite_of(lambda _: Tiny(), checks.holds(is_trained, name="deterministic"))
+
+
+def test_an_expected_failure_of_no_check_is_refused() -> None:
+    made = suite_of(lambda _: Tiny(), checks.holds(is_trained), expected_failures={"resume": "SB3"})
+    with pytest.raises(ValueError, match=r"expects a failure of 'resume', which it does not have \(is_trained\)"):
+        made.run()

@@ -112,3 +112,15 @@ def test_a_damaged_state_is_refused_and_changes_nothing(change: Any, reason: str
         env.set_state(damaged)
     assert env._inner.data.time == state["time"]
     assert stepped(env, 5, 0) == before
+
+
+def test_a_refusal_changes_nothing() -> None:
+    env = gym.wrappers.RecordEpisodeStatistics(gym.make("Hopper-v5"))
+    base = env.unwrapped
+    for _ in range(2):
+        with pytest.raises(SettingError, match="RecordEpisodeStatistics"):
+            resumable_mujoco(env)
+        assert env.unwrapped is base
+    done = resumable_mujoco(gym.make("Hopper-v5"))
+    with pytest.raises(SettingError, match="is the result of resumable_mujoco\\(\\) already"):
+        resumable_mujoco(done)
