@@ -151,14 +151,13 @@ class KLPenalty:
     def adapt(self, kl: float) -> None:
         """Move the coefficient once, after an update.
 
-        :param kl: divergence of the policy that the update ended with, in nats; infinite or NaN where
+        :param kl: divergence of the policy that the update ended with, in nats, at least 0; infinite or NaN where
             a ratio overflowed and ``target_kl`` stopped the update, which counts as the largest number: a state is
             finite
         """
         if self.is_on:
             self._adapted = self._bounded(self.coefficient * self._factor(kl))
-            # In this order NaN counts as the largest number; rounding can make the estimate -1e-9.
-            self.last_kl = max(0.0, min(sys.float_info.max, kl))
+            self.last_kl = min(sys.float_info.max, kl)  # in this order it is the largest number for NaN as well
 
     def capture(self) -> StateDict | None:
         """Coefficient and last divergence; None where no target was asked for."""
