@@ -16,6 +16,7 @@ from typing import Any
 
 from rlverify.checks.saved_pickles import SERIALIZED, imports, json_of, parts_of_json
 from rlverify.checks.session import SubjectSession
+from rlverify.checks.wrapped_pickles import unwrapped
 from rlverify.running.runner import attempt
 
 CANARY = "canary"
@@ -69,6 +70,11 @@ def with_canary(place: str, content: bytes, canary: bytes) -> Iterator[tuple[str
         for member, own in members.items():
             for inner, changed in with_canary(f"{place}: {member.filename}", own, canary):
                 yield inner, _zipped({**members, member: changed})
+        return
+    wrapped = unwrapped(content)
+    if wrapped is not None:
+        for inner, changed in with_canary(place, wrapped[0], canary):
+            yield inner, wrapped[1](changed)
         return
     fields = json_of(content)
     if fields is not None:

@@ -21,7 +21,7 @@ class Rule:
     """A rule and its function.
 
     :param name: that of its function
-    :param family: what it belongs to: gates, resume, identity, isolation
+    :param family: what it belongs to, such as gates or resume
     :param expected: what holds where it passes, in a sentence
     :param rests_on: rules that have to pass before this one means anything
     :param faults: those that can be planted into a subject to prove that the rule detects them
@@ -41,10 +41,6 @@ class Rule:
     def rationale(self) -> str:
         """Why it exists: the documentation of its function."""
         return inspect.cleandoc(self.function.__doc__ or "")
-
-    def passed(self) -> CheckFinding:
-        """The finding of a subject in which nothing is wrong."""
-        return CheckFinding(Status.PASS, self.expected)
 
 
 def rule(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from rlverify.checks.wrapped_pickles import unwrapped
 from rlverify.pickles.pickle_imports import content_of
 
 PROTOCOL: Final = b"\x80"
@@ -34,7 +35,10 @@ class Pickle:
 
 
 def pickles_in(path: Path) -> list[Pickle]:
-    """Every pickle in a file: the file itself, members of a zip archive, and fields of JSON."""
+    """Every pickle in a file: the file itself, members of a zip archive, fields of JSON, arrays of objects.
+
+    Files can be compressed with gzip, bzip2 or xz.
+    """
     return list(_found(path.name, path.read_bytes()))
 
 
@@ -43,6 +47,10 @@ def _found(place: str, content: bytes) -> Iterator[Pickle]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for name in archive.namelist():
                 yield from _found(f"{place}: {name}", archive.read(name))
+        return
+    wrapped = unwrapped(content)
+    if wrapped is not None:
+        yield from _found(place, wrapped[0])
         return
     fields = json_of(content)
     if fields is not None:

@@ -138,7 +138,7 @@ class SubjectSession:
         self.run(action)
 
     def loaded(self, folder: Path) -> Any:
-        """A model that `saved` wrote, in a process whose generators know nothing; to be called inside of `run`."""
+        """A model that `saved` wrote, with global generators in another state; to be called inside of `run`."""
         fresh = self.make()
         seed_globals(OTHER_SEED)
         return self.adapter.load(folder, fresh)

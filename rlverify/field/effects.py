@@ -59,7 +59,7 @@ def effect_of(check: str, make: Make) -> Effect | None:
 
 
 def _resumed(make: Make, seed: int) -> tuple[torch.Tensor, _Ended, _Ended]:
-    """Training that goes on, and the same training from a file in a process whose generators know nothing."""
+    """Training that goes on, and the same training from a file with global generators in another state."""
     steps = _steps(make(seed))
     seed_globals(seed)
     model = make(seed)

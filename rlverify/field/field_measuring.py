@@ -97,7 +97,7 @@ def measure(
 
 
 def _run(task: FieldTask) -> Checked:
-    warnings.simplefilter("ignore")  # the settings are meant
+    warnings.simplefilter("ignore")  # which are about settings that were chosen on purpose
     found = attempt(lambda: _of_optimizer(task) if task.library == "torch" else _of_algorithm(task))
     return _checked(task, problem=found.line) if isinstance(found, Crash) else found
 

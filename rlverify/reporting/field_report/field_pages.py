@@ -15,6 +15,8 @@ from rlverify.reporting.html_report import prose as html_prose
 from rlverify.reporting.markdown import TEMPLATES, cell, prose
 
 FIELD_FORMATS: Final = ("md", "html")
+VARIANTS: Final = {"defaults": "defaults", "awkward": "other settings"}
+"""How the pages name the variants of a subject."""
 STYLES: Final = ("report.css", "field-report.css")
 
 
@@ -68,5 +70,5 @@ def _environment(is_html: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update({"cell": cell, "prose": html_prose if is_html else prose})
+    made.filters.update({"variant": VARIANTS.get, "cell": cell, "prose": html_prose if is_html else prose})
     return made

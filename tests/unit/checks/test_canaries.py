@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import base64
+import bz2
+import gzip
 import io
 import json
+import lzma
 import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 
 from rlverify.checks import Status, check_algorithm
 from rlverify.checks.canaries import executed_canaries, with_canary
-from rlverify.checks.saved_pickles import imports
+from rlverify.checks.saved_pickles import imports, pickles_in
 from rlverify.checks.session import SubjectSession
 from tests.meta.tiny_learner import Learner, TinyAdapter
 
@@ -105,3 +110,46 @@ def test_a_file_of_torch_has_its_index_replaced() -> None:
 def test_a_file_without_pickles_is_left_alone() -> None:
     assert list(with_canary("settings.json", b'{"gamma": 0.9}', CANARY)) == []
     assert list(with_canary("notes.txt", b"nothing", CANARY)) == []
+
+
+class _Calls:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, ("read",)
+
+
+def object_array(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([value], dtype=object), allow_pickle=True)
+    return buffer.getvalue()
+
+
+WRAPPED = {
+    "gzip": gzip.compress(pickle.dumps(_Calls())),
+    "bzip2": bz2.compress(pickle.dumps(_Calls())),
+    "xz": lzma.compress(pickle.dumps(_Calls())),
+    "array": object_array(_Calls()),
+    "gzip of an array": gzip.compress(object_array(_Calls())),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_pickles_in_compressed_files_and_arrays_are_found_and_replaced(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(WRAPPED[kind])
+    (found,) = pickles_in(tmp_path / "file")
+    assert "builtins.print" in found.imported
+    ((place, content),) = with_canary("file", WRAPPED[kind], CANARY)
+    assert place == "file"
+    (tmp_path / "file").write_bytes(content)
+    (found,) = pickles_in(tmp_path / "file")
+    assert found.imported == ()
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8bbroken", b"\x93NUMPYbroken", b"BZh"])
+def test_a_broken_file_holds_no_pickle(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(content)
+    assert pickles_in(tmp_path / "file") == []
+
+
+def test_an_array_of_numbers_holds_no_pickle(tmp_path: Path) -> None:
+    np.save(tmp_path / "numbers.npy", np.zeros(3))
+    assert pickles_in(tmp_path / "numbers.npy") == []
