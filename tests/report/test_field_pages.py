@@ -60,7 +60,7 @@ def test_each_case_is_one_line_with_what_was_seen_where_and_why(markdown: str) -
     seen = f"{ESCAPED} (at {WHERE}); a copy is `unchanged`"
     assert cases.splitlines() == [
         f"- PPO, defaults: {seen}",
-        f"- PPO, awkward: {seen}",
+        f"- PPO, other settings: {seen}",
         f"- TRPO, defaults: {seen}",
     ]
 
