@@ -32,7 +32,7 @@ def parametrize_with_checks(
     :param subjects: with names that differ; a suite is its algorithm under each seed, with the suite's checks
     :param checks: names of the checks; by default all
     :param tier: of all subjects, such as ``smoke``; by default each one's own
-    :raises ValueError: if two subjects have one name, or there is no such tier
+    :raises ValueError: if two subjects have one name, there is nothing to check, or there is no such tier
     :raises UnknownRuleError: if there is no check of a name
     """
     import pytest
@@ -40,6 +40,9 @@ def parametrize_with_checks(
     every = [one for each in subjects for one in (each.subjects if isinstance(each, Suite) else [each])]
     if tier is not None:
         every = [replace(each, tier=tier_named(tier)) for each in every]
+    empty = [each.name for each in every if each.rules is not None and not each.rules]
+    if empty or not every:
+        raise ValueError(f"{empty[0] if empty else 'the list'} has no checks, so nothing would be checked; add some")
     given = [each.name for each in every]
     twice = sorted({name for name in given if given.count(name) > 1})
     if twice:

@@ -141,7 +141,10 @@ class SubjectSession:
         """A model that `saved` wrote, with global generators in another state; to be called inside of `run`."""
         fresh = self.make()
         seed_globals(OTHER_SEED)
-        return self.adapter.load(folder, fresh)
+        model = self.adapter.load(folder, fresh)
+        if model is None:
+            raise TypeError("load() of the adapter returned None; return the model that was loaded")
+        return model
 
 
 def digest_of(value: Any) -> str:

@@ -86,8 +86,9 @@ def subject(
         is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
     :param tier: in ``smoke``, no check starts after ten seconds and none is proven; ``full`` has more proofs
-    :raises ValueError: if there is no such tier
+    :raises ValueError: if there is no such tier, or an argument cannot be used
     """
+    check_settings(adapter, limit)
     settings: dict[str, Any] = {
         "adapter": adapter,
         "expected_failures": expected_failures or {},
@@ -100,3 +101,14 @@ def subject(
     plain = getattr(getattr(factory, "func", factory), "__name__", type(factory).__name__)
     shown = name or ("subject" if plain == "<lambda>" else plain)
     return Subject(shown, factory, **settings)
+
+
+def check_settings(adapter: object, limit: object) -> None:
+    """
+    :raises ValueError: if an adapter is no object of a class with its methods, or a limit no positive number
+    """
+    if adapter is not None and not isinstance(adapter, Adapter):
+        advice = "; call it" if isinstance(adapter, type) else ""
+        raise ValueError(f"adapter={adapter!r:.60} is no Adapter{advice}")
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
+        raise ValueError(f"limit={limit!r} is no positive number of seconds")

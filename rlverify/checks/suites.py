@@ -12,7 +12,7 @@ from rlverify.checks.check_records import CheckRecord
 from rlverify.checks.engine import check_subject, rule_named
 from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import RULES, Rule
-from rlverify.checks.subjects import Subject
+from rlverify.checks.subjects import Subject, check_settings
 
 CLAIMS = "claims"
 """The family of claims."""
@@ -39,7 +39,7 @@ class Suite:
     :param seeds: all checks run under each of them
     :param expected_failures: reasons for which checks may fail, by name; such a check has to fail
     :param limit: seconds that each process of a check may take
-    :raises ValueError: if no seed is given
+    :raises ValueError: if no seed or one twice is given, or another argument cannot be used
     """
 
     def __init__(
@@ -55,6 +55,9 @@ class Suite:
     ) -> None:
         if not seeds:
             raise ValueError(f"the suite {name!r} has no seed, so nothing would be checked; give seeds=[0]")
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"the suite {name!r} has a seed twice in seeds={list(seeds)}; give each once")
+        check_settings(adapter, limit)
         self.name = name
         self.under_test = (under_test,) if isinstance(under_test, str) else tuple(under_test)
         self.make, self._adapter, self._seeds, self._limit = make, adapter, tuple(seeds), limit
@@ -75,8 +78,10 @@ class Suite:
 
         :param name: of the claim, such as ``MY-01``
         :param title: what is claimed, in a sentence
-        :raises ValueError: if there is a check or claim of this name already, or no such check in the suite
+        :raises ValueError: if there is a check or claim of this name already, no such check, or no such fault
         """
+        if not isinstance(fault, GenericFault):
+            raise ValueError(f"{name}: fault={fault!r:.60} is no fault; give one, such as faults.forget(path)")
         if check not in self._rules:
             raise ValueError(
                 f"{name}: the suite {self.name!r} has no check {check!r} ({', '.join(self._rules) or 'none so far'}); "

@@ -33,10 +33,10 @@ SB3_2281: Final = KnownBug(
 EXPLANATIONS: Final = {
     "resume_is_exact": Explanation(
         "A run that was saved and resumed is not the run that was interrupted.",
-        "Files hold no observation to continue from, no state of the environment and no state of a random generator, "
-        "and `load()` resets the environment.",
-        "Do not compare resumed runs with uninterrupted ones under one seed. `save_exact` and `load_exact` of "
-        "`rlcore.resume` resume all ten exactly: they save what the list names, and restore the generators last.",
+        "Files hold no state of the environment and of no random generator. `load()` lets the environment start again, "
+        "and seeds the generators as at the beginning, so that a resumed run draws its first random numbers again.",
+        "Do not compare resumed runs with uninterrupted ones under one seed. To resume exactly, save what the list "
+        "names as well, and restore the generators last; the README of this project has functions for all ten.",
         KNOWN_BUGS["resume_is_exact"],
     ),
     "set_parameters_copies": Explanation(
@@ -60,7 +60,8 @@ EXPLANATIONS: Final = {
     ),
     "nan_observation_is_reported": Explanation(
         "An observation of NaN destroys the parameters, and `learn()` returns without an error.",
-        "Algorithms with discrete actions and no distribution take the largest of values that are all NaN.",
+        "Nothing looks at an observation before the update. Algorithms that sample from a distribution stop there, as "
+        "it refuses NaN; these do not sample from one.",
         "Wrap the environment: `VecCheckNan(env, raise_exception=True)`.",
     ),
     "unknown_settings_are_refused": Explanation(
@@ -125,5 +126,6 @@ EXPLANATIONS: Final = {
 BY_DESIGN: Final = {
     ("TRPO", "learning_rate_zero_freezes"): "the learning rate is that of the value function; the policy moves by the "
     "trust region, as TRPO's documentation says",
+    ("Rprop", "learning_rate_zero_freezes"): "the learning rate is the size of the first step alone",
 }
 """Failures that the documentation of a library announces, by algorithm and check."""

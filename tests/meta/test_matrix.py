@@ -309,7 +309,7 @@ def helper_files() -> list[str]:
     helping = [path for path in found if path.parts[0] not in ABOUT_THE_HARNESS and not path.name.startswith("test_")]
     return sorted(
         {f"tests/{path.as_posix()}" for path in helping}
-        - {f"tests/benchmarks/bench_{name}.py" for name in ("gate", "harness")}
+        - {f"tests/benchmarks/bench_{name}.py" for name in ("gate", "harness", "tiers")}
     )
 
 

@@ -10,7 +10,7 @@ from rlverify.field.field_records import Effect
 
 EFFECT_OF: Final = {
     "resume_is_exact": "A model trains, is saved, and trains on, which is the run without the defect. The run with it "
-    "starts from the file, with the global random generators in another state.",
+    "starts from the files of `save()`, `save_replay_buffer()` and `VecNormalize.save()`.",
     "set_parameters_copies": "A receiver gets the parameters of a source; then the source trains, and then the "
     "receiver. Without the defect it gets copies; with it, what `get_parameters()` returns.",
 }

@@ -8,7 +8,7 @@ from typing import Final, get_args
 
 from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS, Explanation
-from rlverify.field.field_records import Checked, Effect, FieldReport, Shown
+from rlverify.field.field_records import Checked, Effect, Shown
 from rlverify.records.claims import Severity
 
 MARKS: Final = {
@@ -106,9 +106,9 @@ def _rank(finding: FieldFinding) -> tuple[bool, int, int]:
     return designed, get_args(Severity).index(finding.severity), -len(finding.cases)
 
 
-def counts(report: FieldReport) -> dict[str, int]:
-    """How many records came out how, over all algorithms."""
-    records = [record for each in report.algorithms for record in each.records]
+def counts(checked: Sequence[Checked]) -> dict[str, int]:
+    """How many records came out how, over all subjects."""
+    records = [record for each in checked for record in each.records]
     passed = [each for each in records if each.status is Status.PASS]
     found = {"checks": len(records), "passed": len(passed)}
     found["proven"] = sum(not each.unproven for each in passed)

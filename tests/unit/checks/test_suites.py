@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlverify.checks import CheckRecord, Status, Suite, checks, faults
+from rlverify.checks import CheckRecord, Status, Suite, checks, faults, parametrize_with_checks, subject
 from rlverify.checks.engine import UnknownRuleError
 from rlverify.checks.rule import Rule
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
@@ -246,3 +246,47 @@ def test_an_expected_failure_of_no_check_is_refused() -> None:
     made = suite_of(lambda _: Tiny(), checks.holds(is_trained), expected_failures={"resume": "SB3"})
     with pytest.raises(ValueError, match=r"expects a failure of 'resume', which it does not have \(is_trained\)"):
         made.run()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"seeds": [1, 1]}, r"has a seed twice in seeds=\[1, 1\]; give each once"),
+        ({"limit": 0}, "limit=0 is no positive number of seconds"),
+        ({"limit": "3"}, "limit='3' is no positive number of seconds"),
+        ({"adapter": TinyAdapter}, "is no Adapter; call it"),
+        ({"adapter": "tiny"}, "adapter='tiny' is no Adapter$"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Suite("tiny", lambda _seed: Tiny(), **settings)
+    if "seeds" not in settings:
+        with pytest.raises(ValueError, match=reason):
+            subject(Tiny, **settings)
+
+
+@pytest.mark.parametrize("fault", ["place", lambda adapter: adapter])
+def test_a_claim_of_no_fault_is_refused(fault: Any) -> None:
+    made = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]))
+    with pytest.raises(ValueError, match=r"T-08: fault=.* is no fault; give one, such as faults\.forget"):
+        made.claim("T-08", "It survives", check="save_load", fault=fault)
+
+
+@pytest.mark.parametrize("subjects", [[], [Suite("empty", lambda _seed: Tiny())]])
+def test_tests_of_nothing_are_refused(subjects: list[Suite]) -> None:
+    with pytest.raises(ValueError, match="has no checks, so nothing would be checked; add some"):
+        parametrize_with_checks(subjects)
+
+
+class ReturnsNothing(TinyAdapter):
+    def load(self, folder: Path, fresh: Any) -> Any:
+        super().load(folder, fresh)
+
+
+def test_a_load_that_returns_nothing_is_an_error() -> None:
+    made = Suite("tiny", lambda _seed: Tiny(), adapter=ReturnsNothing())
+    made.add("save_load_save_is_a_fixed_point")
+    record = only(made)
+    assert record.status is Status.ERROR
+    assert "load() of the adapter returned None; return the model that was loaded" in record.finding.seen

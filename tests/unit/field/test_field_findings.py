@@ -118,7 +118,7 @@ def test_a_cell_has_a_mark_for_each_variant_and_one_for_a_record_that_is_missing
 
 
 def test_counts_are_of_the_records_of_algorithms() -> None:
-    assert counts(field_example()) == {
+    assert counts(field_example().algorithms) == {
         "checks": 15,
         "passed": 8,
         "proven": 4,

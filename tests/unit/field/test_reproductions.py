@@ -15,7 +15,7 @@ from rlverify.checks.rule import RULES
 from rlverify.field import field_measuring
 from rlverify.field.algorithms import ALGORITHMS
 from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS
-from rlverify.field.field_measuring import _shown
+from rlverify.field.field_measuring import _shown, optimizer_tasks
 
 FOLDER = next(Path(each) for each in scripts_of_the_report.__path__)
 SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
@@ -68,7 +68,7 @@ def test_every_script_is_named_after_a_rule_with_an_explanation() -> None:
 
 
 def test_what_is_by_design_is_of_an_algorithm_and_a_rule() -> None:
-    names = {each.name for each in ALGORITHMS}
+    names = {each.name for each in (*ALGORITHMS, *optimizer_tasks())}
     assert BY_DESIGN
     assert all(name in names and check in EXPLANATIONS for name, check in BY_DESIGN)
 
