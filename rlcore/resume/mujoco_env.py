@@ -104,7 +104,7 @@ class SimulatedEnv(InnermostEnv):
 def _of_kind(value: object, array: NDArray[Any], name: str) -> NDArray[Any]:
     """The content of a tensor of an array's shape and type.
 
-    :raises StateError: ``value`` is none
+    :raises StateError: ``value`` is no such tensor
     """
     found = value.numpy() if isinstance(value, torch.Tensor) else None
     if found is None or found.shape != array.shape or found.dtype != array.dtype:

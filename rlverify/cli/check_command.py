@@ -114,7 +114,7 @@ def run_and_report(
 def gate_of_suites(root: Path, names: Sequence[str], files: Mapping[str, Path], given: Sequence[str]) -> int:
     """Run the suites of a project that has nothing else.
 
-    :param given: options for the claims of a catalogue, of which there is none
+    :param given: options that were given and are for the claims of a catalogue
     :return: the exit code
     :raises UsageError: if a suite cannot be imported, or the command has options for claims
     """

@@ -79,7 +79,7 @@ def render_html(data: ReportData) -> str:
     claims = data.claims
     found = findings((each for each in claims if is_real_bug(each) or each.contradicts_document), data.causes)
     text = (
-        _environment()
+        html_environment()
         .get_template("report.html.j2")
         .render(
             data=data,
@@ -107,7 +107,8 @@ def _file(name: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def html_environment() -> Environment:
+    """What every HTML page is rendered with."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,

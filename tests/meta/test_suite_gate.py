@@ -34,7 +34,7 @@ class Saving(Adapter):
         torch.save((model.net.state_dict(), model.average), folder / "state.pt")
 
     def load(self, folder, fresh):
-        state, average = torch.load(folder / "state.pt")
+        state, average = torch.load(folder / "state.pt", weights_only=True)
         fresh.net.load_state_dict(state)
         fresh.average = SAVED
         return fresh

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any, Final
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rlverify.field.field_records import Checked, FieldReport
 from rlverify.reporting.field_report import field_findings
 from rlverify.reporting.field_report.effects_text import EFFECT_OF, HEADER, effect_rows
-from rlverify.reporting.html_report import prose as html_prose
-from rlverify.reporting.markdown import TEMPLATES, cell, prose
+from rlverify.reporting.html_report import html_environment
+from rlverify.reporting.markdown import TEMPLATES
+from rlverify.reporting.markdown import environment as markdown_environment
 
 FIELD_FORMATS: Final = ("md", "html")
 VARIANTS: Final = {"defaults": "defaults", "awkward": "other settings"}
@@ -25,7 +23,8 @@ def render_field_report(report: FieldReport, form: str) -> str:
 
     :param form: ``md`` or ``html``
     """
-    template = _environment(form == "html").get_template(f"field-report.{form}.j2")
+    environment = html_environment() if form == "html" else markdown_environment(None)
+    template = environment.get_template(f"field-report.{form}.j2")
     context: dict[str, Any] = {
         "report": report,
         "findings": field_findings.findings(report.algorithms, report.reproductions),
@@ -37,6 +36,7 @@ def render_field_report(report: FieldReport, form: str) -> str:
         "legend": field_findings.LEGEND,
         "problems": [each for each in (*report.algorithms, *report.optimizers) if each.problem],
         "style": "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in STYLES),
+        "variants": VARIANTS,
         "reproduction": reproduction,
         "effect_rows": effect_rows,
         "effect_of": EFFECT_OF,
@@ -59,17 +59,3 @@ def reproduction(checked: Checked, check: str) -> str:
         f"(record,) = {door}({name}, {arguments})\n"
         "print(record.outcome, record.finding, sep='\\n')"
     )
-
-
-@cache
-def _environment(is_html: bool) -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=is_html,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    made.filters.update({"variant": VARIANTS.get, "cell": cell, "prose": html_prose if is_html else prose})
-    return made
