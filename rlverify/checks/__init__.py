@@ -16,6 +16,7 @@ from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Stat
 from rlverify.checks.checkpoints import check_checkpoint
 from rlverify.checks.engine import check_algorithm, check_subject
 from rlverify.checks.env_states import check_env_state
+from rlverify.checks.known_failures import KnownFailure
 from rlverify.checks.pytest_door import parametrize_with_checks
 from rlverify.checks.subjects import Subject, subject
 from rlverify.checks.suites import Suite
@@ -35,6 +36,7 @@ __all__ = [
     "Adapter",
     "CheckFinding",
     "CheckRecord",
+    "KnownFailure",
     "NotSupportedError",
     "Proof",
     "Status",

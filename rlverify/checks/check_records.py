@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from rlverify.checks.known_failures import KnownFailure
 from rlverify.records.claims import Severity
 
 
@@ -41,6 +42,7 @@ class CheckFinding:
     :param seen: what was observed
     :param where: the path of the state or the step at which it shows; empty where nothing is wrong
     :param why: what was tried to find the reason, and its outcome; can be empty
+    :param causes: of a failure, all paths that have to be restored, or where it shows; empty if no cause was looked for
     """
 
     status: Status
@@ -48,6 +50,7 @@ class CheckFinding:
     seen: str = ""
     where: str = ""
     why: str = ""
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class CheckRecord:
     :param check: name of the check, which is that of its function
     :param proofs: of a check that passed, the faults that were planted to prove it
     :param unproven: why a check that passed has no proof; empty otherwise
-    :param expected_failure: the caller's reason for which this check may fail; empty if it must pass
+    :param known: why this check may fail, by the caller; None if it must pass
     :param reproduction: lines that run this check again
     """
 
@@ -69,7 +72,7 @@ class CheckRecord:
     finding: CheckFinding
     proofs: tuple[Proof, ...] = ()
     unproven: str = ""
-    expected_failure: str = ""
+    known: KnownFailure | None = None
     reproduction: str = ""
 
     @property
@@ -79,16 +82,33 @@ class CheckRecord:
 
     @property
     def is_unexpected(self) -> bool:
-        """Whether a caller has to act: a failure that is not expected, an expected one that passed, or an error."""
-        if self.expected_failure:
-            return self.status in (Status.PASS, Status.ERROR)
-        return self.status in (Status.FAIL, Status.ERROR)
+        """Whether a caller has to act.
+
+        That is after an error, a failure that is not expected or has other causes, and an expected failure that passed.
+        """
+        if self.known is None:
+            return self.status in (Status.FAIL, Status.ERROR)
+        return self.status in (Status.PASS, Status.ERROR) or bool(self.other_causes)
+
+    @property
+    def expected_failure(self) -> str:
+        """The caller's reason for which this check may fail; empty if it must pass."""
+        return self.known.reason if self.known else ""
+
+    @property
+    def other_causes(self) -> str:
+        """How the causes of an expected failure differ from the expected ones, in words; empty if they do not."""
+        if self.known is None or self.status is not Status.FAIL:
+            return ""
+        new, gone = self.known.new_causes(self.finding.causes), self.known.gone_causes(self.finding.causes)
+        parts = {"new causes": new, "expected causes that are gone": gone}
+        return "; ".join(f"{name}: {', '.join(causes)}" for name, causes in parts.items() if causes)
 
     @property
     def outcome(self) -> str:
         """The status in words, with its proof: ``pass, proven by 3 faults``."""
-        if self.status is Status.FAIL and self.expected_failure:
-            return "fail, as expected"
+        if self.status is Status.FAIL and self.known:
+            return f"fail, with {self.other_causes}" if self.other_causes else "fail, as expected"
         if self.status is not Status.PASS:
             return str(self.status.value)
         if self.unproven:

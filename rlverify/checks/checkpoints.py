@@ -6,7 +6,7 @@ import importlib
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Final
 from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.check_records import CheckFinding, CheckRecord
 from rlverify.checks.data_names import is_data
+from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.saved_pickles import pickles_in
@@ -63,7 +64,7 @@ def check_checkpoint(
     change: Callable[[Any], object] = lambda _made: None,
     name: str = "",
     checks: Iterable[str] | None = None,
-    expected_failures: Mapping[str, str] | None = None,
+    expected_failures: ExpectedFailures | None = None,
     limit: float = 60.0,
 ) -> list[CheckRecord]:
     """Run the rules for saving and loading; nothing is raised for what the functions do.
@@ -74,7 +75,8 @@ def check_checkpoint(
     :param change: changes an object in place, as training does; without it, a load that does nothing is not detected
     :param name: by default that of ``save``
     :param checks: names of rules; by default all
-    :param expected_failures: reasons by name of the rule; a rule that passes in spite of it is reported
+    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
+        reported
     :param limit: seconds that each process of a check may take
     :raises UnknownRuleError: if there is no rule of a name
     """

@@ -11,6 +11,7 @@ from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers t
 from rlverify.checks.adapter import Adapter, NotSupportedError
 from rlverify.checks.adapters import adapter_name, adapter_named
 from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
+from rlverify.checks.known_failures import ExpectedFailures, known_failure
 from rlverify.checks.preloading import installed_modules, preload
 from rlverify.checks.rule import RULES, Rule, inconclusive
 from rlverify.checks.session import SubjectError, SubjectSession
@@ -27,7 +28,7 @@ def check_algorithm(
     name: str = "",
     adapter: Adapter | None = None,
     checks: Iterable[str] | None = None,
-    expected_failures: Mapping[str, str] | None = None,
+    expected_failures: ExpectedFailures | None = None,
     limit: float = 60.0,
     tier: TierName = "default",
     on_check: Progress = lambda _subject, _check: None,
@@ -38,7 +39,8 @@ def check_algorithm(
     :param name: of the subject; by default that of the class or function
     :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
     :param checks: names of rules; by default all
-    :param expected_failures: reasons by name of the rule; a rule that passes in spite of it is reported
+    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
+        reported
     :param limit: seconds that each process of a check may take
     :param tier: ``smoke``: no check starts after ten seconds, and nothing is proven; ``full``: more proofs
     :param on_check: called with the names of subject and rule before each rule
@@ -128,8 +130,8 @@ def record_of(rule: Rule, made: Subject, runs: Runs, *, prove: bool = True) -> C
         runs.findings.pop(rule.name, None)
     runs.reported.add(rule.name)
     base = CheckRecord(made.name, rule.name, rule.family, rule.severity, CheckFinding(Status.ERROR))
-    expected, lines = made.expected_failures.get(rule.name, ""), made.reproduction(rule.name)
-    base = replace(base, expected_failure=expected, reproduction=lines)
+    known, lines = known_failure(made.expected_failures, rule.name), made.reproduction(rule.name)
+    base = replace(base, known=known, reproduction=lines)
     if isinstance(session, CheckFinding):
         return replace(base, finding=replace(session, expected=rule.expected))
     if made.tier.seconds is not None and runs.seconds >= made.tier.seconds:

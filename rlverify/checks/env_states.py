@@ -11,6 +11,7 @@ import numpy as np
 
 from rlverify.checks import driving
 from rlverify.checks.check_records import CheckFinding, CheckRecord
+from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.session import OTHER_SEED, first_difference
@@ -51,7 +52,7 @@ def check_env_state(
     set_state: Callable[[Any, Any], object] = lambda env, state: env.set_state(state),
     name: str = "",
     checks: Iterable[str] | None = None,
-    expected_failures: Mapping[str, str] | None = None,
+    expected_failures: ExpectedFailures | None = None,
     limit: float = 60.0,
 ) -> list[CheckRecord]:
     """Run the rules for states of environments; nothing is raised for what the environment does.
@@ -61,7 +62,8 @@ def check_env_state(
     :param set_state: gives an environment a state
     :param name: by default that of the factory
     :param checks: names of rules; by default all
-    :param expected_failures: reasons by name of the rule; a rule that passes in spite of it is reported
+    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
+        reported
     :param limit: seconds that each process of a check may take
     :raises UnknownRuleError: if there is no rule of a name
     """

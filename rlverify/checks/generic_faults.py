@@ -124,6 +124,23 @@ def forget(path: str) -> GenericFault:
     return GenericFault(f"forget {path} in load()", Forgetful)
 
 
+def overwrite(path: str, value: Any) -> GenericFault:
+    """After training, the leaf at ``path`` has this value. It proves checks of a trained model, such as `checks.holds`.
+
+    :param value: a number, text, array or tensor; an array or tensor is copied into the one that is there
+    """
+
+    class Overwriting(Wrapped):
+        def learn(self, model: Any, steps: int) -> Sequence[Any]:
+            found = self.inner.learn(model, steps)
+            if not leaves_below(model, path):
+                raise KeyError(f"{type(model).__name__} has no {path!r} after training; correct the path")
+            put(model, path, value)
+            return found
+
+    return GenericFault(f"overwrite {path} with {value!r:.40} after learn()", Overwriting)
+
+
 def zero(value: Any) -> Any:
     """A number, an array or a tensor like another, full of zeros.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import torch
 from rlverify.checks import optimizer_faults as planted
 from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.check_records import CheckFinding, CheckRecord
+from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.optimizer_subject import OptimizerRun, OptimizerSubject, broken_leaves, pulled, set_options
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.small_rules import Kind, preload_of
@@ -35,7 +36,7 @@ def check_optimizer(
     *,
     name: str = "",
     checks: Iterable[str] | None = None,
-    expected_failures: Mapping[str, str] | None = None,
+    expected_failures: ExpectedFailures | None = None,
     limit: float = 60.0,
 ) -> list[CheckRecord]:
     """Run the rules for optimizers; nothing is raised for what the optimizer does.
@@ -43,7 +44,8 @@ def check_optimizer(
     :param factory: makes an optimizer of a list of parameters, such as ``torch.optim.Adam``
     :param name: by default that of the factory
     :param checks: names of rules; by default all
-    :param expected_failures: reasons by name of the rule; a rule that passes in spite of it is reported
+    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
+        reported
     :param limit: seconds that each process of a check may take
     :raises UnknownRuleError: if there is no rule of a name
     """

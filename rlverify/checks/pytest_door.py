@@ -74,7 +74,7 @@ def _judge(record: CheckRecord) -> None:
     text = details(record)
     if record.status in (Status.INCONCLUSIVE, Status.NOT_APPLICABLE):
         pytest.skip(f"{record.status.value}: {record.finding.seen}")
-    if record.status is Status.FAIL and record.expected_failure:
+    if record.status is Status.FAIL and not record.is_unexpected:
         pytest.xfail(record.expected_failure)
     if record.is_unexpected:
         pytest.fail(text, pytrace=False)

@@ -17,7 +17,7 @@ from rlverify.checks.check_records import CheckFinding
 from rlverify.checks.gates import apart, whole
 from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, passing, rule
-from rlverify.checks.search import Search
+from rlverify.checks.search import Reason, Search
 from rlverify.checks.session import SubjectSession, Trained
 from rlverify.checks.state_tree import Leaf, children, find, is_tensor, leaf_of, put, walk
 from rlverify.running.runner import Crash, attempt
@@ -88,13 +88,13 @@ def resume_is_exact(session: SubjectSession) -> CheckFinding:
         half = Trained(expected.state, expected.result, expected.trace[len(expected.trace) - len(found.trace) :])
         reason = _reason(session, folder, expected)
     text = apart(half, found)
-    return failing(text["seen"], where=f"{text['where']} after the load", why=reason)
+    return failing(text["seen"], where=f"{text['where']} after the load", why=reason.text, causes=reason.causes)
 
 
-def _reason(session: SubjectSession, folder: Path, expected: Trained) -> str:
+def _reason(session: SubjectSession, folder: Path, expected: Trained) -> Reason:
     """What a load loses, if the tier has the time to find it."""
     if not session.tier.finds_reasons:
-        return f"the tier {session.tier.name} does not search for what is lost"
+        return Reason(f"the tier {session.tier.name} does not search for what is lost", ())
     return Search(session, folder, expected.result, is_limited=not session.tier.is_full).reason()
 
 

@@ -71,9 +71,13 @@ def passing() -> CheckFinding:
     return CheckFinding(Status.PASS)
 
 
-def failing(seen: str, *, where: str = "", why: str = "") -> CheckFinding:
-    """What a rule returns if something is wrong."""
-    return CheckFinding(Status.FAIL, seen=seen, where=where, why=why)
+def failing(seen: str, *, where: str = "", why: str = "", causes: Sequence[str] | None = None) -> CheckFinding:
+    """What a rule returns if something is wrong.
+
+    :param causes: by default where it shows
+    """
+    found = ((where,) if where else ()) if causes is None else tuple(causes)
+    return CheckFinding(Status.FAIL, seen=seen, where=where, why=why, causes=found)
 
 
 def inconclusive(reason: str) -> CheckFinding:

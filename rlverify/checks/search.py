@@ -15,12 +15,26 @@ from rlverify.checks.state_tree import Difference, differences, walk
 from rlverify.running.runner import attempt
 
 GLOBALS: Final = "global random generators"
+UNKNOWN: Final = "unknown"
+"""The cause of a failure that restoring all leaves does not cure."""
 SHOWN: Final = 5
 """Paths, or groups of paths, that a reason names."""
 GROUPED: Final = 3
 """Paths with one parent that are shown as one."""
 MOST_RUNS: Final = 96
 """Runs that leave something out; where they are used up, a group is not divided further."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why training does not go on exactly.
+
+    :param text: in words, with the first of the causes
+    :param causes: paths of all that has to be restored, or `UNKNOWN`
+    """
+
+    text: str
+    causes: tuple[str, ...]
 
 
 @dataclass
@@ -38,27 +52,27 @@ class Search:
     is_limited: bool = True
     runs: int = field(default=0, init=False)
 
-    def reason(self) -> str:
-        """In words, what has to be restored; what was tried, where that is not known; empty if nothing has to be."""
+    def reason(self) -> Reason:
+        """What has to be restored; what was tried, where that is not known."""
         lost = [path for path in self.session.run(self._lost) if path not in self.session.volatile]
         everything = [*lost, GLOBALS]
         if not self._is_exact_without(()):
             opaque = self.session.run(self._opaque)
             tried = f"copying all {len(lost)} leaves that differ does not make it exact"
-            return f"{tried}; not seen: {listed(opaque) or 'nothing'}"
+            return Reason(f"{tried}; not seen: {listed(opaque) or 'nothing'}", (UNKNOWN,))
         parts = dict.fromkeys(map(part_of, everything))
         needed = [
             path for part in parts for path in self._needed([each for each in everything if part_of(each) == part])
         ]
         if not needed:
             differ = f"all {len(everything)} leaves that differ"
-            return f"restoring {differ} makes it exact; no single part of them is necessary"
+            return Reason(f"restoring {differ} makes it exact; no single part of them is necessary", tuple(everything))
         text, found = listed(shortened(needed)), expanded(needed, everything)
+        causes = tuple(each or "the model" for each in needed)
         if self._is_exact_without([path for path in everything if path not in found]):
-            return f"restoring {text} makes it exact"
-        return (
-            f"restoring {text} is necessary but not enough; with all {len(everything)} leaves that differ it is exact"
-        )
+            return Reason(f"restoring {text} makes it exact", causes)
+        but = f"is necessary but not enough; with all {len(everything)} leaves that differ it is exact"
+        return Reason(f"restoring {text} {but}", causes)
 
     def _needed(self, paths: Sequence[str]) -> list[str]:
         """The leaves that have to be restored; several as one name, if only all together were measured."""

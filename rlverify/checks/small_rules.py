@@ -7,13 +7,14 @@ one that does one thing wrong.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from rlverify.checks.adapter import Adapter, NotSupportedError
 from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
 from rlverify.checks.engine import UnknownRuleError
+from rlverify.checks.known_failures import ExpectedFailures, KnownFailure, known_failure
 from rlverify.checks.preloading import installed_modules, preload
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.session import SEED, SubjectError, SubjectSession
@@ -82,7 +83,7 @@ class Kind(Generic[Checked]):
         *,
         checks: Iterable[str] | None,
         limit: float,
-        expected_failures: Mapping[str, str] | None = None,
+        expected_failures: ExpectedFailures | None = None,
     ) -> list[CheckRecord]:
         """Run the rules on a subject; each in a process of its own.
 
@@ -92,14 +93,16 @@ class Kind(Generic[Checked]):
         unknown = [each for each in chosen if each not in self.rules]
         if unknown:
             raise UnknownRuleError(f"no check is named {unknown[0]!r}; choose from {', '.join(self.rules)}")
-        reasons = expected_failures or {}
-        return [self._record(self.rules[each], subject, name, limit, reasons.get(each, "")) for each in chosen]
+        known = {each: known_failure(expected_failures, each) for each in chosen}
+        return [self._record(self.rules[each], subject, name, limit, known[each]) for each in chosen]
 
-    def _record(self, rule: SmallRule[Checked], subject: Checked, name: str, limit: float, reason: str) -> CheckRecord:
+    def _record(
+        self, rule: SmallRule[Checked], subject: Checked, name: str, limit: float, known: KnownFailure | None
+    ) -> CheckRecord:
         finding = replace(_found(rule, subject, limit), expected=rule.expected)
         lines = f"{self.door}(factory, checks=[{rule.name!r}])  # factory: that of {name}"
         record = CheckRecord(name, rule.name, self.family, rule.severity, finding)
-        record = replace(record, expected_failure=reason, reproduction=lines)
+        record = replace(record, known=known, reproduction=lines)
         if finding.status is not Status.PASS:
             return record
         proofs = tuple(Proof(each.text, _detects(rule, subject, each, limit)) for each in rule.faults)

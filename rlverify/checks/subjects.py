@@ -10,6 +10,7 @@ from typing import Any
 
 from rlverify.checks.adapter import Adapter
 from rlverify.checks.check_records import CheckFinding
+from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.parts import is_module
 from rlverify.checks.reproduction import reproduction
 from rlverify.checks.rule import RULES, Rule
@@ -39,7 +40,8 @@ class Subject:
 
     :param factory: makes a fresh model, with its environment and seeds
     :param adapter: how to talk to it; None to find that out from the model
-    :param expected_failures: reasons for which rules may fail, by name of the rule; such a rule has to fail
+    :param expected_failures: reasons for which rules may fail, or `KnownFailure`, by name of the rule; such a rule has
+        to fail
     :param limit: seconds that each process of a check may take
     :param tier: ``smoke``, ``default`` or ``full``; see `rlverify.checks.tiers`
     :param rules: the checks of a suite, by name; None for all rules that there are
@@ -50,7 +52,7 @@ class Subject:
     name: str
     factory: Callable[[], Any]
     adapter: Adapter | None = None
-    expected_failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    expected_failures: ExpectedFailures = field(default_factory=lambda: MappingProxyType({}))
     limit: float = 60.0
     tier: Tier = TIERS["default"]
     rules: Mapping[str, Rule] | None = None
@@ -73,7 +75,7 @@ def subject(
     *,
     name: str = "",
     adapter: Adapter | None = None,
-    expected_failures: Mapping[str, str] | None = None,
+    expected_failures: ExpectedFailures | None = None,
     limit: float = 60.0,
     tier: TierName = "default",
 ) -> Subject:
@@ -82,8 +84,8 @@ def subject(
     :param factory: makes a model; or a model itself, of which every check gets a copy
     :param name: by default that of the factory or of the model's class; of a lambda, give one
     :param adapter: how to talk to the model; Stable-Baselines3 and sb3-contrib need none
-    :param expected_failures: reasons for which rules may fail, by name of the rule. Strict: if such a rule passes, that
-        is reported, so that the reason is removed
+    :param expected_failures: reasons for which rules may fail, or `KnownFailure`, by name of the rule. Strict: if such
+        a rule passes, that is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
     :param tier: in ``smoke``, no check starts after ten seconds and none is proven; ``full`` has more proofs
     :raises ValueError: if there is no such tier, or an argument cannot be used

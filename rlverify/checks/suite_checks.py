@@ -66,7 +66,7 @@ def save_load(*, state: Sequence[str], name: str = "save_load") -> Rule:
         lost = [path for path in paths if before[path] != after[path]]
         if not lost:
             return passing()
-        return failing(f"{', '.join(lost)} differ{'s' * (len(lost) == 1)} after the load", where=lost[0])
+        return failing(f"{', '.join(lost)} differ{'s' * (len(lost) == 1)} after the load", where=lost[0], causes=lost)
 
     return Rule(
         name,
@@ -110,7 +110,8 @@ def holds(
         Another value, such as True, is an error of the check
     :param name: of the check in its suite; by default that of the function
     :param expected: what holds, in a sentence; by default the first line of the function's documentation
-    :param faults: those that prove it
+    :param faults: those that prove it, such as ``faults.overwrite("ret_ema", 0.0)``. A fault in load() cannot, as the
+        function gets a model that was never loaded
     :raises ValueError: if the function has no name and none is given
     """
     shown = name or getattr(function, "__name__", "<lambda>")

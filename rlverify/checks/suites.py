@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from rlverify.checks.adapter import Adapter
 from rlverify.checks.check_records import CheckRecord
 from rlverify.checks.engine import check_subject, rule_named
 from rlverify.checks.generic_faults import GenericFault
+from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.rule import RULES, Rule
 from rlverify.checks.subjects import Subject, check_settings
 
@@ -37,7 +38,7 @@ class Suite:
         suite of which no file has changed
     :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
     :param seeds: all checks run under each of them
-    :param expected_failures: reasons for which checks may fail, by name; such a check has to fail
+    :param expected_failures: reasons for which checks may fail, or `KnownFailure`, by name; such a check has to fail
     :param limit: seconds that each process of a check may take
     :raises ValueError: if no seed or one twice is given, or another argument cannot be used
     """
@@ -50,7 +51,7 @@ class Suite:
         under_test: Sequence[str] = (),
         adapter: Adapter | None = None,
         seeds: Sequence[int] = (0,),
-        expected_failures: Mapping[str, str] | None = None,
+        expected_failures: ExpectedFailures | None = None,
         limit: float = 60.0,
     ) -> None:
         if not seeds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import torch
 
 from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.check_records import CheckFinding, CheckRecord
+from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.optimizer_subject import pulled
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.small_rules import Kind, SmallFault, preload_of
@@ -64,7 +65,7 @@ def check_gradient_transform(
     apply: Apply = lambda transform: transform(),
     name: str = "",
     checks: Iterable[str] | None = None,
-    expected_failures: Mapping[str, str] | None = None,
+    expected_failures: ExpectedFailures | None = None,
     limit: float = 60.0,
 ) -> list[CheckRecord]:
     """Run the rules for transforms of gradients; nothing is raised for what the transform does.
@@ -73,7 +74,8 @@ def check_gradient_transform(
     :param apply: transforms the gradients of these parameters in place; by default the transform is called
     :param name: by default that of the factory
     :param checks: names of rules; by default all
-    :param expected_failures: reasons by name of the rule; a rule that passes in spite of it is reported
+    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
+        reported
     :param limit: seconds that each process of a check may take
     :raises UnknownRuleError: if there is no rule of a name
     """

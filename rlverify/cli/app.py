@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.text import Text
@@ -79,6 +79,9 @@ from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import lines_of
 from rlverify.reporting.record import Record
 from rlverify.running.runner import Crash, attempt, run_claims
+
+if TYPE_CHECKING:
+    from rlverify.checks.check_records import CheckRecord
 
 app = typer.Typer(
     help="Re-inject every known bug, and see whether its check catches it.",
@@ -251,10 +254,12 @@ def gate(
         context, paths, jobs, level, selection=selection, only_selected=changed, chosen=chosen, fail_fast=fail_fast
     )
     result = _with_catalogue_and_tests(project, paths, result, chosen)
+    checks: tuple[CheckRecord, ...] = ()
     if project.settings.suites and chosen is None:
-        result = _with_suites(project, result, known_base(project, base) if changed else None)
+        result, checks = _with_suites(project, result, known_base(project, base) if changed else None)
     measured = f"measured {result.measured} of {len(result.records)}: {selection.reason}" if changed else ""
-    _answer(advised_outcome(outcome_of_audit(project, result, measured, selection.base), paths), files)
+    found = replace(outcome_of_audit(project, result, measured, selection.base), checks=checks)
+    _answer(advised_outcome(found, paths), files)
 
 
 def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
@@ -281,12 +286,13 @@ def _with_catalogue_and_tests(
     return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *kills.notes))
 
 
-def _with_suites(project: Project, result: Audit, since: Base | None) -> Audit:
-    """The result with what is not as expected in the project's suites."""
-    from rlverify.cli.suite_gate import problems_of_suites
+def _with_suites(project: Project, result: Audit, since: Base | None) -> tuple[Audit, tuple[CheckRecord, ...]]:
+    """The result with what is not as expected in the project's suites, and the records of their checks."""
+    from rlverify.cli.suite_gate import run_suites
 
-    found, notes = problems_of_suites(project.settings.suites, project.root, since)
-    return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *notes))
+    ran = run_suites(project.settings.suites, project.root, since)
+    problems, notes = (*result.problems, *ran.problems), (*result.notes, *ran.notes)
+    return replace(result, problems=problems, notes=notes), ran.checks
 
 
 def _unfrozen(project: Project, chosen: frozenset[str] | None) -> list[str]:

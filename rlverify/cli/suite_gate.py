@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rlverify.checks.check_records import CheckRecord, Status
@@ -18,13 +19,25 @@ from rlverify.reporting.check_run.check_outcome_text import reason
 from rlverify.running.runner import Crash, attempt
 
 
-def problems_of_suites(names: Sequence[str], folder: Path, since: Base | None) -> tuple[list[Problem], list[str]]:
+@dataclass(frozen=True)
+class SuitesResult:
+    """A run of the suites of a project.
+
+    :param problems: what is not as expected
+    :param notes: what was run, and what was not
+    """
+
+    checks: tuple[CheckRecord, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def run_suites(names: Sequence[str], folder: Path, since: Base | None) -> SuitesResult:
     """Run the suites of a project.
 
     :param names: as ``package.module:suite``
     :param folder: that modules and files are looked for in
     :param since: leave out what has not changed since; None to run all
-    :return: what is not as expected, and a note of what was run
     :raises UsageError: if a suite cannot be imported
     """
     targets = import_targets(names, folder)
@@ -35,14 +48,15 @@ def problems_of_suites(names: Sequence[str], folder: Path, since: Base | None) -
     notes = [f"suites: {summary(run)}"] if chosen else []
     if left_out:
         notes.append(f"suites: {left_out} not run, since no file of the packages under test has changed")
-    return found, notes
+    return SuitesResult(tuple(run.records), tuple(found), tuple(notes))
 
 
 def _problem(target: Target, record: CheckRecord) -> Problem:
     code = HARNESS_FAILED if record.status is Status.ERROR else CLAIM_FELL
     subject = f"{record.subject}: {record.check}"
     remedy = f"`rlverify check {target.text} --check {record.check}` repeats it"
-    return Problem(subject, code, f"{reason(record)}; expected: {record.finding.expected.rstrip('.')}", remedy=remedy)
+    sentence = f"{reason(record)}; expected: {record.finding.expected.rstrip('.')}"
+    return Problem(subject, code, sentence, "suite", remedy)
 
 
 def _has_changed(target: Target, since: Base) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL
 
-ProblemKind: TypeAlias = Literal["healthy", "verdict", "grade", "values", "stale", "pin", "other"]
+ProblemKind: TypeAlias = Literal["healthy", "verdict", "grade", "values", "stale", "pin", "suite", "other"]
 
 FALLEN: Final[tuple[ProblemKind, ...]] = ("healthy", "verdict", "grade", "values")
 """The kinds of problems of a claim that fell, the worst first."""
@@ -21,7 +21,7 @@ class Problem:
     :param exit_code: 1 where a claim fell or something is out of date, 2 where the harness could not tell
     :param kind: ``healthy`` where the code without a fault is violated or crashes; ``verdict``, ``grade`` or ``values``
         where these differ; ``stale`` where evidence is missing or of other settings; ``pin`` where a fault's target
-        changed
+        changed; ``suite`` where a check of a suite is not as expected
     :param remedy: what to do, where one command fixes it
     """
 

@@ -1,46 +1,25 @@
 """The report for what reads test results: one suite a document, one case a claim.
 
-Of a run, each case has its time, and a last suite has what is no claim: evidence, reports and the kill matrix.
+Of a run, each case has its time. A suite for what is no claim follows (evidence, reports and the kill matrix), and one
+for each subject of the project's suites.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 from typing import Final
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rlverify.records.exit_codes import HARNESS_FAILED
 from rlverify.records.problems import Problem, with_advice
 from rlverify.reporting.claim_status import ClaimStatus, status_of, told
+from rlverify.reporting.junit_xml import ELEMENTS, Case, document
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import block
 from rlverify.reporting.phrasing import difference, outcome, spread, statement
 from rlverify.reporting.record import Record
 
-# What XML 1.0 has no way to write, escaped or not.
-FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-ELEMENTS: Final = {ClaimStatus.FAILED: "failure", ClaimStatus.ERROR: "error", ClaimStatus.SET_ASIDE: "skipped"}
 COMMITTED: Final = "committed files"
 EVIDENCE: Final = "results are up to date"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One test case.
-
-    :param text: below the message of a case that did not pass; of one that did, what is worth knowing
-    """
-
-    suite: str
-    name: str
-    status: ClaimStatus
-    message: str = ""
-    text: str = ""
-    seconds: float | None = None
 
 
 class JUnitReport:
@@ -53,7 +32,15 @@ class JUnitReport:
 
 def junit_of_run(outcome: Outcome) -> str:
     """The file of one run: a failure for each claim that fell, an error for each that could not be measured."""
-    return document([*_run_cases(outcome), *_other_cases(outcome)])
+    return document([*_run_cases(outcome), *_other_cases(outcome), *_check_cases(outcome)])
+
+
+def _check_cases(outcome: Outcome) -> list[Case]:
+    if not outcome.checks:
+        return []
+    from rlverify.reporting.check_run.check_junit import case_of  # imports NumPy, which other commands do without
+
+    return [case_of(record) for record in outcome.checks]
 
 
 def _committed_case(record: Record) -> Case:
@@ -110,42 +97,3 @@ def _status(record: Record) -> ClaimStatus:
 def _status_of_problem(problem: Problem) -> ClaimStatus:
     """A claim with a stale fault did not fall: it could not be measured."""
     return ClaimStatus.ERROR if problem.exit_code == HARNESS_FAILED or problem.kind == "pin" else ClaimStatus.FAILED
-
-
-def document(cases: Sequence[Case]) -> str:
-    """The whole file: a suite for each run of cases that name one, with the counts that readers of it expect."""
-    root = Element("testsuites", {"name": "rlverify", **_counts(cases)})
-    for name, found in groupby(cases, key=lambda case: case.suite):
-        group = list(found)
-        suite = SubElement(root, "testsuite", {"name": name, **_counts(group)})
-        for case in group:
-            _add(suite, case)
-    indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
-
-
-def _counts(cases: Iterable[Case]) -> dict[str, str]:
-    cases = list(cases)
-    found = Counter(case.status for case in cases)
-    times = [case.seconds for case in cases if case.seconds is not None]
-    counts = {
-        "tests": len(cases),
-        "failures": found[ClaimStatus.FAILED],
-        "errors": found[ClaimStatus.ERROR],
-        "skipped": found[ClaimStatus.SET_ASIDE],
-    }
-    return {name: str(count) for name, count in counts.items()} | ({"time": f"{sum(times):.3f}"} if times else {})
-
-
-def _add(suite: Element, case: Case) -> None:
-    element = SubElement(suite, "testcase", classname=case.suite, name=_writable(case.name))
-    if case.seconds is not None:
-        element.set("time", f"{case.seconds:.3f}")
-    if name := ELEMENTS.get(case.status):
-        SubElement(element, name, message=_writable(case.message)).text = _writable(case.text)
-    elif case.text:
-        SubElement(element, "system-out").text = _writable(case.text)
-
-
-def _writable(text: str) -> str:
-    return FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rlverify.records.claims import Claim
 from rlverify.records.problems import Problem, ProblemKind, exit_code_of, is_regression
 from rlverify.reporting.record import Record
+
+if TYPE_CHECKING:
+    from rlverify.checks.check_records import CheckRecord
 
 RUN: Final = re.compile(r"^(\w+, )?seed \d+: ")
 """What a reason begins with that is about one run of several."""
@@ -74,6 +77,7 @@ class Outcome:
     :param fallen: the worst first
     :param problems: all problems, those of the fallen claims too
     :param seconds: what measuring each claim took, by its id; a run that several claims need is shared among them
+    :param checks: the records of the project's suites
     :param selection: which claims were measured, where not all were
     """
 
@@ -83,6 +87,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     selection: str = ""
+    checks: tuple[CheckRecord, ...] = ()
 
     @property
     def exit_code(self) -> int:

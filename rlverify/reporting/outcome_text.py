@@ -72,10 +72,7 @@ def summary(outcome: Outcome) -> str:
     elif outcome.exit_code == HARNESS_FAILED:
         words = "the harness failed"
     elif outcome.exit_code == CLAIM_FELL:
-        repairable = all(problem.remedy for problem in outcome.problems if problem.exit_code == CLAIM_FELL)
-        words = (
-            "the committed evidence or reports are out of date" if repairable else "something else failed, see above"
-        )
+        words = _what_failed(outcome)
     elif expected < len(outcome.records):
         words = "no other has failed"
     else:
@@ -83,6 +80,15 @@ def summary(outcome: Outcome) -> str:
     if not outcome.records:
         return f"no claim was measured; {words}"
     return f"{expected} of {len(outcome.records)} claims as expected; {words}"
+
+
+def _what_failed(outcome: Outcome) -> str:
+    """What the exit code 1 means if no claim fell."""
+    if in_suites := sum(problem.kind == "suite" for problem in outcome.problems):
+        return f"{in_suites} check{'s' * (in_suites != 1)} of suites not as expected"
+    if all(problem.remedy for problem in outcome.problems if problem.exit_code == CLAIM_FELL):
+        return "the committed evidence or reports are out of date"
+    return "something else failed, see above"
 
 
 def _title(outcome: Outcome) -> str:
@@ -140,7 +146,7 @@ def _that_fit(
 
 
 def _after_blocks(outcome: Outcome) -> list[str]:
-    others = [str(problem) for problem in with_advice(outcome.problems) if problem.kind == "other"]
+    others = [str(problem) for problem in with_advice(outcome.problems) if problem.kind in ("other", "suite")]
     if len(others) > MOST_OTHERS:
         others = [*others[: MOST_OTHERS - 1], f"and {len(others) - MOST_OTHERS + 1} more problems; see --json FILE"]
     advice = {each.remedy for each in with_advice(outcome.problems) if each.kind == "values" and each.remedy}

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -140,6 +141,26 @@ def test_the_gate_has_what_falls_in_a_suite_next_to_what_falls_in_the_catalogue(
         in output + errors
     )
     assert "`rlverify check suite_6:suite --check save_load` repeats it" in output + errors
+
+
+def test_junit_has_every_check_of_a_suite_under_its_name(command: Command, tmp_path: Path) -> None:
+    toy_with_suite(tmp_path, 9, "0.0")
+    command("gate", "--junit", str(tmp_path / "junit.xml"))
+    suites = ElementTree.parse(tmp_path / "junit.xml").findall("testsuite")
+    (learner,) = (each for each in suites if each.get("name") == "learner")
+    cases = {case.get("name"): [each.tag for each in case] for case in learner}
+    assert cases == {"save_load": ["failure"], "L-01": ["failure"]}
+    others = [case.get("name") for each in suites if each is not learner for case in each]
+    assert not any("save_load" in str(name) for name in others)
+
+
+def test_junit_has_the_checks_of_a_suite_that_passed(command: Command, tmp_path: Path) -> None:
+    toy_with_suite(tmp_path, 10, "average")
+    command("gate", "--junit", str(tmp_path / "junit.xml"))
+    suites = ElementTree.parse(tmp_path / "junit.xml").findall("testsuite")
+    (learner,) = (each for each in suites if each.get("name") == "learner")
+    assert [case.get("name") for case in learner] == ["save_load", "L-01"]
+    assert learner.get("failures") == "0"
 
 
 def test_a_gate_of_some_claims_runs_no_suite(command: Command, tmp_path: Path) -> None:

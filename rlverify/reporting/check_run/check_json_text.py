@@ -41,11 +41,13 @@ def _subject(checked: CheckedSubject, folder: Path) -> dict[str, Any]:
 def _record(record: CheckRecord) -> dict[str, Any]:
     content = asdict(record)
     finding = content.pop("finding")
-    del content["subject"]
+    del content["subject"], content["known"]
     return {
         **content,
         **finding,
         "status": record.status.value,
         "outcome": record.outcome,
         "as_expected": not record.is_unexpected,
+        "expected_failure": record.expected_failure,
+        "expected_causes": record.known.causes if record.known else (),
     }

@@ -9,15 +9,16 @@ from rlverify.checks.table import details
 from rlverify.reporting.check_run.check_outcome import CheckRun
 from rlverify.reporting.check_run.check_outcome_text import reason
 from rlverify.reporting.claim_status import ClaimStatus
-from rlverify.reporting.junit import Case, document
+from rlverify.reporting.junit_xml import Case, document
 
 
 def junit_of_checks(run: CheckRun, _folder: Path) -> str:
     """The whole file. What does not apply, is inconclusive or fails as expected is skipped, with its reason."""
-    return document([_case(record) for record in run.records])
+    return document([case_of(record) for record in run.records])
 
 
-def _case(record: CheckRecord) -> Case:
+def case_of(record: CheckRecord) -> Case:
+    """The test case of one check."""
     status = _status(record)
     if status is ClaimStatus.PASSED:
         return Case(record.subject, record.check, status, text=record.outcome)

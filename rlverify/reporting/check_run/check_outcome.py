@@ -42,7 +42,7 @@ def summary(run: CheckRun) -> str:
     """All records in one line: how many passed, were proven, failed, and so on."""
     found = Counter(each.status for each in run.records)
     proven = sum(any(proof.detected for proof in each.proofs) for each in run.records if each.status is Status.PASS)
-    expected = sum(each.status is Status.FAIL and bool(each.expected_failure) for each in run.records)
+    expected = sum(each.status is Status.FAIL and not each.is_unexpected for each in run.records)
     words = {
         Status.PASS: f"passed ({proven} proven)",
         Status.FAIL: f"failed ({expected} as expected)" if expected else "failed",

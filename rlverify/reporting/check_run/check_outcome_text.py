@@ -11,7 +11,8 @@ def outcome_words(record: CheckRecord) -> str:
         unexpected = f"though it was expected to fail: {record.expected_failure}; " if record.expected_failure else ""
         return unexpected + record.outcome.removeprefix("pass, ")
     if record.status is Status.FAIL and record.expected_failure:
-        return f"as expected: {record.expected_failure}"
+        other, known = record.other_causes, record.expected_failure
+        return f"{other} (known failure: {known})" if other else f"as expected: {known}"
     return record.finding.seen
 
 

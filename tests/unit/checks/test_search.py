@@ -8,7 +8,7 @@ import pytest
 
 from rlverify.checks import CheckRecord, Status, check_algorithm, search
 from rlverify.checks.resume import forgettable
-from rlverify.checks.search import GLOBALS, common, expanded, listed, names_of, parent, part_of, shortened
+from rlverify.checks.search import GLOBALS, UNKNOWN, common, expanded, listed, names_of, parent, part_of, shortened
 from rlverify.checks.session import SubjectSession
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
 
@@ -136,6 +136,7 @@ def found(make: Any) -> CheckRecord:
 
 def test_leaves_that_do_not_matter_are_not_named() -> None:
     assert found(WithParts).finding.why == "restoring env.first, env.second makes it exact"
+    assert found(WithParts).finding.causes == ("env.first", "env.second")
 
 
 def test_of_two_leaves_that_are_each_enough_their_object_is_named() -> None:
@@ -157,6 +158,7 @@ def test_a_loaded_model_that_crashes_is_an_error_with_its_place() -> None:
 
 def test_what_cannot_be_seen_is_named() -> None:
     why = found(Hides).finding.why
+    assert found(Hides).finding.causes == (UNKNOWN,)
     assert why.startswith("copying all ")
     assert "leaves that differ does not make it exact; not seen: numbers (builtins.range_iterator)" in why
 

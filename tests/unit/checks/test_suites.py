@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlverify.checks import CheckRecord, Status, Suite, checks, faults, parametrize_with_checks, subject
+from rlverify.checks import CheckRecord, KnownFailure, Status, Suite, checks, faults, parametrize_with_checks, subject
 from rlverify.checks.engine import UnknownRuleError
 from rlverify.checks.rule import Rule
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
@@ -105,6 +105,23 @@ def test_a_rule_of_ones_own_fails_with_what_it_returns() -> None:
     assert record.finding.expected == "no_updates finds nothing."
 
 
+def test_a_rule_of_ones_own_is_proven_by_overwriting_what_it_looks_at() -> None:
+    planted = [faults.overwrite("updates", 0)]
+    record = only(suite_of(lambda _: Tiny(), checks.holds(is_trained, faults=planted)))
+    assert (record.outcome, record.proofs[0].fault) == (
+        "pass, proven by 1 fault",
+        "overwrite updates with 0 after learn()",
+    )
+
+
+def test_overwriting_what_is_not_there_is_an_error_with_the_path() -> None:
+    made = suite_of(lambda _: Tiny(), checks.holds(is_trained))
+    made.claim("T-08", "It trains", check="is_trained", fault=faults.overwrite("update", 0))
+    record = made.run()[1]
+    assert record.status is Status.ERROR
+    assert "Tiny has no 'update' after training; correct the path" in record.finding.seen
+
+
 def test_a_claim_holds_if_its_fault_breaks_its_check() -> None:
     made = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]))
     made.claim("T-01", "The place survives load()", check="save_load", fault=faults.forget("place"))
@@ -142,6 +159,46 @@ def test_an_expected_failure_is_strict() -> None:
     lost = suite_of(lambda _: ForgetsPlace(), checks.save_load(state=["place"]), expected_failures=reasons)
     kept = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]), expected_failures=reasons)
     assert (only(lost).is_unexpected, only(kept).is_unexpected) == (False, True)
+
+
+class ForgetsBoth(ForgetsPlace):
+    """Does not save its number of updates either."""
+
+    def load(self, folder: Path) -> None:
+        updates = self.updates
+        super().load(folder)
+        self.updates = updates
+
+
+@pytest.mark.parametrize(
+    ("make", "causes", "other"),
+    [
+        (ForgetsPlace, ["place"], ""),
+        (ForgetsPlace, [], ""),
+        (ForgetsPlace, "place", ""),
+        (ForgetsBoth, ["place"], "new causes: updates"),
+        (ForgetsPlace, ["place", "updates"], "expected causes that are gone: updates"),
+        (ForgetsBoth, ["rng"], "new causes: place, updates; expected causes that are gone: rng"),
+    ],
+)
+def test_a_failure_that_is_known_with_its_causes_may_have_no_others(make: Any, causes: list[str], other: str) -> None:
+    known = KnownFailure("not saved yet", causes)
+    added = checks.save_load(state=["place", "updates"])
+    record = only(suite_of(lambda _: make(), added, expected_failures={"save_load": known}))
+    assert (record.status, record.other_causes, record.is_unexpected) == (Status.FAIL, other, bool(other))
+    assert record.outcome == (f"fail, with {other}" if other else "fail, as expected")
+    assert record.expected_failure == "not saved yet"
+
+
+def test_a_known_failure_that_passes_is_reported() -> None:
+    known = KnownFailure("not saved yet", ["place"])
+    made = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]), expected_failures={"save_load": known})
+    assert only(made).is_unexpected
+
+
+def test_a_known_failure_needs_a_reason() -> None:
+    with pytest.raises(ValueError, match="a known failure has no reason"):
+        KnownFailure("", ["place"])
 
 
 def test_rules_for_any_algorithm_are_added_by_name() -> None:

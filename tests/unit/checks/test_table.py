@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlverify.checks import CheckFinding, CheckRecord, Proof, Status, details, table
+from rlverify.checks import CheckFinding, CheckRecord, KnownFailure, Proof, Status, details, table
 
 PASSED = CheckRecord(
     "ppo",
@@ -29,10 +29,10 @@ def test_every_status_has_its_line() -> None:
     records = [
         PASSED,
         FAILED,
-        replace(FAILED, check="short", expected_failure="known"),
+        replace(FAILED, check="short", known=KnownFailure("known")),
         replace(PASSED, check="unproven", proofs=(), unproven="the check has no fault to plant"),
         replace(PASSED, check="partly", proofs=(Proof("a", detected=True), Proof("b", detected=False))),
-        replace(PASSED, check="strict", expected_failure="known"),
+        replace(PASSED, check="strict", known=KnownFailure("known")),
         replace(PASSED, check="unclear", finding=CheckFinding(Status.INCONCLUSIVE, "x holds", "deterministic: fail")),
         replace(PASSED, check="not for it", finding=CheckFinding(Status.NOT_APPLICABLE, "", "no save()")),
         replace(FAILED, check="crashed", finding=CheckFinding(Status.ERROR, "x holds", "ValueError: no")),
@@ -79,7 +79,7 @@ def test_every_status_has_its_line() -> None:
 
 def test_details_begin_with_the_outcome() -> None:
     assert details(PASSED).splitlines()[0] == "ppo: deterministic: pass, proven by 1 fault"
-    strict = details(replace(PASSED, expected_failure="known")).splitlines()
+    strict = details(replace(PASSED, known=KnownFailure("known"))).splitlines()
     assert strict[0] == "ppo: deterministic: pass, proven by 1 fault, but a failure is expected"
     assert strict[-1] == "expected failure: known"
 
