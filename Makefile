@@ -16,8 +16,8 @@ audit: $(VENV)/.ready
 test: $(VENV)/.ready
 	$(RUN) pytest -n 2 -m "not slow"
 
-# The slow rest: every claim under another seed, null faults in the files of the tests that detect faults, long runs.
-test-slow: $(VENV)/.ready
+# The slow rest: every claim under another seed, null faults in the files of the tests that detect faults, long runs, Ray.
+test-slow: $(VENV)/.ray
 	$(RUN) pytest -n 2 -m slow
 
 # Random examples of every property, thousands of them; 10 to 15 minutes. What fails is kept in .hypothesis/ and tried first.
@@ -61,6 +61,10 @@ $(VENV)/.ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	$(RUN) pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(VENV)/.ray: $(VENV)/.ready
+	$(RUN) pip install --quiet --editable '.[dev,ray]'
 	touch $@
 
 clean:
