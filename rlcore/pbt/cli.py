@@ -1,6 +1,6 @@
-"""The command ``python -m rlcore.pbt``: trains a population and shows how it is doing.
+"""The command ``python -m rlcore.pbt``: trains a population and shows how it is doing, or shows one that is training.
 
-Exit codes: 0 trained to the end; 2 something cannot be used, read or written; 130 interrupted.
+Exit codes: 0 trained to the end, or shown; 2 something cannot be used, read or written; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from rlcore.envs import ResumableEnv
 from rlcore.errors import RLCoreError, SettingError
 from rlcore.pbt.hyperparams import HyperparamConfig, PBTConfig
 from rlcore.pbt.population import MakeModel, MemberStatus, Population, PopulationResult
+from rlcore.pbt.watch_view import watch as show_population
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.warn import warn_caller
 
@@ -32,6 +33,14 @@ FAILED = 2
 INTERRUPTED = 130
 
 EXPLORED = ("learning_rate=1e-5:1e-2:log", "ent_coef=1e-5:1e-2:log", "clip_range=0.1:0.4")
+
+
+def show_instead(context: typer.Context, folder: Path | None) -> None:
+    """Show a population and end, before any other option is missed; --once is eager, so that it is known here."""
+    if folder is not None:
+        show_population(folder, once=context.params["once"])
+        raise typer.Exit
+
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -54,7 +63,20 @@ def train(
     n_envs: Annotated[int, typer.Option(min=1, help="Environments of each member.")] = 4,
     normalize: Annotated[bool, typer.Option(help="Put the environments behind VecNormalize.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of everything. [default: the folder's, or a new one]")] = None,
+    watched: Annotated[
+        Path | None,
+        typer.Option(
+            "--watch",
+            metavar="DIR",
+            callback=show_instead,
+            help="Train nothing: show the population in DIR, while another process trains it, until Ctrl-C. Of the "
+            "other options only --once counts.",
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", is_eager=True, help="With --watch: show it once and end.")] = False,
 ) -> None:
+    if once and watched is None:
+        raise SettingError("once", "--once shows a population once, and there is no --watch DIR; give it as well")
     config = PBTConfig(
         population_size=population,
         perturbation_interval=interval,
