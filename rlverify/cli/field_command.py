@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rlverify.cli.console import mention
+from rlverify.cli.console import mention, typed_command
 from rlverify.cli.options import Jobs, usable_cores
 from rlverify.cli.outputs import check_outputs, hand_over
+from rlverify.cli.watch_command import working_folder
 from rlverify.records.errors import UsageError
+from rlverify.running.run_progress import progress_reported, stage_progress
 
 if TYPE_CHECKING:
     from rlverify.field.field_measuring import FieldTask
@@ -75,6 +77,9 @@ def _measured(names: list[str], processes: int) -> FieldReport:
     def on_done(task: FieldTask, seconds: float) -> None:
         nonlocal done
         done += 1
+        stage_progress("checks", done, total)
         mention(f"{done} of {total}: {task.name}, {task.variant} ({seconds:.0f} s)")
 
-    return measure(names, processes=processes, on_done=on_done)
+    with progress_reported(working_folder(Path.cwd()), typed_command()):
+        stage_progress("checks", 0, total)
+        return measure(names, processes=processes, on_done=on_done)

@@ -30,13 +30,13 @@ def matrix(
         raise UsageError(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
     project_of(context).check()
     matrix_plan, processes = MatrixPlan(project_of(context)), jobs or usable_cores()
+    paths = report_paths(project_of(context), reports)
     if fault is None:
-        paths = report_paths(project_of(context), reports)
-        with alone_in(paths.working, complain), progress_bars() as bars:
+        with alone_in(paths.working, complain), progress_bars(paths.working) as bars:
             result = run_matrix(matrix_plan, paths, update=update, processes=processes, on_progress=bars.probes)
         result = replace(result, problems=tuple(advised_problems(result.problems, paths)))
     else:
-        with progress_bars() as bars:
+        with progress_bars(paths.working) as bars:
             result = run_fault(matrix_plan, fault, processes=processes, on_progress=bars.probes)
     show(*([result.as_object()] if as_json else matrix_tables.parts(result)))
     raise typer.Exit(result.exit_code)

@@ -16,6 +16,8 @@ from rlverify.records.errors import SettingsError
 
 FILE: Final = "pyproject.toml"
 TABLE: Final = "tool.rlverify"
+WORKING: Final = ".rlverify"
+"""Folder for what is not committed."""
 
 PackageName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -40,7 +42,7 @@ class ReportPaths:
     @property
     def working(self) -> Path:
         """Folder for what is not committed."""
-        return (self.root or self.reports.parent) / ".rlverify"
+        return (self.root or self.reports.parent) / WORKING
 
     @property
     def runs(self) -> Path:

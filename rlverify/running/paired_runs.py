@@ -46,6 +46,11 @@ class PairedTask:
     limit: float = RUN_LIMIT
     recorded: bool = False
 
+    @property
+    def label(self) -> str:
+        """What it is, for who watches."""
+        return f"{self.experiment}, seed {self.seed}"
+
 
 def seeds_of(claims: Iterable[Claim]) -> dict[str, tuple[int, ...]]:
     """The seeds that each experiment must be run with, each once however many claims need it."""

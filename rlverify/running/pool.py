@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 from rlverify.records import interrupts
 from rlverify.records.printing import send_stdout_to_stderr
+from rlverify.running.run_progress import task_ended, task_started
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -65,6 +66,11 @@ class _Worker(Generic[Task, Result]):
             self._connection.send(task)
 
     @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid or 0
+
+    @property
     def signals(self) -> list[Connection | int]:
         """What is ready when the task has ended."""
         return [self._connection, self._process.sentinel]
@@ -107,6 +113,8 @@ def run_each(
     processes: int,
     note: Callable[[Task, Ended[Result]], None],
     on_wait: Callable[[], None] = lambda: None,
+    on_start: Callable[[Task, int], None] = task_started,
+    on_end: Callable[[Task, int], None] = task_ended,
 ) -> None:
     """Call a function with each of the tasks, which are started in their order.
 
@@ -116,6 +124,8 @@ def run_each(
     :param function: a module-level function that raises nothing
     :param note: called once for each task, when it has ended
     :param on_wait: called at least every second while tasks run
+    :param on_start: called with each task that starts, and the number of its process
+    :param on_end: called so when it has ended, before ``note``, or was stopped
     :raises KeyboardInterrupt: after the workers have been stopped
     """
     waiting = deque(tasks)
@@ -129,11 +139,14 @@ def run_each(
                 while waiting and len(busy) < processes:
                     with interrupts.held_back():
                         busy.append(_Worker(function, waiting.popleft(), room.name))
+                    on_start(busy[-1].task, busy[-1].pid)
                 wait([each for worker in busy for each in worker.signals], POLL)
                 for worker in [each for each in busy if each.has_ended]:
                     task, ended = worker.task, worker.end()
+                    on_end(task, worker.pid)
                     if ended.exit_code is None and waiting:
                         worker.start(waiting.popleft())
+                        on_start(worker.task, worker.pid)
                     else:
                         busy.remove(worker)
                         done.append(worker)
@@ -143,6 +156,7 @@ def run_each(
     finally:
         for worker in busy:
             worker.terminate()
+            on_end(worker.task, worker.pid)
         for worker in (*busy, *done):
             worker.join()
         room.cleanup()

@@ -28,10 +28,12 @@ from rlverify.project.fingerprint import COMPILERS, is_within, module_name
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import HarnessError
 from rlverify.running.pool import pin_threads, run_each
+from rlverify.running.run_progress import task_ended, task_started
 
 Result = TypeVar("Result")
 
 STARTS_A_PROCESS: Final = (multiprocessing.process.BaseProcess.start.__code__, subprocess.Popen.__init__.__code__)
+IMPORTS: Final = "imports of the project"
 NOT_DATA: Final = (".git", ".venv", "site-packages", ".rlverify", "__pycache__", ".pytest_cache", ".hypothesis")
 """Folders of a project of which no measurement depends."""
 
@@ -202,7 +204,14 @@ def executed_by_imports(project: Project) -> Executed:
     :raises HarnessError: if they cannot be imported
     """
     found: list[Executed | None] = []
-    run_each(_executed_by_imports, [project], processes=1, note=lambda _, ended: found.append(ended.result))
+    run_each(
+        _executed_by_imports,
+        [project],
+        processes=1,
+        note=lambda _, ended: found.append(ended.result),
+        on_start=lambda _, pid: task_started(IMPORTS, pid),
+        on_end=lambda _, pid: task_ended(IMPORTS, pid),
+    )
     if found[0] is None:
         raise HarnessError("the process that imports the project died")
     return found[0]

@@ -71,6 +71,11 @@ class PlotTask:
     name: str
     recorded: bool
 
+    @property
+    def label(self) -> str:
+        """What it is, for who watches."""
+        return f"plot {self.name}"
+
 
 @dataclass(frozen=True)
 class MeasuredPlot:

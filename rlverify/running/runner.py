@@ -74,6 +74,11 @@ class ProbeTask:
     variant: Variant = field(compare=False)
     recorded: bool = False
 
+    @property
+    def label(self) -> str:
+        """What it is, for who watches."""
+        return f"{self.probe}, {self.variant.replace('_', ' ')}, seed {self.seed}"
+
 
 def attempt(action: Callable[[], Result], about: About = lambda _: None) -> Result | Crash:
     """Whatever the action returns, or its crash as a record.
