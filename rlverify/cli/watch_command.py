@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -40,19 +40,19 @@ def watch(
     """
     start = folder if folder is not None else Path(context.obj)
     places = [start / WORKING, working_folder(start)]
-    working = next((each for each in places if read_runs(each)), None)
-    if working is None:
+    working, runs = next(((each, found) for each in places if (found := read_runs(each))), (start, []))
+    if not runs:
         raise UsageError(
             f"{start}: no command is measuring here; give the folder of the project whose audit, matrix or field "
             "report runs, or the folder in which that was started"
         )
     if as_json:
-        show({"runs": as_objects(read_runs(working), time.time())})
+        show({"runs": as_objects(runs, time.time())})
     elif once or not Console().is_terminal:
-        show(runs_view(read_runs(working), time.time()))
+        show(runs_view(runs, time.time()))
     else:
         with suppress(KeyboardInterrupt), interrupts.raised():
-            follow(working, Console(highlight=False))
+            follow(working, runs, Console(highlight=False))
 
 
 def working_folder(start: Path) -> Path:
@@ -62,17 +62,20 @@ def working_folder(start: Path) -> Path:
     return start / WORKING
 
 
-def as_objects(runs: list[RunProgress], now: float) -> list[dict[str, Any]]:
+def as_objects(runs: Sequence[RunProgress], now: float) -> list[dict[str, Any]]:
     """For JSON."""
     return [{**asdict(run), "state": run.state(now)} for run in runs]
 
 
-def follow(working: Path, console: Console, pause: Callable[[float], None] = time.sleep) -> None:
+def follow(
+    working: Path, runs: Sequence[RunProgress], console: Console, pause: Callable[[float], None] = time.sleep
+) -> None:
     """Show the runs of a working folder until each has ended.
 
+    :param runs: those that were found
     :param pause: waits some seconds
     """
-    runs = read_runs(working)
+    shown = runs
     with Live(console=console, auto_refresh=False) as live:
         while runs:
             shown = runs

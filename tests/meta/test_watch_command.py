@@ -186,17 +186,22 @@ class TestLive:
             else:
                 remove_progress(tmp_path, RUN.pid)
 
-        follow(tmp_path, console, pause)
+        follow(tmp_path, read_runs(tmp_path), console, pause)
         shown = console.file.getvalue()  # type: ignore[attr-defined]
         assert pauses == [1.0, 1.0]
         assert (
             shown.index("noise, seed 8") < shown.index("the last one") < shown.index(f"{RUN.command} has ended after")
         )
 
+    def test_it_ends_where_the_command_ended_just_now(self, tmp_path: Path) -> None:
+        console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+        follow(tmp_path, [RUN], console, lambda _: None)
+        assert f"{RUN.command} has ended after" in console.file.getvalue()  # type: ignore[attr-defined]
+
     def test_it_ends_where_the_process_is_gone(self, tmp_path: Path) -> None:
         write_progress(tmp_path, replace(RUN, pid=NO_PROCESS))
         console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
-        follow(tmp_path, console, lambda _: pytest.fail("there is nothing to wait for"))
+        follow(tmp_path, read_runs(tmp_path), console, lambda _: pytest.fail("there is nothing to wait for"))
         assert "ended without a result" in console.file.getvalue()  # type: ignore[attr-defined]
 
     def test_ctrl_c_ends_it_without_a_word(
