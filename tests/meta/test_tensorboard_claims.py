@@ -13,7 +13,7 @@ from tests.support.scalar_tables import PAGE, rows
 
 ROOT = Path(__file__).parents[2]
 TABLES = ("Logged", "Asked for and not logged")
-ASKING = re.compile(r"monitor|track|log|validate|монитор|логир", re.IGNORECASE)
+ASKING = re.compile(r"monitor|track|log|validate|check|warning|монитор|логир", re.IGNORECASE)
 CITE = re.compile(r"^\d{3}:\d+$")
 
 
