@@ -250,7 +250,7 @@ def test_a_crash_is_an_error_of_the_claims_that_need_the_run(
 ) -> None:
     monkeypatch.setenv("FIGURELAB_CRASH", "6")
     paths = ReportPaths(tmp_path / "reports")
-    settings = {"update": True, "processes": 1, "on_progress": lambda *_: None, "level": "full"}
+    settings = {"update": True, "executor": ProcessExecutor(1), "on_progress": lambda *_: None, "level": "full"}
     result = audit(figureproject, paths, **settings)  # type: ignore[arg-type]
     assert {record.claim.id: record.verdict for record in result.records} == {
         "FIG-GAIN": Verdict.ERROR,
