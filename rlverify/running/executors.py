@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from rlverify.records import interrupts
 from rlverify.records.errors import UsageError
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+VARIABLES: Final = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_COLOR_PREFIX": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""Keep Ray from printing advice and colours, from leaving out lines, and from reporting its use."""
 ExecutorName: TypeAlias = Literal["inline", "processes", "ray"]
 
 
@@ -140,6 +147,8 @@ def ray_executor(jobs: int | None, address: str) -> RayExecutor:
     """
     if find_spec("ray") is None:
         raise UsageError("Ray is not installed, so nothing was run; run `pip install 'rlverify[ray]'`")
+    for name, value in VARIABLES.items():
+        os.environ.setdefault(name, value)  # Ray reads them when it is imported
     from rlverify.running.ray_executor import RayExecutor
 
     return RayExecutor(jobs, address)

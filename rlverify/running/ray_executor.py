@@ -6,7 +6,6 @@ one machine, and so are the results. Ray only says on which node a worker proces
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 import sys
@@ -32,13 +31,6 @@ Result = TypeVar("Result")
 
 MOST_TRIES: Final = 3
 """How often a task is started if the node or the actor that runs it is lost."""
-VARIABLES: Final = {
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_COLOR_PREFIX": "0",
-    "RAY_DEDUP_LOGS": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
-"""Keep Ray from printing advice and colours, from leaving out lines, and from reporting its use."""
 
 
 class _Slot(Generic[Task, Result]):
@@ -122,8 +114,6 @@ class RayExecutor:
     def _connect(self) -> None:
         if ray.is_initialized():
             return
-        for name, value in VARIABLES.items():
-            os.environ.setdefault(name, value)
         local: dict[str, Any] = {} if self._address else {"num_cpus": self._wanted, "include_dashboard": False}
         try:
             ray.init(self._address or "local", log_to_driver=True, configure_logging=False, **local)

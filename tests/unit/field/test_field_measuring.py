@@ -60,7 +60,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., F
         tasks = tasks_of(tmp_path, **code)
         monkeypatch.setattr(field_measuring, "algorithm_tasks", lambda _names: tasks)
         monkeypatch.syspath_prepend(tmp_path)
-        return measure(["SGD"])
+        return measure(["SGD"], executor=ProcessExecutor(1))
 
     return run
 
