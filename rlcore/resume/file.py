@@ -37,6 +37,8 @@ from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
 FORMAT: Final = "exact_v1"
+SAVED_BY_SB3: Final = "is a file of Stable-Baselines3's save()"
+"""How the reader of containers describes such a file."""
 _FIELDS: Final = (
     *("format_version", "algorithm", "libraries", "settings", "seed", "device"),
     *("n_envs", "observation_space", "action_space", "state"),
@@ -141,9 +143,19 @@ def load_exact(
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the fields of the file, of which the format and the number of environments are checked."""
-    content, has_digest = read_container(
-        existing(Path(path)), map_location="cpu", require_digest=False, max_bytes=DEFAULT_MAX_BYTES
-    )
+    try:
+        content, has_digest = read_container(
+            existing(Path(path)), map_location="cpu", require_digest=False, max_bytes=DEFAULT_MAX_BYTES
+        )
+    except CheckpointError as error:
+        if SAVED_BY_SB3 not in error.reason:
+            raise
+        raise CheckpointError(
+            path_of(path),
+            f"{SAVED_BY_SB3}, which holds neither environments nor random generators, so no training can continue "
+            "exactly from it; load it with the class that wrote it, such as PPO.load, and save with save_exact() from "
+            "now on",
+        ) from error
     if not has_digest:
         raise CheckpointError(path_of(path), "carries no digest, so save_exact did not write it; load it with what did")
     version = content.get("format_version")

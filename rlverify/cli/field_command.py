@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rlverify.cli.console import mention, typed_command
-from rlverify.cli.options import Jobs, usable_cores
+from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
 from rlverify.cli.outputs import check_outputs, hand_over
 from rlverify.cli.watch_command import working_folder
 from rlverify.records.errors import UsageError
+from rlverify.running.executors import Executor
 from rlverify.running.run_progress import progress_reported, stage_progress
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def field_report(
         Path | None, typer.Option("--from", metavar="FILE", help="Write the pages of a run again from its JSON file.")
     ] = None,
     jobs: Jobs = None,
+    where: Where = "processes",
+    ray_address: RayAddress = "",
 ) -> None:
     """Check the installed libraries, and write field-report.md, .html and .json.
 
@@ -49,14 +52,17 @@ def field_report(
     files = {form: output / f"{NAME}.{form}" for form in forms}
     for path in files.values():
         check_outputs({"output": path})
-    report = read_field_report(source) if source is not None else _measured(names or [], jobs or usable_cores())
-    if source is None:
+    if source is not None:
+        report = read_field_report(source)
+    else:
+        with executor_of(where, jobs, ray_address) as executor:
+            report = _measured(names or [], executor)
         hand_over(files["json"].absolute(), text_of(report))
     for form in FIELD_FORMATS:
         hand_over(files[form].absolute(), render_field_report(report, form))
 
 
-def _measured(names: list[str], processes: int) -> FieldReport:
+def _measured(names: list[str], executor: Executor) -> FieldReport:
     """
     :raises UsageError: if a library or a name is missing
     """
@@ -82,4 +88,4 @@ def _measured(names: list[str], processes: int) -> FieldReport:
 
     with progress_reported(working_folder(Path.cwd()), typed_command()):
         stage_progress("checks", 0, total)
-        return measure(names, processes=processes, on_done=on_done)
+        return measure(names, executor=executor, on_done=on_done)

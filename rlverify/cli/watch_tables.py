@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rlverify.running.progress_file import RunProgress, RunState, Stage
+from rlverify.running.progress_file import ELSEWHERE, RunProgress, RunState, Stage
 
 STATES: Final[dict[RunState, str]] = {
     "running": "running for {since}",
@@ -61,7 +61,7 @@ def _stages(run: RunProgress, now: float) -> Table:
 def _workers(run: RunProgress, now: float) -> Table:
     table = _plain("worker", "for", "runs")
     for each in run.running:
-        table.add_row(str(each.pid), duration(now - each.start), each.text)
+        table.add_row("elsewhere" if each.pid == ELSEWHERE else str(each.pid), duration(now - each.start), each.text)
     return table
 
 

@@ -123,6 +123,41 @@ EXPLANATIONS: Final = {
     ),
 }
 
+OF_OPTIMIZERS: Final = {
+    "load_state_dict_copies": Explanation(
+        "After `b.load_state_dict(a.state_dict())`, steps of `b` change the state of `a`.",
+        "`load_state_dict()` keeps the tensors that it is given where dtype and device fit. This is the cause of "
+        "`set_parameters_copies` above.",
+        "Hand over `copy.deepcopy(a.state_dict())`.",
+        KNOWN_BUGS["set_parameters_copies"],
+    ),
+    "learning_rate_zero_freezes": Explanation(
+        "With a learning rate of 0, parameters still move.",
+        "ASGD computes the size of a step at the end of the step before, so a new learning rate takes effect one step "
+        "late. In Rprop the learning rate is the size of the first step alone.",
+        "Freeze parameters with `requires_grad_(False)`, or do not call `step()`.",
+    ),
+    "deepcopy_continues": Explanation(
+        "A deep copy cannot make a step.",
+        "LBFGS keeps its parameters in an attribute that copies and pickles leave out.",
+        "Make a new optimizer, and load the state_dict of the old one.",
+    ),
+    "non_finite_gradients_do_not_stay": Explanation(
+        "One gradient of NaN or infinity makes parameters NaN for good, without an error.",
+        advice="Call `clip_grad_norm_(parameters, limit, error_if_nonfinite=True)` before the step.",
+    ),
+    "huge_gradients_stay_finite": Explanation(
+        "The square of a gradient above about 1e19 is infinite in float32, and the parameter stops for good.",
+        advice="Clip gradients.",
+    ),
+    "half_precision_stays_finite": Explanation(
+        "With parameters in half precision, a gradient of 0, or a small one, gives NaN or infinity.",
+        "An `eps` of 1e-8 is 0 in float16. LBFGS has no `eps`; there the cause is another one.",
+        "Keep the parameters in float32, as mixed precision does, or choose an `eps` of 1e-4.",
+    ),
+}
+"""As `EXPLANATIONS`, for the checks of optimizers."""
+
 BY_DESIGN: Final = {
     ("TRPO", "learning_rate_zero_freezes"): "the learning rate is that of the value function; the policy moves by the "
     "trust region, as TRPO's documentation says",

@@ -17,6 +17,8 @@ from typing import Final, Literal, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 PROGRESS: Final = "progress"
+ELSEWHERE: Final = 0
+"""The number of a process that is not known here, as one of another machine is."""
 SILENT_AFTER: Final = 30.0
 """Seconds without a new file after which the process is probably stopped, or its number belongs to another one."""
 
@@ -27,6 +29,7 @@ RunState: TypeAlias = Literal["running", "silent", "lost"]
 class RunningTask:
     """What a worker process does now.
 
+    :param pid: number of that process, or `ELSEWHERE`
     :param start: in seconds since 1970, as all times here
     """
 

@@ -150,16 +150,18 @@ def progress_reported(folder: Path, command: str) -> Iterator[ProgressWriter]:
 def task_started(task: object, pid: int) -> None:
     """A process has begun a task.
 
-    :param task: a text, or what has a text as ``label``
+    :param task: a text, or what has a text as ``label``; anything else is not told of
     """
-    for writer in _writers:
-        writer.task_started(_text_of(task), pid)
+    text = _text_of(task)
+    for writer in _writers if text else ():
+        writer.task_started(text, pid)
 
 
 def task_ended(task: object, pid: int) -> None:
     """A process has ended a task, or was stopped in it."""
-    for writer in _writers:
-        writer.task_ended(_text_of(task), pid)
+    text = _text_of(task)
+    for writer in _writers if text else ():
+        writer.task_ended(text, pid)
 
 
 def stage_progress(name: str, done: int, total: int, seconds_left: float | None = None) -> None:
@@ -169,4 +171,4 @@ def stage_progress(name: str, done: int, total: int, seconds_left: float | None 
 
 
 def _text_of(task: object) -> str:
-    return task if isinstance(task, str) else str(getattr(task, "label", type(task).__name__))
+    return task if isinstance(task, str) else str(getattr(task, "label", ""))

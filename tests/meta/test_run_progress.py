@@ -17,6 +17,7 @@ from rlverify.kill_matrix.sessions import run_session
 from rlverify.project.content import Project
 from rlverify.records import interrupts
 from rlverify.running import run_progress
+from rlverify.running.executors import Executor, InlineExecutor, ProcessExecutor
 from rlverify.running.paired_runs import PairedTask
 from rlverify.running.pool import Ended, run_each
 from rlverify.running.progress_file import (
@@ -258,14 +259,22 @@ class TestReporting:
         begun = {task for what, task in events if what == "start"}
         assert sorted(task for what, task in events if what == "end") == sorted(begun)
 
-    def test_runs_of_claims_are_reported_by_what_they_measure(self, toyproject: Project, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("executor", [ProcessExecutor(1), InlineExecutor()])
+    def test_runs_of_claims_are_reported_by_what_they_measure(
+        self, executor: Executor, toyproject: Project, tmp_path: Path
+    ) -> None:
         seen: list[RunProgress] = []
         claim = toyproject.claims[0]
         with progress_reported(tmp_path, "rlverify audit") as writer:
-            run_claims(toyproject, [claim], processes=1, on_progress=lambda *_: seen.append(writer.progress()))
+            run_claims(toyproject, [claim], executor=executor, on_progress=lambda *_: seen.append(writer.progress()))
         texts = {each.text for run in seen for each in (*run.running, *run.ended)}
         assert f"{claim.probe}, healthy, seed {claim.seeds[0]}" in texts
         assert seen[-1].running == ()
+
+    def test_a_task_without_a_text_is_not_told_of(self, tmp_path: Path) -> None:
+        with progress_reported(tmp_path, "rlverify audit") as writer:
+            task_started(("a", 1), 7)
+        assert writer.progress().running == ()
 
     def test_every_kind_of_task_has_a_text(self, toyproject: Project) -> None:
         assert ProbeTask(toyproject, "p", None, 3, 1.0, "documented_fix").label == "p, documented fix, seed 3"

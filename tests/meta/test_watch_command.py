@@ -21,6 +21,7 @@ from rlverify.cli.watch_tables import duration, end_in_words
 from rlverify.field import field_measuring
 from rlverify.field.field_records import FieldReport
 from rlverify.running.progress_file import (
+    ELSEWHERE,
     EndedTask,
     RunningTask,
     RunProgress,
@@ -106,6 +107,11 @@ class TestView:
             "rlverify audit",
             "rlverify matrix",
         ]
+
+    def test_a_task_of_another_machine_runs_elsewhere(self, command: WatchCommand, tmp_path: Path) -> None:
+        write_progress(tmp_path / ".rlverify", replace(RUN, running=(RunningTask("noise", ELSEWHERE, NOW - 5),)))
+        _, output, _ = command("watch", tmp_path)
+        assert ["elsewhere", "5 s", "noise"] in words(output)
 
     def test_json_has_all_of_it(self, command: WatchCommand, tmp_path: Path) -> None:
         write_progress(tmp_path / ".rlverify", RUN)

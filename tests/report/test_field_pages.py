@@ -10,7 +10,7 @@ from html import unescape
 import pytest
 
 from rlverify.field.effects import EPISODES, MEASURED, SEEDS
-from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS
+from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS, OF_OPTIMIZERS
 from rlverify.field.field_file import read_field_report, text_of
 from rlverify.reporting.field_report.effects_text import EFFECT_OF
 from rlverify.reporting.field_report.field_findings import LEGEND
@@ -45,8 +45,8 @@ def test_the_same_report_gives_the_same_bytes(markdown: str, html: str) -> None:
 
 
 def test_the_findings_are_listed_by_rank_with_severity_and_extent(markdown: str) -> None:
-    rows = re.findall(r"^\| \d \| \[.*\]\(#(\w+)\) \| (\w+) \| (.+) \|$", markdown, re.MULTILINE)
-    assert rows == [("home_made", "critical", "PPO"), (SHARED, "high", "PPO, TRPO"), (DESIGNED, "high", "TRPO")]
+    rows = re.findall(r"^\| \d \| \[.*\]\(#(\w+)\) \| ([\w ]+) \| (.+) \|$", markdown, re.MULTILINE)
+    assert rows == [("home_made", "critical", "PPO"), (SHARED, "high", "PPO, TRPO"), (DESIGNED, "by design", "TRPO")]
 
 
 def test_both_pages_list_the_findings_in_the_same_order(markdown: str, html: str) -> None:
@@ -120,9 +120,14 @@ def test_the_text_about_effects_is_of_what_is_measured(markdown: str) -> None:
 
 
 def test_the_findings_about_optimizers(markdown: str, html: str) -> None:
-    assert f"- `{DESIGNED}` (high; LBFGS): {ESCAPED}.\n  Expected: {DESIGNED} holds\n" in markdown
+    own = part(markdown, f"### Optimizers: {DESIGNED}\n", "\n## ")
+    headline = OF_OPTIMIZERS[DESIGNED].headline
+    assert f"**{headline}** Severity: high; LBFGS.\n" in own
+    assert f"Seen with LBFGS: {ESCAPED}.\n" in own
+    assert f'check_optimizer(LBFGS, checks=["{DESIGNED}"])' in own
     section = part(html, f'id="optimizer-{DESIGNED}"', "</article>")
-    assert f"{DESIGNED} holds" in section
+    assert headline in section
+    assert OF_OPTIMIZERS[DESIGNED].cause in section
     assert "fails for LBFGS" in section
     assert "LBFGS: a|b &lt;img src=x&gt; _lead <code>c|&lt;d&gt;</code> *e* snake_case &amp; done" in section
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from rlverify.checks.check_records import CheckRecord, Status
-from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS, Explanation
+from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS, OF_OPTIMIZERS, Explanation
 from rlverify.field.field_records import Checked, Effect, Shown
 from rlverify.records.claims import Severity
 
@@ -61,7 +61,13 @@ class FieldFinding:
     @property
     def explanation(self) -> Explanation:
         """What was written about it; what was expected, if nothing was."""
-        return EXPLANATIONS.get(self.check, Explanation(f"Violated: {self.expected}"))
+        written = OF_OPTIMIZERS if self.cases[0].checked.library == "torch" else EXPLANATIONS
+        return written.get(self.check, Explanation(f"Violated: {self.expected}"))
+
+    @property
+    def importance(self) -> str:
+        """The severity; ``by design`` if each failure is."""
+        return "by design" if all(each.note for each in self.cases) else self.severity
 
     @property
     def names(self) -> list[str]:

@@ -402,20 +402,27 @@ def test_relinking_to_another_precision_keeps_the_statistics() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("first_device", ["cpu", "cuda"])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_cuda_and_mixed_devices_agree_with_the_cpu(estimator: Any) -> None:
+def test_cuda_and_mixed_devices_agree_with_the_cpu(estimator: Any, first_device: str) -> None:
     reference = VarianceGradientScaler(parameters_of(*SHAPES), estimator=estimator, warmup_steps=2)
-    mixed = [nn.Parameter(p.detach().to("cuda" if i else "cpu")) for i, p in enumerate(parameters_of(*SHAPES))]
-    scaler = VarianceGradientScaler(mixed, estimator=estimator, warmup_steps=2)
+    devices = (first_device, "cuda", "cuda")
+    tensors = [nn.Parameter(p.detach().to(where)) for p, where in zip(parameters_of(*SHAPES), devices, strict=True)]
+    scaler = VarianceGradientScaler(tensors, estimator=estimator, warmup_steps=2)
     generator = torch.Generator().manual_seed(0)
+    factors = []
     for _ in range(10):
         for cpu, other in zip(reference.parameters, scaler.parameters, strict=True):
-            cpu.grad = torch.randn(cpu.shape, generator=generator)
+            cpu.grad = 3.0 + torch.randn(cpu.shape, generator=generator)
             other.grad = cpu.grad.to(other.device, copy=True)
-        assert scaler.scale_gradients() == pytest.approx(reference.scale_gradients(), rel=1e-5)
+        factors.append(scaler.scale_gradients())
+        assert factors[-1] == pytest.approx(reference.scale_gradients(), rel=1e-5)
+        for cpu, other in zip(reference.parameters, scaler.parameters, strict=True):
+            torch.testing.assert_close(other.grad.cpu(), cpu.grad, rtol=1e-5, atol=0)  # type: ignore[union-attr]
         scaler.step()
         reference.step()
-    restored = VarianceGradientScaler(mixed, estimator=estimator)
+    assert len(set(factors)) == 9, "the factor stood at a limit, so the comparison is empty"
+    restored = VarianceGradientScaler(tensors, estimator=estimator)
     restored.load_state_dict(reference.state_dict())
     assert restored.get_scaling_factor() == pytest.approx(reference.get_scaling_factor(), rel=1e-6)
 

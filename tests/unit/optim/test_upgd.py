@@ -386,11 +386,16 @@ def test_cuda_equals_cpu_without_noise(optimizer_class: Any) -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda_has_the_noise_of_the_cpu() -> None:
+@BOTH
+def test_cuda_has_the_noise_of_the_cpu(optimizer_class: Any) -> None:
+    """Of each parameter and each step: the gradients are 0, so that nothing else moves the parameters."""
     ends = []
     for device in ("cpu", "cuda"):
-        parameter = nn.Parameter(torch.zeros(5000, device=device))
-        parameter.grad = torch.zeros_like(parameter)
-        UPGD([parameter], lr=1.0, sigma=1.0, seed=SEED).step()
-        ends.append(parameter.detach().cpu())
-    torch.testing.assert_close(ends[0], ends[1], rtol=0, atol=1e-6)
+        parameters = [nn.Parameter(torch.zeros(size, device=device)) for size in (5000, 300)]
+        optimizer = optimizer_class(parameters, lr=1.0, weight_decay=0.0, sigma=1.0, seed=SEED)
+        for _ in range(2):
+            set_gradients(parameters, [torch.zeros_like(parameter) for parameter in parameters])
+            optimizer.step()
+        ends.append([parameter.detach().cpu() for parameter in parameters])
+    torch.testing.assert_close(ends[1], ends[0], rtol=0, atol=2e-6)
+    assert float(ends[1][0].std()) == pytest.approx(0.5 * math.sqrt(2), rel=0.05)

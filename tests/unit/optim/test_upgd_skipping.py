@@ -182,22 +182,31 @@ def test_a_counter_is_on_the_device_of_its_parameter(optimizer_class: Any, monke
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning")
 @BOTH
 @EVERY_SETTING
-def test_cuda_itself_sees_no_wait_and_skips(optimizer_class: Any, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("bad", [torch.inf, torch.nan])
+def test_cuda_itself_sees_no_wait_and_skips(optimizer_class: Any, settings: dict[str, Any], bad: float) -> None:
     optimizer = make(optimizer_class, "cuda", DTYPES["mixed"], **settings)
+    start = [parameter.detach().clone() for parameter in parameters(optimizer)]
     for index in range(5):
         for parameter in parameters(optimizer):
             parameter.grad = torch.ones_like(parameter)
+        before = [parameter.detach().clone() for parameter in parameters(optimizer)]
         if index == 2:
-            parameters(optimizer)[3].grad.mul_(torch.inf)  # type: ignore[union-attr]
+            parameters(optimizer)[3].grad.mul_(bad)  # type: ignore[union-attr]
         torch.cuda.set_sync_debug_mode("error")
         try:
             optimizer.step()
+            with pytest.raises(RuntimeError, match="synchronizing"):  # so that the mode would have seen a wait
+                before[0].sum().item()
         finally:
             torch.cuda.set_sync_debug_mode("default")
+        if index == 2:
+            assert bits(parameters(optimizer)) == bits(before)
     assert optimizer.skipped_steps == 1
     assert [int(state["step"]) for state in optimizer.state.values()] == [4] * 4
+    assert all(bool((parameter != old).any()) for parameter, old in zip(parameters(optimizer), start, strict=True))
 
 
 @BOTH

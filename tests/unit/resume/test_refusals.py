@@ -292,6 +292,16 @@ def test_a_damaged_truncated_missing_or_foreign_file_is_refused(saved: Path, tmp
             load_exact(path, make_vec())
 
 
+def test_a_file_of_stable_baselines3_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
+    ppo().save(tmp_path / "plain.zip")
+    with pytest.raises(
+        CheckpointError, match=r"save\(\), which holds neither environments nor random generators"
+    ) as caught:
+        load_exact(tmp_path / "plain.zip", make_vec())
+    assert "save_exact() from now on" in str(caught.value)
+    assert "DistributionalPPO" not in str(caught.value)
+
+
 def test_another_format_is_refused(saved: Path, tmp_path: Path) -> None:
     older = {**load_container(saved), "format_version": "exact_v0"}
     save_container(tmp_path / "older.zip", older)

@@ -55,7 +55,20 @@ def test_every_global_generator_goes_on_where_it_was_captured() -> None:
     assert [draws(), draws()] == first
 
 
-def test_the_captured_state_is_of_plain_values() -> None:
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_generator_of_a_device_goes_on_where_it_was_captured() -> None:
+    torch.rand(3, device="cuda")
+    captured = capture_generators()
+    check_generators(captured)
+    first = torch.rand(3, device="cuda").tolist()
+    assert torch.rand(3, device="cuda").tolist() != first
+    apply_generators(captured)
+    assert torch.rand(3, device="cuda").tolist() == first
+
+
+def test_the_captured_state_is_of_plain_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     state: Any = seeded(3)
     assert list(state) == ["python", "numpy", "torch", "cuda"]
     version, internal, gauss = state["python"]
