@@ -31,9 +31,8 @@ from rlverify.running.progress_file import (
     write_progress,
 )
 from rlverify.running.run_progress import ProgressWriter
-from tests.meta.conftest import Command
 from tests.meta.messages import is_one_line
-from tests.meta.project_folders import write_settings
+from tests.meta.project_folders import write_settings, write_toy_tests
 from tests.meta.test_run_progress import NO_PROCESS
 from tests.report.field_example import field_example
 
@@ -242,20 +241,19 @@ class TestWhatIsReported:
         return found
 
     def test_an_audit_is_reported(
-        self, toy: Command, auditedproject: Path, last: list[RunProgress], monkeypatch: pytest.MonkeyPatch
+        self, command: WatchCommand, last: list[RunProgress], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sys, "argv", ["/bin/rlverify", "audit", "--jobs", "1"])
-        code, _, _ = toy("audit", "--jobs", "1")
+        folder = write_toy_tests(write_settings(tmp_path, "toyproject"))
+        command("--project", folder, "audit", "--jobs", "1")
         (run_,) = last
-        assert code == 0
-        assert run_.command == "rlverify audit --jobs 1"
-        assert run_.pid == os.getpid()
+        assert (run_.command, run_.pid) == ("rlverify audit --jobs 1", os.getpid())
         (stage,) = run_.stages
         assert stage.name == "measuring"
         assert stage.done == stage.total > 0
         assert run_.running == ()
         assert run_.ended != ()
-        assert read_runs(auditedproject / ".rlverify") == []
+        assert read_runs(folder / ".rlverify") == []
 
     def test_a_field_report_is_reported_where_it_was_started(
         self, command: WatchCommand, last: list[RunProgress], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
