@@ -76,7 +76,7 @@ def end_in_words(stage: Stage, now: float) -> str:
     if stage.end is None:
         return "unknown until a task has ended"
     if stage.end <= now:
-        return "any moment"
+        return "later than expected"
     clock = datetime.fromtimestamp(stage.end).astimezone().strftime("%H:%M")
     return f"about {clock}, in {duration(stage.end - now)}"
 

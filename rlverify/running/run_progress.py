@@ -43,7 +43,7 @@ class ProgressWriter:
 
     def __init__(self, folder: Path, command: str, clock: Callable[[], float] = time.time) -> None:
         self._folder, self._command, self._clock = folder, command, clock
-        self._start = clock()
+        self._start = self._reported = clock()
         self._stages: dict[str, Stage] = {}
         self._running: dict[tuple[str, int], RunningTask] = {}
         self._ended: deque[EndedTask] = deque(maxlen=KEPT)
@@ -94,11 +94,15 @@ class ProgressWriter:
             known = self._stages.get(name)
             unchanged = known is not None and (known.done, known.total) == (done, total)
             if unchanged and known is not None and (known.end is not None or seconds_left is None):
+                self._reported = now
                 return  # what is left from now on does not count how long the present tasks have run
-            start = now if known is None else known.start
+            start = self._reported if done else now  # what is done ran since the stage before was last heard of
+            if known is not None and known.done <= done:
+                start = known.start
             pace = (now - start) / done * (total - done) if done else None
             left = pace if seconds_left is None else seconds_left
             self._stages[name] = Stage(name, done, total, start, None if left is None else now + left)
+            self._reported = now
             self._changed = True
 
     def progress(self) -> RunProgress:

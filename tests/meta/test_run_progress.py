@@ -138,6 +138,22 @@ class TestWriter:
         writer.stage("measuring", 2, 6, None)
         assert writer.progress().stages == (Stage("measuring", 2, 6, 1000.0, 1060.0),)
 
+    def test_a_stage_of_which_the_first_news_is_a_task_that_ended_began_before(
+        self, writer: ProgressWriter, clock: Clock
+    ) -> None:
+        clock.now += 10
+        writer.stage("measuring", 1, 3, None)
+        assert writer.progress().stages == (Stage("measuring", 1, 3, 1000.0, 1030.0),)
+        clock.now += 5
+        writer.stage("repeating", 1, 2, None)
+        assert writer.progress().stages[1] == Stage("repeating", 1, 2, 1010.0, 1020.0)
+
+    def test_a_stage_that_begins_again_has_a_new_start(self, writer: ProgressWriter, clock: Clock) -> None:
+        writer.stage("plots", 2, 2, None)
+        clock.now += 5
+        writer.stage("plots", 0, 4, None)
+        assert writer.progress().stages == (Stage("plots", 0, 4, 1005.0, None),)
+
     def test_the_end_is_not_put_off_while_nothing_ends(self, writer: ProgressWriter, clock: Clock) -> None:
         for _ in range(3):
             writer.stage("measuring", 1, 6, None)

@@ -132,7 +132,7 @@ class TestView:
         [
             (Stage("x", 3, 3, NOW, NOW), "done"),
             (Stage("x", 0, 3, NOW, None), "unknown until a task has ended"),
-            (Stage("x", 1, 3, NOW, NOW - 5), "any moment"),
+            (Stage("x", 1, 3, NOW, NOW - 5), "later than expected"),
         ],
     )
     def test_an_end_that_is_unknown_or_overdue_is_said(self, stage: Stage, expected: str) -> None:
