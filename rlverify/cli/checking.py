@@ -68,7 +68,7 @@ def run_checks(
 def _checked_in_workers(
     targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: Given
 ) -> CheckRun:
-    tasks = []
+    tasks: list[_CheckTask] = []
     for each, own in zip(targets, chosen, strict=True):
         number = sum(task.text == each.text for task in tasks)
         tasks.append(_CheckTask(given, each.text, number, each.subject.name, tuple(own)))
