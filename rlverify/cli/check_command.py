@@ -94,7 +94,7 @@ def check(
     if where == "inline" and (jobs or 1) > 1:
         where = "processes"
     with executor_of(where, jobs, ray_address) as executor:
-        code = run_and_report(found, folder, chosen, files, executor, Given(tuple(targets), folder, limit, tier))
+        code = run_and_report(found, folder, chosen, files, executor, Given(folder, limit, tier))
     raise typer.Exit(code)
 
 
@@ -159,4 +159,4 @@ def gate_of_suites(
     targets, (where, jobs, ray_address) = import_targets(names, root), options
     chosen = chosen_rules((), (), [each.subject for each in targets])
     with executor_of(where, jobs, ray_address) as executor:
-        return run_and_report(targets, root, chosen, files, executor, Given(tuple(names), root))
+        return run_and_report(targets, root, chosen, files, executor, Given(root))

@@ -28,9 +28,8 @@ OnCheck = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Given:
-    """What targets were imported from, so that a worker imports them again."""
+    """With what targets were imported, so that a worker imports them again; see `import_targets`."""
 
-    texts: tuple[str, ...]
     folder: Path
     limit: float | None = None
     tier: TierName | None = None
@@ -38,13 +37,17 @@ class Given:
 
 @dataclass(frozen=True)
 class _CheckTask:
-    """One of the targets, to be checked in a worker.
+    """A target to be checked in a worker.
 
-    :param number: which
+    :param text: as it was named
+    :param number: which of the subjects of this text it is
+    :param name: of the subject
     """
 
     given: Given
+    text: str
     number: int
+    name: str
     chosen: tuple[str, ...]
 
 
@@ -65,11 +68,14 @@ def run_checks(
 def _checked_in_workers(
     targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: Given
 ) -> CheckRun:
-    tasks = [_CheckTask(given, number, tuple(own)) for number, own in enumerate(chosen)]
+    tasks: list[_CheckTask] = []
+    for each, own in zip(targets, chosen, strict=True):
+        number = sum(task.text == each.text for task in tasks)
+        tasks.append(_CheckTask(given, each.text, number, each.subject.name, tuple(own)))
     done = count(1)
 
     def note(task: _CheckTask, ended: Ended[tuple[CheckRecord, ...]]) -> None:
-        mention(f"{next(done)} of {len(tasks)}: {targets[task.number].text} ({ended.seconds:.0f} s)")
+        mention(f"{next(done)} of {len(tasks)}: {task.text} ({ended.seconds:.0f} s)")
 
     found = executor.map(_check, tasks, note=note)
     pairs = zip(targets, chosen, found, strict=True)
@@ -78,7 +84,8 @@ def _checked_in_workers(
 
 def _check(task: _CheckTask) -> tuple[CheckRecord, ...]:
     given = task.given
-    target = import_targets(given.texts, given.folder, given.limit, given.tier)[task.number]
+    target = import_targets([task.text], given.folder, given.limit, given.tier)[task.number]
+    target = replace(target, subject=replace(target.subject, name=task.name))
     return _records(target, task.chosen, lambda *_: None)
 
 

@@ -45,7 +45,7 @@ def run_suites(names: Sequence[str], folder: Path, since: Base | None) -> Suites
     chosen = [each for each in targets if since is None or _has_changed(each, since)]
     left_out = len(targets) - len(chosen)
     rules = chosen_rules((), (), [each.subject for each in chosen])
-    run = run_checks(chosen, rules, InlineExecutor(), Given(tuple(names), folder)) if chosen else CheckRun(())
+    run = run_checks(chosen, rules, InlineExecutor(), Given(folder)) if chosen else CheckRun(())
     found = [_problem(each.target, record) for each in run.subjects for record in each.records if record.is_unexpected]
     notes = [f"suites: {summary(run)}"] if chosen else []
     if left_out:

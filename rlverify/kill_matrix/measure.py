@@ -64,7 +64,7 @@ def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on
             done += 1
             on_progress(done, task.sessions)
 
-        return [_result(ended) for ended in executor.map(run, given, note=note)]
+        return [result_of(ended) for ended in executor.map(run, given, note=note)]
 
     try:
         runs = each(partial(_run_on_healthy_code, root), task.columns)
@@ -86,8 +86,9 @@ def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on
     return Measurement(matrix, tuple(each for each in (*rows, *history) if isinstance(each, Problem)))
 
 
-def _result(ended: Ended[Result]) -> Result:
-    """
+def result_of(ended: Ended[Result]) -> Result:
+    """The result of a task.
+
     :raises MatrixError: if there is none, as the worker that waited for a session was lost
     """
     if ended.result is None:

@@ -110,7 +110,7 @@ class RayExecutor:
         self._address = address
         self._wanted = jobs
         self._connect()
-        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        resources: dict[str, float] = ray.cluster_resources()
         self.jobs = jobs or max(1, int(resources.get("CPU", 1)))
 
     def _connect(self) -> None:

@@ -21,6 +21,14 @@ from tests.meta.messages import is_one_line
 from tests.meta.tiny_learners import write_learners
 
 Check = Callable[..., tuple[int, str, str]]
+DEADLY = """\
+import multiprocessing, os
+from command_learners import copying as deadly
+
+if multiprocessing.parent_process() is not None:
+    os._exit(7)
+"""
+"""Can be imported, but in no worker process."""
 QUICK = ("--check", "set_parameters_copies")
 
 
@@ -157,6 +165,24 @@ def test_all_formats_are_written(check: Check, tmp_path: Path) -> None:
 def test_json_on_stdout_is_all_that_is_printed(check: Check) -> None:
     code, output, _ = check("command_learners:copying", *QUICK, "--json", "-")
     assert (code, json.loads(output)["summary"]) == (0, "1 check: 1 passed (1 proven)")
+
+
+def test_several_targets_in_worker_processes_have_the_same_records(check: Check) -> None:
+    targets = [f"command_learners:{name}" for name in ("copying", "sharing", "expected")]
+    code, here, _ = check(*targets, *QUICK, "--json", "-")
+    assert (code, len(json.loads(here)["subjects"])) == (1, 3)
+    code, elsewhere, errors = check(*targets, *QUICK, "--jobs", "2", "--json", "-")
+    assert (code, json.loads(elsewhere)) == (1, json.loads(here))
+    assert "3 of 3: command_learners:" in errors
+
+
+def test_a_target_whose_worker_dies_is_an_error_and_the_others_have_records(folder: Path, check: Check) -> None:
+    (folder / "deadly_learners.py").write_text(DEADLY)
+    targets = ["command_learners:copying", "deadly_learners:deadly"]
+    code, output, _ = check(*targets, *QUICK, "--executor", "processes", "--jobs", "2", "--json", "-")
+    copying, deadly = (each["checks"][0] for each in json.loads(output)["subjects"])
+    assert (code, copying["status"], deadly["status"]) == (2, "pass", "error")
+    assert deadly["seen"] == "the process that checks this target ended with exit code 7"
 
 
 def test_the_list_has_every_check(check: Check) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from rlverify.kill_matrix import sessions
-from rlverify.kill_matrix.measure import Measurement, measure
+from rlverify.kill_matrix.measure import Measurement, measure, result_of
 from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
 from rlverify.project.content import open_project
+from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultPlan, FaultResult, WeakTest, WeakTestResult
+from rlverify.running.executors import Executor, InlineExecutor, ProcessExecutor
 from rlverify.running.thread_executor import ThreadExecutor
 from tests.meta.project_folders import project_in
 
@@ -232,3 +234,23 @@ def test_the_weak_tests_are_found_beside_the_faults_and_by_no_run_of_the_suite()
     folder = ROOT / "verification" / "weak_tests"
     assert paths == {path for path in folder.glob("*.py") if path.name != "__init__.py"}
     assert not [path for path in paths if path.name.startswith("test_") or path.name.endswith("_test.py")]
+
+
+@pytest.mark.parametrize("executor", [InlineExecutor(), ProcessExecutor(2)])
+def test_the_matrix_is_the_same_wherever_its_sessions_are_waited_for(
+    executor: Executor, matrix_plan: MatrixPlan
+) -> None:
+    plans = (plan("clip-one-sided", "test_ends", "test_high"), plan("add-twice", "test_unrelated"))
+    task = MatrixTask(plans, (), (weak("weak.py::test_notices"),))
+    found = measure(matrix_plan, task, executor=executor, on_progress=lambda *_: None)
+    assert found == measured(matrix_plan, *plans, weak=task.weak_tests)
+
+
+def exits(_: object) -> None:
+    os._exit(5)
+
+
+def test_a_session_whose_worker_dies_is_one_clear_error() -> None:
+    (ended,) = ProcessExecutor(1).map(exits, [None])
+    with pytest.raises(MatrixError, match="a session: its worker ended with exit code 5"):
+        result_of(ended)

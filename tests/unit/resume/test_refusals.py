@@ -284,7 +284,7 @@ def test_a_damaged_truncated_missing_or_foreign_file_is_refused(saved: Path, tmp
     for path, message in (
         (damaged, "digest does not fit its content"),
         (truncated, "is truncated"),
-        (foreign, "Stable-Baselines3's save.., which holds pickles"),
+        (foreign, "Stable-Baselines3's save.., which holds neither environments"),
         (unsealed, "carries no digest, so save_exact did not write it"),
         (tmp_path / "missing.zip", "cannot be read"),
     ):

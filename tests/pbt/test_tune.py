@@ -1,0 +1,308 @@
+"""Trials of Ray Tune: the present config trains, a trial goes on to the bit, another hands over, NaN ranks last."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray")
+
+from ray.tune.execution.placement_groups import PlacementGroupFactory
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import PopulationBasedTraining
+from stable_baselines3.common.vec_env import VecNormalize
+
+from rlcore import CheckpointError, DistributionalPPO, NonFiniteReturnError, SettingError, StateError
+from rlcore.state.registry import Scope
+from rlcore.tune import DistributionalPPOTrainable, effective_hyperparameters, trainable
+from tests.support.live_models import captured
+from tests.support.ray_trials import CONFIG, as_ray_gives, build, results_in
+from tests.support.training import differing, make_model
+
+pytestmark = pytest.mark.slow
+
+EXPLORED: dict[str, Any] = {"learning_rate": 3e-4, "clip_range": 0.1, "ent_coef": 0.02, "sigma": 0.03}
+"""Every value of CONFIG, changed."""
+TOTAL = 320
+
+
+@pytest.fixture(autouse=True)
+def _own_results(tmp_path: Path) -> Iterator[None]:
+    with results_in(tmp_path / "results"):
+        yield
+
+
+def trial(name: str = "x_00000", config: dict[str, Any] = CONFIG, **options: Any) -> DistributionalPPOTrainable:
+    kind = trainable(options.pop("make_model", build), **{"total_timesteps": TOTAL, **options})
+    return kind(as_ray_gives(config, name))
+
+
+def saved(source: DistributionalPPOTrainable, folder: Path) -> str:
+    folder.mkdir()
+    source.save_checkpoint(str(folder))
+    return str(folder)
+
+
+def trained(steps: int, *arguments: Any, **options: Any) -> DistributionalPPOTrainable:
+    made = trial(*arguments, **options)
+    for _ in range(steps):
+        made.train()
+    return made
+
+
+def whole(of: DistributionalPPOTrainable) -> dict[str, Any]:
+    """Every part of the training state, without the times of episodes; the generators are those of the trial."""
+    with of._generators.in_place():
+        state: dict[str, Any] = of.model._training_state().capture(*Scope)
+    for episode in state["progress_state"]["ep_info_buffer"]:
+        del episode["t"]
+    return state
+
+
+def as_new_actor(name: str, config: dict[str, Any], folder: str, **options: Any) -> DistributionalPPOTrainable:
+    """What Ray does without ``reuse_actors``."""
+    made = trial(name, config, **options)
+    made.restore(folder)
+    return made
+
+
+def as_used_actor(name: str, config: dict[str, Any], folder: str, **options: Any) -> DistributionalPPOTrainable:
+    """What Ray does with ``reuse_actors``: the actor has trained a trial of another config."""
+    made = trained(1, "x_00009", {**CONFIG, "learning_rate": 7e-4, "gamma": 0.5}, **options)
+    assert made.reset(as_ray_gives(config, name))
+    made.restore(folder)
+    return made
+
+
+RESTORES = pytest.mark.parametrize("restored", [as_new_actor, as_used_actor])
+
+
+def rates_in_steps(of: DistributionalPPOTrainable) -> set[tuple[float, float]]:
+    """Learning rate and sigma of every group in the steps of the next update."""
+    found: set[tuple[float, float]] = set()
+    optimizer = of.model.policy.optimizer
+    hook = optimizer.register_step_pre_hook(
+        lambda own, _args, _kwargs: found.update((group["lr"], group["sigma"]) for group in own.param_groups)
+    )
+    of.step()
+    hook.remove()
+    return found
+
+
+@RESTORES
+def test_a_trial_goes_on_to_the_bit(restored: Callable[..., DistributionalPPOTrainable], tmp_path: Path) -> None:
+    straight = trained(4)
+    again = restored("x_00000", CONFIG, saved(trained(2), tmp_path / "checkpoint"))
+    for _ in range(2):
+        again.train()
+    assert differing(whole(straight), whole(again)) == []
+
+
+@RESTORES
+@pytest.mark.parametrize("strategy", ["reset", "copy"])
+@pytest.mark.parametrize("name", ["x_00001", "x_00000"], ids=["of another trial", "of the trial itself"])
+def test_the_explored_values_train(
+    restored: Callable[..., DistributionalPPOTrainable], strategy: str, name: str, tmp_path: Path
+) -> None:
+    folder = saved(trained(2, name), tmp_path / "checkpoint")
+    again = restored("x_00000", EXPLORED, folder, optimizer_exploit_strategy=strategy)
+    assert effective_hyperparameters(again.model, EXPLORED) == EXPLORED
+    assert rates_in_steps(again) == {(EXPLORED["learning_rate"], EXPLORED["sigma"])}
+    assert again.step()["effective"] == EXPLORED
+
+
+@pytest.mark.parametrize("name", ["x_00001", "x_00000"])
+def test_a_coefficient_that_was_adapted_starts_again_only_where_it_was_explored(name: str, tmp_path: Path) -> None:
+    penalty = {"kl_penalty_target": 1e-9, "kl_penalty_coef": 0.1}
+    source = trained(2, name, penalty)
+    adapted = source.model.kl_penalty.coefficient
+    assert adapted != 0.1
+    folder = saved(source, tmp_path / "checkpoint")
+    kept, explored = (as_new_actor("x_00000", {**penalty, "kl_penalty_coef": each}, folder) for each in (0.1, 0.2))
+    assert (kept.model.kl_penalty.coefficient, explored.model.kl_penalty.coefficient) == (adapted, 0.2)
+
+
+@RESTORES
+def test_a_trial_takes_over_what_another_has_learnt(
+    restored: Callable[..., DistributionalPPOTrainable], tmp_path: Path
+) -> None:
+    source = trained(2, "x_00001")
+    receiver = restored("x_00000", CONFIG, saved(source, tmp_path / "checkpoint"), optimizer_exploit_strategy="copy")
+    for key in ("policy", "policy.optimizer", "vgs_state", "return_scale_state", "normalizer_state"):
+        own, theirs = (captured(each.model)[key] for each in (receiver, source))
+        if key == "policy.optimizer":
+            own, theirs = own["state"], theirs["state"]
+        assert differing(own, theirs) == [], key
+    envs = [each.model.get_env() for each in (receiver, source)]
+    assert differing(*(env.normalize_obs(np.ones(4)).tolist() for env in envs if isinstance(env, VecNormalize))) == []
+    assert receiver.model.num_timesteps == source.model.num_timesteps == 64
+    assert receiver.step()["timesteps_total"] == 96
+
+
+def test_a_used_actor_starts_a_trial_from_scratch() -> None:
+    used = trained(1, "x_00001", EXPLORED)
+    env = used.model.get_env()
+    assert env is not None
+    with mock.patch.object(env, "close") as closed:
+        used.reset(as_ray_gives(CONFIG, "x_00000"))
+    assert closed.called
+    used.train()
+    assert differing(whole(used), whole(trained(1))) == []
+
+
+def test_the_optimizer_starts_fresh_or_with_the_moments(tmp_path: Path) -> None:
+    folder = saved(trained(2, "x_00001"), tmp_path / "checkpoint")
+    fresh, copied = (
+        as_new_actor("x_00000", CONFIG, folder, optimizer_exploit_strategy=each) for each in ("reset", "copy")
+    )
+    assert [bool(each.model.policy.optimizer.state) for each in (fresh, copied)] == [False, True]
+
+
+def test_a_trial_that_copied_goes_on_to_the_bit(tmp_path: Path) -> None:
+    first = as_new_actor("x_00000", EXPLORED, saved(trained(2, "x_00001"), tmp_path / "of another"))
+    first.train()
+    again = as_new_actor("x_00000", EXPLORED, saved(first, tmp_path / "own"))
+    for each in (first, again):
+        each.train()
+    assert differing(whole(first), whole(again)) == []
+
+
+def test_environments_after_a_copy_are_new_ones(tmp_path: Path) -> None:
+    source, alone = trained(1, "x_00001"), trial("x_00000")
+    receiver = as_new_actor("x_00000", CONFIG, saved(source, tmp_path / "checkpoint"))
+    assert len({each.model.seed for each in (source, alone, receiver)}) == 3
+    for each in (source, receiver):
+        each.step()
+    used = [each.model.rollout_buffer.observations for each in (source, receiver)]
+    assert not np.array_equal(*used)
+
+
+def test_a_trial_depends_on_its_number_alone() -> None:
+    first, same, other = (trained(1, name) for name in ("x_00000", "y_00000", "x_00001"))
+    policies = [captured(each.model)["policy"] for each in (first, same, other)]
+    assert differing(policies[0], policies[1]) == []
+    assert differing(policies[0], policies[2]) != []
+
+
+def test_another_trial_in_between_changes_nothing() -> None:
+    alone, first, between = trained(2), trained(1), trained(1, "x_00001")
+    between.train()
+    first.train()
+    assert differing(whole(alone), whole(first)) == []
+
+
+def test_a_schedule_counts_by_the_total_and_goes_on_after_a_copy(tmp_path: Path) -> None:
+    def scheduled(config: dict[str, Any], seed: int) -> DistributionalPPO:
+        model = build(config, seed)
+        model.learning_rate = lambda remaining: config["first"] * remaining
+        return model
+
+    source = trained(4, "x_00001", {"first": 1e-2}, make_model=scheduled)
+    assert source.step()["effective"]["learning_rate"] == pytest.approx(1e-2 * (1 - 160 / TOTAL))
+    folder = saved(source, tmp_path / "checkpoint")
+    receiver = as_new_actor("x_00000", {"first": 2e-2}, folder, make_model=scheduled)
+    assert effective_hyperparameters(receiver.model)["learning_rate"] == pytest.approx(2e-2 * (1 - 160 / TOTAL))
+    assert receiver.step()["effective"]["learning_rate"] == pytest.approx(2e-2 * (1 - 192 / TOTAL))
+
+
+def test_a_trial_is_done_after_the_total() -> None:
+    made = trial(total_timesteps=64)
+    assert [made.train()["done"] for _ in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize(("mode", "worst"), [("max", -math.inf), ("min", math.inf)])
+def test_a_trial_that_diverged_scores_worst_and_comes_to_an_end(mode: Any, worst: float) -> None:
+    made = trial(mode=mode, total_timesteps=96)
+    made.train()
+    before = captured(made.model)["policy"]
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise NonFiniteReturnError("a return is NaN")
+
+    made.model.collect_rollouts = fail  # type: ignore[method-assign]
+    results = [made.train() for _ in range(2)]
+    assert [each["score"] for each in results] == [worst, worst]
+    assert [each["diverged"] for each in results] == [True, True]
+    assert results[-1]["done"]
+    assert differing(before, captured(made.model)["policy"]) == []
+
+
+def test_a_performance_of_nan_scores_worst() -> None:
+    assert trial(performance=lambda _: math.nan).step()["score"] == -math.inf
+
+
+def scored(scores: list[float]) -> tuple[list[int], list[int]]:
+    """Which trials Ray's PBT would let copy and be copied, by their scores."""
+    scheduler = PopulationBasedTraining(
+        time_attr="training_iteration", metric="score", mode="max", hyperparam_mutations={"learning_rate": [1, 2]}
+    )
+    trials = [
+        Trial("unregistered", stub=True, placement_group_factory=PlacementGroupFactory([{"CPU": 1}])) for _ in scores
+    ]
+    for each, score in zip(trials, scores, strict=True):
+        scheduler._trial_state[each] = state = type("State", (), {})()
+        scheduler._save_trial_state(state, 1, {"score": score}, each)
+    lower, upper = scheduler._quantiles()
+    return [trials.index(each) for each in lower], [trials.index(each) for each in upper]
+
+
+def test_rays_pbt_never_ranks_nan_and_ranks_the_worst_score_last() -> None:
+    assert scored([1.0, 2.0, math.nan, 3.0]) == ([0], [3])
+    assert scored([1.0, 2.0, -math.inf, 3.0]) == ([2], [3])
+
+
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    folder = saved(trained(1, "x_00001", {"n_steps": 32}), tmp_path / "checkpoint")
+    receiver = trial("x_00001", {"n_steps": 16})
+    with pytest.raises(SettingError, match="n_steps=16 is asked for"):
+        receiver.load_checkpoint(folder)
+
+    def without_normalizer(_: dict[str, Any], seed: int) -> DistributionalPPO:
+        return make_model(seed=seed)
+
+    with pytest.raises(StateError, match="VecNormalize"):
+        trial("x_00000", make_model=without_normalizer).load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"trial_id": 1, "seed": 0}', '{"trial_id": "x", "seed": -1}'])
+def test_a_checkpoint_that_does_not_say_whose_it_is_is_refused(content: str | None, tmp_path: Path) -> None:
+    folder = saved(trial(), tmp_path / "checkpoint")
+    path = Path(folder) / "trial.json"
+    assert json.loads(path.read_text())["trial_id"] == "x_00000"
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(CheckpointError, match=r"trial\.json: (cannot be read|does not say whose checkpoint it is)"):
+        trial().load_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("total_timesteps", 0),
+        ("updates_per_step", 0),
+        ("updates_per_step", 0.5),
+        ("mode", "largest"),
+        ("optimizer_exploit_strategy", "keep"),
+        ("seed", -1),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(SettingError, match=f"{name}={value!r}") as caught:
+        trainable(build, **{"total_timesteps": TOTAL, name: value})
+    assert caught.value.setting == name
+
+
+def test_a_setting_that_make_model_ignores_is_refused() -> None:
+    with pytest.raises(SettingError, match="n_critics=1 is in the config, and make_model built a model with 2"):
+        trial(config={"n_critics": 1})
+
+
+def test_a_hyperparameter_that_cannot_be_used_is_refused() -> None:
+    with pytest.raises(SettingError, match="clip_range"):
+        trial(config={"clip_range": -1.0})
