@@ -7,6 +7,8 @@ RUN := $(VENV)/bin/python -m
 export OMP_NUM_THREADS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
+# Where it is set, as in many containers, each of the thousands of worker processes compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: audit test test-slow search gate matrix mutants bench bench-cuda lint types format clean
 
