@@ -50,7 +50,7 @@ lint: $(VENV)/.ready
 	$(RUN) ruff format --check .
 	$(VENV)/bin/lint-imports
 
-types: $(VENV)/.ready
+types: $(VENV)/.ray
 	$(RUN) mypy
 
 format: $(VENV)/.ready

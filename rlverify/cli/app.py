@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.text import Text
@@ -20,6 +20,7 @@ from rlverify.cli import figure_tables, tables
 from rlverify.cli.advice import advised, advised_outcome, advised_problems, given_paths
 from rlverify.cli.check_command import check, gate_of_suites
 from rlverify.cli.console import complain, mention, progress_bars, show
+from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
 from rlverify.cli.field_command import field_report
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.freeze_command import freeze
@@ -32,7 +33,6 @@ from rlverify.cli.options import (
     ClaimId,
     FailFast,
     IgnoreCache,
-    Jobs,
     LevelOption,
     Patterns,
     Reports,
@@ -42,7 +42,6 @@ from rlverify.cli.options import (
     project_of,
     report_paths,
     selected,
-    usable_cores,
 )
 from rlverify.cli.outputs import (
     STDOUT,
@@ -78,6 +77,7 @@ from rlverify.reporting.json_report import as_object
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import lines_of
 from rlverify.reporting.record import Record
+from rlverify.running.executors import Executor, ProcessExecutor
 from rlverify.running.runner import Crash, attempt, run_claims
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def reproduce(
 
 def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> None:
     measured = replace(claim, seeds=(seed,))
-    runs = run_claims(project, [measured], processes=1, on_progress=lambda *_: None)[claim.id]
+    runs = run_claims(project, [measured], executor=ProcessExecutor(1), on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
     problems = advised_problems(problems_of(record, readable_evidence(paths, claim)), paths)
     if as_json:
@@ -190,6 +190,8 @@ def audit_command(
     summary: SummaryFile = None,
     reports: Reports = None,
     jobs: Jobs = None,
+    where: Where = "processes",
+    ray_address: RayAddress = "",
     as_json: AsJson = False,
 ) -> None:
     """Measure claims; compare with what is expected and with what is committed."""
@@ -202,7 +204,8 @@ def audit_command(
             f"warning: the criteria of {few(found)} are not frozen as they are now; run `rlverify freeze` and commit "
             "that before you measure, or the gate will fail"
         )
-    result = _run_audit(context, paths, jobs, level, update=update, ignore_cache=ignore_cache, chosen=chosen)
+    with executor_of(where, jobs, ray_address) as executor:
+        result = _run_audit(context, paths, executor, level, update=update, ignore_cache=ignore_cache, chosen=chosen)
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
     outcome = advised_outcome(outcome_of_audit(project, result), paths)
@@ -233,13 +236,16 @@ def gate(
     json_file: JsonFile = None,
     reports: Reports = None,
     jobs: Jobs = None,
+    where: Where = "processes",
+    ray_address: RayAddress = "",
 ) -> None:
     """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed."""
     files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
     alone = suites_alone(context.obj)
     if alone is not None:
         given = {"ids of claims": patterns or areas, "--changed": changed or base is not None, "--fail-fast": fail_fast}
-        raise typer.Exit(gate_of_suites(*alone, files, [name for name, value in given.items() if value]))
+        no_use = [name for name, value in given.items() if value]
+        raise typer.Exit(gate_of_suites(*alone, files, no_use, (where, jobs, ray_address)))
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     try:
@@ -250,9 +256,9 @@ def gate(
     selection = select(project, paths, base)
     if (changed or base is not None) and len(selection.claim_ids) == len(project.claims):
         mention(f"to measure: all claims: {selection.reason}")
-    result = _run_audit(
-        context, paths, jobs, level, selection=selection, only_selected=changed, chosen=chosen, fail_fast=fail_fast
-    )
+    some: dict[str, Any] = {"selection": selection, "only_selected": changed, "chosen": chosen, "fail_fast": fail_fast}
+    with executor_of(where, jobs, ray_address) as executor:
+        result = _run_audit(context, paths, executor, level, **some)
     result = _with_catalogue_and_tests(project, paths, result, chosen)
     checks: tuple[CheckRecord, ...] = ()
     if project.settings.suites and chosen is None:
@@ -319,7 +325,7 @@ app.command("field-report")(field_report)
 def _run_audit(
     context: typer.Context,
     paths: ReportPaths,
-    jobs: int | None,
+    executor: Executor,
     level: Level,
     *,
     update: bool = False,
@@ -334,7 +340,7 @@ def _run_audit(
             project_of(context),
             paths,
             update=update,
-            processes=jobs or usable_cores(),
+            executor=executor,
             on_progress=bars.probes,
             selection=selection,
             only_selected=only_selected,

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rlverify.cli.console import show, write
+from rlverify.cli.executing import RayAddress, executor_of
 from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
 from rlverify.records.errors import UsageError
+from rlverify.running.executors import Executor, ExecutorName
 
 if TYPE_CHECKING:
     from rlverify.checks.targets import Target
+    from rlverify.cli.checking import Given
 
 ListFormat = Literal["text", "markdown"]
 TierChoice = Literal["smoke", "default", "full"]
@@ -58,6 +61,14 @@ def check(
         Path | None,
         typer.Option("--sarif", metavar="FILE", help="Write the checks that are not as expected as SARIF 2.1.0."),
     ] = None,
+    where: Annotated[
+        ExecutorName,
+        typer.Option("--executor", help="Where targets are checked: one after the other here, in workers, or on Ray."),
+    ] = "inline",
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Targets at the same time; above 1, in worker processes. [default: 1]")
+    ] = None,
+    ray_address: RayAddress = "",
 ) -> None:
     """Check any algorithm for known kinds of bugs: 0 all as expected, 1 a check failed, 2 one could not be run.
 
@@ -65,6 +76,7 @@ def check(
     """
     from rlverify.checks.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
+    from rlverify.cli.checking import Given
 
     folder = Path(context.obj)
     files = check_outputs({"junit": junit, "sarif": sarif, "json": json_file})
@@ -79,7 +91,11 @@ def check(
         raise UsageError("name what to check, such as package.module:factory; `rlverify check --list` lists all checks")
     found = import_targets(targets, folder, limit, tier)
     chosen = chosen_rules(checks or (), families or (), [each.subject for each in found])
-    raise typer.Exit(run_and_report(found, folder, chosen, files))
+    if where == "inline" and (jobs or 1) > 1:
+        where = "processes"
+    with executor_of(where, jobs, ray_address) as executor:
+        code = run_and_report(found, folder, chosen, files, executor, Given(tuple(targets), folder, limit, tier))
+    raise typer.Exit(code)
 
 
 def _list(chosen: list[str], list_format: ListFormat) -> None:
@@ -94,37 +110,53 @@ def _list(chosen: list[str], list_format: ListFormat) -> None:
 
 
 def run_and_report(
-    targets: Sequence[Target], folder: Path, chosen: Sequence[Collection[str]], files: Mapping[str, Path]
+    targets: Sequence[Target],
+    folder: Path,
+    chosen: Sequence[Collection[str]],
+    files: Mapping[str, Path],
+    executor: Executor,
+    given: Given,
 ) -> int:
     """Run the checks, write the files and print the tables unless JSON is printed.
 
+    :param given: what the targets were imported from
     :return: the exit code
     """
     from rlverify.cli.check_tables import parts
     from rlverify.cli.checking import run_checks
     from rlverify.reporting.check_run.check_formats import CHECK_FORMATS
 
-    run = run_checks(targets, chosen)
+    run = run_checks(targets, chosen, executor, given)
     write_texts(files, {name: CHECK_FORMATS[name](run, folder) for name in files})
     if STDOUT not in files.values():
         show(*parts(run))
     return run.exit_code
 
 
-def gate_of_suites(root: Path, names: Sequence[str], files: Mapping[str, Path], given: Sequence[str]) -> int:
+def gate_of_suites(
+    root: Path,
+    names: Sequence[str],
+    files: Mapping[str, Path],
+    given: Sequence[str],
+    options: tuple[ExecutorName, int | None, str],
+) -> int:
     """Run the suites of a project that has nothing else.
 
     :param given: options that were given and are for the claims of a catalogue
+    :param options: ``--executor``, ``--jobs`` and ``--ray-address``
     :return: the exit code
     :raises UsageError: if a suite cannot be imported, or the command has options for claims
     """
     from rlverify.checks.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
+    from rlverify.cli.checking import Given
 
     for option in [*given, *(["--summary"] if "summary" in files else [])]:
         raise UsageError(f"this project has suites alone, and {option} is for the claims of a catalogue; leave it out")
     for folder in (root, root / "src"):
         if folder.is_dir() and str(folder) not in sys.path:
             sys.path.append(str(folder))
-    targets = import_targets(names, root)
-    return run_and_report(targets, root, chosen_rules((), (), [each.subject for each in targets]), files)
+    targets, (where, jobs, ray_address) = import_targets(names, root), options
+    chosen = chosen_rules((), (), [each.subject for each in targets])
+    with executor_of(where, jobs, ray_address) as executor:
+        return run_and_report(targets, root, chosen, files, executor, Given(tuple(names), root))

@@ -6,28 +6,100 @@ import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from rlverify.checks import CheckRecord, check_subject
+from rlverify.checks import CheckFinding, CheckRecord, Status, check_subject
 from rlverify.checks.choosing import reasons_to_run
-from rlverify.checks.targets import Target
+from rlverify.checks.targets import Target, import_targets
+from rlverify.checks.tiers import TierName
 from rlverify.cli.console import SECONDS_BETWEEN_LINES, mention
 from rlverify.records import interrupts
 from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun
+from rlverify.running.executors import Executor, InlineExecutor, ProcessExecutor
+from rlverify.running.pool import Ended
 
 OnCheck = Callable[[str, str], None]
 
 
-def run_checks(targets: Sequence[Target], chosen: Sequence[Collection[str]]) -> CheckRun:
+@dataclass(frozen=True)
+class Given:
+    """What targets were imported from, so that a worker imports them again."""
+
+    texts: tuple[str, ...]
+    folder: Path
+    limit: float | None = None
+    tier: TierName | None = None
+
+
+@dataclass(frozen=True)
+class _CheckTask:
+    """One of the targets, to be checked in a worker.
+
+    :param number: which
+    """
+
+    given: Given
+    number: int
+    chosen: tuple[str, ...]
+
+
+def run_checks(
+    targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: Given
+) -> CheckRun:
     """Run the chosen rules on all subjects.
 
     :param chosen: names of rules, for each target
+    :param executor: where; worker processes are used for several targets only, as each check has one in any case
+    :param given: what the targets were imported from
     :raises KeyboardInterrupt: after the process of the running check has been stopped
     """
+    is_here = isinstance(executor, InlineExecutor) or (isinstance(executor, ProcessExecutor) and len(targets) == 1)
+    return _checked_here(targets, chosen) if is_here else _checked_in_workers(targets, chosen, executor, given)
+
+
+def _checked_in_workers(
+    targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: Given
+) -> CheckRun:
+    tasks = [_CheckTask(given, number, tuple(own)) for number, own in enumerate(chosen)]
+    done = count(1)
+
+    def note(task: _CheckTask, ended: Ended[tuple[CheckRecord, ...]]) -> None:
+        mention(f"{next(done)} of {len(tasks)}: {targets[task.number].text} ({ended.seconds:.0f} s)")
+
+    found = executor.map(_check, tasks, note=note)
+    pairs = zip(targets, chosen, found, strict=True)
+    return CheckRun(tuple(CheckedSubject(each, ended.result or _lost(each, own, ended)) for each, own, ended in pairs))
+
+
+def _check(task: _CheckTask) -> tuple[CheckRecord, ...]:
+    given = task.given
+    target = import_targets(given.texts, given.folder, given.limit, given.tier)[task.number]
+    return _records(target, task.chosen, lambda *_: None)
+
+
+def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecord, ...]]) -> tuple[CheckRecord, ...]:
+    """The records of a target whose worker died."""
+    seen = ended.reason or f"the process that checks this target ended with exit code {ended.exit_code}"
+    rules = [target.subject.rule(name) for name in chosen]
+    return tuple(
+        CheckRecord(
+            target.subject.name,
+            rule.name,
+            rule.family,
+            rule.severity,
+            CheckFinding(Status.ERROR, rule.expected, seen),
+            reproduction=_command(target, rule.name),
+        )
+        for rule in rules
+    )
+
+
+def _checked_here(targets: Sequence[Target], chosen: Sequence[Collection[str]]) -> CheckRun:
     with interrupts.raised(), progress(sum(map(len, chosen))) as on_check:
         checked = [
             CheckedSubject(each, _records(each, own, on_check)) for each, own in zip(targets, chosen, strict=True)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rlverify.cli.console import mention
-from rlverify.cli.options import Jobs, usable_cores
+from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
 from rlverify.cli.outputs import check_outputs, hand_over
 from rlverify.records.errors import UsageError
+from rlverify.running.executors import Executor
 
 if TYPE_CHECKING:
     from rlverify.field.field_measuring import FieldTask
@@ -32,6 +33,8 @@ def field_report(
         Path | None, typer.Option("--from", metavar="FILE", help="Write the pages of a run again from its JSON file.")
     ] = None,
     jobs: Jobs = None,
+    where: Where = "processes",
+    ray_address: RayAddress = "",
 ) -> None:
     """Check the installed libraries, and write field-report.md, .html and .json.
 
@@ -47,14 +50,17 @@ def field_report(
     files = {form: output / f"{NAME}.{form}" for form in forms}
     for path in files.values():
         check_outputs({"output": path})
-    report = read_field_report(source) if source is not None else _measured(names or [], jobs or usable_cores())
-    if source is None:
+    if source is not None:
+        report = read_field_report(source)
+    else:
+        with executor_of(where, jobs, ray_address) as executor:
+            report = _measured(names or [], executor)
         hand_over(files["json"].absolute(), text_of(report))
     for form in FIELD_FORMATS:
         hand_over(files[form].absolute(), render_field_report(report, form))
 
 
-def _measured(names: list[str], processes: int) -> FieldReport:
+def _measured(names: list[str], executor: Executor) -> FieldReport:
     """
     :raises UsageError: if a library or a name is missing
     """
@@ -77,4 +83,4 @@ def _measured(names: list[str], processes: int) -> FieldReport:
         done += 1
         mention(f"{done} of {total}: {task.name}, {task.variant} ({seconds:.0f} s)")
 
-    return measure(names, processes=processes, on_done=on_done)
+    return measure(names, executor=executor, on_done=on_done)

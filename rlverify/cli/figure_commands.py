@@ -11,8 +11,9 @@ from rich.text import Text
 
 from rlverify.cli.advice import advised_problems
 from rlverify.cli.console import complain, progress_bars, show
+from rlverify.cli.executing import Jobs
 from rlverify.cli.figure_tables import plan_table, quantities_table, verdict_lines
-from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, claim_of, project_of, report_paths, usable_cores
+from rlverify.cli.options import AsJson, ClaimId, Reports, claim_of, project_of, report_paths, usable_cores
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.figure_evidence import summarise_figure
 from rlverify.evidence.locking import alone_in
@@ -29,6 +30,7 @@ from rlverify.records.problems import Problem, exit_code_of, outcome_of
 from rlverify.records.runs import PairedRun
 from rlverify.reporting.json_report import as_object
 from rlverify.reporting.record import Record
+from rlverify.running.executors import ProcessExecutor
 from rlverify.running.paired_runs import run_figure_once, run_figures
 from rlverify.verdicts.power import plan_measurement
 
@@ -107,7 +109,7 @@ def _runs(
             project,
             paths.runs,
             {claim.experiment: seeds},
-            processes=jobs or usable_cores(),
+            executor=ProcessExecutor(jobs or usable_cores()),
             on_progress=bars.figures,
             code=CurrentCode(project),
         )

@@ -10,11 +10,13 @@ import typer
 from rlverify.cli import matrix_tables
 from rlverify.cli.advice import advised_problems
 from rlverify.cli.console import complain, progress_bars, show
-from rlverify.cli.options import AsJson, Jobs, Reports, project_of, report_paths, usable_cores
+from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
+from rlverify.cli.options import AsJson, Reports, project_of, report_paths
 from rlverify.evidence.locking import alone_in
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_fault, run_matrix
 from rlverify.records.errors import UsageError
+from rlverify.running.thread_executor import in_threads
 
 
 def matrix(
@@ -23,20 +25,24 @@ def matrix(
     update: Annotated[bool, typer.Option("--update", help="Replace the committed matrix and its report.")] = False,
     reports: Reports = None,
     jobs: Jobs = None,
+    where: Where = "processes",
+    ray_address: RayAddress = "",
     as_json: AsJson = False,
 ) -> None:
     """Plant every fault and run the tests that should detect it; compare with the committed kill matrix."""
     if fault is not None and update:
         raise UsageError(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
     project_of(context).check()
-    matrix_plan, processes = MatrixPlan(project_of(context)), jobs or usable_cores()
-    if fault is None:
-        paths = report_paths(project_of(context), reports)
-        with alone_in(paths.working, complain), progress_bars() as bars:
-            result = run_matrix(matrix_plan, paths, update=update, processes=processes, on_progress=bars.probes)
-        result = replace(result, problems=tuple(advised_problems(result.problems, paths)))
-    else:
-        with progress_bars() as bars:
-            result = run_fault(matrix_plan, fault, processes=processes, on_progress=bars.probes)
+    matrix_plan = MatrixPlan(project_of(context))
+    with executor_of(where, jobs, ray_address) as chosen:
+        executor = in_threads(chosen)
+        if fault is None:
+            paths = report_paths(project_of(context), reports)
+            with alone_in(paths.working, complain), progress_bars() as bars:
+                result = run_matrix(matrix_plan, paths, update=update, executor=executor, on_progress=bars.probes)
+            result = replace(result, problems=tuple(advised_problems(result.problems, paths)))
+        else:
+            with progress_bars() as bars:
+                result = run_fault(matrix_plan, fault, executor=executor, on_progress=bars.probes)
     show(*([result.as_object()] if as_json else matrix_tables.parts(result)))
     raise typer.Exit(result.exit_code)

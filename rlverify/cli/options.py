@@ -18,7 +18,6 @@ from rlverify.records.errors import HarnessError, UnknownNameError, UsageError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Reports = Annotated[Path | None, typer.Option(help="Folder of the reports. [default: as in the settings]")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes to measure with. [default: one per usable core]")]
 Changed = Annotated[
     bool, typer.Option("--changed", help="Measure only what changes since REV can affect; all if that is not certain.")
 ]

@@ -10,12 +10,13 @@ from pathlib import Path
 from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.choosing import chosen_rules
 from rlverify.checks.targets import Target, import_targets
-from rlverify.cli.checking import run_checks
+from rlverify.cli.checking import Given, run_checks
 from rlverify.gating.git_base import Base
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.problems import Problem
 from rlverify.reporting.check_run.check_outcome import CheckRun, summary
 from rlverify.reporting.check_run.check_outcome_text import reason
+from rlverify.running.executors import InlineExecutor
 from rlverify.running.runner import Crash, attempt
 
 
@@ -43,7 +44,8 @@ def run_suites(names: Sequence[str], folder: Path, since: Base | None) -> Suites
     targets = import_targets(names, folder)
     chosen = [each for each in targets if since is None or _has_changed(each, since)]
     left_out = len(targets) - len(chosen)
-    run = run_checks(chosen, chosen_rules((), (), [each.subject for each in chosen])) if chosen else CheckRun(())
+    rules = chosen_rules((), (), [each.subject for each in chosen])
+    run = run_checks(chosen, rules, InlineExecutor(), Given(tuple(names), folder)) if chosen else CheckRun(())
     found = [_problem(each.target, record) for each in run.subjects for record in each.records if record.is_unexpected]
     notes = [f"suites: {summary(run)}"] if chosen else []
     if left_out:

@@ -23,7 +23,8 @@ from rlverify.checks.optimizers import check_optimizer
 from rlverify.field.algorithms import ALGORITHMS, OFF_POLICY, ROLLOUT
 from rlverify.field.effects import effect_of
 from rlverify.field.field_records import Checked, Effect, FieldReport, Shown
-from rlverify.running.pool import Ended, run_each
+from rlverify.running.executors import Executor
+from rlverify.running.pool import Ended
 from rlverify.running.runner import Crash, attempt
 
 LIBRARIES: Final = ("stable-baselines3", "sb3-contrib", "torch", "gymnasium", "numpy", "rlverify")
@@ -69,22 +70,23 @@ def _is_optimizer(name: str) -> bool:
 
 
 def measure(
-    names: Sequence[str] = (), *, processes: int = 1, on_done: Callable[[FieldTask, float], None] = lambda *_: None
+    names: Sequence[str] = (), *, executor: Executor, on_done: Callable[[FieldTask, float], None] = lambda *_: None
 ) -> FieldReport:
     """Run every check on what is installed.
 
     :param names: of algorithms and optimizers; all by default
+    :param executor: where they are checked
     :param on_done: called with each task that has ended, and its seconds
     """
     algorithms, optimizers = algorithm_tasks(names), optimizer_tasks(names)
     found: dict[FieldTask, Checked] = {}
 
     def note(task: FieldTask, ended: Ended[Checked]) -> None:
-        lost = _checked(task, problem=f"its process ended with exit code {ended.exit_code}")
-        found[task] = ended.result or lost
+        lost = ended.reason or f"its process ended with exit code {ended.exit_code}"
+        found[task] = ended.result or _checked(task, problem=lost)
         on_done(task, ended.seconds)
 
-    run_each(_run, [*algorithms, *optimizers], processes=processes, note=note)
+    executor.map(_run, [*algorithms, *optimizers], note=note)
     checked = tuple(found[task] for task in algorithms)
     return FieldReport(
         date=datetime.now(UTC).date().isoformat(),

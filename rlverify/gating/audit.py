@@ -31,6 +31,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.reporting.record import Record
+from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import FigureProgress
 from rlverify.running.runner import Progress, no_progress
 
@@ -67,7 +68,7 @@ def audit(
     paths: ReportPaths,
     *,
     update: bool,
-    processes: int,
+    executor: Executor,
     on_progress: Progress,
     selection: Selection = NOTHING_SELECTED,
     only_selected: bool = False,
@@ -112,7 +113,7 @@ def audit(
         paths.runs,
         code=committed.code,
         recorded=frozenset(ids) if update else selection.relocked,
-        processes=processes,
+        executor=executor,
         on_progress=on_progress,
         on_figures=on_figures,
         ignore_cache=ignore_cache,
@@ -122,14 +123,14 @@ def audit(
     found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
     records, notes = tuple(found), [*warnings, *_left_out(len(claims), len(kept) + len(fresh.evidence))]
     if update:
-        return _replaced(committed, records, others, fresh, notes, processes, on_plots)
+        return _replaced(committed, records, others, fresh, notes, executor, on_plots)
     write_all(committed, paths.working, records, others, {RAW: fresh.raw})
     again = replay(
         committed,
         _to_replay(committed, kept, selection.in_diff),
         before=selection.before,
         recorded=selection.relocked,
-        processes=processes,
+        executor=executor,
         on_progress=on_repeats,
     )
     records = _with_changes(committed, records, selection)
@@ -138,7 +139,7 @@ def audit(
     problems += without_entry(committed, records)
     of_criteria, unchecked = check_criteria(committed, chosen)
     problems += of_criteria
-    problems += _compare_all(committed, records, selection, processes, on_plots, complete=not others)
+    problems += _compare_all(committed, records, selection, executor, on_plots, complete=not others)
     notes += [*unchecked, *notes_of(records, advise=not is_regression(problems))]
     notes += _digests_only(committed, records, problems)
     measured = len(fresh.evidence) + len(again.seconds)
@@ -152,11 +153,11 @@ def _replaced(
     others: Sequence[Record],
     fresh: Measured,
     notes: Sequence[str],
-    processes: int,
+    executor: Executor,
     on_plots: Progress,
 ) -> Audit:
     """Replace what is committed by what was measured, once all of it is known."""
-    plots = replace_plots(committed, processes=processes, all_claims=not others, on_progress=on_plots)
+    plots = replace_plots(committed, executor=executor, all_claims=not others, on_progress=on_plots)
     write_all(committed, committed.paths.working, records, others, {RAW: fresh.raw})
     replace_committed(committed, records, others, fresh.code, plots)
     kept = [each.claim.id for each in records if each.claim.id not in fresh.evidence and committed.changed(each.claim)]
@@ -215,7 +216,7 @@ def _compare_all(
     committed: Committed,
     records: Sequence[Record],
     selection: Selection,
-    processes: int,
+    executor: Executor,
     on_plots: Progress,
     *,
     complete: bool,
@@ -228,7 +229,7 @@ def _compare_all(
     if not complete or len(records) < len(committed.project.claims):
         return problems
     problems += check_plots(
-        committed, selection.plots, processes=processes, on_progress=on_plots, recorded=selection.relocked
+        committed, selection.plots, executor=executor, on_progress=on_plots, recorded=selection.relocked
     )
     if problems:
         return problems

@@ -15,6 +15,7 @@ from rlverify.records.code_records import CodeRecord, Executed, together
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import PairedRun, Run
 from rlverify.reporting.record import Record
+from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import FigureProgress, run_figures, seconds_of_claims, seeds_of
 from rlverify.running.recording import executed_by_imports
 from rlverify.running.runner import Progress, run_claims
@@ -48,7 +49,7 @@ def measure(
     kept_runs: Path,
     *,
     code: CurrentCode,
-    processes: int,
+    executor: Executor,
     on_progress: Progress,
     on_figures: FigureProgress,
     recorded: frozenset[str],
@@ -65,14 +66,14 @@ def measure(
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
     stop = _stopping(probed, enough) if enough is not None else None
-    runs = run_claims(project, probed, processes=processes, on_progress=on_progress, recorded=recorded, stop=stop)
+    runs = run_claims(project, probed, executor=executor, on_progress=on_progress, recorded=recorded, stop=stop)
     if len(runs) < len(probed):
         probed, figures = [claim for claim in probed if claim.id in runs], []
     paired = run_figures(
         project,
         kept_runs,
         seeds_of(figures),
-        processes=processes,
+        executor=executor,
         on_progress=on_figures,
         code=code,
         ignore_cache=ignore_cache,

@@ -16,6 +16,7 @@ from rlverify.records.errors import EvidenceError, HarnessError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.plot_points import Plot
 from rlverify.records.problems import Problem
+from rlverify.running.executors import Executor
 from rlverify.running.recording import executed_by_imports
 from rlverify.running.repeated_runs import measure_plots
 from rlverify.running.runner import Progress, no_progress
@@ -28,7 +29,7 @@ def check_plots(
     committed: Committed,
     selected: frozenset[str],
     *,
-    processes: int,
+    executor: Executor,
     on_progress: Progress = no_progress,
     recorded: frozenset[str] = frozenset(),
 ) -> list[Problem]:
@@ -46,7 +47,7 @@ def check_plots(
     problems = [Problem(name, CLAIM_FELL, "nothing measures this plot any more", remedy=REMEDY) for name in gone]
     problems += [Problem(name, CLAIM_FELL, "is missing", remedy=REMEDY) for name in missing]
     names = {name for name in plots if name in project.plots and (name in selected or not _fits(committed, name))}
-    fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=recorded)
+    fresh = measure_plots(project, names, executor=executor, on_progress=on_progress, recorded=recorded)
     committed.code.check_unchanged()
     for name, measured in sorted(fresh.items()):
         subject = f"{FOLDER}/{name}.json"
@@ -64,7 +65,7 @@ def _record(committed: Committed, name: str, executed: Executed, imported: Execu
 
 
 def replace_plots(
-    committed: Committed, *, processes: int, all_claims: bool, on_progress: Progress = no_progress
+    committed: Committed, *, executor: Executor, all_claims: bool, on_progress: Progress = no_progress
 ) -> Mapping[str, CodeRecord]:
     """Commit the points of every plot: those committed where they fit, and the others measured here and now.
 
@@ -80,7 +81,7 @@ def replace_plots(
         return records
     kept = {name for name in project.plots if _is_readable(reports, name) and _fits(committed, name)}
     names = project.plots.keys() - kept
-    fresh = measure_plots(project, names, processes=processes, on_progress=on_progress, recorded=frozenset(names))
+    fresh = measure_plots(project, names, executor=executor, on_progress=on_progress, recorded=frozenset(names))
     committed.code.check_unchanged()
     imported = executed_by_imports(project) if fresh else Executed()
     texts = {}

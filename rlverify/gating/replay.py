@@ -18,6 +18,7 @@ from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem
 from rlverify.records.runs import PairedRun
+from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import seconds_of_claims
 from rlverify.running.repeated_runs import repeat_runs
 from rlverify.running.runner import Progress, no_progress
@@ -53,7 +54,7 @@ def replay(
     *,
     before: Mapping[str, Evidence] = NOTHING_BEFORE,
     recorded: frozenset[str] = frozenset(),
-    processes: int,
+    executor: Executor,
     on_progress: Progress = no_progress,
 ) -> Replayed:
     """Repeat one run of each figure, and compare it with the committed value of its seed.
@@ -71,7 +72,7 @@ def replay(
             seeds[claim.experiment].append(first[claim.id])
     code, project, root = committed.code, committed.project, committed.paths.runs
     traced = frozenset(claim.experiment for claim, _ in figures if claim.id in recorded)
-    runs = repeat_runs(project, root, seeds, code, processes=processes, on_progress=on_progress, recorded=traced)
+    runs = repeat_runs(project, root, seeds, code, executor=executor, on_progress=on_progress, recorded=traced)
     own = {claim.id: runs[claim.experiment, first[claim.id]] for claim, _ in figures}
     unlike = [(claim, evidence) for claim, evidence in figures if not _agrees(claim, evidence, own[claim.id])]
     more: dict[str, list[int]] = defaultdict(list)
@@ -90,7 +91,7 @@ def replay(
         root,
         more,
         code,
-        processes=processes,
+        executor=executor,
         on_progress=lambda done, total: on_progress(ended + done, ended + total),
     )
     code.check_unchanged()

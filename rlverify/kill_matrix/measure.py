@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from rlverify.kill_matrix import sessions
@@ -12,6 +13,7 @@ from rlverify.kill_matrix.digests import row_digest, under_test_digest, weak_tes
 from rlverify.kill_matrix.fault_diff import difference
 from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
 from rlverify.kill_matrix.planted_tests import Kill, TestRun, run_tests, run_under_faults
+from rlverify.records.errors import MatrixError
 from rlverify.records.exit_codes import HARNESS_FAILED
 from rlverify.records.matrix import (
     FaultPlan,
@@ -24,6 +26,8 @@ from rlverify.records.matrix import (
     without_case,
 )
 from rlverify.records.problems import Problem
+from rlverify.running.executors import Executor
+from rlverify.running.pool import Ended
 from rlverify.running.runner import Progress
 
 Given = TypeVar("Given")
@@ -47,46 +51,31 @@ class Measurement:
     problems: tuple[Problem, ...]
 
 
-class Running:
-    """Runs sessions at the same time, and reports how many of them are done.
-
-    :param count: how many there will be
-    """
-
-    def __init__(self, count: int, processes: int, on_progress: Progress) -> None:
-        self._done, self._count = 0, count
-        self._on_progress = on_progress
-        self._pool = ThreadPoolExecutor(processes)
-
-    def __enter__(self) -> Running:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        sessions.close()
-
-    def each(self, run: Callable[[Given], Result], given: Sequence[Given]) -> list[Result]:
-        """What ``run`` gives for each, in their order."""
-        futures = [self._pool.submit(run, each) for each in given]
-        for _ in as_completed(futures):
-            self._done += 1
-            self._on_progress(self._done, self._count)
-        return [future.result() for future in futures]
-
-
-def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, processes: int, on_progress: Progress) -> Measurement:
+def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on_progress: Progress) -> Measurement:
     """Run all tests on healthy code, those of each fault with it planted, and the weak tests with theirs.
 
     Where a test does not pass on healthy code nothing is planted: it would kill whatever it was run under.
     """
-    with Running(task.sessions, processes, on_progress) as running:
-        runs = running.each(lambda tests: run_tests(tests, root=matrix_plan.root), task.columns)
+    done, root = 0, matrix_plan.root
+
+    def each(run: Callable[[Given], Result], given: Sequence[Given]) -> list[Result]:
+        def note(*_: object) -> None:
+            nonlocal done
+            done += 1
+            on_progress(done, task.sessions)
+
+        return [_result(ended) for ended in executor.map(run, given, note=note)]
+
+    try:
+        runs = each(partial(_run_on_healthy_code, root), task.columns)
         unfit = [problem for tests, run in zip(task.columns, runs, strict=True) for problem in _unfit(tests, run)]
         if unfit:
             return Measurement(Matrix(under_test_digest(matrix_plan), (), {}, task.suites), tuple(unfit))
         outcomes = {test: found for run in runs for test, found in _outcomes(run).items()}
-        rows = running.each(lambda plan: _row(matrix_plan, plan), task.plans)
-        history = running.each(lambda weak: _run_weak_test(matrix_plan, weak), task.weak_tests)
+        rows = each(partial(_row, matrix_plan), task.plans)
+        history = each(partial(_run_weak_test, matrix_plan), task.weak_tests)
+    finally:
+        sessions.close()
     matrix = Matrix(
         under_test_digest(matrix_plan),
         tuple(each for each in rows if isinstance(each, FaultResult)),
@@ -95,6 +84,19 @@ def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, processes: int, on_pro
         tuple(each for each in history if isinstance(each, WeakTestResult)),
     )
     return Measurement(matrix, tuple(each for each in (*rows, *history) if isinstance(each, Problem)))
+
+
+def _result(ended: Ended[Result]) -> Result:
+    """
+    :raises MatrixError: if there is none, as the worker that waited for a session was lost
+    """
+    if ended.result is None:
+        raise MatrixError("a session", ended.reason or f"its worker ended with exit code {ended.exit_code}")
+    return ended.result
+
+
+def _run_on_healthy_code(root: Path, tests: Sequence[str]) -> TestRun:
+    return run_tests(tests, root=root)
 
 
 def _unfit(tests: Iterable[str], run: TestRun) -> list[Problem]:

@@ -19,6 +19,7 @@ from rlverify.records.errors import MatrixError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.matrix import Matrix
 from rlverify.records.problems import Problem, exit_code_of, outcome_of
+from rlverify.running.executors import Executor
 from rlverify.running.runner import Progress
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class MatrixResult:
 
 
 def run_matrix(
-    matrix_plan: MatrixPlan, paths: ReportPaths, *, update: bool, processes: int, on_progress: Progress
+    matrix_plan: MatrixPlan, paths: ReportPaths, *, update: bool, executor: Executor, on_progress: Progress
 ) -> MatrixResult:
     """Measure the whole matrix; compare with the committed one, or replace it and render the pages.
 
@@ -66,7 +67,7 @@ def run_matrix(
     if update:
         check_writable(paths.reports)
     committed = None if update else load(path_of(paths))
-    found = _measure(matrix_plan, task, processes=processes, on_progress=on_progress)
+    found = _measure(matrix_plan, task, executor=executor, on_progress=on_progress)
     problems = [*found.problems, *problems_of(found.matrix)]
     if found.problems:
         return MatrixResult(found.matrix, tuple(problems))
@@ -81,7 +82,7 @@ def run_matrix(
     return MatrixResult(found.matrix, tuple(problems))
 
 
-def run_fault(matrix_plan: MatrixPlan, name: str, *, processes: int, on_progress: Progress) -> MatrixResult:
+def run_fault(matrix_plan: MatrixPlan, name: str, *, executor: Executor, on_progress: Progress) -> MatrixResult:
     """Measure one fault, in each of its roles; nothing is compared or written.
 
     :raises UnknownNameError: if there is no such fault
@@ -91,11 +92,11 @@ def run_fault(matrix_plan: MatrixPlan, name: str, *, processes: int, on_progress
     plans = tuple(plan for plan in matrix_plan.plans if plan.fault == name)
     if not plans:
         raise MatrixError(name, "no claim and no named test expects anything of it, so that nothing can be run")
-    found = _measure(matrix_plan, MatrixTask(plans), processes=processes, on_progress=on_progress)
+    found = _measure(matrix_plan, MatrixTask(plans), executor=executor, on_progress=on_progress)
     return MatrixResult(found.matrix, (*found.problems, *problems_of(found.matrix)), {name: difference(asked)})
 
 
-def _measure(matrix_plan: MatrixPlan, task: MatrixTask, *, processes: int, on_progress: Progress) -> Measurement:
+def _measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on_progress: Progress) -> Measurement:
     """Measure. What runs the tests is imported only here, because nothing else needs pytest."""
     if not matrix_plan.has_tests:
         raise MatrixError(matrix_plan.root, 'no claim names a test that is there; add killed_by = ["tests/..."] to one')
@@ -103,7 +104,7 @@ def _measure(matrix_plan: MatrixPlan, task: MatrixTask, *, processes: int, on_pr
         raise MatrixError("pytest", "cannot be imported, which runs the tests: pip install pytest")
     from rlverify.kill_matrix.measure import measure
 
-    return measure(matrix_plan, task, processes=processes, on_progress=on_progress)
+    return measure(matrix_plan, task, executor=executor, on_progress=on_progress)
 
 
 def _compared(committed: Matrix | None, fresh: Matrix) -> list[Problem]:

@@ -19,7 +19,8 @@ from rlverify.records.claims import Claim
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import ProbeError
 from rlverify.records.runs import PairedRun
-from rlverify.running.pool import Ended, pin_threads, run_each
+from rlverify.running.executors import Executor, ProcessExecutor
+from rlverify.running.pool import Ended, pin_threads
 from rlverify.running.recording import executed_by_imports
 from rlverify.running.run_store import RunStore
 from rlverify.running.runner import Crash, attempt, attempt_recorded, how_it_died
@@ -110,7 +111,7 @@ def run_figures(
     root: Path,
     seeds: Mapping[str, Sequence[int]],
     *,
-    processes: int,
+    executor: Executor,
     on_progress: FigureProgress,
     code: CurrentCode,
     limit: float = RUN_LIMIT,
@@ -144,7 +145,7 @@ def run_figures(
 
     def report_progress() -> None:
         waiting = [task.experiment for task in tasks if (task.experiment, task.seed) not in ended]
-        on_progress(len(ended), total, time_left(waiting, known, processes))
+        on_progress(len(ended), total, time_left(waiting, known, executor.jobs))
 
     def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
         run = ended_run(task, outcome)
@@ -155,7 +156,7 @@ def run_figures(
         report_progress()
 
     report_progress()
-    run_each(run_paired, longest_first(tasks, known), processes=processes, note=note, on_wait=report_progress)
+    executor.map(run_paired, longest_first(tasks, known), note=note, on_wait=report_progress)
     code.check_unchanged()
     return {name: tuple(ended[name, seed] for seed in seeds[name]) for name in seeds}
 
@@ -188,10 +189,9 @@ def _keep(run: PairedRun, executed: Executed, store: RunStore, code: CurrentCode
 
 def run_figure_once(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:
     """One paired run in a worker process, kept nowhere."""
-    runs: list[PairedRun] = []
     task = PairedTask(project, experiment, seed, limit)
-    run_each(run_paired, [task], processes=1, note=lambda task, ended: runs.append(ended_run(task, ended)))
-    return runs[0]
+    (ended,) = ProcessExecutor(1).map(run_paired, [task])
+    return ended_run(task, ended)
 
 
 def longest_first(tasks: Sequence[PairedTask], known: Mapping[str, Sequence[float]]) -> list[PairedTask]:

@@ -37,17 +37,24 @@ class Ended(Generic[Result]):
     """What became of a task.
 
     :param result: what its function returned; None if its process ended first
-    :param exit_code: of that process, negative for a signal; None if the function returned
+    :param exit_code: of that process, negative for a signal; None if the function returned, or if that is not known
     :param seconds: from the start of the task to its end
+    :param reason: why there is neither result nor exit code; else empty
     """
 
     result: Result | None
     exit_code: int | None
     seconds: float
+    reason: str = ""
 
 
-class _Worker(Generic[Task, Result]):
-    """A process, and the task that it runs."""
+class Worker(Generic[Task, Result]):
+    """A process, and the task that it runs.
+
+    :param function: as of `run_each`
+    :param first: its first task, which is started
+    :param folder: for temporary files of its tasks
+    """
 
     def __init__(self, function: Callable[[Task], Result], first: Task, folder: str) -> None:
         context = multiprocessing.get_context("spawn")
@@ -59,7 +66,6 @@ class _Worker(Generic[Task, Result]):
 
     def start(self, task: Task) -> None:
         """Give it a task."""
-        self.task = task
         self._started = time.monotonic()
         with suppress(BrokenPipeError):  # it has died, which `end` reports
             self._connection.send(task)
@@ -105,9 +111,9 @@ def run_each(
     tasks: Sequence[Task],
     *,
     processes: int,
-    note: Callable[[Task, Ended[Result]], None],
+    note: Callable[[Task, Ended[Result]], None] = lambda *_: None,
     on_wait: Callable[[], None] = lambda: None,
-) -> None:
+) -> list[Ended[Result]]:
     """Call a function with each of the tasks, which are started in their order.
 
     A task whose process dies is not run again; another process takes over what is left. What tasks leave in the folder
@@ -116,11 +122,13 @@ def run_each(
     :param function: a module-level function that raises nothing
     :param note: called once for each task, when it has ended
     :param on_wait: called at least every second while tasks run
+    :return: what became of each task, in their order
     :raises KeyboardInterrupt: after the workers have been stopped
     """
-    waiting = deque(tasks)
-    busy: list[_Worker[Task, Result]] = []
-    done: list[_Worker[Task, Result]] = []
+    waiting = deque(range(len(tasks)))
+    found: dict[int, Ended[Result]] = {}
+    busy: dict[Worker[Task, Result], int] = {}
+    done: list[Worker[Task, Result]] = []
     room = tempfile.TemporaryDirectory(prefix="rlverify-", ignore_cleanup_errors=True)
     resource_tracker.ensure_running()  # if a worker started it, that would let the signals through again
     try:
@@ -128,17 +136,19 @@ def run_each(
             while waiting or busy:
                 while waiting and len(busy) < processes:
                     with interrupts.held_back():
-                        busy.append(_Worker(function, waiting.popleft(), room.name))
+                        number = waiting.popleft()
+                        busy[Worker(function, tasks[number], room.name)] = number
                 wait([each for worker in busy for each in worker.signals], POLL)
                 for worker in [each for each in busy if each.has_ended]:
-                    task, ended = worker.task, worker.end()
+                    number = busy.pop(worker)
+                    found[number] = ended = worker.end()
                     if ended.exit_code is None and waiting:
-                        worker.start(waiting.popleft())
+                        busy[worker] = waiting.popleft()
+                        worker.start(tasks[busy[worker]])
                     else:
-                        busy.remove(worker)
                         done.append(worker)
                         worker.release()
-                    note(task, ended)
+                    note(tasks[number], ended)
                 on_wait()
     finally:
         for worker in busy:
@@ -146,6 +156,7 @@ def run_each(
         for worker in (*busy, *done):
             worker.join()
         room.cleanup()
+    return [found[number] for number in range(len(tasks))]
 
 
 def _work(connection: Connection, function: Callable[[Task], Result], folder: str) -> None:

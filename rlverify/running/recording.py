@@ -201,11 +201,10 @@ def executed_by_imports(project: Project) -> Executed:
 
     :raises HarnessError: if they cannot be imported
     """
-    found: list[Executed | None] = []
-    run_each(_executed_by_imports, [project], processes=1, note=lambda _, ended: found.append(ended.result))
-    if found[0] is None:
+    (ended,) = run_each(_executed_by_imports, [project], processes=1)
+    if ended.result is None:
         raise HarnessError("the process that imports the project died")
-    return found[0]
+    return ended.result
 
 
 def _executed_by_imports(project: Project) -> Executed:

@@ -16,8 +16,9 @@ from rlverify.records.code_records import Executed
 from rlverify.records.errors import ProbeError
 from rlverify.records.plot_points import Plot
 from rlverify.records.runs import PairedRun
+from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import PairedTask, ended_run, run_paired
-from rlverify.running.pool import Ended, pin_threads, run_each
+from rlverify.running.pool import Ended, pin_threads
 from rlverify.running.run_store import RunStore
 from rlverify.running.runner import Crash, Progress, attempt, attempt_recorded, how_it_died
 
@@ -28,7 +29,7 @@ def repeat_runs(
     seeds: Mapping[str, Sequence[int]],
     code: CurrentCode,
     *,
-    processes: int,
+    executor: Executor,
     on_progress: Progress,
     recorded: frozenset[str] = frozenset(),
 ) -> dict[tuple[str, int], PairedRun]:
@@ -56,7 +57,7 @@ def repeat_runs(
         found[task.experiment, task.seed] = ended_run(task, outcome)
         report_progress()
 
-    run_each(run_paired, tasks, processes=processes, note=note, on_wait=report_progress)
+    executor.map(run_paired, tasks, note=note, on_wait=report_progress)
     return found
 
 
@@ -85,7 +86,7 @@ class MeasuredPlot:
 
 
 def measure_plots(
-    project: Project, names: Iterable[str], *, processes: int, on_progress: Progress, recorded: frozenset[str]
+    project: Project, names: Iterable[str], *, executor: Executor, on_progress: Progress, recorded: frozenset[str]
 ) -> dict[str, MeasuredPlot]:
     """Plots of this code, by name.
 
@@ -102,7 +103,7 @@ def measure_plots(
         found[task.name] = outcome.result or MeasuredPlot(None, error=how_it_died(outcome, math.inf))
         report_progress()
 
-    run_each(_measure_plot, tasks, processes=processes, note=note, on_wait=report_progress)
+    executor.map(_measure_plot, tasks, note=note, on_wait=report_progress)
     return found
 
 

@@ -23,7 +23,8 @@ from rlverify.records.claims import Claim
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
-from rlverify.running.pool import Ended, pin_threads, run_each
+from rlverify.running.executors import Executor
+from rlverify.running.pool import Ended, pin_threads
 from rlverify.running.recording import prepare_recording, run_recorded
 from rlverify.running.time_limit import TIME_LIMIT, hard_limit, run_within
 
@@ -166,7 +167,7 @@ def run_claims(
     project: Project,
     claims: Sequence[Claim],
     *,
-    processes: int,
+    executor: Executor,
     on_progress: Progress,
     limit: float = TIME_LIMIT,
     recorded: frozenset[str] = frozenset(),
@@ -207,7 +208,7 @@ def run_claims(
                 raise _EnoughError
 
     with suppress(_EnoughError):
-        run_each(run_task, tasks, processes=processes, note=note, on_wait=report_progress)
+        executor.map(run_task, tasks, note=note, on_wait=report_progress)
     return {claim_id: runs_of(claim_id) for claim_id in tasks_of if has_ended(claim_id)}
 
 
@@ -241,6 +242,8 @@ def how_it_died(ended: Ended[Result], limit: float) -> str:
 
     :param limit: seconds that the run was given
     """
+    if ended.reason:
+        return ended.reason
     code, longest = ended.exit_code or 0, hard_limit(limit)
     if code < 0:
         return f"the process of this run was killed by signal {-code} ({signal.strsignal(-code)})"

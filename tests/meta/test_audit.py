@@ -28,10 +28,12 @@ from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.problems import Problem
 from rlverify.reporting.record import Record
+from rlverify.running.executors import ProcessExecutor
 
 FIGURES = ("FIG-GAIN", "FIG-SPIKE", "FIG-DRIFT", "FIG-BETTER")
-REPEATING = {"processes": 3, "on_progress": min}
-PLOTTING = {"processes": 3, "on_progress": max}  # functions that differ from each other and from those of figures
+THREE = ProcessExecutor(3)
+REPEATING = {"executor": THREE, "on_progress": min}
+PLOTTING = {"executor": THREE, "on_progress": max}  # functions that differ from each other and from those of figures
 EVERYTHING = {*FIGURES, "LAB-01"}
 FULL = "run `rlverify audit --level full --update`"
 MIDDLE = "figureproject.target:middle"
@@ -101,7 +103,14 @@ class Setting:
         return self.code_of_plots
 
     def audit(self, **options: Any) -> Audit:
-        given = {"update": False, "processes": 3, "on_progress": print, "on_repeats": min, "on_plots": max, **options}
+        given = {
+            "update": False,
+            "executor": THREE,
+            "on_progress": print,
+            "on_repeats": min,
+            "on_plots": max,
+            **options,
+        }
         return audit(self.project, self.paths, **given)
 
     def make_older(self, *claims: str) -> None:
@@ -143,9 +152,9 @@ def test_the_quick_level_measures_what_is_no_figure_and_takes_figures_as_they_ar
     assert {each.claim.id: each.evidence for each in found.records} == found.committed == setting.gives
     assert {each.changed for each in found.records} == {()}
     options = setting.options
-    assert (options["recorded"], options["processes"], options["ignore_cache"], options["enough"]) == (
+    assert (options["recorded"], options["executor"], options["ignore_cache"], options["enough"]) == (
         frozenset(),
-        3,
+        THREE,
         True,
         None,
     )

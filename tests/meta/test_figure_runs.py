@@ -27,6 +27,7 @@ from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import HarnessError
 from rlverify.records.runs import PairedRun
 from rlverify.running import paired_runs
+from rlverify.running.executors import ProcessExecutor
 from rlverify.running.paired_runs import (
     PairedTask,
     ended_run,
@@ -73,7 +74,7 @@ def _run(project: Project, root: Path, **settings: object) -> dict[str, tuple[Pa
 def _run_seeds(
     project: Project, root: Path, seeds: Mapping[str, Sequence[int]], **settings: object
 ) -> dict[str, tuple[PairedRun, ...]]:
-    given = {"processes": 1, "on_progress": lambda *_: None, "code": CurrentCode(project), **settings}
+    given = {"executor": ProcessExecutor(1), "on_progress": lambda *_: None, "code": CurrentCode(project), **settings}
     return run_figures(project, root, seeds, **given)  # type: ignore[arg-type]
 
 
@@ -249,7 +250,7 @@ def test_a_crash_is_an_error_of_the_claims_that_need_the_run(
 ) -> None:
     monkeypatch.setenv("FIGURELAB_CRASH", "6")
     paths = ReportPaths(tmp_path / "reports")
-    settings = {"update": True, "processes": 1, "on_progress": lambda *_: None, "level": "full"}
+    settings = {"update": True, "executor": ProcessExecutor(1), "on_progress": lambda *_: None, "level": "full"}
     result = audit(figureproject, paths, **settings)  # type: ignore[arg-type]
     assert {record.claim.id: record.verdict for record in result.records} == {
         "FIG-GAIN": Verdict.ERROR,
@@ -288,7 +289,7 @@ def test_a_run_whose_process_dies_takes_no_other_with_it(
     processes: int, figureproject: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIGURELAB_DIE", "4")
-    runs = _run(figureproject, tmp_path, processes=processes)
+    runs = _run(figureproject, tmp_path, executor=ProcessExecutor(processes))
     errors = {(run.experiment, run.seed): run.error for found in runs.values() for run in found if run.error}
     assert errors.keys() == {("transfer", 4), ("same-arms", 4)}
     assert set(errors.values()) == {"the process of this run was killed by signal 9 (Killed)"}

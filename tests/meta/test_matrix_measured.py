@@ -13,6 +13,7 @@ from rlverify.kill_matrix.measure import Measurement, measure
 from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
 from rlverify.project.content import open_project
 from rlverify.records.matrix import FaultPlan, FaultResult, WeakTest, WeakTestResult
+from rlverify.running.thread_executor import ThreadExecutor
 from tests.meta.project_folders import project_in
 
 TESTS = """
@@ -89,7 +90,9 @@ def plan(fault: str, *tests: str, kind: str = "defect") -> FaultPlan:
 def measured(
     matrix_plan: MatrixPlan, *plans: FaultPlan, weak: tuple[WeakTest, ...] = (), processes: int = 1
 ) -> Measurement:
-    return measure(matrix_plan, MatrixTask(plans, (), weak), processes=processes, on_progress=lambda *_: None)
+    return measure(
+        matrix_plan, MatrixTask(plans, (), weak), executor=ThreadExecutor(processes), on_progress=lambda *_: None
+    )
 
 
 def only(found: Measurement) -> FaultResult:
@@ -213,7 +216,9 @@ def test_sessions_beside_each_other_give_the_same_matrix_and_count_to_the_end(ma
     )
     task = MatrixTask(plans, (), (weak("weak.py::test_notices"),))
     seen: list[tuple[int, int]] = []
-    together = measure(matrix_plan, task, processes=3, on_progress=lambda done, total: seen.append((done, total)))
+    together = measure(
+        matrix_plan, task, executor=ThreadExecutor(3), on_progress=lambda done, total: seen.append((done, total))
+    )
     assert seen == [(done, 5) for done in range(1, 6)]
     assert together == measured(matrix_plan, *plans, weak=task.weak_tests)
     assert isinstance(together.matrix.history[0], WeakTestResult)

@@ -23,8 +23,11 @@ from rlverify.records.code_records import Executed
 from rlverify.records.errors import EvidenceError, HarnessError
 from rlverify.records.plot_points import Line, Plot
 from rlverify.records.problems import Problem
+from rlverify.running.executors import Executor, ProcessExecutor
 from rlverify.running.repeated_runs import MeasuredPlot
 from rlverify.running.runner import Progress
+
+ONE = ProcessExecutor(1)
 
 NAME = "toy-squares"
 PART = "toyproject.plots.squares:squares"
@@ -42,10 +45,10 @@ class Measuring:
         self.values: tuple[float | None, ...] = (0.0, 1.0, 4.0, 9.0)
 
     def measure_plots(
-        self, project: Project, names: Collection[str], *, processes: int, on_progress: Progress,
+        self, project: Project, names: Collection[str], *, executor: Executor, on_progress: Progress,
         recorded: frozenset[str],
     ) -> dict[str, MeasuredPlot]:  # fmt: skip
-        assert processes == 1
+        assert executor.jobs == 1
         self.asked.append((sorted(names), recorded))
         on_progress(len(names), len(names))
         if self.error:
@@ -71,7 +74,7 @@ def measuring(monkeypatch: pytest.MonkeyPatch) -> Measuring:
 def committed(toyproject: Project, tmp_path: Path, measuring: Measuring) -> Committed:
     """The plots of the toy project in a folder of reports, with their lock file."""
     found = committed_in(toyproject, tmp_path)
-    lock(found, replace_plots(found, processes=1, all_claims=True))
+    lock(found, replace_plots(found, executor=ONE, all_claims=True))
     measuring.asked.clear()
     return committed_in(toyproject, tmp_path)
 
@@ -94,7 +97,7 @@ def path_of(found: Committed) -> Path:
 
 
 def problems(found: Committed, *selected: str) -> list[tuple[str, str]]:
-    found_wrong = check_plots(found, frozenset(selected), processes=1)
+    found_wrong = check_plots(found, frozenset(selected), executor=ONE)
     for each in found_wrong:
         remedy = "run `rlverify audit --update`"
         if each.sentence.startswith("measured again"):
@@ -116,7 +119,7 @@ def test_a_plot_that_fits_is_not_measured(committed: Committed) -> None:
     path_of(committed).write_text(to_json(replace(plot, lines=(Line("x^2", (0.0, 1.0, 4.0, 10.0)),))))
     before = path_of(committed).read_bytes()
     assert problems(committed) == []
-    replace_plots(committed, processes=1, all_claims=True)
+    replace_plots(committed, executor=ONE, all_claims=True)
     assert path_of(committed).read_bytes() == before
     assert problems(committed, NAME) == [
         (f"plots/{NAME}.json", "measured again, line 'x^2' is 9.0 at 3, committed 10.0")
@@ -129,10 +132,10 @@ def test_each_plot_that_is_measured_is_told(toyproject: Project, committed: Comm
     def tell(done: int, total: int) -> None:
         told.append((done, total))
 
-    check_plots(committed, frozenset({NAME}), processes=1, on_progress=tell)
+    check_plots(committed, frozenset({NAME}), executor=ONE, on_progress=tell)
     assert (told[-1], {*told} <= {(0, 1), (1, 1)}) == ((1, 1), True)
     told.clear()
-    replace_plots(committed_in(toyproject, tmp_path / "new"), processes=1, all_claims=True, on_progress=tell)
+    replace_plots(committed_in(toyproject, tmp_path / "new"), executor=ONE, all_claims=True, on_progress=tell)
     assert told == [(1, 1)]
 
 
@@ -143,7 +146,7 @@ def test_a_plot_of_other_code_is_measured_again(toyproject: Project, committed: 
     lock(committed, dict(committed.lock.plots), older="toyproject.plots.squares:squares")
     again = committed_in(toyproject, committed.paths.reports)
     assert [name for name, _ in problems(again)] == [f"plots/{NAME}.json"]
-    records = replace_plots(again, processes=1, all_claims=True)
+    records = replace_plots(again, executor=ONE, all_claims=True)
     assert path_of(again).read_bytes() == before
     assert again.code.changed(records[NAME]) == []
 
@@ -210,13 +213,13 @@ def test_missing_and_orphaned_plots_are_told_and_replaced(committed: Committed) 
         ("plots/gone.json", "nothing measures this plot any more"),
         (f"plots/{NAME}.json", "is missing"),
     ]
-    replace_plots(committed, processes=1, all_claims=True)
+    replace_plots(committed, executor=ONE, all_claims=True)
     assert {path.name for path in folder.iterdir()} == {f"{NAME}.json"}
 
 
 def test_an_update_of_some_claims_measures_no_plot(committed: Committed) -> None:
     path_of(committed).unlink()
-    assert replace_plots(committed, processes=1, all_claims=False) == committed.lock.plots
+    assert replace_plots(committed, executor=ONE, all_claims=False) == committed.lock.plots
     assert not path_of(committed).exists()
 
 
@@ -238,24 +241,24 @@ def test_a_broken_file_is_an_error_and_an_update_replaces_it(
     path_of(committed).write_text(before.replace(old, new))
     for read in (
         lambda: from_json(path_of(committed).read_text(), path_of(committed)),
-        lambda: check_plots(committed, frozenset(), processes=1),
+        lambda: check_plots(committed, frozenset(), executor=ONE),
     ):
         with pytest.raises(EvidenceError) as caught:
             read()
         assert str(caught.value).startswith(f"evidence {path_of(committed)}: ")
         assert told in str(caught.value)
         assert str(caught.value).count("evidence ") == 1
-    replace_plots(committed, processes=1, all_claims=True)
+    replace_plots(committed, executor=ONE, all_claims=True)
     assert path_of(committed).read_text() == before
 
 
 def test_a_plot_that_crashes_is_a_problem_and_replaces_nothing(committed: Committed, measuring: Measuring) -> None:
     measuring.error = "ValueError: boom"
-    (problem,) = check_plots(committed, frozenset({NAME}), processes=1)
+    (problem,) = check_plots(committed, frozenset({NAME}), executor=ONE)
     assert problem == Problem(f"plots/{NAME}.json", 1, "measured again, crashes: ValueError: boom")
     path_of(committed).unlink()
     with pytest.raises(HarnessError, match=f"plot '{NAME}': ValueError: boom; nothing was replaced"):
-        replace_plots(committed, processes=1, all_claims=True)
+        replace_plots(committed, executor=ONE, all_claims=True)
     assert not path_of(committed).exists()
 
 
@@ -265,12 +268,12 @@ def test_what_a_plot_executes_is_compared_with_the_lock_file_where_it_is_asked(
     """After what is wrong with its points; of a plot that is not measured nothing is known."""
     measuring.executed = Executed((PART, ANOTHER))
     asked, path = frozenset({NAME}), path_of(committed)
-    assert check_plots(committed, frozenset(), processes=1, recorded=asked) == []
-    told = [each.sentence for each in check_plots(committed, asked, processes=1, recorded=asked)]
+    assert check_plots(committed, frozenset(), executor=ONE, recorded=asked) == []
+    told = [each.sentence for each in check_plots(committed, asked, executor=ONE, recorded=asked)]
     assert told == [f"does not list {ANOTHER}, which runs of {NAME} executed or read"]
     plot = load_plots(committed.paths.reports)[NAME]
     path.write_text(to_json(replace(plot, lines=(Line("x^2", (0.0, 2.0, 4.0, 10.0)),))))
-    found = check_plots(committed, asked, processes=1, recorded=asked)
+    found = check_plots(committed, asked, executor=ONE, recorded=asked)
     assert [each.subject for each in found] == [f"plots/{NAME}.json", LOCK_FILE]
     assert found[0].sentence == "measured again, line 'x^2' is 1.0 at 1, committed 2.0"
     assert problems(committed, NAME) == [(found[0].subject, found[0].sentence)]
@@ -279,10 +282,10 @@ def test_what_a_plot_executes_is_compared_with_the_lock_file_where_it_is_asked(
 
 def test_an_update_measures_and_records_what_does_not_fit(committed: Committed, measuring: Measuring) -> None:
     """With what imports execute."""
-    assert replace_plots(committed, processes=1, all_claims=True) == committed.lock.plots
+    assert replace_plots(committed, executor=ONE, all_claims=True) == committed.lock.plots
     assert {PART, IMPORTED} <= {*dict(committed.lock.plots[NAME].parts)}
     path_of(committed).unlink()
-    replace_plots(committed, processes=1, all_claims=True)
+    replace_plots(committed, executor=ONE, all_claims=True)
     assert measuring.asked == [([], frozenset()), ([NAME], frozenset({NAME}))]
 
 
@@ -305,6 +308,6 @@ def test_an_edited_plot_names_the_command_that_replaces_it(committed: Committed)
 
 def test_an_update_records_what_a_plot_executed(toyproject: Project, tmp_path: Path) -> None:
     """In a process of its own."""
-    record = replace_plots(committed_in(toyproject, tmp_path), processes=1, all_claims=True)[NAME]
+    record = replace_plots(committed_in(toyproject, tmp_path), executor=ONE, all_claims=True)[NAME]
     assert PART in record.executed.functions
     assert record.settings == ""

@@ -20,11 +20,13 @@ from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.replay import replay
 from rlverify.project.content import Project, open_project
 from rlverify.project.current_code import CurrentCode
+from rlverify.running.executors import ProcessExecutor
 from rlverify.running.repeated_runs import repeat_runs
 from tests.meta.in_process import fresh_projects
 from tests.meta.project_folders import once_in_a_process
 from tests.meta.test_changes import answer, commit, commit_of_words, copy_project, gate, git, replace
 
+ONE = ProcessExecutor(1)
 IGNORED = ".rlverify\n__pycache__\n"
 FAULT_OF_MIDDLE = """
 from rlverify import fault
@@ -191,7 +193,7 @@ def test_a_crash_of_one_figure_leaves_the_others_to_be_compared(checkout: Path) 
         project = open_project(checkout)
         committed = Committed(project, project.paths, CurrentCode(project))
         figures = [(project.claim(name), committed.evidence[name]) for name in ("FIG-BETTER", "FIG-GAIN")]
-        found = replay(committed, figures, processes=1, on_progress=lambda *each: told.append(each))
+        found = replay(committed, figures, executor=ONE, on_progress=lambda *each: told.append(each))
     crashed, differs = found.problems
     assert (crashed.subject, crashed.sentence.partition(": seed")[0]) == ("FIG-BETTER", "a repeated run crashes")
     assert (differs.subject, differs.sentence.startswith("repeated runs differ: a mean of 20")) == ("FIG-GAIN", True)
@@ -243,7 +245,7 @@ def test_figures_of_one_experiment_share_the_time_of_its_runs(checkout: Path, mo
         project = open_project(checkout)
         committed = Committed(project, project.paths, CurrentCode(project))
         figures = [(claim, committed.evidence[claim.id]) for claim in project.claims if claim.figure is not None]
-        seconds = replay(committed, figures, processes=1, on_progress=lambda *each: told.append(each)).seconds
+        seconds = replay(committed, figures, executor=ONE, on_progress=lambda *each: told.append(each)).seconds
     runs = asked["transfer"] + 1
     assert sorted(told) == told
     assert {(done, runs) for done in range(1, runs + 1)} <= {*told}

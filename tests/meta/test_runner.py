@@ -21,7 +21,11 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Run
+from rlverify.running.executors import ProcessExecutor
 from rlverify.running.runner import Crash, attempt, run_claims, run_here
+
+ONE = ProcessExecutor(1)
+TWO = ProcessExecutor(2)
 
 REASONS = {
     "STALE": ("STALE", 1, "fault stale is stale"),
@@ -45,7 +49,7 @@ def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_pat
     steps: list[tuple[int, int]] = []
     paths = ReportPaths(tmp_path / "reports")
     write_files(paths.evidence, {"CRASH.json": to_json(KEPT)})
-    result = audit(troubleproject, paths, update=True, processes=2, on_progress=lambda *step: steps.append(step))
+    result = audit(troubleproject, paths, update=True, executor=TWO, on_progress=lambda *step: steps.append(step))
     verdicts = {claim: verdict for claim, (verdict, _, _) in REASONS.items()} | AS_EXPECTED
     assert {record.claim.id: record.verdict for record in result.records} == verdicts
     problems = {problem.subject: problem for problem in result.problems}
@@ -64,7 +68,7 @@ def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_pat
     assert "trouble of one kind | - | STALE | CONFIRMED |" in (paths.reports / "claims.md").read_text()
     committed = load_folder(paths.evidence)
     assert check_report(troubleproject, paths, committed_records(troubleproject, committed), committed) == []
-    again = audit(troubleproject, paths, update=False, processes=2, on_progress=lambda *_: None)
+    again = audit(troubleproject, paths, update=False, executor=TWO, on_progress=lambda *_: None)
     assert {problem.subject for problem in again.problems} == {*REASONS, "digests.json"}  # which lacks CRASH
     kinds = {problem.subject: (problem.kind, problem.exit_code) for problem in again.problems}
     assert kinds["CRASH"] == ("healthy", 1)  # its committed evidence is as expected
@@ -76,7 +80,7 @@ def test_a_probe_that_does_not_end_is_an_error_and_takes_no_other_run_with_it(
     troubleproject: Project, claim: str
 ) -> None:
     claims = [replace(troubleproject.claim(claim), seeds=(2, 1, 4)), troubleproject.claim("UNREACHED")]
-    runs = run_claims(troubleproject, claims, processes=1, on_progress=lambda *_: None, limit=0.25)
+    runs = run_claims(troubleproject, claims, executor=ONE, on_progress=lambda *_: None, limit=0.25)
     reasons = {
         "SLOW": "TimeLimitError: did not end within 0.25 seconds and stood at probes/trouble.py:",
         "DEAF": "the process of this run did not end within 0.5 seconds",
@@ -123,13 +127,13 @@ def test_nothing_is_measured_that_could_not_be_kept(toyproject: Project, tmp_pat
     steps: list[tuple[int, int]] = []
     paths = ReportPaths(tmp_path / "file" / "reports")
     with pytest.raises(EvidenceError, match="cannot be written"):
-        audit(toyproject, paths, update=update, processes=1, on_progress=lambda *step: steps.append(step))
+        audit(toyproject, paths, update=update, executor=ONE, on_progress=lambda *step: steps.append(step))
     assert steps == []
 
 
 def test_a_process_that_dies_takes_no_other_run_with_it(troubleproject: Project) -> None:
     claims = [troubleproject.claim(name) for name in ("DIE", "UNREACHED", "REGRESSED")]
-    runs = run_claims(troubleproject, claims, processes=1, on_progress=lambda *_: None)
+    runs = run_claims(troubleproject, claims, executor=ONE, on_progress=lambda *_: None)
     assert [run.error is None for run in runs["DIE"]] == [False]
     assert all(run.error is None for name in ("UNREACHED", "REGRESSED") for run in runs[name])
 
@@ -139,7 +143,7 @@ def test_a_run_whose_process_died_is_not_run_again(
 ) -> None:
     monkeypatch.setenv("TROUBLEPROJECT_DIES_ONCE", str(tmp_path / "died"))
     claims = [troubleproject.claim(name) for name in ("DIE-ONCE", "UNREACHED", "DIE")]
-    runs = run_claims(troubleproject, claims, processes=1, on_progress=lambda *_: None)
+    runs = run_claims(troubleproject, claims, executor=ONE, on_progress=lambda *_: None)
     assert [run.error is None for name in runs for run in runs[name]] == [False, True, True, False]
 
 
@@ -152,14 +156,14 @@ def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
         "rlverify.gating.measuring.run_claims",
         lambda _, claims, **__: {each.id: (Run("healthy", 0, error="boom"),) for each in claims},
     )
-    result = audit(troubleproject, paths, update=True, processes=1, on_progress=lambda *_: None)
+    result = audit(troubleproject, paths, update=True, executor=ONE, on_progress=lambda *_: None)
     assert {problem.exit_code for problem in result.problems} == {2}
     assert list(paths.evidence.iterdir()) == []
     assert "trouble of one kind | - | NO EVIDENCE |" in (paths.reports / "claims.md").read_text()
 
 
 def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toyproject: Project, tmp_path: Path) -> None:
-    result = audit(toyproject, ReportPaths(tmp_path), update=True, processes=1, on_progress=lambda *_: None)
+    result = audit(toyproject, ReportPaths(tmp_path), update=True, executor=ONE, on_progress=lambda *_: None)
     assert result.problems == ()
     assert {record.claim.id: str(record.verdict) for record in result.records} == {
         "NULL-TOY": "NOT REPRODUCED",
@@ -174,7 +178,7 @@ def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toyproject: Proj
 def test_a_run_in_this_process_is_the_run_of_the_pool(toyproject: Project) -> None:
     claim = toyproject.claim("TOY-01")
     here = run_here(toyproject, claim, claim.seeds)
-    assert run_claims(toyproject, [claim], processes=1, on_progress=lambda *_: None) == {"TOY-01": here}
+    assert run_claims(toyproject, [claim], executor=ONE, on_progress=lambda *_: None) == {"TOY-01": here}
     assert [(run.variant, run.seed, run.executions) for run in here] == [
         ("healthy", 0, None), ("healthy", 1, None), ("faulty", 0, 1), ("faulty", 1, 1),
         ("documented_fix", 0, 1), ("documented_fix", 1, 1),
@@ -186,7 +190,7 @@ def test_what_two_claims_need_is_measured_once(toyproject: Project) -> None:
     first = toyproject.claim("TOY-01")
     other = replace(first, id="OTHER", fault=first.documented_fix, documented_fix=first.fault, seeds=(*first.seeds, 5))
     counts: list[tuple[int, int]] = []
-    runs = run_claims(toyproject, [first, other], processes=1, on_progress=lambda *count: counts.append(count))
+    runs = run_claims(toyproject, [first, other], executor=ONE, on_progress=lambda *count: counts.append(count))
     assert runs == {claim.id: run_here(toyproject, claim, claim.seeds) for claim in (first, other)}
     assert counts[-1] == (len(runs["OTHER"]), len(runs["OTHER"]))
 

@@ -19,6 +19,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.code_records import Executed
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import PairedRun
+from rlverify.running.executors import Executor, ProcessExecutor
 from rlverify.running.runner import Progress
 
 MIDDLE = "figureproject.target:middle"
@@ -47,11 +48,11 @@ class Runs:
 
     def repeat(
         self, project: Project, root: Path, seeds: Mapping[str, Sequence[int]], code: CurrentCode, *,
-        processes: int, on_progress: Progress, recorded: frozenset[str] = frozenset(),
+        executor: Executor, on_progress: Progress, recorded: frozenset[str] = frozenset(),
     ) -> dict[tuple[str, int], PairedRun]:  # fmt: skip
         """In place of `repeat_runs`."""
         assert (project, root, code) == (self.committed.project, self.committed.paths.runs, self.committed.code)
-        assert processes == 3
+        assert executor.jobs == 3
         self.asked.append({name: [*each] for name, each in seeds.items()})
         self.recorded.append(recorded)
         keys = [(name, seed) for name in seeds for seed in seeds[name]]
@@ -72,7 +73,7 @@ class Runs:
             figures,
             before=before or {},
             recorded=frozenset(recorded),
-            processes=3,
+            executor=ProcessExecutor(3),
             on_progress=lambda *each: self.progress.append(each),
         )
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,8 @@ from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import UnknownNameError
 from rlverify.records.runs import Run
 from rlverify.running import runner
-from rlverify.running.pool import Ended, run_each
+from rlverify.running.executors import InlineExecutor
+from rlverify.running.pool import run_each
 from tests.meta.project_folders import project_in, toy_catalogue, write_toy_tests
 
 Command = Callable[..., tuple[int, str, str]]
@@ -182,21 +182,11 @@ def test_pages_of_some_claims_are_an_error(options: list[str], toy: Command, rep
     )
 
 
-def _one_after_the_other(
-    function: Callable[[Any], Any], tasks: Sequence[Any], *, note: Callable[[Any, Ended[Any]], None], **_: Any
-) -> None:
-    for task in tasks:
-        note(task, Ended(function(task), None, 0.0))
-
-
-def test_fail_fast_leaves_out_what_was_not_measured(
-    toy: Command, reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runner, "run_each", _one_after_the_other)
+def test_fail_fast_leaves_out_what_was_not_measured(toy: Command, reports: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project_in(project, catalogue=toy_catalogue(project / "catalogue", {'"REFUTED"': '"CONFIRMED"'}))
     write_toy_tests(project)
-    code, output, _ = toy("gate", "--fail-fast", "--reports", reports, project=project)
+    code, output, _ = toy("gate", "--fail-fast", "--executor", "inline", "--reports", reports, project=project)
     *lines, note, last = output.splitlines()
     (told,) = [line for line in lines if line.startswith("TOY-")]
     assert (code, " ".join(told.split())) == (1, "TOY-04 the mean is the largest value REFUTED (expected CONFIRMED)")
@@ -206,15 +196,16 @@ def test_fail_fast_leaves_out_what_was_not_measured(
     assert everything.endswith("5 of 6 claims as expected; 1 claim fell\n")
 
 
-def test_runs_stop_once_a_claim_is_enough(toyproject: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "run_each", _one_after_the_other)
+def test_runs_stop_once_a_claim_is_enough(toyproject: Project) -> None:
     asked = []
 
     def stop(claim_id: str, runs: tuple[Run, ...]) -> bool:
         asked.append((claim_id, len(runs)))
         return claim_id == "TOY-02"
 
-    runs = runner.run_claims(toyproject, toyproject.claims, processes=1, on_progress=lambda *_: None, stop=stop)
+    runs = runner.run_claims(
+        toyproject, toyproject.claims, executor=InlineExecutor(), on_progress=lambda *_: None, stop=stop
+    )
     variants = {claim.id: len(claim.variants) * len(claim.seeds) for claim in toyproject.claims}
     assert asked == [(name, variants[name]) for name in EVERY[:3]]
     assert {name: len(found) for name, found in runs.items()} == dict(asked)

@@ -15,6 +15,7 @@ from rlverify.field import field_measuring
 from rlverify.field.algorithms import ALGORITHMS
 from rlverify.field.field_measuring import AWKWARD, DEFAULTS, FieldTask, algorithm_tasks, measure, optimizer_tasks
 from rlverify.field.field_records import FieldReport
+from rlverify.running.executors import ProcessExecutor
 
 KILLED = "import os, signal\n\nos.kill(os.getpid(), signal.SIGKILL)\n"
 EXITS = "import os\n\nos._exit(3)\n"
@@ -128,7 +129,9 @@ def test_each_task_that_ended_is_reported_with_its_seconds(tmp_path: Path, monke
     monkeypatch.setattr(field_measuring, "algorithm_tasks", lambda _names: tasks)
     monkeypatch.syspath_prepend(tmp_path)
     done: list[tuple[str, float]] = []
-    report = measure(["none"], processes=2, on_done=lambda task, seconds: done.append((task.name, seconds)))
+    report = measure(
+        ["none"], executor=ProcessExecutor(2), on_done=lambda task, seconds: done.append((task.name, seconds))
+    )
     assert {name for name, _ in done} == {"exits", "raises"}
     assert all(0 < seconds < 100 for _, seconds in done)
     assert [each.name for each in report.algorithms] == ["exits", "raises"]
