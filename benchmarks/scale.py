@@ -12,9 +12,9 @@ import multiprocessing
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from importlib import import_module
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -22,8 +22,9 @@ from typing import Any, Final
 import torch
 
 from benchmarks import scale_page, scale_plots
-from benchmarks.scale_executors import WORKERS, Make, overhead, time_per_task
+from benchmarks.scale_executors import JOBS, WORKERS, Make, overhead, time_per_task
 from benchmarks.scale_population import SIZES, one_model, simulate
+from rlverify.running.executors import InlineExecutor, ProcessExecutor, ray_executor
 
 FOLDER: Final = Path("reports/measured")
 FIGURES: Final = FOLDER / "scale.json"
@@ -42,18 +43,18 @@ def model() -> dict[str, Any]:
 
 def executors() -> dict[str, Any]:
     """Each executor that is installed: what it adds to a task, and what a task takes with more workers."""
-    found = import_module("rlverify.running.executors")
-    makes: dict[str, Make] = {"processes": found.ProcessExecutor}
+    makes: dict[str, Make] = {"processes": ProcessExecutor}
     if find_spec("ray") is not None:
-        makes["ray"] = lambda jobs: found.ray_executor(jobs, "")
-    inline = lambda _: found.InlineExecutor()  # noqa: E731
-    return {
-        "inline": {"overhead": overhead(inline, 1), "workers": [time_per_task(inline, 1)]},
-        **{
-            name: {"overhead": overhead(make), "workers": [time_per_task(make, workers) for workers in WORKERS]}
-            for name, make in makes.items()
-        },
-    }
+        makes["ray"] = partial(ray_executor, address="")
+    return {"inline": _executor(_inline, 1, (1,)), **{name: _executor(make) for name, make in makes.items()}}
+
+
+def _executor(make: Make, jobs: int = JOBS, workers: Sequence[int] = WORKERS) -> dict[str, Any]:
+    return {"overhead": overhead(make, jobs), "workers": [time_per_task(make, each) for each in workers]}
+
+
+def _inline(_: int) -> InlineExecutor:
+    return InlineExecutor()
 
 
 PARTS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {

@@ -10,8 +10,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-Make: TypeAlias = Callable[[int], Any]
-"""An executor of :mod:`rlverify.running.executors` with so many jobs."""
+from rlverify.running.executors import Executor
+
+Make: TypeAlias = Callable[[int], Executor]
+"""Makes an executor of so many workers."""
 
 EMPTY_TASKS: Final = 200
 WARM_UP: Final = 20

@@ -56,9 +56,9 @@ def round_seconds(population: Figures, which: str = "wall_s") -> float:
 
 
 def cheaper_turn(population: Figures, which: str = "wall_s") -> float:
-    """Seconds of a turn if its commit appended one record: the whole state and the listing then come once a round."""
+    """Seconds of a turn if its commit appended one record; the state, as one text, and a listing come once a round."""
     each = {name: cost[which] for name, cost in population["costs"].items()}
-    once = each["state"] + each["write"] + each["one listing"] + each["lineage"]
+    once = each["state"] + each["write as text"] + each["one listing"] + each["lineage"]
     often = each["statistics"] + each["report"] + each["exploit"] + each["one record"]
     return often + once / population["members"]
 
@@ -77,38 +77,65 @@ def _population_sections(populations: Sequence[Figures], model: Figures) -> list
     ]
 
 
+def limits(populations: Sequence[Figures]) -> tuple[int, int]:
+    """Where the pickle of the state has too many instructions, by those of the largest population that was written.
+
+    :return: members that the first commit can hold, and reports of a small population, all members together
+    """
+    whole = [each for each in populations if not each["refusal"]][-1]
+    sizes = [each["instructions"] for each in whole["state_sizes"]]
+    later = (sizes[-1] - sizes[0]) / (len(sizes) - 1)
+    most, members = whole["most_instructions"], whole["members"]
+    return int(most / sizes[0] * members), int(most / later * members)
+
+
 def _what_breaks_first(populations: Sequence[Figures], model: Figures) -> list[str]:
     largest = populations[-1]
-    broken = next((each for each in populations if sum(turn(each).values()) > TURN_LIMIT_S), None)
     size, parts = largest["members"], turn(largest)
-    total, worst = sum(parts.values()), max(parts, key=lambda name: parts[name])
-    commit = parts["state"] + parts["write"] + parts["old models"]
+    members, reports = limits(populations)
     memory = model["memory_mib"] * size / 1024
     ranked, alone = (largest["costs"][f"{name}, truncation"]["cpu_s"] for name in ("decision", "decision that ranks"))
-    where = (
-        f"no simulated size has turns of more than {TURN_LIMIT_S:g} s"
-        if broken is None
-        else f"{broken['members']:,} members is the smallest simulated size at which a turn costs more than "
-        f"{TURN_LIMIT_S:g} s next to training ({time_in_words(sum(turn(broken).values()))})"
-    )
+    refused = [each for each in populations if each["refusal"]]
+    measured = "".join(f" Measured with {each['members']:,} members: “{each['refusal']}”." for each in refused)
     return [
         "## What breaks first",
         "",
-        f"1. **The commit after every turn** breaks first: {where}. `Population` writes the whole state after each "
-        f"turn, and searches the folder of models once for each member. With {size:,} members a turn costs "
-        f"{time_in_words(total)}, of which the commit is {commit / total:.1%} and “{PARTS[worst]}” alone "
-        f"{parts[worst] / total:.1%}. A round would take {time_in_words(round_seconds(largest))} (computed).",
-        f"2. **Memory for the models** is next. All models of a population live in one process, and a small one takes "
-        f"{model['memory_mib']:.1f} MiB. So {size:,} members need {memory:,.0f} GiB, and {MEMORY_LIMIT_GIB} GiB are "
-        f"full at {int(MEMORY_LIMIT_GIB * 1024 / model['memory_mib']):,} members (computed).",
-        f"3. **Decisions** no longer break, as the scheduler ranks once per round. With {size:,} members a decision "
+        f"The commit breaks first: it gets slow with {_slow(populations)}, and it fails with about {members:,} "
+        f"members or after about {reports:,} reports.",
+        "",
+        f"1. **The commit after every turn is slow.** `Population` writes the whole state after each turn, and "
+        f"searches the folder of models once for each member. With {size:,} members a turn costs "
+        f"{time_in_words(sum(parts.values()))} next to training, of which “{PARTS['old models']}” is "
+        f"{parts['old models'] / sum(parts.values()):.1%}. A round would take {time_in_words(round_seconds(largest))} "
+        "(computed).",
+        f"2. **Memory for the models** ends next. All models of a population live in one process, and a small one "
+        f"takes {model['memory_mib']:.1f} MiB. So {MEMORY_LIMIT_GIB} GiB are full with "
+        f"{int(MEMORY_LIMIT_GIB * 1024 / model['memory_mib']):,} members, and {size:,} need {memory:,.0f} GiB "
+        "(computed).",
+        f"3. **The state cannot be written.** It holds the history of every member, and a file of more than "
+        f"{largest['most_instructions']:,} pickle instructions is refused. With three hyperparameters that happens "
+        f"with about {members:,} members at their first report. It also happens to a small population that runs for "
+        f"long, after about {reports:,} reports: 10 members fail after {reports // 10:,} rounds (computed). The commit "
+        f"then raises CheckpointError, and the run cannot go on.{measured}",
+        f"4. **Decisions** no longer break, as the scheduler ranks once per round. With {size:,} members a decision "
         f"takes {time_in_words(ranked)} of CPU time; a decision that ranks for itself takes {time_in_words(alone)}.",
         "",
-        "All times in this list but the last are by the clock, on 2 cores that other programs used as well.",
+        "Other times in this list are by the clock, on 2 cores that other programs used as well.",
         "",
         f"![seconds of a turn by part]({TURN_PLOT})",
         "",
     ]
+
+
+def _slow(populations: Sequence[Figures]) -> str:
+    for each in populations:
+        seconds = sum(turn(each).values())
+        if seconds > TURN_LIMIT_S:
+            return (
+                f"{each['members']:,} members, the smallest simulated size whose turns cost more than "
+                f"{TURN_LIMIT_S:g} s next to training ({time_in_words(seconds)})"
+            )
+    return f"more members than were simulated (no turn costs more than {TURN_LIMIT_S:g} s next to training)"
 
 
 def _turns(populations: Sequence[Figures]) -> list[str]:
@@ -139,7 +166,8 @@ def _turns(populations: Sequence[Figures]) -> list[str]:
         *_table(["part", *(f"{each['members']:,} members" for each in populations)], rows),
         "",
         "The last part of the commit is computed: the time for one member, measured for up to 50 members, times the "
-        "number of members. A round is computed: a turn of each member, and one commit more for the exploits.",
+        "number of members. A round is computed: a turn of each member, and one commit more for the exploits. Where "
+        "the state cannot be written, the time is that until the refusal.",
         "",
     ]
 
@@ -191,6 +219,7 @@ def _commits(populations: Sequence[Figures]) -> list[str]:
                 time_in_words(parts["state"] + parts["write"] + parts["old models"]),
                 time_in_words(parts["old models"]),
                 time_in_words(costs["one listing"]["wall_s"]),
+                f"{time_in_words(costs['write']['cpu_s'])} → {time_in_words(costs['write as text']['cpu_s'])}",
                 time_in_words(costs["one record"]["wall_s"]),
                 f"{time_in_words(sum(parts.values()))} → {time_in_words(cheaper_turn(each))}",
             ]
@@ -200,14 +229,17 @@ def _commits(populations: Sequence[Figures]) -> list[str]:
         "commit now",
         "of which: look for old models",
         "list the folder once instead",
-        "append one synced record instead of the state",
-        "turn now → with both",
+        "write the state as values → as bytes of JSON (CPU time)",
+        "append one synced record instead",
+        "turn now → with all three",
     ]
     return [
         "## A cheaper commit",
         "",
-        "Times by the clock. The last two steps of a commit could be: write only what the turn changed, as one record "
-        "with a sync, and write the whole state once a round. The last column is computed.",
+        "A turn could append what it changed as one record with a sync. The whole state, as JSON in one tensor of "
+        "bytes, and a single listing of the folder would then follow once a round. Such a file has a few instructions "
+        "however many members there are. Times are by the clock where nothing else is said. The last column is "
+        "computed.",
         "",
         *_table(columns, rows),
         "",
@@ -220,7 +252,8 @@ def _files_and_memory(populations: Sequence[Figures], model: Figures) -> list[st
             f"{each['members']:,}",
             f"{each['files']:,}",
             f"{each['checkpoint_files']:,}, {_size(each['checkpoint_bytes'])}",
-            " → ".join(_size(size) for size in each["state_bytes"]),
+            " → ".join(_size(size["bytes"]) for size in each["state_sizes"]) or "refused",
+            " → ".join(f"{size['instructions']:,}" for size in each["state_sizes"]) or "refused",
             _size(each["lineage_bytes"]),
             f"{_size(model['file_bytes'] * each['members'])}",
             f"{each['peak_mib']} MiB ({each['peak_mib'] - each['start_mib']:+} MiB)",
@@ -233,6 +266,7 @@ def _files_and_memory(populations: Sequence[Figures], model: Figures) -> list[st
         "files",
         "checkpoints",
         "state after rounds 1 → 2 → 3",
+        "its pickle instructions",
         "lineage",
         "models on disk (computed)",
         "peak memory (above start)",
@@ -314,7 +348,7 @@ def _how(figures: Figures) -> list[str]:
         "",
         "No model trains. Each member reports a score from a seeded generator. The scheduler and its checkpoints are "
         "real. The commit repeats what `Population._commit` did at the time of the measurement, with empty files in "
-        "place of models, three times a round and not after every turn. Each size runs in its own process with one "
+        "place of models, twice a round and not after every turn. Each size runs in its own process with one "
         "thread.",
         "",
         "Other programs ran on the machine at the same time. Times by the clock include waiting for them and for the "

@@ -32,7 +32,7 @@ def _turns(populations: list[Mapping[str, Any]]) -> Figure:
         axes.plot(sizes, [scale_page.turn(each)[name] for each in populations], marker="o", markersize=3, label=words)
     cheaper = [scale_page.cheaper_turn(each) for each in populations]
     axes.plot(sizes, cheaper, color="black", linestyle="--", label="whole turn with the cheaper commit (computed)")
-    _by_members(axes, "seconds of one turn, by the clock")
+    _by_members(axes, "seconds of one turn")
     return made
 
 
@@ -47,7 +47,7 @@ def _decisions(populations: list[Mapping[str, Any]]) -> Figure:
         ):
             seconds = [each["costs"][f"{kind}, {method}"]["cpu_s"] for each in populations]
             axes.plot(sizes, seconds, line, color=color, marker="o", markersize=3, label=f"{method}, {words}")
-    _by_members(axes, "seconds of one decision, CPU time")
+    _by_members(axes, "seconds of CPU time")
     return made
 
 
