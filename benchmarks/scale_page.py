@@ -22,7 +22,7 @@ PARTS: Final = {
 }
 """What a member's turn costs next to training, by the name of its cost."""
 TURN_LIMIT_S: Final = 1.0
-"""More than this for each turn is what the page calls broken."""
+"""CPU time of a turn from which on the page calls it slow."""
 MEMORY_LIMIT_GIB: Final = 16
 TARGETS_S: Final = {"inline": None, "processes": 0.020, "ray": 0.050}
 """Most that an executor may add to each task, once it has started."""
@@ -91,7 +91,7 @@ def limits(populations: Sequence[Figures]) -> tuple[int, int]:
 
 def _what_breaks_first(populations: Sequence[Figures], model: Figures) -> list[str]:
     largest = populations[-1]
-    size, parts = largest["members"], turn(largest)
+    size, parts = largest["members"], turn(largest, "cpu_s")
     members, reports = limits(populations)
     memory = model["memory_mib"] * size / 1024
     ranked, alone = (largest["costs"][f"{name}, truncation"]["cpu_s"] for name in ("decision", "decision that ranks"))
@@ -106,9 +106,9 @@ def _what_breaks_first(populations: Sequence[Figures], model: Figures) -> list[s
         f"1. **The commit after every turn is slow.** `Population` writes the whole state after each turn, and "
         f"searches the folder of models once for each member. With {size:,} members a turn costs "
         f"{time_in_words(sum(parts.values()))} next to training, of which “{PARTS['old models']}” is "
-        f"{parts['old models'] / sum(parts.values()):.1%}. A round would take {time_in_words(round_seconds(largest))} "
-        "(computed).",
-        f"2. **Memory for the models** ends next. All models of a population live in one process, and a small one "
+        f"{parts['old models'] / sum(parts.values()):.1%}. A round would take "
+        f"{time_in_words(round_seconds(largest, 'cpu_s'))} (computed).",
+        f"2. **Memory for the models.** All models of a population live in one process, and a small one "
         f"takes {model['memory_mib']:.1f} MiB. So {MEMORY_LIMIT_GIB} GiB are full with "
         f"{int(MEMORY_LIMIT_GIB * 1024 / model['memory_mib']):,} members, and {size:,} need {memory:,.0f} GiB "
         "(computed).",
@@ -118,9 +118,9 @@ def _what_breaks_first(populations: Sequence[Figures], model: Figures) -> list[s
         f"long, after about {reports:,} reports: 10 members fail after {reports // 10:,} rounds (computed). The commit "
         f"then raises CheckpointError, and the run cannot go on.{measured}",
         f"4. **Decisions** no longer break, as the scheduler ranks once per round. With {size:,} members a decision "
-        f"takes {time_in_words(ranked)} of CPU time; a decision that ranks for itself takes {time_in_words(alone)}.",
+        f"takes {time_in_words(ranked)}; a decision that ranks for itself takes {time_in_words(alone)}.",
         "",
-        "Other times in this list are by the clock, on 2 cores that other programs used as well.",
+        "Times in this list are CPU times. The plot shows times by the clock, on 2 cores that other programs used.",
         "",
         f"![seconds of a turn by part]({TURN_PLOT})",
         "",
@@ -129,7 +129,7 @@ def _what_breaks_first(populations: Sequence[Figures], model: Figures) -> list[s
 
 def _slow(populations: Sequence[Figures]) -> str:
     for each in populations:
-        seconds = sum(turn(each).values())
+        seconds = sum(turn(each, "cpu_s").values())
         if seconds > TURN_LIMIT_S:
             return (
                 f"{each['members']:,} members, the smallest simulated size whose turns cost more than "
