@@ -308,7 +308,8 @@ class Population:
 
     def _exploit_and_explore(self) -> list[_Trainee]:
         """Let every member that is due copy and explore, as one whole; the members for which something changed."""
-        events = [(trainee, self._exploit(trainee)) for trainee in self._trainees]
+        with self.scheduler.ranked_once():
+            events = [(trainee, self._exploit(trainee)) for trainee in self._trainees]
         self._explored_step += self.config.perturbation_interval
         self._commit([event for _, event in events if event is not None])
         return [trainee for trainee, event in events if event is not None]
