@@ -23,7 +23,7 @@ def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any]
     return parameters, hyperparams, None
 
 
-@fault("mon-02-attempts-counted", target="rlcore.pbt.scheduler:PBTScheduler.choose_source", pins="6903435208ec350a")
+@fault("mon-02-attempts-counted", target="rlcore.pbt.scheduler:PBTScheduler.choose_source", pins="ae0d235bfb1f9a5c")
 def attempts_counted(self: Any, member: PopulationMember) -> PopulationMember | None:
     """Count every member that finds a source, and count it again when it copies."""
     source: PopulationMember | None = healthy("mon-02-attempts-counted")(self, member)
