@@ -20,9 +20,11 @@ from rlcore.errors import (
     StateError,
     TooLargeError,
     UnknownSettingError,
+    WorkerError,
 )
 from rlcore.optim import UPGD, AdaptiveUPGD, VarianceGradientScaler
 from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
+from rlcore.pbt.executors import InlineExecutor, ProcessExecutor
 from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
 from rlcore.pbt.files import Ancestor, LineageEvent, ancestors, read_lineage
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
@@ -67,6 +69,7 @@ __all__ = [
     "DistributionalRecurrentPolicy",
     "HyperparamConfig",
     "InferencePolicy",
+    "InlineExecutor",
     "LineageEvent",
     "MemberStatus",
     "NonFiniteError",
@@ -79,6 +82,7 @@ __all__ = [
     "Population",
     "PopulationMember",
     "PopulationResult",
+    "ProcessExecutor",
     "QuantileValues",
     "RLCoreError",
     "ResumableEnv",
@@ -91,6 +95,7 @@ __all__ = [
     "UnknownSettingError",
     "ValueDistribution",
     "VarianceGradientScaler",
+    "WorkerError",
     "ancestors",
     "apply_exploit",
     "build_model",

@@ -24,7 +24,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from rlcore.envs import ResumableEnv
 from rlcore.errors import RLCoreError, SettingError
 from rlcore.pbt.hyperparams import HyperparamConfig, PBTConfig
-from rlcore.pbt.population import MakeModel, MemberStatus, Population, PopulationResult
+from rlcore.pbt.population import MemberStatus, Population, PopulationResult
+from rlcore.pbt.turns import MakeModel
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.warn import warn_caller
 
