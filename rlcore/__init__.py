@@ -29,6 +29,7 @@ from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
 from rlcore.pbt.files import Ancestor, LineageEvent, ancestors, read_lineage
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
+from rlcore.pbt.ray_executor import RayExecutor
 from rlcore.ppo import (
     CategoricalValues,
     DistributionalPPO,
@@ -85,6 +86,7 @@ __all__ = [
     "ProcessExecutor",
     "QuantileValues",
     "RLCoreError",
+    "RayExecutor",
     "ResumableEnv",
     "ResumeWarning",
     "ReturnScale",

@@ -122,7 +122,7 @@ def _pickled(report: _Report) -> bytes:
     return content
 
 
-class _Answers:
+class Answers:
     """Unpacks reports; remembers which warnings were shown."""
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ class ProcessExecutor:
         self.jobs = checked_jobs(jobs)
         self._workers: list[_Worker] = []
         self._room: tempfile.TemporaryDirectory[str] | None = None
-        self._answers = _Answers()
+        self._answers = Answers()
 
     def __enter__(self) -> Self:
         resource_tracker.ensure_running()  # if a worker started it, that would let the signals through again

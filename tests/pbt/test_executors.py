@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -21,8 +19,10 @@ from rlcore import DistributionalPPO, ResumeWarning, SettingError
 from rlcore.errors import CallOrderError, WorkerError
 from rlcore.pbt.executors import RETRIES, Executor, InlineExecutor, ProcessExecutor
 from rlcore.pbt.exploit import mean_episode_return
+from rlcore.pbt.ray_executor import RayExecutor
 from tests.support.population_on_workers import FromFiles, LastFirst, build, build_model, contents
 from tests.support.population_run import UPDATES
+from tests.support.processes import is_running, wait_until
 from tests.support.training import differing
 
 ROOT = Path(__file__).parents[2]
@@ -156,21 +156,6 @@ def die(task: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def is_running(pid: int) -> bool:
-    with suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        return True
-    return False
-
-
-def wait_until(holds: Any) -> None:
-    """Wait for something that comes for certain; the limit only ends a test that has failed."""
-    limit = time.monotonic() + 300
-    while not holds() and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert holds()
-
-
 @pytest.mark.slow
 class TestProcesses:
     def test_results_come_with_their_tasks(self) -> None:
@@ -218,6 +203,12 @@ class TestProcesses:
             _, said = parent.communicate(timeout=60)
         wait_until(lambda: not any(is_running(worker) for worker in workers))
         assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
+
+
+def test_without_the_extra_one_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SettingError, match=r"on Ray needs the package ray, .*pip install 'rlverify\[ray\]'"):
+        RayExecutor(2)
 
 
 def test_jobs_must_be_at_least_one_and_a_context_is_needed() -> None:

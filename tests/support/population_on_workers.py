@@ -1,7 +1,7 @@
 """A small population whose files hold no time, so that two runs of it must leave the same bytes.
 
-``python -m tests.support.population_on_workers FOLDER`` trains it in two processes, which write their ids into FOLDER
-and then wait to be stopped.
+``python -m tests.support.population_on_workers FOLDER [ray]`` trains it in two processes, or on a cluster of Ray with
+two CPUs. The workers (and what started them, of Ray) write their ids into FOLDER and then wait to be stopped.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from rlcore import DistributionalPPO, PBTConfig
 from rlcore.pbt.executors import InlineExecutor, ProcessExecutor
 from rlcore.pbt.population import Population
+from rlcore.pbt.ray_executor import RayExecutor
 from rlcore.pbt.turns import MakeModel
 from tests.support.population_run import CONFIG
 from tests.support.training import SMALL, laid_over, make_envs
@@ -62,11 +63,13 @@ def contents(folder: str | Path) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    where = sys.argv[1]
+    where, on_ray = sys.argv[1], "ray" in sys.argv
 
     def score(model: DistributionalPPO) -> float:
-        Path(where, f"{os.getpid()}.pid").touch()
+        for process in (os.getpid(), os.getppid()) if on_ray else (os.getpid(),):
+            Path(where, f"{process}.pid").touch()
         time.sleep(600)
         return float(model.num_timesteps)
 
-    build(Path(where) / "population", performance=score, executor=ProcessExecutor(2)).train(1)
+    workers = RayExecutor(2) if on_ray else ProcessExecutor(2)
+    build(Path(where) / "population", performance=score, executor=workers).train(1)
