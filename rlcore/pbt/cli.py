@@ -71,7 +71,7 @@ def train(
         )
     trained = Population(model_maker(env, n_envs, normalize=normalize), config, folder=folder, seed=seed)
     result = train_shown(trained, updates)
-    Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
+    Console(soft_wrap=True).print(result_table(result), f"best model: {result.location}", sep="\n")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -10,14 +10,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from pickle import PicklingError
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-import cloudpickle
 import numpy as np
 
-from rlcore.checkpoint import save_container, storage
+from rlcore.checkpoint import save_container
 from rlcore.checkpoint.refusal import refusals_name
+from rlcore.checkpoint.storage import read_content, write_atomic
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt import files, hyperparams
 from rlcore.pbt.executors import Executor, InlineExecutor
@@ -26,6 +25,7 @@ from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopula
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
 from rlcore.pbt.scheduler import PBTScheduler, agreed_seed
 from rlcore.pbt.selection import PopulationMember
+from rlcore.pbt.storage import RemoteFolder, Storage, storage_of
 from rlcore.pbt.turns import (
     LiveMember,
     MakeModel,
@@ -70,13 +70,16 @@ class PopulationResult:
     """What a population came to.
 
     :param best: the member of the best score
-    :param model_file: its model, for ``DistributionalPPO.load``
+    :param model_file: its model, for ``DistributionalPPO.load``; of a folder that is a URL a copy, which is there as
+        long as the population
     :param table: every member, the best first
+    :param location: the path or the URL of the model
     """
 
     best: MemberStatus
     model_file: Path
     table: tuple[MemberStatus, ...]
+    location: str = ""
 
 
 Progress: TypeAlias = Callable[[MemberStatus], None]
@@ -122,7 +125,8 @@ class Population:
 
     :param make_model: called once a member, and with workers once a turn
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
-    :param folder: new, empty, or of a population of the same configuration
+    :param folder: new, empty, or of a population of the same configuration; a path, or a URL of fsspec such as
+        ``s3://bucket/population``, of which the attribute ``folder`` is then a temporary copy
     :param seed: everything derives from it; default ``config.seed``, or the one that the folder was begun with
     :param performance: the score of a model; default the mean return of the last episodes
     :param initial_hyperparams: one mapping a member, instead of drawn ones
@@ -142,7 +146,8 @@ class Population:
         initial_hyperparams: Sequence[Mapping[str, HyperparamValue]] | None = None,
         executor: Executor | None = None,
     ) -> None:
-        self.folder = Path(folder)
+        self._storage: Storage = storage_of(folder)
+        self.folder = self._storage.folder
         self._executor = executor or InlineExecutor()
         self._recipe = Recipe(
             make_model, performance or _default_performance(config), config.optimizer_exploit_strategy
@@ -150,6 +155,7 @@ class Population:
         state = files.read_state(self.folder)
         agreed = agreed_seed(config, seed, None if state is None else state.seed)
         self.seed = secrets.randbits(32) if agreed is None else agreed
+        _require_within(config, self._storage)
         own = {} if "checkpoint_dir" in config.model_fields_set else {"checkpoint_dir": self.folder / "checkpoints"}
         self.config = config.model_copy(update={"seed": self.seed, **own})
         self.scheduler = PBTScheduler(self.config)
@@ -173,7 +179,7 @@ class Population:
                 trainee.live = self._built(trainee)
                 self._check(trainee.live.model)
         else:
-            self._work = partial(work_from_file, _pickled(self._recipe))
+            self._work = partial(work_from_file, self._recipe.pickled())
             with closing(self._built(self._trainees[0])) as first:
                 self._check(first.model)
 
@@ -202,7 +208,7 @@ class Population:
         """
         total, tell = whole_number("updates_per_member", updates_per_member), progress or (lambda _: None)
         files.make_folder(self.folder)
-        with files.locked(self.folder), self._executor:
+        with self._storage.locked(), self._executor:
             self._begin(total)
             while True:
                 due = self._explored_step + self.config.perturbation_interval
@@ -319,7 +325,7 @@ class Population:
         """Write the model under a name that no committed state uses yet."""
         path = self._model_file(name)
         files.make_folder(path.parent)
-        storage.write_atomic(path, content)
+        write_atomic(path, content)
         trainee.file = name
 
     def _saved(self, trainee: _Trainee) -> Saved | None:
@@ -332,7 +338,7 @@ class Population:
         path = self._model_file(trainee.file)
         try:
             with refusals_name(path):
-                return Saved(path, bytes(storage.read_content(path)))
+                return Saved(path, bytes(read_content(path)))
         except CheckpointError as error:
             raise needed(path, error) from error
 
@@ -342,12 +348,16 @@ class Population:
     def _commit(self, events: Sequence[LineageEvent] = ()) -> None:
         """Make everything up to here what a resumed run starts from; then remove what no longer counts."""
         self._lineage.append(events)
+        scheduler: Any = self.scheduler.state_dict()
+        for member in scheduler["members"]:
+            if member["checkpoint_path"] is not None:
+                member["checkpoint_path"] = self._storage.shown(Path(member["checkpoint_path"]))
         state = SavedPopulation(
             seed=self.seed,
             config=files.described(self.config),
             explored_step=self._explored_step,
             lineage_size=self._lineage.size,
-            scheduler=self.scheduler.state_dict(),
+            scheduler=scheduler,
             members=[SavedMember.model_validate(each, from_attributes=True) for each in self._trainees],
         )
         save_container(self.folder / files.STATE_FILE, cast(StateDict, state.model_dump()))
@@ -355,11 +365,13 @@ class Population:
             for path in self._model_file("").glob(f"member_{trainee.member.member_id}_step_*.zip"):
                 if path.name != trainee.file:
                     path.unlink(missing_ok=True)
+        self._storage.publish()
 
     def _result(self) -> PopulationResult:
         ranked = [self._trainees[member.member_id] for member in self.scheduler.ranked()]
         table = tuple(trainee.status() for trainee in ranked)
-        return PopulationResult(table[0], self._model_file(ranked[0].file or ""), table)
+        path = self._model_file(ranked[0].file or "")
+        return PopulationResult(table[0], path, table, self._storage.shown(path))
 
 
 def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:
@@ -373,16 +385,13 @@ def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], flo
     return mean_episode_return
 
 
-def _pickled(recipe: Recipe) -> bytes:
-    try:
-        content: bytes = cloudpickle.dumps(recipe)
-    except (PicklingError, TypeError, AttributeError, ValueError) as error:
+def _require_within(config: PBTConfig, storage: Storage) -> None:
+    if isinstance(storage, RemoteFolder) and "checkpoint_dir" in config.model_fields_set:
         raise SettingError(
-            "make_model",
-            f"make_model={recipe.make_model!r:.80} or performance={recipe.performance!r:.80} cannot be sent to workers "
-            f"({error}); build what cannot be pickled inside of make_model, or train with executor=InlineExecutor()",
-        ) from error
-    return content
+            "PBTConfig['checkpoint_dir']",
+            f"checkpoint_dir={str(config.checkpoint_dir)!r} and folder={storage.url!r} contradict each other, as the "
+            "run could not go on from the URL alone; leave checkpoint_dir out",
+        )
 
 
 def member_seed(seed: int, member_id: int) -> int:

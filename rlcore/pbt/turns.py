@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any, TypeAlias
 
 import cloudpickle
@@ -16,7 +17,7 @@ from stable_baselines3.common.utils import set_random_seed
 
 from rlcore.checkpoint import values
 from rlcore.checkpoint.refusal import refusals_name
-from rlcore.errors import CheckpointError, NonFiniteError
+from rlcore.errors import CheckpointError, NonFiniteError, SettingError
 from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit
 from rlcore.pbt.files import BRING_BACK
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
@@ -112,6 +113,21 @@ class Recipe:
     make_model: MakeModel
     performance: Performance
     optimizer_exploit_strategy: OptimizerStrategy
+
+    def pickled(self) -> bytes:
+        """For :func:`work_from_file`.
+
+        :raises SettingError: if it cannot be pickled
+        """
+        try:
+            content: bytes = cloudpickle.dumps(self)
+        except (PicklingError, TypeError, AttributeError, ValueError) as error:
+            raise SettingError(
+                "make_model",
+                f"make_model={self.make_model!r:.80} or performance={self.performance!r:.80} cannot be sent to workers "
+                f"({error}); build what cannot be pickled inside of make_model, or give executor=InlineExecutor()",
+            ) from error
+        return content
 
 
 @dataclass(frozen=True)
@@ -268,7 +284,7 @@ class LiveMember:
 def work_from_file(recipe: bytes, task: MemberTask) -> TurnResult:
     """Do a task in a process that has no live model of the member.
 
-    :param recipe: a :class:`Recipe`, pickled by cloudpickle
+    :param recipe: of :meth:`Recipe.pickled`
     """
     live = LiveMember(cloudpickle.loads(recipe), task.member_id, task.seed, task.hyperparams, task.saved)
     try:

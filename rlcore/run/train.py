@@ -102,7 +102,7 @@ def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, devic
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
     Console(soft_wrap=True).print(result_table(result))
     steps = min(status.step for status in result.table) * config.algorithm.n_steps * config.environment.n_envs
-    return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
+    return f"trained {len(result.table)} members for {steps} steps; best model: {result.location}", False
 
 
 def require_no_folder(output: Path) -> None:

@@ -1,24 +1,28 @@
 """A small population whose files hold no time, so that two runs of it must leave the same bytes.
 
-``python -m tests.support.population_on_workers FOLDER [ray]`` trains it in two processes, or on a cluster of Ray with
-two CPUs. The workers (and what started them, of Ray) write their ids into FOLDER and then wait to be stopped.
+``python -m tests.support.population_on_workers FOLDER [ray|killed]`` trains it in two processes, or on a cluster of Ray
+with two CPUs. The workers (and what started them, of Ray) write their ids into FOLDER and then wait to be stopped. With
+``killed`` the process kills itself after the first turn of the second round.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlcore import DistributionalPPO, PBTConfig
+import torch
+
+from rlcore import DistributionalPPO, MemberStatus, PBTConfig
 from rlcore.pbt.executors import InlineExecutor, ProcessExecutor
 from rlcore.pbt.population import Population
 from rlcore.pbt.ray_executor import RayExecutor
 from rlcore.pbt.turns import MakeModel
-from tests.support.population_run import CONFIG
+from tests.support.population_run import CONFIG, UPDATES
 from tests.support.training import SMALL, laid_over, make_envs
 
 
@@ -63,13 +67,20 @@ def contents(folder: str | Path) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    where, on_ray = sys.argv[1], "ray" in sys.argv
+    where = sys.argv[1]
 
-    def score(model: DistributionalPPO) -> float:
-        for process in (os.getpid(), os.getppid()) if on_ray else (os.getpid(),):
+    def die(status: MemberStatus) -> None:
+        if status.step == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def wait(model: DistributionalPPO) -> float:
+        for process in (os.getpid(), os.getppid()) if "ray" in sys.argv else (os.getpid(),):
             Path(where, f"{process}.pid").touch()
         time.sleep(600)
         return float(model.num_timesteps)
 
-    workers = RayExecutor(2) if on_ray else ProcessExecutor(2)
-    build(Path(where) / "population", performance=score, executor=workers).train(1)
+    if "killed" in sys.argv:
+        torch.set_num_threads(1)
+        build(where).train(UPDATES, die)
+    workers = RayExecutor(2) if "ray" in sys.argv else ProcessExecutor(2)
+    build(Path(where) / "population", performance=wait, executor=workers).train(1)
