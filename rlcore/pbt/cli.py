@@ -10,7 +10,6 @@ import shlex
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import gymnasium as gym
@@ -23,6 +22,13 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs import ResumableEnv
 from rlcore.errors import RLCoreError, SettingError
+from rlcore.pbt.executor_options import (
+    ExecutorKind,
+    ExecutorOption,
+    JobsOption,
+    RayAddressOption,
+    make_executor,
+)
 from rlcore.pbt.hyperparams import HyperparamConfig, PBTConfig
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
 from rlcore.pbt.turns import MakeModel
@@ -40,7 +46,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command(help=(__doc__ or "").replace("``", ""))
 def train(
     env: Annotated[str, typer.Option(help="Id of a Gymnasium environment.")],
-    folder: Annotated[Path, typer.Option(help="Where all is kept; a population that is there goes on.")],
+    folder: Annotated[
+        str, typer.Option(help="Where all is kept, a path or a URL of fsspec; a population that is there goes on.")
+    ],
     population: Annotated[int, typer.Option(help="Number of members.")] = 4,
     updates: Annotated[int, typer.Option(help="Updates of each member, in all.")] = 20,
     interval: Annotated[
@@ -55,6 +63,9 @@ def train(
     n_envs: Annotated[int, typer.Option(min=1, help="Environments of each member.")] = 4,
     normalize: Annotated[bool, typer.Option(help="Put the environments behind VecNormalize.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of everything. [default: the folder's, or a new one]")] = None,
+    executor: ExecutorOption = ExecutorKind.inline,
+    jobs: JobsOption = None,
+    ray_address: RayAddressOption = None,
 ) -> None:
     config = PBTConfig(
         population_size=population,
@@ -69,7 +80,13 @@ def train(
             "command goes on with more updates",
             UserWarning,
         )
-    trained = Population(model_maker(env, n_envs, normalize=normalize), config, folder=folder, seed=seed)
+    trained = Population(
+        model_maker(env, n_envs, normalize=normalize),
+        config,
+        folder=folder,
+        seed=seed,
+        executor=make_executor(executor, jobs, ray_address),
+    )
     result = train_shown(trained, updates)
     Console(soft_wrap=True).print(result_table(result), f"best model: {result.location}", sep="\n")
 

@@ -17,6 +17,7 @@ import torch
 
 from rlcore import DistributionalPPO, ResumeWarning, SettingError
 from rlcore.errors import CallOrderError, WorkerError
+from rlcore.pbt.cli import run
 from rlcore.pbt.executors import RETRIES, Executor, InlineExecutor, ProcessExecutor
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.ray_executor import RayExecutor
@@ -218,3 +219,33 @@ def test_jobs_must_be_at_least_one_and_a_context_is_needed() -> None:
         ProcessExecutor(1.5)  # type: ignore[arg-type]
     with pytest.raises(CallOrderError, match="with executor"):
         list(ProcessExecutor(1).map(doubled, [1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--jobs", "2"], "--jobs 2 and --executor inline contradict each other"),
+        (["--ray-address", "auto"], "--ray-address auto and --executor inline contradict each other"),
+        (["--executor", "processes", "--ray-address", "x"], "--ray-address x and --executor processes contradict"),
+        (["--executor", "processes", "--jobs", "0"], "jobs=0 leaves no worker"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--env", "CartPole-v1", "--folder", "population", "--updates", "6", *options]) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("population").exists()
+
+
+@pytest.mark.slow
+def test_the_command_trains_in_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--env", "CartPole-v1", "--population", "2", "--updates", "2", "--n-envs", "1", "--seed", "3"]
+    command += ["--interval", "1", "--hyperparam", "learning_rate=1e-4:1e-3:log"]
+    assert run([*command, "--folder", "inline"]) == 0
+    expected = capsys.readouterr().out
+    assert run([*command, "--folder", "spread", "--executor", "processes", "--jobs", "2"]) == 0
+    assert capsys.readouterr().out.replace("spread", "inline") == expected
+    lineage = Path("inline", "lineage.jsonl").read_bytes()
+    assert Path("spread", "lineage.jsonl").read_bytes() == lineage
+    assert lineage.count(b"exploit") == 1
