@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from rlcore import DistributionalPPO, ResumeWarning, SettingError
 from rlcore.errors import CallOrderError, WorkerError
@@ -21,6 +22,7 @@ from rlcore.pbt.cli import run
 from rlcore.pbt.executors import RETRIES, Executor, InlineExecutor, ProcessExecutor
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.ray_executor import RayExecutor
+from rlcore.run import train
 from tests.support.population_on_workers import FromFiles, LastFirst, build, build_model, contents
 from tests.support.population_run import UPDATES
 from tests.support.processes import is_running, wait_until
@@ -196,14 +198,17 @@ class TestProcesses:
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
     def test_no_process_is_left_behind(self, number: int, tmp_path: Path) -> None:
         command = [sys.executable, "-m", "tests.support.population_on_workers", str(tmp_path)]
-        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as parent:
+        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as parent:
             wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2 or parent.poll() is not None)
             workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
             assert [is_running(worker) for worker in workers] == [True, True]
-            parent.send_signal(number)
+            if number == signal.SIGINT:
+                os.killpg(parent.pid, number)  # as the terminal does
+            else:
+                parent.send_signal(number)
             _, said = parent.communicate(timeout=60)
         wait_until(lambda: not any(is_running(worker) for worker in workers))
-        assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
+        assert said.count("KeyboardInterrupt") == (number == signal.SIGINT)
 
 
 def test_without_the_extra_one_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +241,13 @@ def test_options_that_contradict_each_other_are_refused(
     assert run(["--env", "CartPole-v1", "--folder", "population", "--updates", "6", *options]) == 2
     assert words in capsys.readouterr().err
     assert not Path("population").exists()
+
+
+def test_a_single_model_has_no_members_to_spread(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("environment: {id: CartPole-v1}\ntotal_timesteps: 64\n")
+    done = CliRunner().invoke(train.app, ["run.yaml", "--executor", "processes", "--jobs", "2"])
+    assert done.exit_code == 2
+    assert "run.yaml has no section pbt; leave --executor out" in done.stderr
 
 
 @pytest.mark.slow

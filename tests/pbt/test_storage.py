@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 fsspec: Any = pytest.importorskip("fsspec")
 
 from rlcore import CheckpointError, PBTConfig, SettingError, load_policy  # noqa: E402
 from rlcore.pbt import storage  # noqa: E402
+from rlcore.pbt.cli import run  # noqa: E402
 from rlcore.pbt.population import Population  # noqa: E402
 from rlcore.pbt.storage import LEASE_FILE, LEASE_SECONDS, RemoteFolder, storage_of  # noqa: E402
+from rlcore.run import train  # noqa: E402
 from tests.support.population_on_workers import build, build_model, contents  # noqa: E402
 from tests.support.population_run import CONFIG, UPDATES  # noqa: E402
 
@@ -102,6 +105,18 @@ class TestUrls:
         fs.pipe_file(f"{root}/members/member_1_step_2.zip", b"half")
         build(url).train(UPDATES)
         assert without_state(under(url)) == expected
+
+    def test_the_commands_take_a_url(self, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["--env", "CartPole-v1", "--population", "2", "--updates", "2", "--n-envs", "1", "--interval", "1"]
+        assert run([*command, "--folder", url]) == 0
+        assert f"best model: {url}/members/member_" in capsys.readouterr().out
+        pbt = "pbt: {population_size: 2, perturbation_interval: 1, hyperparams: [{name: gamma, values: [0.9, 0.99]}]}"
+        algorithm = "algorithm: {n_steps: 16, batch_size: 16, n_epochs: 1}"
+        run_file = f"environment: {{id: CartPole-v1, n_envs: 1}}\n{algorithm}\n{pbt}\ntotal_timesteps: 32\n"
+        (tmp_path / "run.yaml").write_text(run_file)
+        done = CliRunner().invoke(train.app, [str(tmp_path / "run.yaml"), "--output", f"{url}/2", "--device", "cpu"])
+        assert done.exit_code == 0, done.stderr
+        assert f"best model: {url}/2/members/member_" in done.stdout
 
     def test_a_checkpoint_dir_of_this_machine_is_refused(self, url: str, tmp_path: Path) -> None:
         config = PBTConfig(**{**CONFIG, "checkpoint_dir": tmp_path})
