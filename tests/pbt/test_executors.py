@@ -151,6 +151,8 @@ def answer(question: str) -> Any:
         return 1
     if question == "threads":
         return torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"]
+    if question == "signals":
+        return signal.pthread_sigmask(signal.SIG_BLOCK, [])
     return Lock()
 
 
@@ -187,6 +189,12 @@ class TestProcesses:
             assert list(executor.map(answer, ["threads"])) == [("threads", (1, "1", "1"))]
             with pytest.raises(WorkerError, match="cannot send back a lock"):
                 list(executor.map(answer, ["lock"]))
+
+    def test_ctrl_c_reaches_no_worker_and_sigterm_does(self) -> None:
+        with ProcessExecutor(1) as executor:
+            ((_, blocked),) = executor.map(answer, ["signals"])
+        assert {signal.SIGINT, signal.SIGTERM} & blocked == {signal.SIGINT}
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
     def test_a_task_is_given_to_a_new_worker_three_times(self) -> None:
         assert RETRIES == 3
