@@ -70,7 +70,6 @@ def test_wider_bounds_bring_nothing_back_from_beyond_the_old_ones(reached_by: st
     assert (penalty.coefficient, copy.coefficient) == (1.5, 1.5)
 
 
-
 @pytest.mark.parametrize("kl", [-1e-9, -math.inf])
 def test_an_estimate_below_0_counts_as_0_and_can_be_restored(kl: float) -> None:
     penalty = KLPenalty(Settings())
