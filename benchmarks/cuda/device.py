@@ -1,4 +1,4 @@
-"""The device that is measured: what it is, and what to install where there is none."""
+"""The device that is measured: what it is, and what to install if no device was found."""
 
 from __future__ import annotations
 

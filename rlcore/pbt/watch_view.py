@@ -56,7 +56,7 @@ def watch(
 
 
 def terminal() -> Console:
-    """The terminal; where the output is none, lines are as long as COLUMNS says or as `PLAIN_WIDTH`."""
+    """The terminal. If the output is a file or a pipe, lines have `COLUMNS` or `PLAIN_WIDTH` characters."""
     found = Console(highlight=False)
     if not found.is_terminal and "COLUMNS" not in os.environ:
         found.width = PLAIN_WIDTH

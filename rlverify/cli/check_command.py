@@ -16,11 +16,12 @@ from rlverify.cli.console import show, write
 from rlverify.cli.executing import RayAddress, executor_of
 from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
 from rlverify.records.errors import UsageError
-from rlverify.running.executors import Executor, ExecutorName
+from rlverify.running.executor import Executor
+from rlverify.running.executors import ExecutorName
 
 if TYPE_CHECKING:
     from rlverify.checks.targets import Target
-    from rlverify.cli.checking import Given
+    from rlverify.cli.checking import TargetSettings
 
 ListFormat = Literal["text", "markdown"]
 TierChoice = Literal["smoke", "default", "full"]
@@ -76,7 +77,7 @@ def check(
     """
     from rlverify.checks.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
-    from rlverify.cli.checking import Given
+    from rlverify.cli.checking import TargetSettings
 
     folder = Path(context.obj)
     files = check_outputs({"junit": junit, "sarif": sarif, "json": json_file})
@@ -94,7 +95,7 @@ def check(
     if where == "inline" and (jobs or 1) > 1:
         where = "processes"
     with executor_of(where, jobs, ray_address) as executor:
-        code = run_and_report(found, folder, chosen, files, executor, Given(folder, limit, tier))
+        code = run_and_report(found, folder, chosen, files, executor, TargetSettings(folder, limit, tier))
     raise typer.Exit(code)
 
 
@@ -115,7 +116,7 @@ def run_and_report(
     chosen: Sequence[Collection[str]],
     files: Mapping[str, Path],
     executor: Executor,
-    given: Given,
+    given: TargetSettings,
 ) -> int:
     """Run the checks, write the files and print the tables unless JSON is printed.
 
@@ -149,7 +150,7 @@ def gate_of_suites(
     """
     from rlverify.checks.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
-    from rlverify.cli.checking import Given
+    from rlverify.cli.checking import TargetSettings
 
     for option in [*given, *(["--summary"] if "summary" in files else [])]:
         raise UsageError(f"this project has suites alone, and {option} is for the claims of a catalogue; leave it out")
@@ -159,4 +160,4 @@ def gate_of_suites(
     targets, (where, jobs, ray_address) = import_targets(names, root), options
     chosen = chosen_rules((), (), [each.subject for each in targets])
     with executor_of(where, jobs, ray_address) as executor:
-        return run_and_report(targets, root, chosen, files, executor, Given(root))
+        return run_and_report(targets, root, chosen, files, executor, TargetSettings(root))

@@ -20,15 +20,16 @@ from rlverify.checks.tiers import TierName
 from rlverify.cli.console import SECONDS_BETWEEN_LINES, mention
 from rlverify.records import interrupts
 from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun
-from rlverify.running.executors import Executor, InlineExecutor, ProcessExecutor
+from rlverify.running.executor import Executor
+from rlverify.running.executors import InlineExecutor, ProcessExecutor
 from rlverify.running.pool import Ended
 
 OnCheck = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
-class Given:
-    """With what targets were imported, so that a worker imports them again; see `import_targets`."""
+class TargetSettings:
+    """The settings with which targets were imported, for a worker that imports them again; see `import_targets`."""
 
     folder: Path
     limit: float | None = None
@@ -44,7 +45,7 @@ class _CheckTask:
     :param name: of the subject
     """
 
-    given: Given
+    given: TargetSettings
     text: str
     number: int
     name: str
@@ -52,7 +53,7 @@ class _CheckTask:
 
 
 def run_checks(
-    targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: Given
+    targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: TargetSettings
 ) -> CheckRun:
     """Run the chosen rules on all subjects.
 
@@ -66,7 +67,7 @@ def run_checks(
 
 
 def _checked_in_workers(
-    targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: Given
+    targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: TargetSettings
 ) -> CheckRun:
     tasks: list[_CheckTask] = []
     for each, own in zip(targets, chosen, strict=True):

@@ -10,7 +10,8 @@ import typer
 
 from rlverify.cli.options import usable_cores
 from rlverify.records.errors import UsageError
-from rlverify.running.executors import Executor, ExecutorName, InlineExecutor, ProcessExecutor, ray_executor
+from rlverify.running.executor import Executor
+from rlverify.running.executors import ExecutorName, InlineExecutor, ProcessExecutor, ray_executor
 
 Jobs = Annotated[
     int | None,

@@ -15,7 +15,7 @@ from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
 from rlverify.cli.outputs import check_outputs, hand_over
 from rlverify.cli.watch_command import working_folder
 from rlverify.records.errors import UsageError
-from rlverify.running.executors import Executor
+from rlverify.running.executor import Executor
 from rlverify.running.run_progress import progress_reported, stage_progress
 
 if TYPE_CHECKING:

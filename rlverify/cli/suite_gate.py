@@ -10,7 +10,7 @@ from pathlib import Path
 from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.choosing import chosen_rules
 from rlverify.checks.targets import Target, import_targets
-from rlverify.cli.checking import Given, run_checks
+from rlverify.cli.checking import TargetSettings, run_checks
 from rlverify.gating.git_base import Base
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.problems import Problem
@@ -45,7 +45,7 @@ def run_suites(names: Sequence[str], folder: Path, since: Base | None) -> Suites
     chosen = [each for each in targets if since is None or _has_changed(each, since)]
     left_out = len(targets) - len(chosen)
     rules = chosen_rules((), (), [each.subject for each in chosen])
-    run = run_checks(chosen, rules, InlineExecutor(), Given(folder)) if chosen else CheckRun(())
+    run = run_checks(chosen, rules, InlineExecutor(), TargetSettings(folder)) if chosen else CheckRun(())
     found = [_problem(each.target, record) for each in run.subjects for record in each.records if record.is_unexpected]
     notes = [f"suites: {summary(run)}"] if chosen else []
     if left_out:

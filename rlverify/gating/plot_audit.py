@@ -16,7 +16,7 @@ from rlverify.records.errors import EvidenceError, HarnessError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.plot_points import Plot
 from rlverify.records.problems import Problem
-from rlverify.running.executors import Executor
+from rlverify.running.executor import Executor
 from rlverify.running.recording import executed_by_imports
 from rlverify.running.repeated_runs import measure_plots
 from rlverify.running.runner import Progress, no_progress

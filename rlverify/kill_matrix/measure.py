@@ -26,7 +26,7 @@ from rlverify.records.matrix import (
     without_case,
 )
 from rlverify.records.problems import Problem
-from rlverify.running.executors import Executor
+from rlverify.running.executor import Executor
 from rlverify.running.pool import Ended
 from rlverify.running.runner import Progress
 
@@ -54,7 +54,7 @@ class Measurement:
 def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on_progress: Progress) -> Measurement:
     """Run all tests on healthy code, those of each fault with it planted, and the weak tests with theirs.
 
-    Where a test does not pass on healthy code nothing is planted: it would kill whatever it was run under.
+    If a test does not pass on healthy code, no fault is planted: the test would seem to detect every fault.
     """
     done, root = 0, matrix_plan.root
 

@@ -7,21 +7,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias
 
 from rlverify.records import interrupts
 from rlverify.records.errors import UsageError
 from rlverify.records.printing import stdout_sent_to_stderr
+from rlverify.running.executor import Executor, Note, OnWait, Result, Task
 from rlverify.running.pool import Ended, pin_threads, run_each
 from rlverify.running.run_progress import task_ended, task_started
 
-if TYPE_CHECKING:
-    from rlverify.running.ray_executor import RayExecutor
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 VARIABLES: Final = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_COLOR_PREFIX": "0",
@@ -32,59 +28,19 @@ VARIABLES: Final = {
 ExecutorName: TypeAlias = Literal["inline", "processes", "ray"]
 
 
-class Executor(Protocol):
-    """Runs tasks.
-
-    :param jobs: how many at the same time
-    """
-
-    @property
-    def jobs(self) -> int:
-        """How many tasks run at the same time."""
-
-    def map(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        *,
-        note: Callable[[Task, Ended[Result]], None] = lambda *_: None,
-        on_wait: Callable[[], None] = lambda: None,
-    ) -> list[Ended[Result]]:
-        """Call a function with each of the tasks, which are started in their order.
-
-        :param function: of a module that a worker can import; raises nothing
-        :param note: called once for each task, when it has ended
-        :param on_wait: called at least every second while tasks run; inline, after each task
-        :return: what became of each task, in their order
-        :raises KeyboardInterrupt: after the workers have been stopped
-        """
-
-    def close(self) -> None:
-        """End what was started for all maps; another map starts it again."""
-
-
 @dataclass(frozen=True)
-class InlineExecutor:
+class InlineExecutor(Executor):
     """Runs tasks one after the other in this process, for a debugger or a profiler.
 
     A task that kills its process ends the whole command. A task that waits in compiled code is not ended at its time
     limit.
     """
 
-    @property
-    def jobs(self) -> int:
-        """One."""
-        return 1
+    jobs: int = field(default=1, init=False)
 
-    def map(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        *,
-        note: Callable[[Task, Ended[Result]], None] = lambda *_: None,
-        on_wait: Callable[[], None] = lambda: None,
+    def _map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], note: Note[Task, Result], on_wait: OnWait
     ) -> list[Ended[Result]]:
-        """As `Executor.map`."""
         pin_threads()
         found: list[Ended[Result]] = []
         with interrupts.raised(), _own_temporary_folder(), stdout_sent_to_stderr():
@@ -98,9 +54,6 @@ class InlineExecutor:
                 note(task, found[-1])
                 on_wait()
         return found
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 @contextmanager
@@ -120,30 +73,23 @@ def _own_temporary_folder() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class ProcessExecutor:
+class ProcessExecutor(Executor):
     """Runs tasks in worker processes of this machine; see `rlverify.running.pool`.
+
+    A task whose process dies is not run again.
 
     :param jobs: processes
     """
 
     jobs: int
 
-    def map(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        *,
-        note: Callable[[Task, Ended[Result]], None] = lambda *_: None,
-        on_wait: Callable[[], None] = lambda: None,
+    def _map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], note: Note[Task, Result], on_wait: OnWait
     ) -> list[Ended[Result]]:
-        """As `Executor.map`. A task whose process dies is not run again."""
         return run_each(function, tasks, processes=self.jobs, note=note, on_wait=on_wait)
 
-    def close(self) -> None:
-        """Do nothing: a map ends its processes itself."""
 
-
-def ray_executor(jobs: int | None, address: str) -> RayExecutor:
+def ray_executor(jobs: int | None, address: str) -> Executor:
     """An executor on Ray.
 
     :param jobs: how many tasks at the same time; None for one for each CPU of the cluster
@@ -151,7 +97,7 @@ def ray_executor(jobs: int | None, address: str) -> RayExecutor:
     :raises UsageError: if Ray is not installed, or cannot be reached
     """
     if find_spec("ray") is None:
-        raise UsageError("Ray is not installed, so nothing was run; run `pip install 'rlverify[ray]'`")
+        raise UsageError("Ray is not installed, so no task was run; run `pip install 'rlverify[ray]'`")
     for name, value in VARIABLES.items():
         os.environ.setdefault(name, value)  # Ray reads them when it is imported
     from rlverify.running.ray_executor import RayExecutor

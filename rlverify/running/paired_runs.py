@@ -19,7 +19,8 @@ from rlverify.records.claims import Claim
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import ProbeError
 from rlverify.records.runs import PairedRun
-from rlverify.running.executors import Executor, ProcessExecutor
+from rlverify.running.executor import Executor
+from rlverify.running.executors import ProcessExecutor
 from rlverify.running.pool import Ended, pin_threads
 from rlverify.running.recording import executed_by_imports
 from rlverify.running.run_store import RunStore

@@ -17,19 +17,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 
 from rlverify.records import interrupts
 from rlverify.records.errors import HarnessError, UsageError
+from rlverify.running.executor import Executor, Note, OnWait, Result, Task
 from rlverify.running.pool import POLL, Ended, Worker
 from rlverify.running.progress_file import ELSEWHERE
 from rlverify.running.run_progress import task_ended, task_started
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 MOST_TRIES: Final = 3
 """How often a task is started if the node or the actor that runs it is lost."""
@@ -84,7 +82,7 @@ def _no_main_module() -> Iterator[None]:
 
 
 @dataclass
-class _Given(Generic[Task]):
+class _StartedTask(Generic[Task]):
     """A task that an actor has, and where it is in the order of the tasks."""
 
     slot: Any
@@ -93,7 +91,7 @@ class _Given(Generic[Task]):
     started: float
 
 
-class RayExecutor:
+class RayExecutor(Executor):
     """Runs tasks on the nodes of a Ray cluster.
 
     A task whose own process dies is not run again, as with processes. If the actor or the node above it is lost, the
@@ -125,20 +123,14 @@ class RayExecutor:
             advice = "start one with `ray start --head`"
             raise UsageError(f"no Ray cluster could be used {where}: {reason:.300}; {advice}") from error
 
-    def map(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        *,
-        note: Callable[[Task, Ended[Result]], None] = lambda *_: None,
-        on_wait: Callable[[], None] = lambda: None,
+    def _map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], note: Note[Task, Result], on_wait: OnWait
     ) -> list[Ended[Result]]:
-        """As `rlverify.running.executors.Executor.map`."""
         self._connect()
         actor = ray.remote(num_cpus=1, max_restarts=0)(_Slot)
         waiting = deque((number, 1) for number in range(len(tasks)))
         found: dict[int, Ended[Result]] = {}
-        busy: dict[Any, _Given[Task]] = {}
+        busy: dict[Any, _StartedTask[Task]] = {}
         idle: list[Any] = []
         every: list[Any] = []
         try:
@@ -151,7 +143,7 @@ class RayExecutor:
                             idle.append(every[-1])
                         slot = idle.pop()
                         answer = slot.run.remote(list(sys.path), pickle.dumps((function, tasks[number])))
-                        busy[answer] = _Given(slot, number, tries, time.monotonic())
+                        busy[answer] = _StartedTask(slot, number, tries, time.monotonic())
                         task_started(tasks[number], ELSEWHERE)
                     for answer in ray.wait(list(busy), timeout=POLL)[0]:
                         given = busy.pop(answer)
@@ -176,7 +168,7 @@ class RayExecutor:
         ray.shutdown()
 
 
-def _ended(answer: Any, given: _Given[Task]) -> Ended[Any] | None:
+def _ended(answer: Any, given: _StartedTask[Task]) -> Ended[Any] | None:
     """What became of a task; None if it has to be started again."""
     try:
         ended: Ended[Any] = ray.get(answer)

@@ -16,7 +16,7 @@ from rlverify.records.code_records import Executed
 from rlverify.records.errors import ProbeError
 from rlverify.records.plot_points import Plot
 from rlverify.records.runs import PairedRun
-from rlverify.running.executors import Executor
+from rlverify.running.executor import Executor
 from rlverify.running.paired_runs import PairedTask, ended_run, run_paired
 from rlverify.running.pool import Ended, pin_threads
 from rlverify.running.run_store import RunStore

@@ -1,6 +1,6 @@
 """Keeps the progress file of this process up to date; whoever starts and ends tasks reports them here.
 
-Nothing is reported, and nothing written, outside of `progress_reported`.
+Reports count, and the file is written, only inside `progress_reported`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAUSE: Final = 0.5
 HEARTBEAT: Final = 5.0
 """Seconds after which the file is written again though nothing has changed."""
 KEPT: Final = 5
-"""Tasks that have ended of which the file tells."""
+"""Tasks that have ended and are in the file."""
 
 
 class ProgressWriter:
@@ -154,7 +154,7 @@ def progress_reported(folder: Path, command: str) -> Iterator[ProgressWriter]:
 def task_started(task: object, pid: int) -> None:
     """A process has begun a task.
 
-    :param task: a text, or what has a text as ``label``; anything else is not told of
+    :param task: a text, or an object with a text as ``label``; other tasks are not reported
     """
     text = _text_of(task)
     for writer in _writers if text else ():

@@ -23,7 +23,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
-from rlverify.running.executors import Executor
+from rlverify.running.executor import Executor
 from rlverify.running.pool import Ended, pin_threads
 from rlverify.running.recording import prepare_recording, run_recorded
 from rlverify.running.time_limit import TIME_LIMIT, hard_limit, run_within

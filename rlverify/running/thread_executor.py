@@ -6,17 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import TypeVar
 
-from rlverify.running.executors import Executor, ProcessExecutor
+from rlverify.running.executor import Executor, Note, OnWait, Result, Task
+from rlverify.running.executors import ProcessExecutor
 from rlverify.running.pool import Ended
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class ThreadExecutor:
+class ThreadExecutor(Executor):
     """Runs tasks in threads of this process. What the function raises is raised here.
 
     :param jobs: threads
@@ -24,16 +21,9 @@ class ThreadExecutor:
 
     jobs: int
 
-    def map(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        *,
-        note: Callable[[Task, Ended[Result]], None] = lambda *_: None,
-        on_wait: Callable[[], None] = lambda: None,
+    def _map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], note: Note[Task, Result], on_wait: OnWait
     ) -> list[Ended[Result]]:
-        """As `Executor.map`; ``on_wait`` is called after each task."""
-
         def timed(task: Task) -> Ended[Result]:
             started = time.monotonic()
             return Ended(function(task), None, time.monotonic() - started)
@@ -47,9 +37,6 @@ class ThreadExecutor:
             return [future.result() for future in numbers]
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-    def close(self) -> None:
-        """Do nothing: a map ends its threads itself."""
 
 
 def in_threads(executor: Executor) -> Executor:

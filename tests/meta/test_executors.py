@@ -16,7 +16,8 @@ from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.running import executors
-from rlverify.running.executors import Executor, ExecutorName, InlineExecutor, ProcessExecutor
+from rlverify.running.executor import Executor
+from rlverify.running.executors import ExecutorName, InlineExecutor, ProcessExecutor
 from rlverify.running.runner import run_claims
 from rlverify.running.thread_executor import ThreadExecutor, in_threads
 from tests.meta.project_folders import write_settings, write_toy_tests

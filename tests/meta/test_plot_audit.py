@@ -23,7 +23,8 @@ from rlverify.records.code_records import Executed
 from rlverify.records.errors import EvidenceError, HarnessError
 from rlverify.records.plot_points import Line, Plot
 from rlverify.records.problems import Problem
-from rlverify.running.executors import Executor, ProcessExecutor
+from rlverify.running.executor import Executor
+from rlverify.running.executors import ProcessExecutor
 from rlverify.running.repeated_runs import MeasuredPlot
 from rlverify.running.runner import Progress
 

@@ -17,7 +17,8 @@ from rlverify.kill_matrix.sessions import run_session
 from rlverify.project.content import Project
 from rlverify.records import interrupts
 from rlverify.running import run_progress
-from rlverify.running.executors import Executor, InlineExecutor, ProcessExecutor
+from rlverify.running.executor import Executor
+from rlverify.running.executors import InlineExecutor, ProcessExecutor
 from rlverify.running.paired_runs import PairedTask
 from rlverify.running.pool import Ended, run_each
 from rlverify.running.progress_file import (

@@ -19,7 +19,8 @@ from rlverify.records.claims import Claim
 from rlverify.records.code_records import Executed
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import PairedRun
-from rlverify.running.executors import Executor, ProcessExecutor
+from rlverify.running.executor import Executor
+from rlverify.running.executors import ProcessExecutor
 from rlverify.running.runner import Progress
 
 MIDDLE = "figureproject.target:middle"
