@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from benchmarks.cuda.plan import Plan, Shapes, parameters
-from benchmarks.cuda.timing import Action, Budget, Record, comparison, side_by_side
+from benchmarks.cuda.sizes import compared_by_size
+from benchmarks.cuda.timing import Action, Budget, Record
 from rlcore import UPGD, AdaptiveUPGD
 
 REFERENCES = {"AdamW, foreach": "foreach", "AdamW, loop": "loop", "AdamW, fused": "fused"}
@@ -33,9 +34,4 @@ def steps(shapes: Shapes, device: torch.device) -> dict[str, Action]:
 
 def measure(plan: Plan, device: torch.device, budget: Budget) -> list[Record]:
     """One comparison for each size."""
-    records = []
-    for number, (size, shapes) in enumerate(plan.tensors.items()):
-        share = budget.share(len(plan.tensors) - number)
-        seconds = side_by_side(steps(shapes, device), device, plan.rounds, share)
-        records.append(comparison(size, seconds, REFERENCES, plan.rounds.planned))
-    return records
+    return compared_by_size(steps, REFERENCES, plan, device, budget)

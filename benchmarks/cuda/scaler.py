@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from benchmarks.cuda.plan import Plan, Shapes, parameters
-from benchmarks.cuda.timing import Action, Budget, Record, comparison, side_by_side
+from benchmarks.cuda.sizes import compared_by_size
+from benchmarks.cuda.timing import Action, Budget, Record
 from rlcore import AdaptiveUPGD, VarianceGradientScaler
 from rlcore.ppo.gradients import clip_norm
 
@@ -48,9 +49,4 @@ def _end_of_update(shapes: Shapes, device: torch.device, estimator: Any) -> Acti
 
 def measure(plan: Plan, device: torch.device, budget: Budget) -> list[Record]:
     """One comparison for each size."""
-    records = []
-    for number, (size, shapes) in enumerate(plan.tensors.items()):
-        share = budget.share(len(plan.tensors) - number)
-        seconds = side_by_side(ends_of_updates(shapes, device), device, plan.rounds, share)
-        records.append(comparison(size, seconds, REFERENCES, plan.rounds.planned))
-    return records
+    return compared_by_size(ends_of_updates, REFERENCES, plan, device, budget)
