@@ -118,11 +118,10 @@ def _session(made: Subject) -> SubjectSession | CheckFinding:
     return session if made.adapter is not None else replace(session, adapter=adapter_named(name))
 
 
-def record_of(rule: Rule, made: Subject, runs: Runs, *, prove: bool = True) -> CheckRecord:
+def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
     """Run one rule on a subject, and prove it if it passes.
 
     :param runs: what is known from other rules, and will be for the next
-    :param prove: whether faults are planted if the rule passes
     """
     started = time.monotonic()
     session = runs.session = runs.session if runs.session is not None else _session(made)
@@ -137,19 +136,17 @@ def record_of(rule: Rule, made: Subject, runs: Runs, *, prove: bool = True) -> C
     if made.tier.seconds is not None and runs.seconds >= made.tier.seconds:
         spent = f"not run: the {made.tier.seconds:g} seconds of the tier {made.tier.name} are used up"
         return replace(base, finding=replace(inconclusive(spent), expected=rule.expected))
-    record = _judged(rule, session, runs, base, prove=prove)
+    record = _judged(rule, session, runs, base)
     runs.seconds += time.monotonic() - started
     return record
 
 
-def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord, *, prove: bool) -> CheckRecord:
+def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord) -> CheckRecord:
     """The record of a rule that is run, and proven if it passes."""
     finding = _finding(rule, session, runs.findings)
     base = replace(base, finding=finding)
     if finding.status is not Status.PASS:
         return base
-    if not prove:
-        return replace(base, unproven="no fault was planted, as asked for")
     if not session.tier.plants_faults:
         return replace(base, unproven=f"the tier {session.tier.name} plants no faults")
     proofs, unproven, broken = _proofs(rule, session)

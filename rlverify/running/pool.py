@@ -119,8 +119,6 @@ def run_each(
     processes: int,
     note: Callable[[Task, Ended[Result]], None] = lambda *_: None,
     on_wait: Callable[[], None] = lambda: None,
-    on_start: Callable[[Task, int], None] = task_started,
-    on_end: Callable[[Task, int], None] = task_ended,
 ) -> list[Ended[Result]]:
     """Call a function with each of the tasks, which are started in their order.
 
@@ -130,8 +128,6 @@ def run_each(
     :param function: a module-level function that raises nothing
     :param note: called once for each task, when it has ended
     :param on_wait: called at least every second while tasks run
-    :param on_start: called with each task that starts, and the number of its process
-    :param on_end: called so when it has ended, before ``note``, or was stopped
     :return: what became of each task, in their order
     :raises KeyboardInterrupt: after the workers have been stopped
     """
@@ -149,16 +145,16 @@ def run_each(
                         number = waiting.popleft()
                         worker = Worker(function, tasks[number], room.name)
                         busy[worker] = number
-                    on_start(tasks[number], worker.pid)
+                    task_started(tasks[number], worker.pid)
                 wait([each for worker in busy for each in worker.signals], POLL)
                 for worker in [each for each in busy if each.has_ended]:
                     number = busy.pop(worker)
                     found[number] = ended = worker.end()
-                    on_end(tasks[number], worker.pid)
+                    task_ended(tasks[number], worker.pid)
                     if ended.exit_code is None and waiting:
                         busy[worker] = waiting.popleft()
                         worker.start(tasks[busy[worker]])
-                        on_start(tasks[busy[worker]], worker.pid)
+                        task_started(tasks[busy[worker]], worker.pid)
                     else:
                         done.append(worker)
                         worker.release()
@@ -167,7 +163,7 @@ def run_each(
     finally:
         for worker, number in busy.items():
             worker.terminate()
-            on_end(tasks[number], worker.pid)
+            task_ended(tasks[number], worker.pid)
         for worker in (*busy, *done):
             worker.join()
         room.cleanup()

@@ -18,6 +18,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Generic, TypeVar
@@ -28,12 +29,10 @@ from rlverify.project.fingerprint import COMPILERS, is_within, module_name
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import HarnessError
 from rlverify.running.pool import pin_threads, run_each
-from rlverify.running.run_progress import task_ended, task_started
 
 Result = TypeVar("Result")
 
 STARTS_A_PROCESS: Final = (multiprocessing.process.BaseProcess.start.__code__, subprocess.Popen.__init__.__code__)
-IMPORTS: Final = "imports of the project"
 NOT_DATA: Final = (".git", ".venv", "site-packages", ".rlverify", "__pycache__", ".pytest_cache", ".hypothesis")
 """Folders of a project of which no measurement depends."""
 
@@ -198,26 +197,29 @@ def _die_as(code: int) -> None:
     os._exit(code or 1)
 
 
+@dataclass(frozen=True)
+class _ImportTask:
+    """The modules of a project, to be imported in a process of their own."""
+
+    project: Project
+    label: str = "imports of the project"
+
+
 def executed_by_imports(project: Project) -> Executed:
     """What is executed and read when the modules of a project are imported.
 
     :raises HarnessError: if they cannot be imported
     """
-    (ended,) = run_each(
-        _executed_by_imports,
-        [project],
-        processes=1,
-        on_start=lambda _, pid: task_started(IMPORTS, pid),
-        on_end=lambda _, pid: task_ended(IMPORTS, pid),
-    )
+    (ended,) = run_each(_executed_by_imports, [_ImportTask(project)], processes=1)
     if ended.result is None:
         raise HarnessError("the process that imports the project died")
     return ended.result
 
 
-def _executed_by_imports(project: Project) -> Executed:
+def _executed_by_imports(task: _ImportTask) -> Executed:
     """To be called in a process that has imported none of the modules."""
     pin_threads()
+    project = task.project
     recorder = Recorder(project)
     with recorder.recording(), redirect_stdout(sys.stderr):
         _import_all(project)

@@ -16,7 +16,7 @@ from rlverify.kill_matrix.planted_tests import label_of
 from rlverify.kill_matrix.sessions import run_session
 from rlverify.project.content import Project
 from rlverify.records import interrupts
-from rlverify.running import run_progress
+from rlverify.running import pool, run_progress
 from rlverify.running.executor import Executor
 from rlverify.running.executors import InlineExecutor, ProcessExecutor
 from rlverify.running.paired_runs import PairedTask
@@ -237,8 +237,10 @@ class TestReporting:
         stage_progress("measuring", 1, 2)
         assert (writer.progress().running, writer.progress().stages) == ((), ())
 
-    def test_each_task_of_the_pool_is_reported_with_its_process(self) -> None:
+    def test_each_task_of_the_pool_is_reported_with_its_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         events: list[tuple[str, str, int]] = []
+        monkeypatch.setattr(pool, "task_started", lambda task, pid: events.append(("start", task, pid)))
+        monkeypatch.setattr(pool, "task_ended", lambda task, pid: events.append(("end", task, pid)))
         results: dict[str, Ended[str]] = {}
 
         def note(task: str, ended: Ended[str]) -> None:
@@ -250,16 +252,16 @@ class TestReporting:
             ["a", "kill", "b", "c"],
             processes=1,
             note=note,
-            on_start=lambda task, pid: events.append(("start", task, pid)),
-            on_end=lambda task, pid: events.append(("end", task, pid)),
         )
         assert [each[:2] for each in events] == [(what, task) for task in results for what in ("start", "end")]
         pids = {task: pid for _, task, pid in events}
         assert all(str(ended.result).split()[1] == str(pids[task]) for task, ended in results.items() if ended.result)
         assert pids["a"] == pids["kill"] != pids["b"]
 
-    def test_a_task_that_is_stopped_does_not_stay(self) -> None:
+    def test_a_task_that_is_stopped_does_not_stay(self, monkeypatch: pytest.MonkeyPatch) -> None:
         events: list[tuple[str, str]] = []
+        monkeypatch.setattr(pool, "task_started", lambda task, _: events.append(("start", task)))
+        monkeypatch.setattr(pool, "task_ended", lambda task, _: events.append(("end", task)))
 
         def note(_task: str, _ended: Ended[str]) -> None:
             raise KeyboardInterrupt
@@ -270,8 +272,6 @@ class TestReporting:
                 ["a", "b", "c"],
                 processes=2,
                 note=note,
-                on_start=lambda task, _: events.append(("start", task)),
-                on_end=lambda task, _: events.append(("end", task)),
             )
         begun = {task for what, task in events if what == "start"}
         assert sorted(task for what, task in events if what == "end") == sorted(begun)
