@@ -91,6 +91,7 @@ class DistributionalPPOTrainable(Trainable):
 
     model: DistributionalPPO
     """What trains now; another object after a load."""
+    _training: TurnwiseTraining | None = None
 
     def setup(self, config: Config) -> None:
         """Build the model of a new trial.
@@ -165,6 +166,7 @@ class DistributionalPPOTrainable(Trainable):
         """
         path, saved = Path(checkpoint) / MODEL_FILE, _read_saved_trial(Path(checkpoint) / TRIAL_FILE)
         content = read_model_file(path)
+        self._training = None  # it trains the model of before
         if saved.trial_id == self.trial_id:
             self._rebuild(saved.seed)
             self._continue(path, content)
@@ -182,7 +184,7 @@ class DistributionalPPOTrainable(Trainable):
     def _build(self, seed: int) -> None:
         """Make the model under the present config, and set whatever in it is a setting of a model."""
         self._seed, self._generators = seed, OwnGenerators(seed)
-        self._training: TurnwiseTraining | None = None
+        self._training = None
         with self._generators.in_place():
             self.model = self.plan.make_model(dict(self._present), seed)
             _require_built_with(self._present, self.model)

@@ -105,6 +105,15 @@ def test_a_trial_goes_on_to_the_bit(restored: Callable[..., DistributionalPPOTra
     assert differing(whole(straight), whole(again)) == []
 
 
+def test_a_trial_that_goes_back_to_its_own_checkpoint_leaves_what_it_leaves_without(tmp_path: Path) -> None:
+    straight, detour = trained(2), trained(1)
+    folder = saved(detour, tmp_path / "checkpoint")
+    detour.step()
+    detour.load_checkpoint(folder)
+    detour.step()
+    assert differing(whole(straight), whole(detour)) == []
+
+
 @RESTORES
 @pytest.mark.parametrize("strategy", ["reset", "copy"])
 @pytest.mark.parametrize("name", ["x_00001", "x_00000"], ids=["of another trial", "of the trial itself"])
