@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import socket
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import Pipe, resource_tracker
 from multiprocessing.connection import wait
 from typing import Any, Final, Generic
 
@@ -31,6 +33,8 @@ from rlverify.running.run_progress import task_ended, task_started
 
 MOST_TRIES: Final = 3
 """How often a task is started if the node or the actor that runs it is lost."""
+CONNECT_TIMEOUT: Final = 5.0
+"""Seconds that the port of a cluster has to answer."""
 
 
 class _Slot(Generic[Task, Result]):
@@ -38,8 +42,13 @@ class _Slot(Generic[Task, Result]):
 
     def __init__(self) -> None:
         resource_tracker.ensure_running()
-        self._folder = tempfile.mkdtemp(prefix="rlverify-")
+        self._has_task = threading.Lock()
+        self._told_to_end, self._end = Pipe(duplex=False)
+        self._folder = ""
         self._worker: Worker[Task, Result] | None = None
+
+    def ready(self) -> None:
+        """Answer, which shows that the actor has been placed and lives."""
 
     def run(self, path: list[str], pickled: bytes) -> Ended[Result]:
         """What became of a task.
@@ -49,24 +58,33 @@ class _Slot(Generic[Task, Result]):
         """
         sys.path[:] = path
         function, task = pickle.loads(pickled)  # noqa: S301 - of the process that started this actor
-        if self._worker is None:
-            with interrupts.held_back(), _no_main_module():
-                self._worker = Worker(function, task, self._folder)
-        else:
-            self._worker.start(task)
-        while not self._worker.has_ended:
-            wait(self._worker.signals, POLL)
-        ended = self._worker.end()
-        if ended.exit_code is not None:
-            self._worker = None
-        return ended
+        with self._has_task:
+            if self._worker is None:
+                self._folder = self._folder or tempfile.mkdtemp(prefix="rlverify-")
+                with interrupts.held_back(), _no_main_module():
+                    self._worker = Worker(function, task, self._folder)
+            else:
+                self._worker.start(task)
+            while not self._worker.has_ended:
+                wait([*self._worker.signals, self._told_to_end], POLL)
+                if self._told_to_end.poll():
+                    self._worker.terminate()
+                    self._worker.join()
+                    raise RuntimeError("this task was stopped")
+            ended = self._worker.end()
+            if ended.exit_code is not None:
+                self._worker = None
+            return ended
 
     def end(self) -> None:
-        """Stop the worker process, and remove what tasks left in the folder for temporary files."""
-        if self._worker is not None:
-            self._worker.terminate()
-            self._worker.join()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Stop the worker process with its task, and remove what tasks left in the folder for temporary files."""
+        self._end.send(None)
+        with self._has_task:
+            if self._worker is not None:
+                self._worker.terminate()
+                self._worker.join()
+            if self._folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
 
 @contextmanager
@@ -83,12 +101,106 @@ def _no_main_module() -> Iterator[None]:
 
 @dataclass
 class _StartedTask(Generic[Task]):
-    """A task that an actor has, and where it is in the order of the tasks."""
+    """A task that an actor has, and where it is in the order of the tasks.
+
+    :param reached: what the actor answers just before it starts the task
+    """
 
     slot: Any
     number: int
     tries: int
     started: float
+    reached: Any
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the actor lived when it got the task."""
+        try:
+            ray.get(self.reached, timeout=0)
+        except RayError:
+            return False
+        return True
+
+
+class _Slots(Generic[Task]):
+    """The actors of a map; all but the starting ones can be given tasks.
+
+    An actor that was never placed holds no task, so the others go on without it.
+
+    :param most: how many at the same time
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._actor = ray.remote(num_cpus=1, max_restarts=0, concurrency_groups={"end": 1})(_Slot)
+        self._starting: dict[Any, Any] = {}
+        self._started: list[Any] = []
+        self._ending: dict[Any, Any] = {}
+        self._failed = 0
+        self.busy: dict[Any, _StartedTask[Task]] = {}
+
+    def start(self, wanted: int) -> None:
+        """Start actors, or kill starting ones, so that each task that waits has one if there is room.
+
+        :raises HarnessError: if there is no actor, as each that was started died at once
+        """
+        wanted = min(wanted, self._most - len(self.busy))
+        if self._failed < MOST_TRIES * self._most:
+            while len(self._starting) < wanted:
+                slot = self._actor.remote()
+                self._starting[slot.ready.remote()] = slot
+        elif not self.busy and not self._starting:
+            advice = "nodes need the same project and packages at the same paths"
+            raise HarnessError(f"no actor could be started on Ray: {self._failure}; {advice}")
+        for answer in [*self._starting][max(wanted, 0) :]:
+            _kill(self._starting.pop(answer))
+
+    def answers(self) -> list[Any]:
+        """Answers that have come, after at most a second."""
+        return list(ray.wait([*self._starting, *self.busy, *self._ending], timeout=POLL)[0])
+
+    def free(self, answer: Any) -> Any | None:
+        """The actor that started, if the answer, of no task, is of one."""
+        if answer in self._ending:
+            _kill(self._ending.pop(answer))
+            return None
+        slot = self._starting.pop(answer)
+        try:
+            ray.get(answer)
+        except RayError as error:
+            self._failed += 1
+            self._failure = _words(error)
+            _kill(slot)
+            return None
+        self._failed = 0
+        self._started.append(slot)
+        return slot
+
+    def give(self, slot: Any, number: int, tries: int, pickled: bytes) -> None:
+        """Give an actor a task."""
+        reached, answer = slot.ready.remote(), slot.run.remote(list(sys.path), pickled)
+        self.busy[answer] = _StartedTask(slot, number, tries, time.monotonic(), reached)
+
+    def end(self, slot: Any) -> None:
+        """Let an actor clean up; then it is killed, and its CPU is free."""
+        self._started.remove(slot)
+        self._ending[slot.end.options(concurrency_group="end").remote()] = slot
+
+    def lose(self, slot: Any) -> None:
+        """Forget an actor that was lost; one that only could not be reached is killed."""
+        self._started.remove(slot)
+        _kill(slot)
+
+    def close(self) -> None:
+        """End all actors, also those that have a task."""
+        for slot in [*self._started]:
+            self.end(slot)
+        for slot in self._starting.values():
+            _kill(slot)
+        if self._ending:
+            ray.wait([*self._ending], num_returns=len(self._ending), timeout=POLL * 5)
+        for slot in self._ending.values():
+            _kill(slot)
 
 
 class RayExecutor(Executor):
@@ -116,8 +228,9 @@ class RayExecutor(Executor):
             return
         local: dict[str, Any] = {} if self._address else {"num_cpus": self._wanted, "include_dashboard": False}
         try:
+            _check_port(self._address)
             ray.init(self._address or "local", log_to_driver=True, configure_logging=False, **local)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             where = f"at {self._address}" if self._address else "on this machine"
             reason = " ".join(str(error).split())
             advice = "start one with `ray start --head`"
@@ -127,45 +240,55 @@ class RayExecutor(Executor):
         self, function: Callable[[Task], Result], tasks: Sequence[Task], note: Note[Task, Result], on_wait: OnWait
     ) -> list[Ended[Result]]:
         self._connect()
-        actor = ray.remote(num_cpus=1, max_restarts=0)(_Slot)
+        slots: _Slots[Task] = _Slots(self.jobs)
         waiting = deque((number, 1) for number in range(len(tasks)))
         found: dict[int, Ended[Result]] = {}
-        busy: dict[Any, _StartedTask[Task]] = {}
-        idle: list[Any] = []
-        every: list[Any] = []
         try:
             with interrupts.raised():
-                while waiting or busy:
-                    while waiting and len(busy) < self.jobs:
-                        number, tries = waiting.popleft()
-                        if not idle:
-                            every.append(actor.remote())
-                            idle.append(every[-1])
-                        slot = idle.pop()
-                        answer = slot.run.remote(list(sys.path), pickle.dumps((function, tasks[number])))
-                        busy[answer] = _StartedTask(slot, number, tries, time.monotonic())
-                        task_started(tasks[number], ELSEWHERE)
-                    for answer in ray.wait(list(busy), timeout=POLL)[0]:
-                        given = busy.pop(answer)
-                        task_ended(tasks[given.number], ELSEWHERE)
-                        ended: Ended[Result] | None = _ended(answer, given)
-                        if ended is None:
-                            waiting.append((given.number, given.tries + 1))
-                            continue
-                        if not ended.reason:
-                            idle.append(given.slot)
-                        found[given.number] = ended
-                        note(tasks[given.number], ended)
+                while waiting or slots.busy:
+                    slots.start(len(waiting))
+                    for answer in slots.answers():
+                        given = slots.busy.pop(answer, None)
+                        if given is None:
+                            slot = slots.free(answer)
+                        else:
+                            task_ended(tasks[given.number], ELSEWHERE)
+                            slot = given.slot
+                            ended: Ended[Result] | None = _ended(answer, given)
+                            if ended is None or ended.reason:
+                                slots.lose(slot)
+                                slot = None
+                            if ended is None:
+                                waiting.append((given.number, given.tries + given.was_started))
+                            else:
+                                found[given.number] = ended
+                                note(tasks[given.number], ended)
+                        if slot is not None and waiting:
+                            number, tries = waiting.popleft()
+                            slots.give(slot, number, tries, pickle.dumps((function, tasks[number])))
+                            task_started(tasks[number], ELSEWHERE)
+                        elif slot is not None:
+                            slots.end(slot)
                     on_wait()
         finally:
-            for given in busy.values():
+            for given in slots.busy.values():
                 task_ended(tasks[given.number], ELSEWHERE)
-            _end(idle, every)
+            slots.close()
         return [found[number] for number in range(len(tasks))]
 
     def close(self) -> None:
         """Leave the cluster; one of this machine ends."""
         ray.shutdown()
+
+
+def _check_port(address: str) -> None:
+    """Connect to an address of the form ``HOST:PORT``, for which Ray itself would try for minutes.
+
+    :raises OSError: if nothing answers there
+    """
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "://" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT).close()
 
 
 def _ended(answer: Any, given: _StartedTask[Task]) -> Ended[Any] | None:
@@ -176,18 +299,17 @@ def _ended(answer: Any, given: _StartedTask[Task]) -> Ended[Any] | None:
         advice = "nodes need the same project and packages at the same paths"
         raise HarnessError(f"a worker on Ray could not run a task: {error.cause!r:.300}; {advice}") from error
     except RayError as error:
-        if given.tries < MOST_TRIES:
+        if given.tries < MOST_TRIES or not given.was_started:
             return None
-        lost = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        reason = f"the node or the actor of this run was lost {given.tries} times; the last time: {lost}"
+        reason = f"the node or the actor of this run was lost {given.tries} times; the last time: {_words(error)}"
         return Ended(None, None, time.monotonic() - given.started, reason)
     return ended
 
 
-def _end(idle: Sequence[Any], every: Sequence[Any]) -> None:
-    """Let actors without a task end their workers, and kill the others, whose workers end with them."""
+def _words(error: RayError) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _kill(slot: Any) -> None:
     with suppress(RayError):
-        ray.get([slot.end.remote() for slot in idle], timeout=POLL * 5)
-    for slot in every:
-        with suppress(RayError):
-            ray.kill(slot)
+        ray.kill(slot)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -112,14 +115,19 @@ def test_runs_of_claims_are_those_of_processes(
     assert runs(executor) == runs(ProcessExecutor(2))
 
 
-def environment() -> dict[str, str]:
-    """Variables for a process that imports the modules of these tests."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent / "projects")])}
+def environment(temporary: Path | None = None) -> dict[str, str]:
+    """Variables for a process that imports the modules of these tests.
+
+    :param temporary: the folder for temporary files, except those of Ray
+    """
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent / "projects")])}
+    return variables if temporary is None else {**variables, "TMPDIR": str(temporary), "RAY_TMPDIR": "/tmp"}
 
 
-def in_a_process(script: str) -> subprocess.CompletedProcess[str]:
+def in_a_process(script: str, limit: float = 400, temporary: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", script]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=400, env=environment())
+    variables = environment(temporary)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit, env=variables)
 
 
 def large(size: int) -> bytes:
@@ -130,7 +138,7 @@ def test_results_larger_than_the_object_store_arrive() -> None:
     script = """
 import ray
 from rlverify.running.executors import ray_executor
-ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20)
+ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20)
 from tests.meta.test_executors_on_ray import large
 ended = ray_executor(2, '').map(large, [60 * 2**20] * 4)
 print([len(each.result or b"") for each in ended])
@@ -168,6 +176,16 @@ def test_a_cluster_that_is_not_there_is_one_clear_error() -> None:
     assert "start one with `ray start --head`" in last
 
 
+def test_a_closed_port_is_one_clear_error_within_seconds() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        done = in_a_process(f"from rlverify.running.executors import ray_executor; ray_executor(1, {address!r})", 30)
+    last = done.stderr.strip().splitlines()[-1]
+    assert f"UsageError: no Ray cluster could be used at {address}: [Errno 111] Connection refused" in last
+    assert "start one with `ray start --head`" in last
+
+
 def wait_and_name_the_node(folder: str, number: int) -> tuple[int, str]:
     """On a node that is to be removed, wait until that has happened."""
     node = os.environ.get("RLVERIFY_TEST_NODE", "")
@@ -177,54 +195,195 @@ def wait_and_name_the_node(folder: str, number: int) -> tuple[int, str]:
     return number, node
 
 
-def test_tasks_of_a_removed_node_run_on_another(tmp_path: Path) -> None:
-    script = f"""
+def script_with_removed_node(folder: Path, function: str, count: int) -> str:
+    """For a process: run a function of this module on two nodes, and remove the second when it has a task."""
+    return f"""
 import threading, time
 from functools import partial
 from pathlib import Path
 from ray.cluster_utils import Cluster
 from rlverify.running.executors import ray_executor
-from tests.meta.test_executors_on_ray import wait_and_name_the_node
-folder = Path({str(tmp_path)!r})
+from tests.meta.test_executors_on_ray import {function}
+folder = Path({str(folder)!r})
 cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "include_dashboard": False}})
 second = cluster.add_node(num_cpus=1, env_vars={{"RLVERIFY_TEST_NODE": "second"}})
 cluster.wait_for_nodes()
 def remove():
-    while not list(folder.glob("started-*-second-*")):
+    while not list(folder.glob("started-*-second*")):
         time.sleep(0.1)
     cluster.remove_node(second, allow_graceful=False)
 threading.Thread(target=remove, daemon=True).start()
 executor = ray_executor(2, cluster.address)
 noted = []
-ended = executor.map(partial(wait_and_name_the_node, str(folder)), range(6), note=lambda task, _: noted.append(task))
+ended = executor.map(partial({function}, str(folder)), range({count}), note=lambda task, _: noted.append(task))
 print([each.result[0] for each in ended], sorted(noted), {{each.result[1] for each in ended}})
 executor.close()
 cluster.shutdown()
 """
-    done = in_a_process(script)
+
+
+def test_tasks_of_a_removed_node_run_on_another(tmp_path: Path) -> None:
+    done = in_a_process(script_with_removed_node(tmp_path, "wait_and_name_the_node", 6))
     assert done.stdout.splitlines()[-1] == "[0, 1, 2, 3, 4, 5] [0, 1, 2, 3, 4, 5] {''}", done.stderr
     assert list(tmp_path.glob("started-*-second-*"))
 
 
-def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+def nap(number: int) -> int:
+    time.sleep(0.2)
+    return number
+
+
+def test_more_jobs_than_cpus_end_all_tasks() -> None:
+    script = """
+import ray
+from rlverify.running.executors import ray_executor
+from tests.meta.test_executors_on_ray import nap
+ray.init("local", num_cpus=1, include_dashboard=False)
+print([each.result for each in ray_executor(4, '').map(nap, range(3))])
+"""
+    done = in_a_process(script, 90)
+    assert "[0, 1, 2]" in done.stdout.splitlines(), done.stderr
+
+
+def nap_until_removed(folder: str, number: int) -> tuple[int, str]:
+    """Take longer than Ray needs to notice that a node is lost."""
+    node = os.environ.get("RLVERIFY_TEST_NODE", "")
+    (Path(folder) / f"started-{number}-{node}").touch()
+    time.sleep(120 if node else 6)
+    return number, node
+
+
+def test_a_lost_actor_that_cannot_be_placed_again_holds_no_task(tmp_path: Path) -> None:
+    done = in_a_process(script_with_removed_node(tmp_path, "nap_until_removed", 4), 150)
+    assert "[0, 1, 2, 3] [0, 1, 2, 3] {''}" in done.stdout.splitlines(), done.stderr
+
+
+def record_grandparent(folder: str, task: str) -> str:
+    """Write the pid of the actor; the first time, ``lost`` kills its actor and all those written before."""
+    marks = Path(folder)
+    (marks / f"actor-{os.getppid()}").touch()
+    if task == "lost":
+        with (marks / "tries").open("a") as file:
+            file.write(".")
+        until(lambda: len(list(marks.glob("actor-*"))) >= 4)
+        time.sleep(2)  # the other actors are idle by then
+        if (marks / "tries").read_text() == ".":
+            for path in marks.glob("actor-*"):
+                with suppress(ProcessLookupError):  # an actor without a task is ended
+                    os.kill(int(path.name.partition("-")[2]), signal.SIGKILL)
+            time.sleep(60)
+    else:
+        until(lambda: len(list(marks.glob("actor-*"))) >= 4)
+    return task
+
+
+def test_actors_lost_together_cost_a_task_one_try(tmp_path: Path) -> None:
+    script = f"""
+from functools import partial
+from rlverify.running.executors import ray_executor
+from tests.meta.test_executors_on_ray import record_grandparent
+ended = ray_executor(4, '').map(partial(record_grandparent, {str(tmp_path)!r}), ["lost", "a", "b", "c"])
+print([each.result or each.reason for each in ended])
+"""
+    done = in_a_process(script)
+    assert "['lost', 'a', 'b', 'c']" in done.stdout.splitlines(), done.stderr
+    assert (tmp_path / "tries").read_text() == ".."
+
+
+def test_actors_lost_after_their_tasks_cost_the_next_task_no_try(tmp_path: Path) -> None:
+    script = f"""
+import os, signal
+from functools import partial
+from pathlib import Path
+from rlverify.running.executors import ray_executor
+from tests.meta.test_executors_on_ray import record_grandparent
+folder, noted = Path({str(tmp_path)!r}), []
+def kill_all(*_):
+    noted.append(None)
+    if len(noted) == 1:
+        import time
+        time.sleep(3)  # the answers of the others have come
+        for path in folder.glob("actor-*"):
+            os.kill(int(path.name.partition("-")[2]), signal.SIGKILL)
+        time.sleep(1)
+ended = ray_executor(4, '').map(partial(record_grandparent, str(folder)), [*"abcd", "last"], note=kill_all)
+print([each.result or each.reason for each in ended])
+"""
+    done = in_a_process(script)
+    assert "['a', 'b', 'c', 'd', 'last']" in done.stdout.splitlines(), done.stderr
+
+
+class DiesAtOnce:
+    """An actor that no node can start."""
+
+    def __init__(self) -> None:
+        raise ModuleNotFoundError("not on this node")
+
+    def ready(self) -> None:
+        """Never called."""
+
+
+def test_actors_that_cannot_start_are_one_clear_error(executor: RayExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_executor_module, "_Slot", DiesAtOnce)
+    with pytest.raises(HarnessError, match=r"no actor could be started on Ray: ActorDiedError.*nodes need the same"):
+        executor.map(act, ["a", "b"])
+
+
+def leave_a_file(folder: str, task: str) -> str:
+    """Leave a file in the folder for temporary files; ``dead`` kills the actor of the other task, which has ended."""
+    marks = Path(folder)
+    (marks / f"{task}-{os.getppid()}").touch()
+    (Path(tempfile.mkdtemp()) / "left").touch()
+    until(lambda: len(list(marks.glob("*-*"))) >= 3)
+    if task == "killer":
+        time.sleep(2)
+        (dead,) = marks.glob("dead-*")
+        with suppress(ProcessLookupError):  # an actor without a task is ended
+            os.kill(int(dead.name.partition("-")[2]), signal.SIGKILL)
+        time.sleep(2)
+    return task
+
+
+def test_a_dead_actor_keeps_no_other_from_removing_its_folder(tmp_path: Path) -> None:
+    marks, temporary = tmp_path / "marks", tmp_path / "temporary"
+    script = f"""
+from functools import partial
+from rlverify.running.executors import ray_executor
+from tests.meta.test_executors_on_ray import leave_a_file
+ended = ray_executor(3, '').map(partial(leave_a_file, {str(marks)!r}), ["dead", "other", "killer"])
+print([each.result for each in ended])
+"""
+    marks.mkdir()
+    temporary.mkdir()
+    done = in_a_process(script, temporary=temporary)
+    assert "['dead', 'other', 'killer']" in done.stdout.splitlines(), done.stderr
+    until(lambda: not list(temporary.glob("rlverify-*")))
+
+
+def test_ctrl_c_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    marks, temporary = tmp_path / "marks", tmp_path / "temporary"
+    marks.mkdir()
+    temporary.mkdir()
     script = f"""
 from functools import partial
 from rlverify.running.executors import ray_executor
 from tests.meta.test_executors_on_ray import write_pid_and_sleep
 executor = ray_executor(2, '')
 try:
-    executor.map(partial(write_pid_and_sleep, {str(tmp_path)!r}), range(4))
+    executor.map(partial(write_pid_and_sleep, {str(marks)!r}), range(4))
 except KeyboardInterrupt:
     executor.close()
     print("interrupted")
 """
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment())
-    until(lambda: len(list(tmp_path.iterdir())) == 2)
+    variables = environment(temporary)
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=variables)
+    until(lambda: len(list(marks.iterdir())) == 2)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=120)
     assert output == "interrupted\n"
-    pids = [int(pid) for file in tmp_path.iterdir() for pid in json.loads(file.read_text())]
+    pids = [int(pid) for file in marks.iterdir() for pid in json.loads(file.read_text())]
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    assert not list(temporary.glob("rlverify-*"))
 
 
 def write_pid_and_sleep(folder: str, number: int) -> None:
