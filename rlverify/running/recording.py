@@ -6,6 +6,7 @@ one has left in a cache. Where a run starts a further process, which is not foll
 
 from __future__ import annotations
 
+import cProfile
 import gc
 import importlib
 import multiprocessing.process
@@ -71,17 +72,19 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record inside the block."""
+        """Record inside the block; this thread with compiled code, as a Python function for each event is slow."""
         sys.addaudithook(self._on_audit)  # which cannot be removed; it ends with the process
         self._active = True
+        profiler = cProfile.Profile(subcalls=False, builtins=False)
         threading.setprofile(self._on_event)
-        sys.setprofile(self._on_event)
+        profiler.enable()
         try:
             yield
         finally:
-            sys.setprofile(None)
+            profiler.disable()
             threading.setprofile(None)
             self._active = False
+            self._codes |= {id(each.code): each.code for each in profiler.getstats() if isinstance(each.code, CodeType)}
 
     def _on_event(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event == "call":

@@ -62,10 +62,12 @@ def test_no_source_uses_the_api_of_pydantic_1_but_the_one_that_puts_it_back() ->
 
 def test_importing_everything_warns_of_nothing() -> None:
     script = (
-        "import importlib, pkgutil, rlcore, rlverify, verification\n"
+        "import importlib, importlib.util, pkgutil, rlcore, rlverify, verification\n"
         "rooms = (rlcore, rlverify, verification)\n"
         "names = [m.name for p in rooms for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.')]\n"
-        "for name in names: importlib.import_module(name) if not name.endswith('__main__') else None\n"
+        "left_out = () if importlib.util.find_spec('ray') else ('rlcore.tune', 'rlverify.running.ray_executor')\n"
+        "for name in names:\n"
+        "    if not name.endswith('__main__') and name not in left_out: importlib.import_module(name)\n"
         "print(len(names) > 80)"
     )
     done = subprocess.run(
