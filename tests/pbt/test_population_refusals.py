@@ -15,7 +15,7 @@ from rlcore import (
     SettingError,
     UnknownSettingError,
 )
-from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint import save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
@@ -110,18 +110,10 @@ class TestRefusals:
     def test_a_state_that_is_damaged_or_foreign_is_named(self, tmp_path: Path) -> None:
         build(tmp_path).train(0)
         path = tmp_path / "population.pt"
-        state: Any = load_container(path)
-        state["members"][0]["file"] = "../model.zip"
-        save_container(path, state)
-        with pytest.raises(CheckpointError, match=r"has other fields than a population's state \(members\)"):
-            build(tmp_path)
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match="digest"):
-            build(tmp_path)
-        save_container(path, {"format_version": "population_v1", "seed": 5})
-        with pytest.raises(CheckpointError, match="has other fields"):
             build(tmp_path)
         save_container(path, {"format_version": "model_v1"})
         with pytest.raises(CheckpointError, match="is no state of a population"):
