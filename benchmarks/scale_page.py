@@ -13,7 +13,6 @@ OVERHEAD_PLOT: Final = "scale-overhead.svg"
 WORKERS_PLOT: Final = "scale-workers.svg"
 
 PARTS: Final = {
-    "statistics": "statistics for the log",
     "report": "report and checkpoint",
     "state": "commit: build the state",
     "write": "commit: write the state",
@@ -44,23 +43,25 @@ def turn(population: Figures, which: str = "wall_s") -> dict[str, float]:
 
     :param which: ``wall_s`` by the clock, ``cpu_s`` on a processor
     """
-    each = {name: cost[which] for name, cost in population["costs"].items()}
-    return {name: each["glob"] * population["members"] if name == "old models" else each[name] for name in PARTS}
+    return {name: population["costs"][name][which] for name in PARTS}
+
+
+def commit_seconds(population: Figures, which: str = "wall_s") -> float:
+    """Seconds of one commit, without what the lineage adds."""
+    return sum(float(population["costs"][name][which]) for name in ("state", "write", "old models"))
 
 
 def round_seconds(population: Figures, which: str = "wall_s") -> float:
     """Seconds of a round next to training: a turn of each member, then one more commit with the lineage."""
-    parts = turn(population, which)
-    last = parts["state"] + parts["write"] + parts["old models"] + population["costs"]["lineage"][which]
-    return sum(parts.values()) * population["members"] + last
+    once = sum(float(population["costs"][name][which]) for name in ("statistics", "lineage"))
+    return sum(turn(population, which).values()) * population["members"] + commit_seconds(population, which) + once
 
 
 def cheaper_turn(population: Figures, which: str = "wall_s") -> float:
-    """Seconds of a turn if its commit appended one record; the state, as one text, and a listing come once a round."""
-    each = {name: cost[which] for name, cost in population["costs"].items()}
-    once = each["state"] + each["write as text"] + each["one listing"] + each["lineage"]
-    often = each["statistics"] + each["report"] + each["exploit"] + each["one record"]
-    return often + once / population["members"]
+    """Seconds of a turn if its commit appended one record, and the whole state followed once a round."""
+    costs = {name: float(cost[which]) for name, cost in population["costs"].items()}
+    once = commit_seconds(population, which) + costs["lineage"]
+    return costs["report"] + costs["exploit"] + costs["one record"] + once / population["members"]
 
 
 def _by_size(populations: Figures) -> list[Figures]:
@@ -77,50 +78,38 @@ def _population_sections(populations: Sequence[Figures], model: Figures) -> list
     ]
 
 
-def limits(populations: Sequence[Figures]) -> tuple[int, int]:
-    """Where the pickle of the state has too many instructions, by those of the largest population that was written.
-
-    :return: members that the first commit can hold, and reports of a small population, all members together
-    """
-    whole = [each for each in populations if not each["refusal"]][-1]
-    sizes = [each["instructions"] for each in whole["state_sizes"]]
-    later = (sizes[-1] - sizes[0]) / (len(sizes) - 1)
-    most, members = whole["most_instructions"], whole["members"]
-    return int(most / sizes[0] * members), int(most / later * members)
+def bytes_of_a_report(populations: Sequence[Figures]) -> float:
+    """By how much one report of one member lengthens the state, in the largest population."""
+    largest = populations[-1]
+    sizes = largest["state_bytes"]
+    return float(sizes[-1] - sizes[0]) / (len(sizes) - 1) / float(largest["members"])
 
 
 def _what_breaks_first(populations: Sequence[Figures], model: Figures) -> list[str]:
     largest = populations[-1]
     size, parts = largest["members"], turn(largest, "cpu_s")
-    members, reports = limits(populations)
+    slowest = max(parts, key=lambda name: parts[name])
     memory = model["memory_mib"] * size / 1024
     ranked, alone = (largest["costs"][f"{name}, truncation"]["cpu_s"] for name in ("decision", "decision that ranks"))
-    refused = [each for each in populations if each["refusal"]]
-    measured = "".join(f" Measured with {each['members']:,} members: “{each['refusal']}”." for each in refused)
     return [
         "## What breaks first",
         "",
-        f"The commit breaks first: it gets slow with {_slow(populations)}, and it fails with about {members:,} "
-        f"members or after about {reports:,} reports.",
+        f"The commit breaks first. It gets slow with {_slow(populations)}.",
         "",
-        f"1. **The commit after every turn is slow.** `Population` writes the whole state after each turn, and "
-        f"searches the folder of models once for each member. With {size:,} members a turn costs "
-        f"{time_in_words(sum(parts.values()))} next to training, of which “{PARTS['old models']}” is "
-        f"{parts['old models'] / sum(parts.values()):.1%}. A round would take "
-        f"{time_in_words(round_seconds(largest, 'cpu_s'))} (computed).",
-        f"2. **Memory for the models.** All models of a population live in one process, and a small one "
-        f"takes {model['memory_mib']:.1f} MiB. So {MEMORY_LIMIT_GIB} GiB are full with "
+        f"1. **The commit after every turn.** `Population` writes the whole state after each turn. With {size:,} "
+        f"members a turn costs {time_in_words(sum(parts.values()))} next to training, of which “{PARTS[slowest]}” is "
+        f"{parts[slowest] / sum(parts.values()):.1%}. A round takes {time_in_words(round_seconds(largest, 'cpu_s'))} "
+        "(computed), and members that train at the same time wait for it, as only one process commits.",
+        f"2. **Memory for the models.** Without workers, all models of a population live in one process, and a small "
+        f"one takes {model['memory_mib']:.1f} MiB. So {MEMORY_LIMIT_GIB} GiB are full with "
         f"{int(MEMORY_LIMIT_GIB * 1024 / model['memory_mib']):,} members, and {size:,} need {memory:,.0f} GiB "
-        "(computed).",
-        f"3. **The state cannot be written.** It holds the history of every member, and a file of more than "
-        f"{largest['most_instructions']:,} pickle instructions is refused. With three hyperparameters that happens "
-        f"with about {members:,} members at their first report. It also happens to a small population that runs for "
-        f"long, after about {reports:,} reports: 10 members fail after {reports // 10:,} rounds (computed). The commit "
-        f"then raises CheckpointError, and the run cannot go on.{measured}",
-        f"4. **Decisions** no longer break, as the scheduler ranks once per round. With {size:,} members a decision "
+        "(computed). With workers, each of them holds one model at a time.",
+        f"3. **The state grows.** It holds the history of every member: {bytes_of_a_report(populations):.0f} bytes for "
+        "each report.",
+        f"4. **Decisions** do not break, as the scheduler ranks once per round. With {size:,} members a decision "
         f"takes {time_in_words(ranked)}; a decision that ranks for itself takes {time_in_words(alone)}.",
         "",
-        "Times in this list are CPU times. The plot shows times by the clock, on 2 cores that other programs used.",
+        "Times in this list are CPU times; the plot shows times by the clock.",
         "",
         f"![seconds of a turn by part]({TURN_PLOT})",
         "",
@@ -165,9 +154,7 @@ def _turns(populations: Sequence[Figures]) -> list[str]:
         "",
         *_table(["part", *(f"{each['members']:,} members" for each in populations)], rows),
         "",
-        "The last part of the commit is computed: the time for one member, measured for up to 50 members, times the "
-        "number of members. A round is computed: a turn of each member, and one commit more for the exploits. Where "
-        "the state cannot be written, the time is that until the refusal.",
+        "A round is computed: the statistics for the log, a turn of each member, and one commit more for the exploits.",
         "",
     ]
 
@@ -210,38 +197,22 @@ def _decisions(populations: Sequence[Figures]) -> list[str]:
 
 
 def _commits(populations: Sequence[Figures]) -> list[str]:
-    rows = []
-    for each in populations:
-        parts, costs = turn(each), each["costs"]
-        rows.append(
-            [
-                f"{each['members']:,}",
-                time_in_words(parts["state"] + parts["write"] + parts["old models"]),
-                time_in_words(parts["old models"]),
-                time_in_words(costs["one listing"]["wall_s"]),
-                f"{time_in_words(costs['write']['cpu_s'])} → {time_in_words(costs['write as text']['cpu_s'])}",
-                time_in_words(costs["one record"]["wall_s"]),
-                f"{time_in_words(sum(parts.values()))} → {time_in_words(cheaper_turn(each))}",
-            ]
-        )
-    columns = [
-        "members",
-        "commit now",
-        "of which: look for old models",
-        "list the folder once instead",
-        "write the state as values → as bytes of JSON (CPU time)",
-        "append one synced record instead",
-        "turn now → with all three",
+    rows = [
+        [
+            f"{each['members']:,}",
+            time_in_words(commit_seconds(each)),
+            time_in_words(each["costs"]["one record"]["wall_s"]),
+            f"{time_in_words(sum(turn(each).values()))} → {time_in_words(cheaper_turn(each))}",
+        ]
+        for each in populations
     ]
     return [
         "## A cheaper commit",
         "",
-        "A turn could append what it changed as one record with a sync. The whole state, as JSON in one tensor of "
-        "bytes, and a single listing of the folder would then follow once a round. Such a file has a few instructions "
-        "however many members there are. Times are by the clock where nothing else is said. The last column is "
-        "computed.",
+        "A turn could append what it changed as one record with a sync, and the whole state would follow once a round. "
+        "Times are by the clock; the last column is computed.",
         "",
-        *_table(columns, rows),
+        *_table(["members", "commit now", "append one synced record instead", "turn now → with the record"], rows),
         "",
     ]
 
@@ -252,8 +223,7 @@ def _files_and_memory(populations: Sequence[Figures], model: Figures) -> list[st
             f"{each['members']:,}",
             f"{each['files']:,}",
             f"{each['checkpoint_files']:,}, {_size(each['checkpoint_bytes'])}",
-            " → ".join(_size(size["bytes"]) for size in each["state_sizes"]) or "refused",
-            " → ".join(f"{size['instructions']:,}" for size in each["state_sizes"]) or "refused",
+            " → ".join(_size(size) for size in each["state_bytes"]),
             _size(each["lineage_bytes"]),
             f"{_size(model['file_bytes'] * each['members'])}",
             f"{each['peak_mib']} MiB ({each['peak_mib'] - each['start_mib']:+} MiB)",
@@ -266,7 +236,6 @@ def _files_and_memory(populations: Sequence[Figures], model: Figures) -> list[st
         "files",
         "checkpoints",
         "state after rounds 1 → 2 → 3",
-        "its pickle instructions",
         "lineage",
         "models on disk (computed)",
         "peak memory (above start)",
@@ -347,12 +316,10 @@ def _how(figures: Figures) -> list[str]:
         "## How this was measured",
         "",
         "No model trains. Each member reports a score from a seeded generator. The scheduler and its checkpoints are "
-        "real. The commit repeats what `Population._commit` did at the time of the measurement, with empty files in "
-        "place of models, twice a round and not after every turn. Each size runs in its own process with one "
-        "thread.",
+        "real. The commit repeats what `Population._commit` does, with empty files in place of models, twice a round "
+        "and not after every turn. Each size runs in its own process with one thread.",
         "",
-        "Other programs ran on the machine at the same time. Times by the clock include waiting for them and for the "
-        "disk; CPU times do not.",
+        "Times by the clock include waiting for the disk and for other programs; CPU times do not.",
         "",
         *machines,
         "",

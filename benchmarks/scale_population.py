@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-import pickletools
 import resource
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import torch
 from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import DistributionalPPO, HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
-from rlcore.checkpoint import save_container
-from rlcore.checkpoint.outline import OPERATIONS
-from rlcore.errors import CheckpointError
 from rlcore.pbt import files
 from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
-from rlcore.types import StateDict
 
 SIZES: Final = (10, 100, 1_000, 10_000)
 ROUNDS: Final = 3
 INTERVAL: Final = 5
 """Updates of a member between two decisions."""
 METHODS: Final = ("truncation", "binary_tournament")
-SAMPLE: Final = {"commits": 2, "globs": 50, "records": 50, "decisions": 50, "statistics": 200}
+SAMPLE: Final = {"commits": 2, "records": 50, "decisions": 50, "statistics": 200}
 """How many are measured each round of what a whole round has too many of."""
 WEIGHTS: Final = 1_000
 """Numbers in each of the three tensors that a member saves: its weights and Adam's two moments."""
@@ -121,12 +115,13 @@ class SimulatedPopulation:
         self.trainees = [Trainee(member) for member in self.scheduler.initialize_population()]
         self.lineage = LineageFile(folder / files.LINEAGE_FILE)
         self.scores = np.random.default_rng(0)
-        self.state: StateDict = {}
-        self.refusal = ""
-        self.state_sizes: list[dict[str, int]] = []
+        self.state_bytes: list[int] = []
 
     def report(self, step: int) -> None:
-        """Let every member report, and put a model's file in place; some also compute the statistics for the log."""
+        """Compute the statistics for the log, let every member report, and put a model's file in place."""
+        for _ in range(SAMPLE["statistics"]):
+            with self.costs.measured("statistics"):
+                self.scheduler.get_stats()
         scores = self.scores.normal(size=self.size)
         weights = torch.zeros(WEIGHTS)
         moments = {"exp_avg": weights, "exp_avg_sq": weights}
@@ -135,9 +130,6 @@ class SimulatedPopulation:
             with self.costs.measured("report"):
                 self.scheduler.update_performance(trainee.member, float(score), step, parameters)
             self._new_model_file(trainee, f"member_{trainee.member.member_id}_step_{step}.zip")
-        for _ in self._some(SAMPLE["statistics"]):
-            with self.costs.measured("statistics"):
-                self.scheduler.get_stats()
 
     def _new_model_file(self, trainee: Trainee, name: str) -> None:
         self._model_file(name).touch()
@@ -149,10 +141,7 @@ class SimulatedPopulation:
         return self.folder / files.MEMBERS / name
 
     def commit(self, explored_step: int) -> None:
-        """Do what ``Population._commit`` does, but look for the old models of some members only.
-
-        A state that cannot be written leaves its reason in ``refusal``.
-        """
+        """Do what ``Population._commit`` does."""
         with self.costs.measured("state"):
             state = SavedPopulation(
                 seed=0,
@@ -162,33 +151,16 @@ class SimulatedPopulation:
                 scheduler=self.scheduler.state_dict(),
                 members=[SavedMember.model_validate(each, from_attributes=True) for each in self.trainees],
             )
-            self.state = cast(StateDict, state.model_dump())
         with self.costs.measured("write"):
-            try:
-                save_container(self.folder / files.STATE_FILE, self.state)
-            except CheckpointError as error:
-                self.refusal = error.reason
-        some = self._some(SAMPLE["globs"])
-        with self.costs.measured("glob", times=len(some)):
-            for trainee in some:
-                for path in self._model_file("").glob(f"member_{trainee.member.member_id}_step_*.zip"):
-                    if path.name != trainee.file:
-                        path.unlink(missing_ok=True)
+            files.write_state(state, self.folder)
+        with self.costs.measured("old models"):
+            kept = {trainee.file for trainee in self.trainees}
+            for path in self._model_file("").glob("member_*_step_*.zip"):
+                if path.name not in kept:
+                    path.unlink(missing_ok=True)
 
-    def alternatives(self) -> None:
-        """Measure what a cheaper commit could do.
-
-        It lists the folder once, writes the state as bytes of JSON, and appends what changed to a file.
-        """
-        current = {trainee.file for trainee in self.trainees}
-        with self.costs.measured("one listing"):
-            for name in os.listdir(self.folder / files.MEMBERS):  # noqa: PTH208 - a Path for each is what costs
-                if name not in current:
-                    self._model_file(name).unlink(missing_ok=True)
-        with self.costs.measured("write as text"):
-            text = bytearray(json.dumps(self.state).encode())
-            save_container(self.folder / "text.pt", {"state": torch.frombuffer(text, dtype=torch.uint8)})
-        (self.folder / "text.pt").unlink()
+    def append_records(self) -> None:
+        """Measure a cheaper commit: a synced line with what the turn of one member changed."""
         some = self._some(SAMPLE["records"])
         with (self.folder / "turns.jsonl").open("ab") as file, self.costs.measured("one record", times=len(some)):
             for trainee in some:
@@ -247,11 +219,10 @@ def simulate(size: int, folder: Path) -> dict[str, Any]:
         population.report(number * INTERVAL)
         for _ in range(SAMPLE["commits"]):
             population.commit((number - 1) * INTERVAL)
-        if not population.refusal:
-            population.state_sizes.append(state_size(folder / files.STATE_FILE))
+        population.state_bytes.append((folder / files.STATE_FILE).stat().st_size)
         population.decide()
         population.exploit(number * INTERVAL)
-        population.alternatives()
+        population.append_records()
     population.commit(ROUNDS * INTERVAL)
     (folder / "turns.jsonl").unlink()
     checkpoints = [path.stat().st_size for path in (folder / "checkpoints").iterdir()]
@@ -260,9 +231,7 @@ def simulate(size: int, folder: Path) -> dict[str, Any]:
         "rounds": ROUNDS,
         "copies": population.scheduler.exploitation_count,
         "costs": {name: cost.per_call() for name, cost in population.costs.found.items()},
-        "refusal": population.refusal,
-        "most_instructions": OPERATIONS,
-        "state_sizes": population.state_sizes,
+        "state_bytes": population.state_bytes,
         "checkpoint_files": len(checkpoints),
         "checkpoint_bytes": sum(checkpoints),
         "files": sum(path.is_file() for path in folder.rglob("*")),
@@ -270,13 +239,6 @@ def simulate(size: int, folder: Path) -> dict[str, Any]:
         "start_mib": start,
         "peak_mib": peak_mib(),
     }
-
-
-def state_size(path: Path) -> dict[str, int]:
-    """Bytes of a file, and instructions of the pickle in it."""
-    with zipfile.ZipFile(path) as archive:
-        pickled = archive.read(next(name for name in archive.namelist() if name.endswith("data.pkl")))
-    return {"bytes": path.stat().st_size, "instructions": sum(1 for _ in pickletools.genops(pickled))}
 
 
 def one_model(folder: Path) -> dict[str, Any]:
