@@ -146,7 +146,9 @@ class Population:
     ) -> None:
         self._storage: Storage = storage_of(folder)
         self.folder = self._storage.folder
-        self._executor = executor or InlineExecutor()
+        self._executor = InlineExecutor() if executor is None else executor
+        if not hasattr(self._executor, "in_process"):
+            raise SettingError("executor", f"executor={executor!r} is no executor; give rlcore.ProcessExecutor(jobs=2)")
         self._recipe = Recipe(
             make_model, performance or _default_performance(config), config.optimizer_exploit_strategy
         )

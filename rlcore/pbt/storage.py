@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple, Protocol
 
@@ -27,8 +27,13 @@ LEASE_SECONDS: Final = 60
 """How long a scheduler keeps others out after it last refreshed its lease; the clocks of their machines must agree."""
 REFRESH_SECONDS: Final = 15
 """Between two refreshes of the lease, which also happen at every commit."""
+SETTLE_SECONDS: Final = 2.0
+"""After an old lease was taken over, until the look that shows whether another scheduler took it too."""
+LOCAL: Final = frozenset({"file", "local"})
+"""Protocols of folders of this machine, which others may give as a path."""
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "adl", "memory"})
 """Protocols of which one put shows the old object or the new one; of others a file is written and then moved."""
+_NOT_SHARED: Final = frozenset({"lock", LEASE_FILE})
 _LAST: Final = (files.LINEAGE_FILE, files.STATE_FILE)
 
 _logger = logging.getLogger("rlcore.pbt")
@@ -66,13 +71,23 @@ class LocalFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._state = self._state_now()
 
-    def locked(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def locked(self) -> Iterator[None]:
         """See :meth:`Storage.locked`; the lock ends with the process, a killed one too."""
-        return files.locked(self.folder)
+        with files.locked(self.folder):
+            if self._state_now() != self._state:
+                raise _was_changed(self.folder)
+            yield
 
     def publish(self) -> None:
-        """Nothing is left to do."""
+        """Note which state is this scheduler's own."""
+        self._state = self._state_now()
+
+    def _state_now(self) -> tuple[int, ...] | None:
+        path = self.folder / files.STATE_FILE
+        return _signature(path) if path.exists() else None
 
     def shown(self, path: Path) -> str:
         """The path."""
@@ -102,6 +117,9 @@ class RemoteFolder:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
+        protocol, _, place = self.url.partition("://")
+        if not place or (protocol in LOCAL and not place.startswith("/")):
+            raise CheckpointError(url, "names no folder; give one such as s3://bucket/population or file:///population")
         fsspec = imported("fsspec", f"the folder {url}")
         try:
             self._fs, self._root = fsspec.core.url_to_fs(self.url)
@@ -123,22 +141,32 @@ class RemoteFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """See :meth:`Storage.locked`."""
-        self._take_lease()
-        ended = threading.Event()
-        refreshing = threading.Thread(target=self._keep_lease, args=(ended,), daemon=True)
-        refreshing.start()
-        try:
-            self._require_unchanged()
-            yield
-        finally:
-            ended.set()
-            refreshing.join()
-            self._give_lease_back()
+        with self._locked_here():
+            self._take_lease()
+            ended = threading.Event()
+            refreshing = threading.Thread(target=self._keep_lease, args=(ended,), daemon=True)
+            refreshing.start()
+            try:
+                self._require_unchanged()
+                yield
+            finally:
+                ended.set()
+                refreshing.join()
+                self._give_lease_back()
+
+    def _locked_here(self) -> AbstractContextManager[None]:
+        """Keep out those that give a folder of this machine as a path."""
+        if not self._protocols() & LOCAL:
+            return nullcontext()
+        files.make_folder(Path(self._root))
+        return files.locked(Path(self._root))
 
     def publish(self) -> None:
         """See :meth:`Storage.publish`; files that are no longer in ``folder`` are removed last."""
         here = {name: _signature(self.folder / name) for name in self._names_here()}
         changed = [name for name in here if self._published.get(name) != here[name]]
+        if changed:  # before anything is replaced: this process may have been stopped for longer than its lease
+            self._refresh_lease()
         for name in sorted(changed, key=_order):
             if name == files.STATE_FILE:
                 self._refresh_lease()
@@ -156,16 +184,19 @@ class RemoteFolder:
             found = sorted(self._fs.find(self._root))
         for remote in found:
             name = PurePosixPath(remote).relative_to(PurePosixPath(self._root)).as_posix()
-            if name == LEASE_FILE or ".." in name.split("/") or PurePosixPath(name).name.startswith("."):
+            if name in _NOT_SHARED or ".." in name.split("/") or PurePosixPath(name).name.startswith("."):
+                continue
+            content = self._content(name)
+            if content is None:  # removed by a scheduler that trains now, which _require_unchanged notices
                 continue
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, self._content(name) or b"")
+            write_atomic(path, content)
             self._published[name] = _signature(path)
 
     def _names_here(self) -> list[str]:
         found = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("[!.]*") if path.is_file())
-        return [name for name in found if name != "lock"]
+        return [name for name in found if name not in _NOT_SHARED]
 
     def _require_unchanged(self) -> None:
         """
@@ -173,9 +204,7 @@ class RemoteFolder:
         """
         path = self.folder / files.STATE_FILE
         if self._content(files.STATE_FILE) != (path.read_bytes() if path.exists() else None):
-            raise CheckpointError(
-                self.url, "was changed by another scheduler since this population was made; make it again"
-            )
+            raise _was_changed(self.url)
 
     def _take_lease(self) -> None:
         found = self._lease()
@@ -183,6 +212,8 @@ class RemoteFolder:
             raise self._in_use(found)
         with suppress(FileExistsError):  # another was faster, as the next look shows
             self._write_lease(is_new=found is None)
+        if found is not None:
+            time.sleep(SETTLE_SECONDS)
         self._require_lease()
 
     def _refresh_lease(self) -> None:
@@ -247,9 +278,8 @@ class RemoteFolder:
     def _put(self, name: str, content: bytes) -> None:
         """Write a remote file so that a reader finds the old one or the new one."""
         target = self._remote(name)
-        protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
         with self._named(name, "written"):
-            if protocols & OBJECT_STORES:
+            if self._protocols() & OBJECT_STORES:
                 self._fs.pipe_file(target, content)
                 return
             folder, _, last = target.rpartition("/")
@@ -258,23 +288,34 @@ class RemoteFolder:
             self._fs.pipe_file(written, content)
             self._fs.mv(written, target)
 
+    def _protocols(self) -> set[str]:
+        found = self._fs.protocol
+        return {found} if isinstance(found, str) else set(found)
+
     def _remote(self, name: str) -> str:
         return f"{self._root}/{name}"
 
     @contextmanager
     def _named(self, name: str, what: str) -> Iterator[None]:
-        """Turn an error of the file system into one that names the file."""
+        """Turn an error of the file system into one that names the file.
+
+        File systems of fsspec also raise what their clients raise, which has no class in common.
+        """
         try:
             yield
         except FileExistsError:
             raise
-        except OSError as error:
+        except Exception as error:
             raise CheckpointError(f"{self.url}/{name}", f"cannot be {what} ({error})") from error
 
 
 def storage_of(folder: str | Path) -> LocalFolder | RemoteFolder:
     """The storage that a path or a URL names."""
     return RemoteFolder(folder) if isinstance(folder, str) and "://" in folder else LocalFolder(Path(folder))
+
+
+def _was_changed(folder: str | Path) -> CheckpointError:
+    return CheckpointError(folder, "was changed by another scheduler since this population was made; make it again")
 
 
 def _signature(path: Path) -> tuple[int, ...]:

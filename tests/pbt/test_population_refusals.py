@@ -19,7 +19,7 @@ from rlcore.checkpoint import save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
-from tests.support.population_run import CONFIG, build
+from tests.support.population_run import CONFIG, build, build_model
 from tests.support.training import make_envs, make_model
 
 
@@ -118,6 +118,10 @@ class TestRefusals:
         save_container(path, {"format_version": "model_v1"})
         with pytest.raises(CheckpointError, match="is no state of a population"):
             build(tmp_path)
+
+    def test_an_executor_that_is_none(self, tmp_path: Path) -> None:
+        with pytest.raises(SettingError, match=r"executor='processes' is no executor; give rlcore\.ProcessExecutor"):
+            Population(build_model, PBTConfig(**CONFIG), folder=tmp_path, executor="processes")  # type: ignore[arg-type]
 
     def test_a_metric_that_nothing_measures(self, tmp_path: Path) -> None:
         with pytest.raises(SettingError, match="metric_name='eval/reward' only names"):

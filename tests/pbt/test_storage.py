@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,10 @@ ROOT = Path(__file__).parents[2]
 
 class StoppedError(Exception):
     pass
+
+
+class ClientError(Exception):
+    """As clients of storage raise them, which are no OSError."""
 
 
 def stop(_: object) -> None:
@@ -102,8 +107,8 @@ class TestUrls:
         monkeypatch.setattr(storage, "REFRESH_SECONDS", 3600)
         build(url).train(1)
         turn = [f"{kind}/member_0_step_1.{ending}" for kind, ending in (("checkpoints", "pt"), ("members", "zip"))]
-        assert written[:2] == ["lineage.jsonl", LEASE_FILE]
-        assert written[2:7] == ["population.pt", *turn, LEASE_FILE, "population.pt"]
+        begin, end = [LEASE_FILE], [LEASE_FILE, "population.pt"]
+        assert written[:9] == [*begin, "lineage.jsonl", *end, *begin, *turn, *end][:9]
 
     def test_what_a_killed_scheduler_began_to_write_is_replaced(self, url: str, expected: dict[str, bytes]) -> None:
         build(url).train(1)
@@ -132,13 +137,16 @@ class TestUrls:
     def test_a_url_that_cannot_be_used_is_one_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(CheckpointError, match=r"nowhere://x: cannot be used .*nowhere"):
             storage_of("nowhere://x")
+        for url in ("memory://", "memory:///", "file://tmp/x", "local://x"):
+            with pytest.raises(CheckpointError, match=f"{url}: names no folder; give one such as s3://"):
+                storage_of(url)
         monkeypatch.setitem(sys.modules, "fsspec", None)
         with pytest.raises(SettingError, match=r"memory://x needs the package fsspec, .*'rlverify\[ray\]'"):
             storage_of("memory://x")
 
     def test_a_write_that_fails_names_the_file(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        with pytest.raises(CheckpointError, match=r"file/population/lease\.json: cannot be"):
+        with pytest.raises(CheckpointError, match=r"file/population: cannot be made a folder"):
             build(f"file://{tmp_path}/file/population").train(1)
 
 
@@ -146,6 +154,8 @@ class TestLease:
     def test_a_second_scheduler_is_refused_and_the_first_goes_on(self, url: str, expected: dict[str, bytes]) -> None:
         second = build(url)
         words = rf"process \d+ on .* is training in it, which said so \d+ s ago; wait .* {LEASE_SECONDS} s after"
+        if url.startswith("file"):
+            words = "another process is training in it"
 
         def intrude(_: object) -> None:
             with pytest.raises(CheckpointError, match=words):
@@ -157,6 +167,32 @@ class TestLease:
         with pytest.raises(CheckpointError, match="was changed by another scheduler since this population was made"):
             second.train(1)
 
+    def test_a_path_and_a_url_of_one_folder_keep_each_other_out(self, tmp_path: Path) -> None:
+        names: list[str | Path] = [tmp_path / "population", f"file://{tmp_path}/population"]
+        for first, second in (names, reversed(names)):
+            other = build(second)
+
+            def intrude(_: object, other: Population = other) -> None:
+                with pytest.raises(CheckpointError, match="another process is training in it"):
+                    other.train(3)
+                raise StoppedError
+
+            with pytest.raises(StoppedError):
+                build(first).train(UPDATES, intrude)
+            with pytest.raises(CheckpointError, match="was changed by another scheduler"):
+                other.train(3)
+            build(second).train(1)
+            assert (tmp_path / "population" / "lock").exists()
+
+    def test_a_folder_that_another_has_trained_in_since_is_refused(self, tmp_path: Path) -> None:
+        first, second = build(tmp_path / "population"), build(tmp_path / "population")
+        first.train(2)
+        before = contents(tmp_path / "population")
+        with pytest.raises(CheckpointError, match="was changed by another scheduler since this population was made"):
+            second.train(1)
+        assert contents(tmp_path / "population") == before
+        assert [status.step for status in first.train(3).table] == [3, 3, 3]
+
     def test_an_old_lease_does_not_count(self, url: str) -> None:
         set_lease(url, time=time.time() - LEASE_SECONDS / 2)
         with pytest.raises(CheckpointError, match="process 7 on elsewhere"):
@@ -164,17 +200,71 @@ class TestLease:
         set_lease(url, time=time.time() - LEASE_SECONDS - 1)
         build(url).train(1)
 
-    def test_who_lost_the_lease_publishes_no_state(self, url: str) -> None:
-        states: list[bytes] = []
+    @pytest.mark.parametrize("turns", [1, 3])
+    def test_who_lost_the_lease_publishes_nothing(self, turns: int, url: str) -> None:
+        """After the first turn models would follow, after the third the lineage of the exploits."""
+        states: list[dict[str, bytes]] = []
 
         def lose(_: object) -> None:
-            states.append(under(url)["population.pt"])
-            set_lease(url)
+            states.append({})
+            if len(states) == turns:
+                set_lease(url)
+                states[-1] = under(url)
 
         with pytest.raises(CheckpointError, match="process 7 on elsewhere is training in it"):
-            build(url).train(1, lose)
-        assert states == [under(url)["population.pt"]]
-        assert json.loads(under(url)[LEASE_FILE])["owner"] == "another"
+            build(url).train(UPDATES, lose)
+        assert len(states) == turns
+        assert states[-1] == under(url)
+
+    def test_of_two_that_take_an_old_lease_one_gets_it(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(storage, "SETTLE_SECONDS", 1.0)
+        set_lease(url, time=time.time() - LEASE_SECONDS - 1)
+        both_have_looked, write = threading.Barrier(2), RemoteFolder._write_lease
+
+        def write_together(self: RemoteFolder, *, is_new: bool) -> None:
+            both_have_looked.wait(60)
+            write(self, is_new=is_new)
+
+        monkeypatch.setattr(RemoteFolder, "_write_lease", write_together)
+        outcomes: list[str] = []
+
+        def take(folder: RemoteFolder) -> None:
+            try:
+                folder._take_lease()
+            except CheckpointError:
+                outcomes.append("refused")
+            else:
+                outcomes.append("taken")
+
+        threads = [threading.Thread(target=take, args=(RemoteFolder(url),)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(outcomes) == ["refused", "taken"]
+
+    def test_an_error_of_the_client_is_named_and_ends_no_refreshing(
+        self, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(storage, "REFRESH_SECONDS", 0.01)
+        folder, failed = RemoteFolder(url), threading.Event()
+        file_system: Any = type(folder._fs)
+        pipe_file = file_system.pipe_file
+
+        def fail_once(self: Any, *arguments: Any, **options: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread() and not failed.is_set():
+                failed.set()
+                raise ClientError("no route")
+            return pipe_file(self, *arguments, **options)
+
+        monkeypatch.setattr(file_system, "pipe_file", fail_once)
+        with folder.locked():
+            assert failed.wait(60)
+            first, limit = lease_time(url), time.monotonic() + 60
+            while lease_time(url) == first and time.monotonic() < limit:
+                time.sleep(0.01)
+            assert lease_time(url) > first
+        assert "lease.json: cannot be written (no route)" in caplog.text
 
     def test_the_lease_is_refreshed_while_a_turn_lasts(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(storage, "REFRESH_SECONDS", 0.01)
