@@ -43,10 +43,12 @@ INTERRUPTED = 130
 EXPLORED = ("learning_rate=1e-5:1e-2:log", "ent_coef=1e-5:1e-2:log", "clip_range=0.1:0.4")
 
 
-def show_instead(context: typer.Context, folder: Path | None) -> None:
+def show_instead(context: typer.Context, folder: str | None) -> None:
     """Show a population and end, before any other option is missed; --once is eager, so that it is known here."""
     if folder is not None:
-        show_population(folder, once=context.params["once"])
+        if "://" in folder:
+            raise SettingError("watch", f"--watch {folder} is a URL, and only folders of this machine can be watched")
+        show_population(Path(folder), once=context.params["once"])
         raise typer.Exit
 
 
@@ -74,7 +76,7 @@ def train(
     normalize: Annotated[bool, typer.Option(help="Put the environments behind VecNormalize.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of everything. [default: the folder's, or a new one]")] = None,
     watched: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--watch",
             metavar="DIR",

@@ -29,7 +29,8 @@ ExecutorOption = Annotated[
     ),
 ]
 JobsOption = Annotated[
-    int | None, typer.Option(help="Members that train at the same time, each on one thread. [default: one a core]")
+    int | None,
+    typer.Option(min=1, help="Members that train at the same time, each on one thread. [default: one a core]"),
 ]
 RayAddressOption = Annotated[
     str | None,
