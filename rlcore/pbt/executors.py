@@ -10,6 +10,7 @@ import tempfile
 import threading
 import traceback
 import warnings
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -142,23 +143,144 @@ class Answers:
         return report.value
 
 
+@dataclass(frozen=True)
+class Death:
+    """How a worker died that had a job, and what can be done about it; for an error."""
+
+    how: str
+    advice: str
+
+
 @dataclass
-class _Job:
+class Job:
     """A task, and how the workers that had it died."""
 
     task: Any
     payload: bytes
-    deaths: list[str] = field(default_factory=list)
+    deaths: list[Death] = field(default_factory=list)
 
     def require_another_try(self) -> None:
         """
         :raises WorkerError: if its workers died too often
         """
         if len(self.deaths) > RETRIES:
+            how = ", ".join(each.how for each in self.deaths)
             raise WorkerError(
-                f"{self.task}: {len(self.deaths)} worker processes died ({', '.join(self.deaths)}), so it is not tried "
-                "again; exit code -9 is often a lack of memory: give fewer jobs; see above for what the workers wrote"
+                f"{self.task}: {len(self.deaths)} worker processes died ({how}), so it is not tried again; "
+                f"{self.deaths[-1].advice}"
             )
+
+
+class _FirstError:
+    """Keeps the first error that is raised inside, so that what has ended can be yielded before it is raised."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def __enter__(self) -> None:
+        """Nothing has to begin."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.error = self.error or error
+        return True
+
+
+class OnWorkers(ABC):
+    """Gives jobs to workers, and a job whose worker died to another one; a subclass knows the workers."""
+
+    in_process = False
+
+    def __init__(self) -> None:
+        self._answers = Answers()
+        self._again: deque[Job] = deque()
+        self._mapping: object = None
+        """Which call of :meth:`map` has the workers."""
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
+        """See :meth:`Executor.map`. It takes the workers from an earlier call that has not come to its end.
+
+        :raises CallOrderError: outside the context, or if a later call has taken the workers
+        """
+        jobs = (Job(task, cloudpickle.dumps((function, task))) for task in tasks)
+        self._mapping = own = object()
+        first = _FirstError()
+        try:
+            self._drop_jobs()
+            self._fill(jobs)
+            while first.error is None and self._has_running():
+                answers = self._answers_in(first)
+                if first.error is None:
+                    with first:
+                        self._fill(jobs)
+                for task, answer in answers:
+                    value = None
+                    with first:
+                        value = (self._answers.value_of(answer),)
+                    if value is not None:
+                        yield task, value[0]
+                        if self._mapping is not own:
+                            raise CallOrderError("the executor has begun another map, which ended this one")
+            if first.error is not None:
+                raise first.error
+        finally:
+            if self._mapping is own:
+                self._drop_jobs()
+
+    def _drop_jobs(self) -> None:
+        """Nothing of what was given to the workers may reach a later call."""
+        self._again.clear()
+        self._stop_running()
+
+    def _answers_in(self, first: _FirstError) -> list[tuple[Any, bytes]]:
+        """The tasks that have ended, with their answers; the job of a worker that died is tried again."""
+        answers = []
+        for job, end in self._ended():
+            with first:
+                if isinstance(end, WorkerError):
+                    raise end
+                if isinstance(end, Death):
+                    job.deaths.append(end)
+                    job.require_another_try()
+                    self._again.append(job)
+                else:
+                    answers.append((job.task, end))
+        return answers
+
+    def _fill(self, jobs: Iterator[Job]) -> None:
+        """Give the workers jobs, while there are jobs and room."""
+        while self._has_room():
+            job = self._again.popleft() if self._again else next(jobs, None)
+            if job is None:
+                return
+            self._give(job)
+
+    @abstractmethod
+    def _has_room(self) -> bool:
+        """Whether another job can be given.
+
+        :raises CallOrderError: outside the context
+        """
+
+    @abstractmethod
+    def _give(self, job: Job) -> None:
+        """Start a job.
+
+        :raises WorkerError: if it cannot be started
+        """
+
+    @abstractmethod
+    def _has_running(self) -> bool:
+        """Whether a worker has a job."""
+
+    @abstractmethod
+    def _ended(self) -> list[tuple[Job, bytes | Death | WorkerError]]:
+        """The jobs that have ended, after a wait of at most :data:`POLL`, each with its answer or why there is none."""
+
+    @abstractmethod
+    def _stop_running(self) -> None:
+        """Stop the workers that have a job, and forget the jobs."""
 
 
 class _Worker:
@@ -169,12 +291,12 @@ class _Worker:
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_work, args=(theirs, folder), name="rlcore-worker")
         self._is_ready = False
-        self.job: _Job | None = None
+        self.job: Job | None = None
         with _one_thread():
             self._process.start()
         theirs.close()
 
-    def give(self, job: _Job) -> None:
+    def give(self, job: Job) -> None:
         """Give it a job; a process that is still starting gets it later, as a full pipe would block."""
         self.job = job
         if self._is_ready:
@@ -209,10 +331,11 @@ class _Worker:
             self.give(self.job)
         return None
 
-    def how_it_died(self) -> str:
-        """For an error."""
+    def death(self) -> Death:
+        """How it died."""
         self.join()
-        return f"exit code {self._process.exitcode}"
+        advice = "exit code -9 is often a lack of memory: give fewer jobs; see above for what the workers wrote"
+        return Death(f"exit code {self._process.exitcode}", advice)
 
     def terminate(self) -> None:
         """Stop the process, whatever it does."""
@@ -227,7 +350,7 @@ class _Worker:
             self._process.join()
 
 
-class ProcessExecutor:
+class ProcessExecutor(OnWorkers):
     """Calls the function in worker processes of this machine, each with one task at a time and one thread.
 
     The workers are started with ``spawn``, so a script needs ``if __name__ == "__main__":`` around what it runs. They
@@ -238,13 +361,11 @@ class ProcessExecutor:
     :raises SettingError: if ``jobs`` is no whole number of at least 1
     """
 
-    in_process = False
-
     def __init__(self, jobs: int) -> None:
+        super().__init__()
         self.jobs = checked_jobs(jobs)
         self._workers: list[_Worker] = []
         self._room: tempfile.TemporaryDirectory[str] | None = None
-        self._answers = Answers()
 
     def __enter__(self) -> Self:
         resource_tracker.ensure_running()  # if a worker started it, that would let the signals through again
@@ -253,63 +374,62 @@ class ProcessExecutor:
 
     def __exit__(self, *_: object) -> None:
         """Stop the workers, and remove their temporary files."""
-        workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.terminate()
-        for worker in workers:
-            worker.join()
+        self._end(self._workers)
         if self._room is not None:
             self._room.cleanup()
             self._room = None
 
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
-        """See :meth:`Executor.map`."""
-        jobs = (_Job(task, cloudpickle.dumps((function, task))) for task in tasks)
-        again: deque[_Job] = deque()
-        self._fill(again, jobs)
-        while busy := [worker for worker in self._workers if worker.job is not None]:
-            wait([each for worker in busy for each in worker.signals], POLL)
-            for worker in [each for each in busy if each.has_something]:
-                job = worker.job
-                assert job is not None
-                answer = self._answer(worker, again)
-                self._fill(again, jobs)
-                if answer is not None:
-                    yield job.task, self._answers.value_of(answer)
-
-    def _fill(self, again: deque[_Job], jobs: Iterator[_Job]) -> None:
-        """Give every worker a job that has none, while there are jobs."""
-        while sum(worker.job is not None for worker in self._workers) < self.jobs:
-            job = again.popleft() if again else next(jobs, None)
-            if job is None:
-                return
-            self._idle_worker().give(job)
-
-    def _idle_worker(self) -> _Worker:
-        for worker in self._workers:
-            if worker.job is None:
-                return worker
+    def _has_room(self) -> bool:
         if self._room is None:
             raise CallOrderError("the executor has no workers outside its context; write: with executor: ...")
+        return len(self._busy()) < self.jobs
+
+    def _has_running(self) -> bool:
+        return bool(self._busy())
+
+    def _busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.job is not None]
+
+    def _give(self, job: Job) -> None:
+        # An idle worker says nothing, so one that has something has died: not of this job.
+        self._end([worker for worker in self._workers if worker.job is None and worker.has_something])
+        idle = [worker for worker in self._workers if worker.job is None]
+        (idle[0] if idle else self._new_worker()).give(job)
+
+    def _new_worker(self) -> _Worker:
+        assert self._room is not None
         with _signals_held_back():
             self._workers.append(_Worker(self._room.name))
         return self._workers[-1]
 
-    def _answer(self, worker: _Worker, again: deque[_Job]) -> bytes | None:
-        """The report, or None; the job of a worker that died is put into ``again``."""
-        job = worker.job
-        assert job is not None
-        try:
-            answer = worker.answer()
-        except EOFError:
-            self._workers.remove(worker)
-            job.deaths.append(worker.how_it_died())
-            job.require_another_try()
-            again.append(job)
-            return None
-        if answer is not None:
-            worker.job = None
-        return answer
+    def _ended(self) -> list[tuple[Job, bytes | Death | WorkerError]]:
+        busy = self._busy()
+        wait([each for worker in busy for each in worker.signals], POLL)
+        ended: list[tuple[Job, bytes | Death | WorkerError]] = []
+        for worker in [each for each in busy if each.has_something]:
+            job = worker.job
+            assert job is not None
+            try:
+                answer = worker.answer()
+            except EOFError:
+                self._workers.remove(worker)
+                ended.append((job, worker.death()))
+                continue
+            if answer is not None:
+                worker.job = None
+                ended.append((job, answer))
+        return ended
+
+    def _stop_running(self) -> None:
+        self._end(self._busy())
+
+    def _end(self, workers: list[_Worker]) -> None:
+        """Stop workers; if that is interrupted they are still known, and are stopped when the context ends."""
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.join()
+        self._workers = [worker for worker in self._workers if worker not in workers]
 
 
 def _work(connection: Connection, folder: str) -> None:

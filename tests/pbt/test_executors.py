@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -161,6 +164,30 @@ def die(task: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def pid_or_sleep(task: str) -> int:
+    if task == "sleep":
+        time.sleep(600)
+    if task == "fail":
+        raise ZeroDivisionError
+    return os.getpid()
+
+
+def divide(folder: str, number: int) -> int:
+    Path(folder, str(number)).touch()
+    return 2 // number
+
+
+def die_and_count(path: str) -> None:
+    with Path(path).open("a") as file:
+        file.write("x")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def one_and_then_an_error() -> Iterator[int]:
+    yield 1
+    raise ZeroDivisionError("no second task")
+
+
 @pytest.mark.slow
 class TestProcesses:
     def test_results_come_with_their_tasks(self) -> None:
@@ -189,6 +216,55 @@ class TestProcesses:
             assert list(executor.map(answer, ["threads"])) == [("threads", (1, "1", "1"))]
             with pytest.raises(WorkerError, match="cannot send back a lock"):
                 list(executor.map(answer, ["lock"]))
+
+    def test_the_next_map_gets_nothing_of_one_that_raised_or_was_left(self) -> None:
+        with ProcessExecutor(2) as executor:
+            with pytest.raises(ZeroDivisionError):
+                list(executor.map(pid_or_sleep, ["sleep", "fail"]))
+            assert list(executor.map(doubled, [1])) == [(1, 2)]
+            left = executor.map(pid_or_sleep, ["sleep", "pid", "sleep"])
+            assert next(left)[0] == "pid"
+            left.close()  # type: ignore[attr-defined]
+            assert list(executor.map(doubled, [2])) == [(2, 4)]
+
+    def test_a_map_that_is_still_there_gives_its_workers_to_the_next(self) -> None:
+        with ProcessExecutor(2) as executor:
+            left = executor.map(pid_or_sleep, ["sleep", "pid", "sleep"])
+            assert next(left)[0] == "pid"
+            later = executor.map(doubled, [1, 2, 3])
+            results = [next(later)]
+            with pytest.raises(CallOrderError, match="begun another map"):
+                next(left)
+            assert sorted([*results, *later]) == [(1, 2), (2, 4), (3, 6)]
+
+    def test_an_idle_worker_that_dies_is_no_death_of_a_task(self) -> None:
+        with ProcessExecutor(1) as executor:
+            ((_, pid),) = executor.map(pid_or_sleep, ["pid"])
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not multiprocessing.active_children())  # its threads have ended too
+            with pytest.raises(WorkerError, match=r"4 worker processes died \(exit code -9(, exit code -9){3}\)"):
+                list(executor.map(die_and_count, [str(Path("deaths").absolute())]))
+        assert Path("deaths").read_text() == 4 * "x"
+
+    def test_what_has_ended_comes_before_an_error(self) -> None:
+        with ProcessExecutor(1) as executor:
+            results = executor.map(doubled, one_and_then_an_error())
+            assert next(results) == (1, 2)
+            with pytest.raises(ZeroDivisionError, match="no second task"):
+                next(results)
+
+    def test_what_has_ended_comes_before_the_error_of_another_task(self) -> None:
+        def failing_then_double(folder: str) -> Iterator[int]:
+            yield from (0, 1)
+            wait_until(lambda: all(Path(folder, str(task)).exists() for task in (0, 1)))
+            time.sleep(1)  # until the workers have sent what they have written
+
+        with ProcessExecutor(3) as executor:
+            list(executor.map(time.sleep, [1, 1, 1]))  # three workers are ready
+            results = executor.map(partial(divide, str(Path().absolute())), failing_then_double("."))
+            assert next(results) == (1, 2)
+            with pytest.raises(ZeroDivisionError):
+                next(results)
 
     def test_ctrl_c_reaches_no_worker_and_sigterm_does(self) -> None:
         with ProcessExecutor(1) as executor:

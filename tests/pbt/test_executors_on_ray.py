@@ -18,7 +18,7 @@ import pytest
 ray: Any = pytest.importorskip("ray")
 
 from rlcore import DistributionalPPO, ResumeWarning, SettingError  # noqa: E402
-from rlcore.errors import WorkerError  # noqa: E402
+from rlcore.errors import CallOrderError, WorkerError  # noqa: E402
 from rlcore.pbt.exploit import mean_episode_return  # noqa: E402
 from rlcore.pbt.ray_executor import RayExecutor  # noqa: E402
 from tests.support.population_on_workers import build, contents  # noqa: E402
@@ -53,6 +53,8 @@ def answer(question: str) -> str:
         raise SettingError("gamma", "gamma=2 cannot be used")
     elif question == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif question == "sleep":
+        time.sleep(600)
     return question
 
 
@@ -111,8 +113,55 @@ def test_errors_warnings_and_dead_workers_are_those_of_processes() -> None:
             list(executor.map(answer, ["fail"]))
         assert caught.value.setting == "gamma"
         assert "in answer\n" in caught.value.__notes__[0]
-        with pytest.raises(WorkerError, match=r"die: Ray could not do it, after 3 more tries .*WorkerCrashedError"):
+        with pytest.raises(
+            WorkerError, match=r"die: 4 worker processes died \(WorkerCrashedError, .*said last: Worker"
+        ):
             list(executor.map(answer, ["die"]))
+
+
+def test_a_task_that_the_memory_monitor_ends_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.0001")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
+    with (
+        RayExecutor(1) as executor,
+        pytest.raises(WorkerError, match=r"sleep: 4 worker processes died \(OutOfMemoryError, .*give fewer jobs"),
+    ):
+        list(executor.map(answer, ["sleep"]))
+
+
+def test_a_task_that_does_not_fit_into_the_object_store_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def remote(self, _: bytes) -> None:
+            raise ray.exceptions.ObjectStoreFullError
+
+    with RayExecutor(1) as executor:
+        monkeypatch.setattr(executor, "_remote", Full())
+        with pytest.raises(WorkerError, match=r"a: Ray cannot start it .ObjectStoreFullError"):
+            list(executor.map(answer, ["a"]))
+
+
+def test_the_next_map_gets_nothing_of_one_that_raised_or_was_left() -> None:
+    with RayExecutor(2) as executor:
+        with pytest.raises(SettingError, match="gamma=2"):
+            list(executor.map(answer, ["sleep", "fail"]))
+        assert sorted(executor.map(answer, ["b", "c"])) == [("b", "b"), ("c", "c")]
+        left = executor.map(answer, ["sleep", "a", "sleep"])
+        assert next(left) == ("a", "a")
+        assert sorted(executor.map(answer, ["b", "c"])) == [("b", "b"), ("c", "c")]
+        with pytest.raises(CallOrderError, match="begun another map"):
+            next(left)
+
+
+def test_what_has_ended_comes_before_an_error() -> None:
+    def one_and_then_an_error() -> Iterator[str]:
+        yield "a"
+        raise ZeroDivisionError("no second task")
+
+    with RayExecutor(1) as executor:
+        results = executor.map(answer, one_and_then_an_error())
+        assert next(results) == ("a", "a")
+        with pytest.raises(ZeroDivisionError, match="no second task"):
+            next(results)
 
 
 def test_no_process_is_left_behind_by_an_interrupt(tmp_path: Path) -> None:
