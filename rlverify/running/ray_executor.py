@@ -137,6 +137,7 @@ class _Slots(Generic[Task]):
         self._started: list[Any] = []
         self._ending: dict[Any, Any] = {}
         self._failed = 0
+        self._failure = ""
         self.busy: dict[Any, _StartedTask[Task]] = {}
 
     def start(self, wanted: int) -> None:

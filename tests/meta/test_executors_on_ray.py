@@ -182,50 +182,9 @@ def test_a_closed_port_is_one_clear_error_within_seconds() -> None:
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         done = in_a_process(f"from rlverify.running.executors import ray_executor; ray_executor(1, {address!r})", 30)
     last = done.stderr.strip().splitlines()[-1]
-    assert f"UsageError: no Ray cluster could be used at {address}: [Errno 111] Connection refused" in last
+    assert f"UsageError: no Ray cluster could be used at {address}: " in last
+    assert "Connection refused" in last
     assert "start one with `ray start --head`" in last
-
-
-def wait_and_name_the_node(folder: str, number: int) -> tuple[int, str]:
-    """On a node that is to be removed, wait until that has happened."""
-    node = os.environ.get("RLVERIFY_TEST_NODE", "")
-    (Path(folder) / f"started-{number}-{node}-{os.getpid()}").touch()
-    if node == "second":
-        time.sleep(120)
-    return number, node
-
-
-def script_with_removed_node(folder: Path, function: str, count: int) -> str:
-    """For a process: run a function of this module on two nodes, and remove the second when it has a task."""
-    return f"""
-import threading, time
-from functools import partial
-from pathlib import Path
-from ray.cluster_utils import Cluster
-from rlverify.running.executors import ray_executor
-from tests.meta.test_executors_on_ray import {function}
-folder = Path({str(folder)!r})
-cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "include_dashboard": False}})
-second = cluster.add_node(num_cpus=1, env_vars={{"RLVERIFY_TEST_NODE": "second"}})
-cluster.wait_for_nodes()
-def remove():
-    while not list(folder.glob("started-*-second*")):
-        time.sleep(0.1)
-    cluster.remove_node(second, allow_graceful=False)
-threading.Thread(target=remove, daemon=True).start()
-executor = ray_executor(2, cluster.address)
-noted = []
-ended = executor.map(partial({function}, str(folder)), range({count}), note=lambda task, _: noted.append(task))
-print([each.result[0] for each in ended], sorted(noted), {{each.result[1] for each in ended}})
-executor.close()
-cluster.shutdown()
-"""
-
-
-def test_tasks_of_a_removed_node_run_on_another(tmp_path: Path) -> None:
-    done = in_a_process(script_with_removed_node(tmp_path, "wait_and_name_the_node", 6))
-    assert done.stdout.splitlines()[-1] == "[0, 1, 2, 3, 4, 5] [0, 1, 2, 3, 4, 5] {''}", done.stderr
-    assert list(tmp_path.glob("started-*-second-*"))
 
 
 def nap(number: int) -> int:
@@ -254,8 +213,32 @@ def nap_until_removed(folder: str, number: int) -> tuple[int, str]:
 
 
 def test_a_lost_actor_that_cannot_be_placed_again_holds_no_task(tmp_path: Path) -> None:
-    done = in_a_process(script_with_removed_node(tmp_path, "nap_until_removed", 4), 150)
+    script = f"""
+import threading, time
+from functools import partial
+from pathlib import Path
+from ray.cluster_utils import Cluster
+from rlverify.running.executors import ray_executor
+from tests.meta.test_executors_on_ray import nap_until_removed
+folder = Path({str(tmp_path)!r})
+cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "include_dashboard": False}})
+second = cluster.add_node(num_cpus=1, env_vars={{"RLVERIFY_TEST_NODE": "second"}})
+cluster.wait_for_nodes()
+def remove():
+    while not list(folder.glob("started-*-second*")):
+        time.sleep(0.1)
+    cluster.remove_node(second, allow_graceful=False)
+threading.Thread(target=remove, daemon=True).start()
+executor = ray_executor(2, cluster.address)
+noted = []
+ended = executor.map(partial(nap_until_removed, str(folder)), range(4), note=lambda task, _: noted.append(task))
+print([each.result[0] for each in ended], sorted(noted), {{each.result[1] for each in ended}})
+executor.close()
+cluster.shutdown()
+"""
+    done = in_a_process(script, 150)
     assert "[0, 1, 2, 3] [0, 1, 2, 3] {''}" in done.stdout.splitlines(), done.stderr
+    assert list(tmp_path.glob("started-*-second"))
 
 
 def record_grandparent(folder: str, task: str) -> str:
