@@ -6,7 +6,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -50,6 +49,18 @@ class Trained:
 
 
 @dataclass
+class Known:
+    """What sessions of one subject know of it, whatever fault is planted into their adapters.
+
+    :param steps: what the adapter says
+    :param wholes: training without an interruption, with the adapter that trained and the steps of both pieces
+    """
+
+    steps: int | None = None
+    wholes: list[tuple[Adapter, tuple[int, int], Trained]] = field(default_factory=list)
+
+
+@dataclass
 class SubjectSession:
     """Runs what checks ask of one subject.
 
@@ -58,6 +69,7 @@ class SubjectSession:
     :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
     :param tier: what is left out to save time
     :param spans: steps before and after an interruption; None for as many as the adapter says, each time
+    :param known: shared by the sessions that `dataclasses.replace` makes of this one
     """
 
     factory: Callable[[], Any]
@@ -66,6 +78,7 @@ class SubjectSession:
     volatile: frozenset[str] = field(default=frozenset())
     spans: tuple[int, int] | None = None
     tier: Tier = TIERS["default"]
+    known: Known = field(default_factory=Known)
 
     def run(self, action: Callable[[], Result], *, shows_warnings: bool = False) -> Result:
         """What an action returns, run in a process of its own.
@@ -87,10 +100,14 @@ class SubjectSession:
         seed_globals(SEED)
         return self.factory()
 
-    @cached_property
+    @property
     def steps(self) -> int:
         """Environment steps in which the model is updated at least once; those before an interruption."""
-        return self.spans[0] if self.spans is not None else self.run(lambda: self.adapter.steps(self.make()))
+        if self.spans is not None:
+            return self.spans[0]
+        if self.known.steps is None:
+            self.known.steps = self.run(lambda: self.adapter.steps(self.make()))
+        return self.known.steps
 
     @property
     def steps_after(self) -> int:
