@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,20 +48,16 @@ def test_a_fault_trains_anew_only_if_it_is_one_of_training(trainings: list[type]
 
 def test_the_adapter_that_trains_is_below_faults_that_do_not() -> None:
     class Saves(Wrapped):
-        def save(self, model: Any, folder: Path) -> None:
-            pass
+        save = TinyAdapter.save
 
     class Learns(Wrapped):
-        def learn(self, model: Any, steps: int) -> Sequence[Any]:
-            return []
+        learn = TinyAdapter.learn
 
     class Frozen(Wrapped):
-        def optimizers(self, model: Any) -> Sequence[Any]:
-            return []
+        optimizers = TinyAdapter.optimizers
 
     class Empty(Wrapped):
-        def modules(self, model: Any) -> Sequence[Any]:
-            return []
+        modules = TinyAdapter.modules
 
     inner = TinyAdapter()
     assert that_trains(Saves(Saves(inner))) is inner
