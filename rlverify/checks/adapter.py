@@ -77,6 +77,10 @@ class Adapter:
         """Environment steps in which the model is updated at least once."""
         return STEPS
 
+    def steps_after(self, model: Any) -> int:
+        """Environment steps in which a model that was trained for `steps` is updated again; by default as many."""
+        return self.steps(model)
+
     def environment(self, model: Any) -> Any:  # noqa: ARG002
         """The environment that the model trains in: of Gymnasium, or a vector of environments of SB3."""
         raise NotSupportedError("the adapter has no environment()")

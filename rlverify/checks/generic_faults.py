@@ -67,6 +67,9 @@ class Wrapped(Adapter):
     def steps(self, model: Any) -> int:
         return self.inner.steps(model)
 
+    def steps_after(self, model: Any) -> int:
+        return self.inner.steps_after(model)
+
     def environment(self, model: Any) -> Any:
         return self.inner.environment(model)
 

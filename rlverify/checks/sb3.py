@@ -93,6 +93,11 @@ class SB3Adapter(Adapter):
             return int(model.learning_starts + AFTER_START * model.n_envs)
         return STEPS
 
+    def steps_after(self, model: BaseAlgorithm) -> int:
+        """As many as before; of an off-policy algorithm at most twice those that followed the start of learning."""
+        steps = self.steps(model)
+        return min(steps, 2 * AFTER_START * model.n_envs) if isinstance(model, OffPolicyAlgorithm) else steps
+
     def environment(self, model: BaseAlgorithm) -> VecEnv:
         """``get_env()`` of the model."""
         env = model.get_env()

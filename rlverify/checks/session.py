@@ -52,11 +52,11 @@ class Trained:
 class Known:
     """What sessions of one subject know of it, whatever fault is planted into their adapters.
 
-    :param steps: what the adapter says
+    :param spans: steps before and after an interruption, as the adapter says
     :param wholes: training without an interruption, with the adapter that trained and the steps of both pieces
     """
 
-    steps: int | None = None
+    spans: tuple[int, int] | None = None
     wholes: list[tuple[Adapter, tuple[int, int], Trained]] = field(default_factory=list)
 
 
@@ -68,7 +68,7 @@ class SubjectSession:
     :param limit: seconds that each process may take
     :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
     :param tier: what is left out to save time
-    :param spans: steps before and after an interruption; None for as many as the adapter says, each time
+    :param spans: steps before and after an interruption; None for as many as the adapter says
     :param known: shared by the sessions that `dataclasses.replace` makes of this one
     """
 
@@ -103,16 +103,23 @@ class SubjectSession:
     @property
     def steps(self) -> int:
         """Environment steps in which the model is updated at least once; those before an interruption."""
-        if self.spans is not None:
-            return self.spans[0]
-        if self.known.steps is None:
-            self.known.steps = self.run(lambda: self.adapter.steps(self.make()))
-        return self.known.steps
+        return self._spans()[0]
 
     @property
     def steps_after(self) -> int:
         """Environment steps after an interruption."""
-        return self.spans[1] if self.spans is not None else self.steps
+        return self._spans()[1]
+
+    def _spans(self) -> tuple[int, int]:
+        if self.spans is not None:
+            return self.spans
+        if self.known.spans is None:
+            self.known.spans = self.run(self._asked_spans)
+        return self.known.spans
+
+    def _asked_spans(self) -> tuple[int, int]:
+        model = self.make()
+        return self.adapter.steps(model), self.adapter.steps_after(model)
 
     def learn(self, model: Any, steps: int) -> list[str]:
         """Train, and give one digest for each step that the adapter reports; to be called inside of `run`."""

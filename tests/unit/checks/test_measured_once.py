@@ -71,10 +71,10 @@ def test_the_adapter_is_asked_for_its_steps_once(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
 
     class Noted(TinyAdapter):
-        def steps(self, model: Tiny) -> int:
+        def steps_after(self, model: Tiny) -> int:
             with asked.open("a", encoding="utf-8") as file:
                 file.write("once\n")
-            return super().steps(model)
+            return super().steps_after(model)
 
     outcomes("default", Noted())
     assert asked.read_text(encoding="utf-8") == "once\n"

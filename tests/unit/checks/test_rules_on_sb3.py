@@ -13,6 +13,7 @@ from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 from rlverify.checks import CheckRecord, Status, check_algorithm
+from rlverify.checks.sb3 import SB3Adapter
 from rlverify.checks.sb3_settings import arguments
 
 SMALL: dict[str, Any] = {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [4]}}
@@ -133,6 +134,20 @@ def test_environments_in_worker_processes_are_not_copied() -> None:
 
     record = checked(factory, "environment_can_be_copied")
     assert record.finding.seen == "the environments are in worker processes"
+
+
+@pytest.mark.parametrize("train_freq", [1, 64, (1, "episode")])
+@pytest.mark.parametrize("learning_starts", [0, 100])
+def test_both_pieces_of_training_update_an_off_policy_model(train_freq: Any, learning_starts: int) -> None:
+    settings = {**SMALL, "learning_starts": learning_starts, "batch_size": 4, "buffer_size": 512}
+    model, adapter = DQN("MlpPolicy", "CartPole-v1", train_freq=train_freq, **settings), SB3Adapter()
+    steps, after = adapter.steps(model), adapter.steps_after(model)
+    assert after == min(steps, 32)
+    adapter.learn(model, steps)
+    first = model._n_updates
+    assert first > 0
+    adapter.learn(model, after)
+    assert model._n_updates > first
 
 
 def test_the_settings_of_a_model_are_found_through_subclasses() -> None:
