@@ -97,9 +97,9 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
 def whole(session: SubjectSession) -> Trained:
     """A fresh model after two pieces of training, which is measured once for all adapters that train alike."""
     adapter, spans = faults.that_trains(session.adapter), (session.steps, session.steps_after)
-    for own, lengths, found in session.known.wholes:
-        if own is adapter and lengths == spans:
-            return found
+    for own, own_spans, known in session.known.wholes:
+        if own is adapter and own_spans == spans:
+            return known
     found = trained_twice(session)
     session.known.wholes.append((adapter, spans, found))
     return found
