@@ -101,25 +101,12 @@ def _no_main_module() -> Iterator[None]:
 
 @dataclass
 class _StartedTask(Generic[Task]):
-    """A task that an actor has, and where it is in the order of the tasks.
-
-    :param reached: what the actor answers just before it starts the task
-    """
+    """A task that an actor has, and where it is in the order of the tasks."""
 
     slot: Any
     number: int
     tries: int
     started: float
-    reached: Any
-
-    @property
-    def was_started(self) -> bool:
-        """Whether the actor lived when it got the task."""
-        try:
-            ray.get(self.reached, timeout=0)
-        except RayError:
-            return False
-        return True
 
 
 class _Slots(Generic[Task]):
@@ -179,8 +166,8 @@ class _Slots(Generic[Task]):
 
     def give(self, slot: Any, number: int, tries: int, pickled: bytes) -> None:
         """Give an actor a task."""
-        reached, answer = slot.ready.remote(), slot.run.remote(list(sys.path), pickled)
-        self.busy[answer] = _StartedTask(slot, number, tries, time.monotonic(), reached)
+        answer = slot.run.remote(list(sys.path), pickled)
+        self.busy[answer] = _StartedTask(slot, number, tries, time.monotonic())
 
     def end(self, slot: Any) -> None:
         """Let an actor clean up; then it is killed, and its CPU is free."""
@@ -260,7 +247,7 @@ class RayExecutor(Executor):
                                 slots.lose(slot)
                                 slot = None
                             if ended is None:
-                                waiting.append((given.number, given.tries + given.was_started))
+                                waiting.append((given.number, given.tries + 1))
                             else:
                                 found[given.number] = ended
                                 note(tasks[given.number], ended)
@@ -300,7 +287,7 @@ def _ended(answer: Any, given: _StartedTask[Task]) -> Ended[Any] | None:
         advice = "nodes need the same project and packages at the same paths"
         raise HarnessError(f"a worker on Ray could not run a task: {error.cause!r:.300}; {advice}") from error
     except RayError as error:
-        if given.tries < MOST_TRIES or not given.was_started:
+        if given.tries < MOST_TRIES:
             return None
         reason = f"the node or the actor of this run was lost {given.tries} times; the last time: {_words(error)}"
         return Ended(None, None, time.monotonic() - given.started, reason)
