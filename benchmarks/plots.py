@@ -1,4 +1,4 @@
-"""The plots beside the page on speed, as SVG files that are the same bytes whenever the figures are."""
+"""The plots next to the page on speed, as SVG files that are the same bytes whenever the figures are."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def draw(figures: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         own = {name.partition("::")[2]: figures[name] for name in names}
         ratios = {name: each for name, each in own.items() if "ratio" in each}
         if ratios:
-            _save(_ratios(ratios), folder / file_name(file))
+            save(_ratios(ratios), folder / file_name(file))
         for name, each in own.items():
             if "plot" in each:
-                _save(_series(each["plot"]), folder / file_name(file, name))
+                save(_series(each["plot"]), folder / file_name(file, name))
 
 
 def file_name(file: str, name: str = "") -> str:
@@ -73,6 +73,7 @@ def _series(plot: Mapping[str, Any]) -> Figure:
     return made
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG, without a date."""
     with mpl.rc_context(STYLE):
         figure.savefig(path, format="svg", metadata={"Date": None})

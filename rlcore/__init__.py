@@ -20,13 +20,16 @@ from rlcore.errors import (
     StateError,
     TooLargeError,
     UnknownSettingError,
+    WorkerError,
 )
 from rlcore.optim import UPGD, AdaptiveUPGD, VarianceGradientScaler
 from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
+from rlcore.pbt.executors import InlineExecutor, ProcessExecutor
 from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
 from rlcore.pbt.files import Ancestor, LineageEvent, ancestors, read_lineage
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
+from rlcore.pbt.ray_executor import RayExecutor
 from rlcore.ppo import (
     CategoricalValues,
     DistributionalPPO,
@@ -67,6 +70,7 @@ __all__ = [
     "DistributionalRecurrentPolicy",
     "HyperparamConfig",
     "InferencePolicy",
+    "InlineExecutor",
     "LineageEvent",
     "MemberStatus",
     "NonFiniteError",
@@ -79,8 +83,10 @@ __all__ = [
     "Population",
     "PopulationMember",
     "PopulationResult",
+    "ProcessExecutor",
     "QuantileValues",
     "RLCoreError",
+    "RayExecutor",
     "ResumableEnv",
     "ResumeWarning",
     "ReturnScale",
@@ -91,6 +97,7 @@ __all__ = [
     "UnknownSettingError",
     "ValueDistribution",
     "VarianceGradientScaler",
+    "WorkerError",
     "ancestors",
     "apply_exploit",
     "build_model",

@@ -14,7 +14,17 @@ def shortened(text: str, limit: int) -> str:
 
 
 class RLCoreError(Exception):
-    """Root of the errors below, so that a caller can catch them together."""
+    """Root of the errors below, so that a caller can catch them together. They can be pickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(kind: type[RLCoreError], args: tuple[object, ...], fields: dict[str, object]) -> RLCoreError:
+    """The error again; its constructor takes other arguments than the message that it keeps."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(fields)
+    return error
 
 
 class SettingError(RLCoreError, ValueError):
@@ -88,6 +98,10 @@ class CheckpointError(RLCoreError, ValueError):
         super().__init__(f"{name}: {shortened(reason, 498 - len(name))}")
         self.path = path
         self.reason = reason
+
+
+class WorkerError(RLCoreError, RuntimeError):
+    """A task cannot be done in another process: its workers died again and again, or what it gives cannot be sent."""
 
 
 class ResumeWarning(UserWarning):

@@ -22,8 +22,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rlcore.checkpoint import codec
 from rlcore.errors import CheckpointError, NonFiniteError, SettingError
 from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES, OptimizerStrategy, apply_exploit, mean_episode_return
-from rlcore.pbt.population import OwnGenerators, TurnwiseTraining, member_seed
+from rlcore.pbt.population import member_seed
 from rlcore.pbt.selection import Natural
+from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import whole_number

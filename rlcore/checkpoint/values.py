@@ -37,30 +37,36 @@ def plain(payload: object) -> StateDict:
 
     A tensor that is all that already is taken as it is, so that the result shares its memory; any other is copied, a
     view without the storage behind it. An OrderedDict stays one and keeps the ``_metadata`` that
-    ``nn.Module.state_dict`` attaches.
+    ``nn.Module.state_dict`` attaches. Equal payloads give equal bytes when pickled: which texts and tuples of the
+    payload are one object does not show, so that a state that was loaded is written as the one that was saved.
 
     :raises RefusedError: a value that a checkpoint cannot hold, with the path of keys to it
     """
     if not isinstance(payload, dict):
         raise RefusedError(f"a checkpoint holds a dict, not {type(payload).__name__}")
     check_values(payload, may_repeat=True)
-    copied: StateDict = _copied(payload, set())
+    copied: StateDict = _copied(payload, set(), {})
     return copied
 
 
-def _copied(value: Any, storages: set[int]) -> Any:
+def _copied(value: Any, storages: set[int], texts: dict[str, str]) -> Any:
     """
     :param storages: addresses of those that tensors before this one have; those in ``value`` are added
+    :param texts: the object that stands for each text; the texts in ``value`` are added
     """
     if isinstance(value, torch.Tensor):
         return _alone(value.detach(), storages)
+    if isinstance(value, str):
+        return texts.setdefault(value, value)
     if isinstance(value, list):
-        return [_copied(item, storages) for item in value]
+        return [_copied(item, storages, texts) for item in value]
+    if isinstance(value, tuple):
+        return tuple([_copied(item, storages, texts) for item in value])  # a new one, also where two are one object
     if not isinstance(value, dict):
         return value
-    made = type(value)((key, _copied(item, storages)) for key, item in value.items())
+    made = type(value)((_copied(key, storages, texts), _copied(item, storages, texts)) for key, item in value.items())
     if hasattr(value, "_metadata"):
-        made._metadata = _copied(value._metadata, storages)  # type: ignore[attr-defined]
+        made._metadata = _copied(value._metadata, storages, texts)  # type: ignore[attr-defined]
     return made
 
 

@@ -23,8 +23,16 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs import ResumableEnv
 from rlcore.errors import RLCoreError, SettingError
+from rlcore.pbt.executor_options import (
+    ExecutorKind,
+    ExecutorOption,
+    JobsOption,
+    RayAddressOption,
+    make_executor,
+)
 from rlcore.pbt.hyperparams import HyperparamConfig, PBTConfig
-from rlcore.pbt.population import MakeModel, MemberStatus, Population, PopulationResult
+from rlcore.pbt.population import MemberStatus, Population, PopulationResult
+from rlcore.pbt.turns import MakeModel
 from rlcore.pbt.watch_view import watch as show_population
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.warn import warn_caller
@@ -35,10 +43,12 @@ INTERRUPTED = 130
 EXPLORED = ("learning_rate=1e-5:1e-2:log", "ent_coef=1e-5:1e-2:log", "clip_range=0.1:0.4")
 
 
-def show_instead(context: typer.Context, folder: Path | None) -> None:
+def show_instead(context: typer.Context, folder: str | None) -> None:
     """Show a population and end, before any other option is missed; --once is eager, so that it is known here."""
     if folder is not None:
-        show_population(folder, once=context.params["once"])
+        if "://" in folder:
+            raise SettingError("watch", f"--watch {folder} is a URL, and only folders of this machine can be watched")
+        show_population(Path(folder), once=context.params["once"])
         raise typer.Exit
 
 
@@ -48,7 +58,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command(help=(__doc__ or "").replace("``", ""))
 def train(
     env: Annotated[str, typer.Option(help="Id of a Gymnasium environment.")],
-    folder: Annotated[Path, typer.Option(help="Where all is kept; a population that is there goes on.")],
+    folder: Annotated[
+        str, typer.Option(help="Where all is kept, a path or a URL of fsspec; a population that is there goes on.")
+    ],
     population: Annotated[int, typer.Option(help="Number of members.")] = 4,
     updates: Annotated[int, typer.Option(help="Updates of each member, in all.")] = 20,
     interval: Annotated[
@@ -64,7 +76,7 @@ def train(
     normalize: Annotated[bool, typer.Option(help="Put the environments behind VecNormalize.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of everything. [default: the folder's, or a new one]")] = None,
     watched: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--watch",
             metavar="DIR",
@@ -74,6 +86,9 @@ def train(
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", is_eager=True, help="With --watch: show it once and end.")] = False,
+    executor: ExecutorOption = ExecutorKind.inline,
+    jobs: JobsOption = None,
+    ray_address: RayAddressOption = None,
 ) -> None:
     if once and watched is None:
         raise SettingError("once", "--once shows a population once, and there is no --watch DIR; give it as well")
@@ -90,9 +105,15 @@ def train(
             "command goes on with more updates",
             UserWarning,
         )
-    trained = Population(model_maker(env, n_envs, normalize=normalize), config, folder=folder, seed=seed)
+    trained = Population(
+        model_maker(env, n_envs, normalize=normalize),
+        config,
+        folder=folder,
+        seed=seed,
+        executor=make_executor(executor, jobs, ray_address),
+    )
     result = train_shown(trained, updates)
-    Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
+    Console(soft_wrap=True).print(result_table(result), f"best model: {result.location}", sep="\n")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -13,12 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rlcore.checkpoint import Checkpoint, load_checkpoint, load_container
+from rlcore.checkpoint import Checkpoint, load_checkpoint, load_container, save_container
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
 from rlcore.pbt.hyperparams import Hyperparams, PBTConfig
 from rlcore.pbt.selection import Natural, PopulationMember
+from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
 if sys.platform != "win32":
@@ -29,7 +31,8 @@ KEPT = 2
 STATE_FILE = "population.pt"
 MEMBERS = "members"
 LINEAGE_FILE = "lineage.jsonl"
-FORMAT: Final = "population_v1"
+FORMAT: Final = "population_v2"
+FORMAT_V1: Final = "population_v1"
 BRING_BACK = "bring it back from a copy, or begin anew in another folder"
 
 _logger = logging.getLogger("rlcore.pbt")
@@ -210,7 +213,6 @@ class SavedMember(_Saved):
 class SavedPopulation(_Saved):
     """The state of a population that a run commits after every turn."""
 
-    format_version: Literal["population_v1"] = FORMAT
     seed: int
     config: dict[str, Any]
     explored_step: Natural
@@ -234,16 +236,44 @@ def read_state(folder: Path) -> SavedPopulation | None:
                 "would be overwritten; give another folder, or move this one away",
             )
         return None
-    state = load_container(path, require_digest=True)
-    if state.get("format_version") != FORMAT:
-        raise CheckpointError(path, f"is no state of a population ({FORMAT}); give another folder")
+    content = load_container(path, require_digest=True)
     try:
-        return SavedPopulation.model_validate(state)
+        return SavedPopulation.model_validate(_fields(content, path))
     except ValidationError as error:
-        wrong = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
+        wrong = ", ".join(sorted({str(each["loc"][0]) if each["loc"] else "state" for each in error.errors()}))
         raise CheckpointError(
             path, f"has other fields than a population's state ({wrong}); it is damaged or of another version"
         ) from error
+
+
+def _fields(content: StateDict, path: Path) -> object:
+    """What a state file holds: in version 1 next to the format, since version 2 as one text in JSON."""
+    version, fields = content.get("format_version"), {**content}
+    fields.pop("format_version", None)
+    if version == FORMAT_V1:
+        return fields
+    if version != FORMAT:
+        raise CheckpointError(path, f"is no state of a population ({FORMAT}); give another folder")
+    state = fields.get("state")
+    if set(fields) != {"state"} or not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+        return None
+    try:
+        return json.loads(state.numpy().tobytes())
+    except (ValueError, RecursionError):
+        return None
+
+
+def write_state(state: SavedPopulation, folder: Path) -> None:
+    """Make this the state that a run goes on from.
+
+    The state is one tensor, the bytes of a text in JSON: plain values take ten pickle instructions for each turn and
+    member, and a reader of pickles has to limit them.
+
+    :raises CheckpointError: if it cannot be written
+    """
+    text = json.dumps(state.model_dump(), separators=(",", ":")).encode()
+    encoded = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    save_container(folder / STATE_FILE, {"format_version": FORMAT, "state": encoded})
 
 
 def described(config: PBTConfig) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A population of models that train in turns in one process, copy the better ones and explore."""
+"""A population of models that train in turns, copy the better ones and explore."""
 
 from __future__ import annotations
 
@@ -6,108 +6,43 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
-from stable_baselines3.common.utils import set_random_seed
 
-from rlcore.checkpoint import save_container
-from rlcore.errors import CheckpointError, NonFiniteError, SettingError
+from rlcore.checkpoint.refusal import refusals_name
+from rlcore.checkpoint.storage import read_content, write_atomic
+from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt import files, hyperparams
-from rlcore.pbt.exploit import apply_exploit, mean_episode_return
+from rlcore.pbt.executors import Executor, InlineExecutor
+from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
 from rlcore.pbt.scheduler import PBTScheduler, agreed_seed
 from rlcore.pbt.selection import PopulationMember
-from rlcore.ppo import continuing
+from rlcore.pbt.storage import RemoteFolder, Storage, storage_of
+from rlcore.pbt.turns import (
+    LiveMember,
+    MakeModel,
+    MemberTask,
+    Performance,
+    Recipe,
+    Saved,
+    TakeOver,
+    Turn,
+    TurnResult,
+    needed,
+    work_from_file,
+)
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import whole_number
-from rlcore.ppo.live_settings import plan_change, set_hyperparameters
-from rlcore.state.generators import apply_generators, capture_generators
-from rlcore.types import StateDict
-
-
-class OwnGenerators:
-    """The global generators as one member has them: what others draw in between changes nothing for it.
-
-    :param seed: of Python's, NumPy's and torch's generators at first
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._state = capture_generators()
-        with self.in_place():
-            set_random_seed(seed)
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Apply them, and restore the others afterwards."""
-        outside = capture_generators()
-        apply_generators(self._state)
-        try:
-            yield
-        finally:
-            self._state = capture_generators()
-            apply_generators(outside)
-
-
-class TurnwiseTraining:
-    """``learn()`` in pieces: after all of them the model has the bits that one call would have left.
-
-    A model that was loaded goes on where its run stood.
-
-    :param total_timesteps: of the whole run, what the model has already made included; schedules count by it
-    :param name: of the run in TensorBoard
-    """
-
-    def __init__(self, model: DistributionalPPO, total_timesteps: int, name: str) -> None:
-        self.model = model
-        left = max(0, total_timesteps - model.num_timesteps)
-        self.total_timesteps, self._callback = model._setup_learn(left, reset_num_timesteps=False, tb_log_name=name)
-
-    def advance(self, updates: int, figures: Mapping[str, float]) -> None:
-        """Collect a rollout and update, several times.
-
-        :param figures: what is logged with every rollout beside the model's own
-        :raises NonFiniteError: if a rollout or an update cannot be made; it leaves no trace, the rollout is lost, and
-            the next turn goes on from where the environments are, or from a reset if they returned NaN
-        """
-        for _ in range(updates):
-            try:
-                self._advance_once(figures)
-            except NonFiniteError:
-                self.model._boundary = None
-                with suppress(NonFiniteError):  # an environment that returns NaN again is reset in the next turn
-                    self._reset_if_lost()
-                raise
-
-    def _reset_if_lost(self) -> None:
-        """Reset the environments if what they returned last could not be used."""
-        model = self.model
-        assert model.env is not None, "learn() cannot be entered without an environment"
-        if model._last_obs is None:
-            model._last_obs = model.env.reset()
-            model._last_episode_starts = np.ones(model.n_envs, dtype=bool)
-
-    def _advance_once(self, figures: Mapping[str, float]) -> None:
-        model = self.model
-        self._reset_if_lost()
-        assert model.env is not None
-        model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
-        model._update_current_progress_remaining(model.num_timesteps, self.total_timesteps)
-        for key, value in figures.items():
-            model.logger.record(key, value)
-        model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
-        model.train()
-
+from rlcore.ppo.live_settings import plan_change
 
 _logger = logging.getLogger("rlcore.pbt")
-
-MakeModel: TypeAlias = Callable[[Mapping[str, HyperparamValue], int], DistributionalPPO]
-"""Builds a member's model, with environments of its own, from its hyperparameters and its seed."""
 
 
 @dataclass(frozen=True)
@@ -133,27 +68,28 @@ class PopulationResult:
     """What a population came to.
 
     :param best: the member of the best score
-    :param model_file: its model, for ``DistributionalPPO.load``
+    :param model_file: its model, for ``DistributionalPPO.load``; of a folder that is a URL a copy, which is there as
+        long as the population
     :param table: every member, the best first
+    :param location: the path or the URL of the model
     """
 
     best: MemberStatus
     model_file: Path
     table: tuple[MemberStatus, ...]
+    location: str = ""
 
 
 Progress: TypeAlias = Callable[[MemberStatus], None]
 
 
 class _Trainee:
-    """A member's model, with what trains it; counts what the scheduler does not know of."""
+    """A member, with what the scheduler does not know of it; its live model where it trains in this process."""
 
     def __init__(self, member: PopulationMember, seed: int, saved: SavedMember) -> None:
         self.member = member
         self.seed = seed
-        self.generators = OwnGenerators(seed)
-        self.model: DistributionalPPO
-        self.training: TurnwiseTraining
+        self.live: LiveMember | None = None
         self.file, self.exploits, self.vgs_transfers = saved.file, saved.exploits, saved.vgs_transfers
 
     def status(self, copied_from: int | None = None) -> MemberStatus:
@@ -164,7 +100,7 @@ class _Trainee:
 
 
 class Population:
-    """Population-based training (Jaderberg et al., 2017) of :class:`DistributionalPPO` models, one after the other.
+    """Population-based training (Jaderberg et al., 2017) of :class:`DistributionalPPO` models.
 
     Every member makes ``perturbation_interval`` updates a turn; when all have, the scheduler decides who copies whom.
     A member's environments and generators are its own, so that it trains as it would alone. All is kept in ``folder``:
@@ -178,12 +114,21 @@ class Population:
     returns or gradients are no longer finite: it makes no more updates in that turn, and goes on if it is let copy
     another.
 
-    :param make_model: called once a member
+    The members train one after the other in this process, or, with another ``executor``, at the same time elsewhere.
+    The decisions, the scores and the weights are then the same, and so are the files after each round, but for the
+    seconds that Monitor notes of an episode. For that the workers need environments that can be restored (see
+    :class:`rlcore.envs.ResumableEnv`), as every turn goes on from the member's last file; others are reset before each
+    turn. ``make_model`` and ``performance`` are pickled by cloudpickle, so what they change outside themselves does not
+    reach this process. Only this process writes into the folder.
+
+    :param make_model: called once a member, and with workers once a turn
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
-    :param folder: new, empty, or of a population of the same configuration
+    :param folder: new, empty, or of a population of the same configuration; a path, or a URL of fsspec such as
+        ``s3://bucket/population``, of which the attribute ``folder`` is then a temporary copy
     :param seed: everything derives from it; default ``config.seed``, or the one that the folder was begun with
     :param performance: the score of a model; default the mean return of the last episodes
     :param initial_hyperparams: one mapping a member, instead of drawn ones
+    :param executor: where members train; default :class:`rlcore.pbt.executors.InlineExecutor`
     :raises SettingError: a setting that cannot be used, or another than the folder was begun with
     :raises CheckpointError: files in the folder that cannot be read
     """
@@ -195,15 +140,22 @@ class Population:
         *,
         folder: str | Path,
         seed: int | None = None,
-        performance: Callable[[DistributionalPPO], float] | None = None,
+        performance: Performance | None = None,
         initial_hyperparams: Sequence[Mapping[str, HyperparamValue]] | None = None,
+        executor: Executor | None = None,
     ) -> None:
-        self.folder = Path(folder)
-        self._performance = performance or _default_performance(config)
-        self._make_model = make_model
+        self._storage: Storage = storage_of(folder)
+        self.folder = self._storage.folder
+        self._executor = InlineExecutor() if executor is None else executor
+        if not hasattr(self._executor, "in_process"):
+            raise SettingError("executor", f"executor={executor!r} is no executor; give rlcore.ProcessExecutor(jobs=2)")
+        self._recipe = Recipe(
+            make_model, performance or _default_performance(config), config.optimizer_exploit_strategy
+        )
         state = files.read_state(self.folder)
         agreed = agreed_seed(config, seed, None if state is None else state.seed)
         self.seed = secrets.randbits(32) if agreed is None else agreed
+        _require_within(config, self._storage)
         own = {} if "checkpoint_dir" in config.model_fields_set else {"checkpoint_dir": self.folder / "checkpoints"}
         self.config = config.model_copy(update={"seed": self.seed, **own})
         self.scheduler = PBTScheduler(self.config)
@@ -221,13 +173,20 @@ class Population:
             _Trainee(member, member_seed(self.seed, member.member_id), of_file)
             for member, of_file in zip(self.scheduler.population, saved, strict=True)
         ]
-        for trainee in self._trainees:
-            self._build(trainee)
+        self._work: Callable[[MemberTask], TurnResult] = self._work_live
+        if self._executor.in_process:
+            for trainee in self._trainees:
+                trainee.live = self._built(trainee)
+                self._check(trainee.live.model)
+        else:
+            self._work = partial(work_from_file, self._recipe.pickled())
+            with closing(self._built(self._trainees[0])) as first:
+                self._check(first.model)
 
     @property
     def models(self) -> list[DistributionalPPO]:
-        """The members' models, in the order of the members."""
-        return [trainee.model for trainee in self._trainees]
+        """The members' models, in the order of the members; with workers, made again from the members' files."""
+        return [(trainee.live or self._built(trainee)).model for trainee in self._trainees]
 
     def statuses(self) -> list[MemberStatus]:
         """Where the members stand, in their order."""
@@ -239,143 +198,181 @@ class Population:
         After the last turn nobody copies, so that the result is what was trained. Asked for more later, the exploits
         that were left out are made up for; schedules then count by the new total.
 
-        :param progress: told of every turn and every exploit, once it is on disk
+        :param progress: told of every turn and every exploit, once it is on disk; of turns in the order in which they
+            end
         :raises SettingError: if ``updates_per_member`` is no whole number of at least 0
         :raises CheckpointError: if something cannot be written, the folder is as after the last turn; or if another
             process trains in it
+        :raises WorkerError: if the workers that train a member die again and again; the folder is as after the last
+            turn
         """
         total, tell = whole_number("updates_per_member", updates_per_member), progress or (lambda _: None)
         files.make_folder(self.folder)
-        with files.locked(self.folder):
+        with self._storage.locked(), self._executor:
             self._begin(total)
             while True:
                 due = self._explored_step + self.config.perturbation_interval
-                for trainee in self._trainees:
-                    if trainee.member.step < min(due, total):
-                        self._take_turn(trainee, min(due, total))
-                        tell(trainee.status())
+                for trainee in self._take_turns(min(due, total), total):
+                    tell(trainee.status())
                 if due >= total:
                     return self._result()
-                for trainee in self._exploit_and_explore():
+                for trainee in self._exploit_and_explore(total):
                     tell(trainee.status(trainee.member.copied_from))
 
-    def _build(self, trainee: _Trainee) -> None:
-        """Make the model, or load the one that the folder has, and check that its hyperparameters can be explored."""
-        with trainee.generators.in_place():
-            model = self._make_model(dict(trainee.member.hyperparams), trainee.seed)
-            set_hyperparameters(model, trainee.member.hyperparams)
-            if trainee.file is not None:
-                path = self._model_file(trainee.file)
-                try:
-                    model = continuing.continued(path, model)
-                except CheckpointError as error:
-                    reason = f"{error.reason}; without it the population cannot go on: {files.BRING_BACK}"
-                    raise CheckpointError(path, reason) from error
+    def _built(self, trainee: _Trainee) -> LiveMember:
+        """A new model, or the one that the folder has."""
+        return LiveMember(
+            self._recipe,
+            trainee.member.member_id,
+            trainee.seed,
+            trainee.member.hyperparams,
+            self._saved(trainee),
+        )
+
+    def _check(self, model: DistributionalPPO) -> None:
+        """
+        :raises SettingError: if the hyperparameters cannot be explored
+        """
         hyperparams.check_explorable(self.config.hyperparams, model, partial(plan_change, model))
         hyperparams.check_warm_up(self.config, model, model.n_envs)
-        trainee.model = model
-
-    def _take_turn(self, trainee: _Trainee, target: int) -> None:
-        """Train up to the step ``target``, score, and make it durable."""
-        member, model = trainee.member, trainee.model
-        figures = {
-            "pbt/exploit_count": trainee.exploits,
-            "pbt/vgs_transferred": trainee.vgs_transfers,
-            **self.scheduler.get_stats(),
-        }
-        with trainee.generators.in_place():
-            score = self._trained_score(trainee, target - member.step, figures)
-            self._save_model(trainee, f"member_{member.member_id}_step_{target}.zip")
-        self.scheduler.update_performance(member, score, target, model.get_parameters())
-        self._commit()
-
-    def _trained_score(self, trainee: _Trainee, updates: int, figures: Mapping[str, float]) -> float:
-        """Train, and say what came of it: NaN where the member has diverged."""
-        try:
-            trainee.training.advance(updates, figures)
-        except NonFiniteError as error:
-            _logger.warning("member %d has diverged and scores NaN: %s", trainee.member.member_id, error)
-            return math.nan
-        return float(self._performance(trainee.model))
-
-    def _save_model(self, trainee: _Trainee, name: str) -> None:
-        """Write the model under a name that no committed state uses yet."""
-        trainee.model.save(self._model_file(name))
-        trainee.file = name
-
-    def _model_file(self, name: str) -> Path:
-        return self.folder / files.MEMBERS / name
-
-    def _exploit_and_explore(self) -> list[_Trainee]:
-        """Let every member that is due copy and explore, as one whole; the members for which something changed."""
-        events = [(trainee, self._exploit(trainee)) for trainee in self._trainees]
-        self._explored_step += self.config.perturbation_interval
-        self._commit([event for _, event in events if event is not None])
-        return [trainee for trainee, event in events if event is not None]
-
-    def _exploit(self, trainee: _Trainee) -> LineageEvent | None:
-        member = trainee.member
-        before = dict(member.hyperparams)
-        if not self.scheduler.should_exploit_and_explore(member):
-            return None
-        parameters, hyperparams, checkpoint_format = self.scheduler.exploit_and_explore(member)
-        if parameters is None and hyperparams == before:
-            return None
-        with trainee.generators.in_place():
-            if parameters is None:
-                set_hyperparameters(trainee.model, hyperparams)
-            else:
-                self._take_over(trainee, parameters, hyperparams)
-            self._save_model(trainee, f"member_{member.member_id}_step_{member.step}_explored.zip")
-        score = member.performance if math.isfinite(member.performance or 0.0) else None
-        if member.copied_from is None:
-            return LineageEvent("explore", member.member_id, member.step, score, hyperparams, before)
-        source = self.scheduler.population[member.copied_from]
-        who = source.member_id, source.step, checkpoint_format
-        return LineageEvent("exploit", member.member_id, member.step, score, hyperparams, before, *who)
-
-    def _take_over(self, trainee: _Trainee, parameters: Mapping[Any, Any], hyperparams: Hyperparams) -> None:
-        """Apply an exploit; what was earned with the old weights is no longer counted."""
-        model = trainee.model
-        apply_exploit(model, parameters, hyperparams, optimizer_exploit_strategy=self.config.optimizer_exploit_strategy)
-        for window in (model.ep_info_buffer, model.ep_success_buffer):
-            if window is not None:
-                window.clear()
-        trainee.exploits += 1
-        trainee.vgs_transfers += model.variance_gradient_scaler is not None and parameters.get("vgs_state") is not None
 
     def _begin(self, total: int) -> None:
         for trainee in self._trainees:
-            model = trainee.model
-            with trainee.generators.in_place():
-                trainee.training = TurnwiseTraining(
-                    model, total * model.n_steps * model.n_envs, f"member_{trainee.member.member_id}"
-                )
+            if trainee.live is not None:
+                trainee.live.begin(total)
         if self._lineage.size == 0:
             members = self.scheduler.population
             self._commit([LineageEvent("start", each.member_id, 0, None, dict(each.hyperparams)) for each in members])
 
+    def _work_live(self, task: MemberTask) -> TurnResult:
+        live = self._trainees[task.member_id].live
+        assert live is not None, "an executor of this process has live models"
+        return live.work(task.work)
+
+    def _task(self, trainee: _Trainee, trained_under: Hyperparams, total: int, work: Turn | TakeOver) -> MemberTask:
+        """
+        :param trained_under: hyperparameters of the member's last file
+        """
+        saved = None if trainee.live is not None else self._saved(trainee)
+        return MemberTask(trainee.member.member_id, trainee.seed, dict(trained_under), saved, total, work)
+
+    def _take_turns(self, target: int, total: int) -> Iterator[_Trainee]:
+        """Train every member up to the step ``target``, and make each turn durable as it ends."""
+        stats = self.scheduler.get_stats()  # once, so that what is logged does not depend on who ends first
+
+        def tasks() -> Iterator[MemberTask]:
+            for trainee in self._trainees:
+                if trainee.member.step < target:
+                    counts = {"pbt/exploit_count": trainee.exploits, "pbt/vgs_transferred": trainee.vgs_transfers}
+                    turn = Turn(target - trainee.member.step, {**counts, **stats})
+                    yield self._task(trainee, trainee.member.hyperparams, total, turn)
+
+        for task, result in self._executor.map(self._work, tasks()):
+            trainee = self._trainees[task.member_id]
+            self._end_turn(trainee, target, result)
+            yield trainee
+
+    def _end_turn(self, trainee: _Trainee, target: int, result: TurnResult) -> None:
+        member = trainee.member
+        if result.diverged is not None:
+            _logger.warning("member %d has diverged and scores NaN: %s", member.member_id, result.diverged)
+        assert result.score is not None, "a turn has a score"
+        self._write_model(trainee, f"member_{member.member_id}_step_{target}.zip", result.model)
+        self.scheduler.update_performance(member, result.score, target, result.parameters)
+        self._commit()
+
+    def _exploit_and_explore(self, total: int) -> list[_Trainee]:
+        """Let every member that is due copy and explore, as one whole; the members for which something changed."""
+        events: dict[int, LineageEvent] = {}
+        with self.scheduler.ranked_once():
+            for task, result in self._executor.map(self._work, self._exploits(events, total)):
+                trainee = self._trainees[task.member_id]
+                member = trainee.member
+                self._write_model(trainee, f"member_{member.member_id}_step_{member.step}_explored.zip", result.model)
+                if member.copied_from is not None:
+                    self._count_exploit(trainee, result)
+        self._explored_step += self.config.perturbation_interval
+        self._commit([events[number] for number in sorted(events)])
+        return [self._trainees[number] for number in sorted(events)]
+
+    def _exploits(self, events: dict[int, LineageEvent], total: int) -> Iterator[MemberTask]:
+        """Decide member by member, in their order, as the scheduler draws from one generator.
+
+        :param events: what is decided is added, by member
+        """
+        for trainee in self._trainees:
+            member = trainee.member
+            before = dict(member.hyperparams)
+            if not self.scheduler.should_exploit_and_explore(member):
+                continue
+            parameters, after, checkpoint_format = self.scheduler.exploit_and_explore(member)
+            if parameters is not None or after != before:
+                events[member.member_id] = self._event(member, before, checkpoint_format)
+                yield self._task(trainee, before, total, TakeOver(after, parameters))
+
+    def _event(self, member: PopulationMember, before: Hyperparams, checkpoint_format: str | None) -> LineageEvent:
+        score = member.performance if math.isfinite(member.performance or 0.0) else None
+        what = member.member_id, member.step, score, dict(member.hyperparams), before
+        if member.copied_from is None:
+            return LineageEvent("explore", *what)
+        source = self.scheduler.population[member.copied_from]
+        return LineageEvent("exploit", *what, source.member_id, source.step, checkpoint_format)
+
+    def _count_exploit(self, trainee: _Trainee, result: TurnResult) -> None:
+        trainee.exploits += 1
+        trainee.vgs_transfers += result.vgs_transferred
+
+    def _write_model(self, trainee: _Trainee, name: str, content: bytes) -> None:
+        """Write the model under a name that no committed state uses yet."""
+        path = self._model_file(name)
+        files.make_folder(path.parent)
+        write_atomic(path, content)
+        trainee.file = name
+
+    def _saved(self, trainee: _Trainee) -> Saved | None:
+        """The member's last file, or None if it has none.
+
+        :raises CheckpointError: if it cannot be read
+        """
+        if trainee.file is None:
+            return None
+        path = self._model_file(trainee.file)
+        try:
+            with refusals_name(path):
+                return Saved(path, bytes(read_content(path)))
+        except CheckpointError as error:
+            raise needed(path, error) from error
+
+    def _model_file(self, name: str) -> Path:
+        return self.folder / files.MEMBERS / name
+
     def _commit(self, events: Sequence[LineageEvent] = ()) -> None:
         """Make everything up to here what a resumed run starts from; then remove what no longer counts."""
         self._lineage.append(events)
+        scheduler: Any = self.scheduler.state_dict()
+        for member in scheduler["members"]:
+            if member["checkpoint_path"] is not None:
+                member["checkpoint_path"] = self._storage.shown(Path(member["checkpoint_path"]))
         state = SavedPopulation(
             seed=self.seed,
             config=files.described(self.config),
             explored_step=self._explored_step,
             lineage_size=self._lineage.size,
-            scheduler=self.scheduler.state_dict(),
+            scheduler=scheduler,
             members=[SavedMember.model_validate(each, from_attributes=True) for each in self._trainees],
         )
-        save_container(self.folder / files.STATE_FILE, cast(StateDict, state.model_dump()))
-        for trainee in self._trainees:
-            for path in self._model_file("").glob(f"member_{trainee.member.member_id}_step_*.zip"):
-                if path.name != trainee.file:
-                    path.unlink(missing_ok=True)
+        files.write_state(state, self.folder)
+        kept = {trainee.file for trainee in self._trainees}
+        for path in self._model_file("").glob("member_*_step_*.zip"):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+        self._storage.publish()
 
     def _result(self) -> PopulationResult:
         ranked = [self._trainees[member.member_id] for member in self.scheduler.ranked()]
         table = tuple(trainee.status() for trainee in ranked)
-        return PopulationResult(table[0], self._model_file(ranked[0].file or ""), table)
+        path = self._model_file(ranked[0].file or "")
+        return PopulationResult(table[0], path, table, self._storage.shown(path))
 
 
 def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:
@@ -387,6 +384,15 @@ def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], flo
             f"that is {default!r}; give Population a function that measures it",
         )
     return mean_episode_return
+
+
+def _require_within(config: PBTConfig, storage: Storage) -> None:
+    if isinstance(storage, RemoteFolder) and "checkpoint_dir" in config.model_fields_set:
+        raise SettingError(
+            "PBTConfig['checkpoint_dir']",
+            f"checkpoint_dir={str(config.checkpoint_dir)!r} and folder={storage.url!r} contradict each other, as the "
+            "run could not go on from the URL alone; leave checkpoint_dir out",
+        )
 
 
 def member_seed(seed: int, member_id: int) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from rlcore.checkpoint.formats import save_policy
 from rlcore.errors import CallOrderError, SettingError, StateError
 from rlcore.pbt import files, selection
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, explored
-from rlcore.pbt.selection import Natural, PopulationMember, performance_statistics
+from rlcore.pbt.selection import Natural, PopulationMember, Ranking, performance_statistics
 from rlcore.ppo.arguments import plain, whole_number
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
@@ -33,6 +34,8 @@ class PBTScheduler:
     :param seed: seed of the generator, instead of ``config.seed``
     :raises SettingError: if both seeds are given and differ, or the seed is no whole number
     """
+
+    _ranking: Ranking | None = None
 
     def __init__(self, config: PBTConfig, seed: int | None = None) -> None:
         self.config = config
@@ -57,6 +60,7 @@ class PBTScheduler:
         else:
             drawn = self._checked_hyperparams(initial_hyperparams)
         self.population = [PopulationMember(member_id, each) for member_id, each in enumerate(drawn)]
+        self._ranking = None
         self.exploitation_count = self.exploration_count = 0
         return self.population
 
@@ -99,6 +103,7 @@ class PBTScheduler:
         if model_parameters is not None or model_state_dict is not None:
             self._save(member, performance, step, model_parameters, model_state_dict)
         member.record_step(step, performance, member.hyperparams)
+        self._ranking = None
         files.prune(self.config.checkpoint_dir, member)
 
     def exploit_and_explore(self, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
@@ -134,10 +139,10 @@ class PBTScheduler:
 
     def choose_source(self, member: PopulationMember) -> PopulationMember | None:
         """The member that ``member`` would copy now, drawn by ``exploit_method``; None if there is none to copy."""
-        ready = self.ready_members()
-        if member.member_id not in [each.member_id for each in ready]:
+        ranking = self._ranking or self.ranking()
+        if member.member_id not in ranking.places:
             return None
-        return selection.choose_source(member, ready, self.config, self.generator)
+        return selection.choose_source(member, ranking, self.config, self.generator)
 
     def explores(self, *, exploited: bool) -> bool:
         """Whether a member explores, by whether it has just copied another."""
@@ -150,7 +155,25 @@ class PBTScheduler:
     def is_ready(self) -> bool:
         """Whether ``ready_percentage`` of the members have reported."""
         needed = selection.ready_count(self.config.population_size, self.config.ready_percentage)
-        return len(self.ready_members()) >= needed
+        ready = self.ready_members() if self._ranking is None else self._ranking.ready
+        return len(ready) >= needed
+
+    def ranking(self) -> Ranking:
+        """The members that have reported, ranked by what they reported last."""
+        return selection.ranking_of(self.ready_members(), self.config.metric_mode)
+
+    @contextmanager
+    def ranked_once(self) -> Iterator[Ranking]:
+        """Rank the members once for all decisions inside the block.
+
+        Every decision and every draw is the same as outside; only its cost no longer grows with the population. As soon
+        as a member reports, decisions rank for themselves again.
+        """
+        self._ranking = self.ranking()
+        try:
+            yield self._ranking
+        finally:
+            self._ranking = None
 
     def ranked(self) -> list[PopulationMember]:
         """The population from best to worst; those without a number come last."""
@@ -192,7 +215,7 @@ class PBTScheduler:
         for member in given.members:
             if member.saved_steps:
                 member.checkpoint_path = str(files.path_of(self.config.checkpoint_dir, member, member.saved_steps[-1]))
-        self.population, self.generator = given.members, generator
+        self.population, self.generator, self._ranking = given.members, generator, None
         self.exploitation_count, self.exploration_count = given.exploitation_count, given.exploration_count
 
     def _checked_hyperparams(self, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:
@@ -230,7 +253,7 @@ class PBTScheduler:
     def _require_own(self, member: PopulationMember) -> None:
         if not self.population:
             raise CallOrderError("the population is empty; call initialize_population() first")
-        if not any(member is each for each in self.population):
+        if member.member_id >= len(self.population) or self.population[member.member_id] is not member:
             raise CallOrderError(
                 f"this member {member.member_id} is not of this population (any more); take it from population"
             )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -18,6 +20,8 @@ _ROUNDING = 1e-9
 """How far below a whole number a product may be and count as it, such as 100 * 0.29 = 28.999999999999996."""
 
 Natural = Annotated[int, Field(strict=True, ge=0)]
+
+Item = TypeVar("Item")
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
@@ -68,35 +72,65 @@ def performance_statistics(members: Sequence[PopulationMember]) -> dict[str, flo
     }
 
 
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """The members that have reported, ranked once; it holds until one of them reports again.
+
+    :param ready: them, in the order of their numbers
+    :param best_first: them, from best to worst; equal ones in the order of their numbers
+    :param places: position in ``best_first`` by member id, 0 for the best
+    """
+
+    ready: tuple[PopulationMember, ...]
+    best_first: tuple[PopulationMember, ...]
+    places: Mapping[int, int]
+
+
+def ranking_of(ready: Sequence[PopulationMember], metric_mode: str) -> Ranking:
+    """Rank members.
+
+    :param ready: members that have reported, in the order of their numbers
+    """
+    ranked = rank(ready, metric_mode)
+    return Ranking(tuple(ready), tuple(ranked), {each.member_id: place for place, each in enumerate(ranked)})
+
+
 def choose_source(
-    member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
+    member: PopulationMember, ranking: Ranking, config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
     """The member that ``member`` is to copy, or None; a better one in every case, so never itself.
 
-    :param members: those that reported a performance
+    :param member: one of those that the ranking holds
     """
     if config.exploit_method == "truncation":
-        return truncation_source(member, members, config, generator)
-    return tournament_source(member, members, config, generator)
+        return truncation_source(member, ranking, config, generator)
+    return tournament_source(member, ranking.ready, config, generator)
 
 
 def truncation_source(
-    member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
+    member: PopulationMember, ranking: Ranking, config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
     """If ``member`` is among the worst, one of the best that are better than it, each equally likely."""
-    ranked = rank(members, config.metric_mode)
-    count = truncation_count(len(ranked), config.truncation_ratio)
-    if member.member_id not in [each.member_id for each in ranked[len(ranked) - count :]]:
+    size = len(ranking.best_first)
+    count = truncation_count(size, config.truncation_ratio)
+    if ranking.places[member.member_id] < size - count:
         return None
-    return _draw(eligible_sources(member, ranked[:count], config.metric_mode), generator)
+    return _draw(eligible_sources(member, ranking.best_first[:count], config.metric_mode), generator)
 
 
 def tournament_source(
     member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
-    """An opponent, drawn once from all others, if it is better: with b better of n others, P(copied) = b / n."""
-    opponent = _draw([each for each in members if each.member_id != member.member_id], generator)
-    return None if opponent is None else _draw(eligible_sources(member, [opponent], config.metric_mode), generator)
+    """An opponent, drawn once from all others, if it is better: with b better of n others, P(copied) = b / n.
+
+    :param members: ``member`` and the others, in the order of their numbers
+    """
+    own = bisect_left(members, member.member_id, key=lambda each: each.member_id)
+    drawn = _draw(range(len(members) - 1), generator)
+    if drawn is None:
+        return None
+    opponent = members[drawn if drawn < own else drawn + 1]
+    return _draw(eligible_sources(member, [opponent], config.metric_mode), generator)
 
 
 def rank(members: Sequence[PopulationMember], metric_mode: str) -> list[PopulationMember]:
@@ -114,10 +148,13 @@ def ranking_key(member: PopulationMember, metric_mode: str) -> tuple[bool, float
 
 def eligible_sources(
     member: PopulationMember, candidates: Sequence[PopulationMember], metric_mode: str
-) -> list[PopulationMember]:
-    """The candidates that are strictly better than ``member``; copying an equal one would only lose diversity."""
+) -> Sequence[PopulationMember]:
+    """The candidates that are strictly better than ``member``; copying an equal one would only lose diversity.
+
+    :param candidates: from best to worst
+    """
     own = ranking_key(member, metric_mode)
-    return [each for each in candidates if ranking_key(each, metric_mode) > own]
+    return candidates[: bisect_left(candidates, True, key=lambda each: not ranking_key(each, metric_mode) > own)]
 
 
 def truncation_count(size: int, ratio: float) -> int:
@@ -130,5 +167,5 @@ def ready_count(size: int, ready_percentage: float) -> int:
     return max(2, math.ceil(size * ready_percentage - _ROUNDING))
 
 
-def _draw(candidates: Sequence[PopulationMember], generator: np.random.Generator) -> PopulationMember | None:
+def _draw(candidates: Sequence[Item], generator: np.random.Generator) -> Item | None:
     return candidates[int(generator.integers(len(candidates)))] if candidates else None

@@ -157,7 +157,8 @@ class KLPenalty:
         """
         if self.is_on:
             self._adapted = self._bounded(self.coefficient * self._factor(kl))
-            self.last_kl = min(sys.float_info.max, kl)  # in this order it is the largest number for NaN as well
+            # NaN becomes the largest number; an estimate just below 0, which rounding gives, becomes 0
+            self.last_kl = max(0.0, min(sys.float_info.max, kl))
 
     def capture(self) -> StateDict | None:
         """Coefficient and last divergence; None where no target was asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ SHOWING = frozenset({"verbose", "tensorboard_log"})
 _REMEDY = "give that again, or begin anew in another place"
 
 
-def continued(path: str | Path, expected: DistributionalPPO) -> DistributionalPPO:
+def continued(path: str | Path | io.BytesIO, expected: DistributionalPPO) -> DistributionalPPO:
     """The model of a file in the environments of ``expected``, with its logger, ``verbose`` and ``tensorboard_log``.
 
     A setting that no file holds (a lambda) is the one of ``expected``.
 
+    :param path: the file, or a file object with its content
     :param expected: as it would be built now
     :raises SettingError: another number of environments, another normalisation or another setting, with both values
     :raises CheckpointError: if the file cannot be read as a model or does not fit the environments
@@ -38,6 +40,8 @@ def continued(path: str | Path, expected: DistributionalPPO) -> DistributionalPP
         for name, asked in own.items():
             _require_same(name, saved[name], asked)
     given = {**{name: getattr(expected, name) for name in PPOSettings.model_fields}, **own}
+    if isinstance(path, io.BytesIO):
+        path.seek(0)
     model = type(expected).load(path, env=expected.get_env(), device=expected.device, custom_objects=given)
     if expected._custom_logger:
         model.set_logger(expected.logger)

@@ -50,7 +50,8 @@ def with_own_options(state: StateDict, optimizer: torch.optim.Optimizer) -> Stat
     """A checked state, in groups that have the options of ``optimizer`` and the rates of the state.
 
     Of an optimizer that is not in ``OPTIMIZERS`` the constructor's options are the model's, and other keys the state's:
-    some optimizers keep in their groups what they measure.
+    some optimizers keep in their groups what they measure. The options are in the order of ``optimizer``, so that what
+    is saved next has the bytes that it would have had without the load.
     """
     groups: list[Any] = state["param_groups"]  # type: ignore[assignment]
     known = type(optimizer) in OPTIMIZERS.values()
@@ -59,7 +60,8 @@ def with_own_options(state: StateDict, optimizer: torch.optim.Optimizer) -> Stat
         ruling = set(own) if known else {"name", "param_names", *optimizer_options(type(optimizer))}
         options = {name: value for name, value in own.items() if name not in OF_THE_STATE}
         fixed = {name: value for name, value in options.items() if name in ruling}
-        fitted.append({"lr": own["lr"], **options, **theirs, **fixed})
+        group = {"lr": own["lr"], **options, **theirs, **fixed}
+        fitted.append({name: group[name] for name in (*own, *group) if name in group})
     return {**state, "param_groups": fitted}
 
 

@@ -20,8 +20,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore.checkpoint.storage import write_new
-from rlcore.errors import CheckpointError, RLCoreError
+from rlcore.errors import CheckpointError, RLCoreError, SettingError
 from rlcore.pbt.cli import result_table, train_shown
+from rlcore.pbt.executor_options import (
+    ExecutorKind,
+    ExecutorOption,
+    JobsOption,
+    RayAddressOption,
+    make_executor,
+)
+from rlcore.pbt.executors import Executor
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
@@ -41,22 +49,32 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def train(
     config: Annotated[Path, typer.Argument(help="YAML file; examples/ has some.")],
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="File to save the model in, which must not exist; of a population its folder, and one that is there "
-            "goes on. [default: model.zip, or population]"
+            help="File to save the model in, which must not exist; of a population its folder or a URL of "
+            "fsspec, and one that is there goes on. [default: model.zip, or population]"
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the model in --output.")] = False,
+    executor: ExecutorOption = ExecutorKind.inline,
+    jobs: JobsOption = None,
+    ray_address: RayAddressOption = None,
 ) -> None:
     """Train what CONFIG describes, and save it with everything that going on needs."""
     try:
         run = load_config(config)
-        if run.pbt is None:
-            message, interrupted = train_model(run, output or Path("model.zip"), device, resume=resume)
+        where = make_executor(executor, jobs, ray_address)
+        if run.pbt is not None:
+            message, interrupted = train_population(run, run.pbt, output or "population", device, where)
+        elif where.in_process:
+            message, interrupted = train_model(run, Path(output or "model.zip"), device, resume=resume)
         else:
-            message, interrupted = train_population(run, run.pbt, output or Path("population"), device)
+            raise SettingError(
+                "executor",
+                f"--executor {executor} trains the members of a population, and {config} has no section pbt; leave "
+                "--executor out",
+            )
     except RLCoreError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(FAILED) from error
@@ -88,21 +106,27 @@ def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bo
     return f"{done} {model.num_timesteps} steps; saved {output}", interrupted
 
 
-def train_population(config: TrainingConfig, pbt: PBTConfig, folder: Path, device: str) -> tuple[str, bool]:
+def train_population(
+    config: TrainingConfig, pbt: PBTConfig, folder: str, device: str, executor: Executor
+) -> tuple[str, bool]:
     """Train every member for ``total_timesteps``; what came of it, and whether Ctrl-C ended it early."""
 
     # The population applies the hyperparameters.
     population = Population(
-        lambda _, seed: build_model(config, seed=seed, device=device), pbt, folder=folder, seed=config.seed
+        lambda _, seed: build_model(config, seed=seed, device=device),
+        pbt,
+        folder=folder,
+        seed=config.seed,
+        executor=executor,
     )
-    make_folder(folder)
+    make_folder(population.folder)
     try:
         result = train_shown(population, updates_in_all(config))
     except KeyboardInterrupt:
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
     Console(soft_wrap=True).print(result_table(result))
     steps = min(status.step for status in result.table) * config.algorithm.n_steps * config.environment.n_envs
-    return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
+    return f"trained {len(result.table)} members for {steps} steps; best model: {result.location}", False
 
 
 def require_no_folder(output: Path) -> None:

@@ -27,8 +27,8 @@ def population(performances: list[Any]) -> list[PopulationMember]:
 
 def sources(members: list[PopulationMember], config: PBTConfig, seed: int = 0) -> list[PopulationMember | None]:
     """Whom each member would copy."""
-    generator = np.random.default_rng(seed)
-    return [selection.choose_source(member, members, config, generator) for member in members]
+    generator, ranking = np.random.default_rng(seed), selection.ranking_of(members, config.metric_mode)
+    return [selection.choose_source(member, ranking, config, generator) for member in members]
 
 
 def gain(member: PopulationMember, mode: str) -> float:
@@ -102,8 +102,8 @@ def test_a_tournament_draws_one_opponent(better: int) -> None:
     """
     members = population([float(number) for number in range(10)])
     config, generator, draws = PBTConfig(exploit_method="binary_tournament"), np.random.default_rng(7), 1500
-    member = members[9 - better]
-    chosen = [selection.choose_source(member, members, config, generator) for _ in range(draws)]
+    member, ranking = members[9 - better], selection.ranking_of(members, config.metric_mode)
+    chosen = [selection.choose_source(member, ranking, config, generator) for _ in range(draws)]
     expected = better / 9
     copied = sum(source is not None for source in chosen) / draws
     assert abs(copied - expected) <= 5 * math.sqrt(expected * (1 - expected) / draws)

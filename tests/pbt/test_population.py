@@ -30,12 +30,11 @@ from rlcore.pbt import PBTConfig
 from rlcore.pbt.files import Ancestor, ancestors, read_lineage
 from rlcore.pbt.population import (
     MemberStatus,
-    OwnGenerators,
     Population,
     PopulationResult,
-    TurnwiseTraining,
     member_seed,
 )
+from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.state.generators import capture_generators
 from rlcore.state.registry import Scope
 from tests.support.population_run import CONFIG, UPDATES, build, build_model

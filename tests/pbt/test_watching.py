@@ -200,6 +200,13 @@ class TestWhatCannotBeReadNow:
             f"error: {tmp_path / name}: holds no population: there is no {STATE_FILE}; give the folder of one\n"
         )
 
+    @pytest.mark.parametrize("url", ["s3://bucket/population", "file:///population"])
+    def test_a_url_is_refused(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["--watch", url, "--once"]) == 2
+        assert capsys.readouterr().err == (
+            f"error: --watch {url} is a URL, and only folders of this machine can be watched\n"
+        )
+
 
 NAN = math.nan
 

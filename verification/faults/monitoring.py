@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any]
     return parameters, hyperparams, None
 
 
-@fault("mon-02-attempts-counted", target="rlcore.pbt.scheduler:PBTScheduler.choose_source", pins="6903435208ec350a")
+@fault("mon-02-attempts-counted", target="rlcore.pbt.scheduler:PBTScheduler.choose_source", pins="ae0d235bfb1f9a5c")
 def attempts_counted(self: Any, member: PopulationMember) -> PopulationMember | None:
     """Count every member that finds a source, and count it again when it copies."""
     source: PopulationMember | None = healthy("mon-02-attempts-counted")(self, member)
@@ -31,11 +31,13 @@ def attempts_counted(self: Any, member: PopulationMember) -> PopulationMember | 
     return source
 
 
-@fault("mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._take_over", pins="1243806c55df179e")
-def transfers_not_counted(self: Any, trainee: Any, parameters: Mapping[Any, Any], hyperparams: Hyperparams) -> None:
+@fault(
+    "mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._count_exploit", pins="073136d1ebc28305"
+)
+def transfers_not_counted(self: Any, trainee: Any, result: Any) -> None:
     """Hand gradient statistics over without counting it."""
     before = trainee.vgs_transfers
-    healthy("mon-03-transfers-not-counted")(self, trainee, parameters, hyperparams)
+    healthy("mon-03-transfers-not-counted")(self, trainee, result)
     trainee.vgs_transfers = before
 
 

@@ -23,7 +23,7 @@ def nobody_exploits(size: int, ratio: float) -> int:
     return int(size * ratio)
 
 
-@fault("fnd-02-copies-itself", target="rlcore.pbt.selection:eligible_sources", pins="b791540637f21312")
+@fault("fnd-02-copies-itself", target="rlcore.pbt.selection:eligible_sources", pins="63c7484938c63628")
 def copies_itself(
     member: PopulationMember,  # noqa: ARG001
     candidates: Sequence[PopulationMember],
@@ -33,7 +33,7 @@ def copies_itself(
     return list(candidates)
 
 
-@fault("fnd-03-opponent-drawn-twice", target="rlcore.pbt.selection:tournament_source", pins="f0e2473b15b0e702")
+@fault("fnd-03-opponent-drawn-twice", target="rlcore.pbt.selection:tournament_source", pins="bcc5b553896d4f31")
 def opponent_drawn_twice(
     member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:

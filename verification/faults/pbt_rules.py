@@ -142,7 +142,7 @@ def report_saves_nothing(
 @unclaimed(
     "ready-from-the-first-report",
     target="rlcore.pbt.scheduler:PBTScheduler.is_ready",
-    pins="6fea146f847ed66d",
+    pins="a5dfb389eda32fd5",
 )
 def ready_from_the_first_report(self: Any) -> bool:
     """Be ready as soon as one member has reported."""
@@ -167,7 +167,7 @@ def ranked_from_the_worst(members: Sequence[PopulationMember], metric_mode: str)
     return ranked[::-1]
 
 
-@unclaimed("always-the-first-candidate", target="rlcore.pbt.selection:_draw", pins="1d008e4c955e9d56")
+@unclaimed("always-the-first-candidate", target="rlcore.pbt.selection:_draw", pins="a4a8e1b6b53b026f")
 def always_the_first_candidate(
     candidates: Sequence[PopulationMember],
     generator: np.random.Generator,  # noqa: ARG001

@@ -121,6 +121,21 @@ def test_tensors_that_share_their_memory_are_saved_each_for_itself() -> None:
     assert result["negated"].tolist() == [-1.0, 2.0]
 
 
+def test_equal_payloads_give_equal_bytes() -> None:
+    """In the first the two texts and the two tuples are one object each, in the second they are not."""
+    text, (pair, *pairs) = "".join(["n", "ame"]), [(0.9, float(end)) for end in ("0.999", "0.999", "0.999")]
+    shared = {"list": [text, text], "pairs": [pair, pair], "a": {text: 1}, "b": {text: 2}}
+    apart = {
+        "list": ["".join(["na", "me"]), "".join(["nam", "e"])],
+        "pairs": pairs,
+        "a": {"".join(["n", "a", "me"]): 1},
+        "b": {"".join(["n", "am", "e"]): 2},
+    }
+    assert shared == apart
+    assert saved(shared) == saved(apart)
+    assert saved(loaded(saved(shared))) == saved(shared)
+
+
 def test_a_tensor_that_can_be_written_as_it_lies_in_memory_is_not_copied_first() -> None:
     tensor = torch.arange(6.0)
     (taken,) = plain({"x": tensor}).values()

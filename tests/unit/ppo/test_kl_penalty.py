@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +68,16 @@ def test_wider_bounds_bring_nothing_back_from_beyond_the_old_ones(reached_by: st
     copy.restore(penalty.capture() or {})
     settings.kl_penalty_max_coef = 100.0
     assert (penalty.coefficient, copy.coefficient) == (1.5, 1.5)
+
+
+@pytest.mark.parametrize("kl", [-1e-9, -math.inf])
+def test_an_estimate_below_0_counts_as_0_and_can_be_restored(kl: float) -> None:
+    penalty = KLPenalty(Settings())
+    penalty.adapt(kl)
+    state = penalty.capture()
+    assert state is not None
+    assert state["last_kl"] == 0.0
+    penalty.restore(state)
 
 
 def test_without_a_target_nothing_is_penalised_and_nothing_is_kept() -> None:

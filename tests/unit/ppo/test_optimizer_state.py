@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import Any
@@ -211,3 +212,15 @@ def test_a_file_with_it_is_named(value: Any, models: dict[str, DistributionalPPO
     for read in (lambda: DistributionalPPO.load(path, device="cpu"), lambda: models["adam"].set_parameters(path)):
         with pytest.raises(CheckpointError, match=r"edited\.zip: policy\.optimizer.*'step'"):
             read()
+
+
+def test_a_state_that_is_restored_is_saved_with_the_same_bytes() -> None:
+    def saved(model: DistributionalPPO) -> bytes:
+        file = io.BytesIO()
+        save_container(file, model.get_parameters())
+        return file.getvalue()
+
+    source, target = make_model(optimizer_class="upgd"), make_model(optimizer_class="upgd", seed=1)
+    source.learn(48)
+    target.set_parameters(source.get_parameters())
+    assert saved(target) == saved(source)

@@ -1,0 +1,109 @@
+"""Members of a population that train on a Ray cluster."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Self
+
+from rlcore.errors import CallOrderError, WorkerError
+from rlcore.pbt.executors import POLL, Death, Job, OnWorkers, answered, checked_jobs
+from rlcore.pbt.extra import imported
+
+LOST: Final = ("WorkerCrashedError", "OutOfMemoryError", "NodeDiedError", "LocalRayletDiedError", "ObjectLostError")
+"""Errors of Ray that say that a worker, its node or its result was lost, so that another try may succeed."""
+
+
+class RayExecutor(OnWorkers):
+    """Calls the function in tasks of Ray, each with one CPU and one thread.
+
+    Every node needs the packages that the function uses. No folder has to be shared, as tasks and results hold the
+    content of the files. A task whose worker died or whose node was lost is given to Ray again, which finds another
+    worker, on another node if need be. If Ray is connected already, that cluster is used and stays.
+
+    :param jobs: how many tasks run at most; default one for each CPU
+    :param address: of a running cluster, as ``ray.init`` takes it (``auto`` for the one of this machine); default a
+        cluster of ``jobs`` CPUs that is started on this machine and ends with the context
+    :raises SettingError: if Ray is not installed, or ``jobs`` is no whole number of at least 1
+    """
+
+    def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
+        super().__init__()
+        self._ray = imported("ray", "an executor on Ray")
+        self.jobs = None if jobs is None else checked_jobs(jobs)
+        self.address = address
+        self._remote: Any = None
+        self._is_own = False
+        self._lost = tuple(getattr(self._ray.exceptions, name) for name in LOST)
+        self._running: dict[Any, Job] = {}
+
+    def __enter__(self) -> Self:
+        """Connect.
+
+        :raises WorkerError: if there is no cluster at the address, or none can be started
+        """
+        ray = self._ray
+        if not ray.is_initialized():
+            local = {"address": "local", "num_cpus": self.jobs, "include_dashboard": False}
+            try:
+                ray.init(logging_level="warning", **(local if self.address is None else {"address": self.address}))
+            except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+                raise WorkerError(
+                    f"Ray cannot be reached at address={self.address!r} ({error}); start a cluster there with "
+                    "`ray start`, or leave the address out for one on this machine"
+                ) from error
+            self._is_own = True
+        # Ray does not count the tries that its memory monitor ends, so a task that does not fit would go on for ever.
+        self._remote = ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)(answered)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop what still runs, and the cluster if it was started here."""
+        self._stop_running()
+        self._remote = None
+        if self._is_own:
+            self._is_own = False
+            self._ray.shutdown()
+
+    def _has_room(self) -> bool:
+        if self._remote is None:
+            raise CallOrderError("the executor is not connected outside its context; write: with executor: ...")
+        room = self.jobs or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        return len(self._running) < room
+
+    def _give(self, job: Job) -> None:
+        try:
+            reference = self._remote.remote(job.payload)
+        except self._ray.exceptions.RayError as error:
+            raise WorkerError(f"{job.task}: Ray cannot start it ({_said(error)})") from error
+        self._running[reference] = job
+
+    def _has_running(self) -> bool:
+        return bool(self._running)
+
+    def _ended(self) -> list[tuple[Job, bytes | Death | WorkerError]]:
+        references = list(self._running)
+        ended, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
+        if not ended:
+            ended, _ = self._ray.wait(references, num_returns=1, timeout=POLL)
+        jobs = [(self._running.pop(reference), reference) for reference in ended]
+        return [(job, self._end_of(job, reference)) for job, reference in jobs]
+
+    def _end_of(self, job: Job, reference: Any) -> bytes | Death | WorkerError:
+        try:
+            answer: bytes = self._ray.get(reference)
+        except self._lost as error:
+            advice = f"OutOfMemoryError is a lack of memory: give fewer jobs; Ray said last: {_said(error)}"
+            return Death(type(error).__name__, advice)
+        except self._ray.exceptions.RayError as error:
+            failed = WorkerError(f"{job.task}: Ray could not do it ({_said(error)})")
+            failed.__cause__ = error
+            return failed
+        return answer
+
+    def _stop_running(self) -> None:
+        running, self._running = self._running, {}
+        for reference in running:
+            self._ray.cancel(reference, force=True)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:300]}"

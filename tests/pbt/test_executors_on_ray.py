@@ -1,0 +1,183 @@
+"""A population that trains on Ray leaves the bytes that one process leaves, also when a node is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ray: Any = pytest.importorskip("ray")
+
+from rlcore import DistributionalPPO, ResumeWarning, SettingError  # noqa: E402
+from rlcore.errors import CallOrderError, WorkerError  # noqa: E402
+from rlcore.pbt.exploit import mean_episode_return  # noqa: E402
+from rlcore.pbt.ray_executor import RayExecutor  # noqa: E402
+from tests.support.population_on_workers import build, contents  # noqa: E402
+from tests.support.population_run import UPDATES  # noqa: E402
+from tests.support.processes import is_running, wait_until  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("inline"))
+        build("population").train(UPDATES)
+        return contents("population")
+
+
+def answer(question: str) -> str:
+    if question == "warn":
+        warnings.warn("the answer is old", ResumeWarning, stacklevel=1)
+    elif question == "fail":
+        raise SettingError("gamma", "gamma=2 cannot be used")
+    elif question == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif question == "sleep":
+        time.sleep(600)
+    return question
+
+
+def test_a_cluster_on_this_machine_and_a_killed_worker(expected: dict[str, bytes], tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+
+    def die_once(model: DistributionalPPO) -> float:
+        if model.num_timesteps == 128 and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return mean_episode_return(model)
+
+    build("population", executor=RayExecutor(2), performance=die_once).train(UPDATES)
+    assert contents("population") == expected
+    assert killed.exists()
+    assert not ray.is_initialized()
+
+
+def test_a_node_that_is_lost_in_a_round_changes_nothing(expected: dict[str, bytes], tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    second = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    lost_id, reached = second.node_id, tmp_path / "reached"
+
+    def wait_on_the_second_node(model: DistributionalPPO) -> float:
+        if ray.get_runtime_context().get_node_id() == lost_id:
+            reached.touch()
+            time.sleep(600)
+        return mean_episode_return(model)
+
+    def lose() -> None:
+        wait_until(reached.exists)
+        cluster.remove_node(second, allow_graceful=False)
+
+    watching = threading.Thread(target=lose)
+    try:
+        executor = RayExecutor(2, address=cluster.address)
+        watching.start()
+        build("population", executor=executor, performance=wait_on_the_second_node).train(UPDATES)
+        assert contents("population") == expected
+        assert reached.exists()
+    finally:
+        reached.touch()
+        watching.join()
+        cluster.shutdown()
+
+
+def test_errors_warnings_and_dead_workers_are_those_of_processes() -> None:
+    with RayExecutor(1) as executor:
+        assert list(executor.map(answer, ["a", "b"])) == [("a", "a"), ("b", "b")]
+        with pytest.warns(ResumeWarning, match="the answer is old"):
+            list(executor.map(answer, ["warn"]))
+        with pytest.raises(SettingError, match="gamma=2 cannot be used") as caught:
+            list(executor.map(answer, ["fail"]))
+        assert caught.value.setting == "gamma"
+        assert "in answer\n" in caught.value.__notes__[0]
+        with pytest.raises(
+            WorkerError, match=r"die: 4 worker processes died \(WorkerCrashedError, .*said last: Worker"
+        ):
+            list(executor.map(answer, ["die"]))
+
+
+def test_a_task_that_the_memory_monitor_ends_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.0001")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
+    with (
+        RayExecutor(1) as executor,
+        pytest.raises(WorkerError, match=r"sleep: 4 worker processes died \(OutOfMemoryError, .*give fewer jobs"),
+    ):
+        list(executor.map(answer, ["sleep"]))
+
+
+def test_a_task_that_does_not_fit_into_the_object_store_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def remote(self, _: bytes) -> None:
+            raise ray.exceptions.ObjectStoreFullError
+
+    with RayExecutor(1) as executor:
+        monkeypatch.setattr(executor, "_remote", Full())
+        with pytest.raises(WorkerError, match=r"a: Ray cannot start it .ObjectStoreFullError"):
+            list(executor.map(answer, ["a"]))
+
+
+def test_the_next_map_gets_nothing_of_one_that_raised_or_was_left() -> None:
+    with RayExecutor(2) as executor:
+        with pytest.raises(SettingError, match="gamma=2"):
+            list(executor.map(answer, ["sleep", "fail"]))
+        assert sorted(executor.map(answer, ["b", "c"])) == [("b", "b"), ("c", "c")]
+        left = executor.map(answer, ["sleep", "a", "sleep"])
+        assert next(left) == ("a", "a")
+        assert sorted(executor.map(answer, ["b", "c"])) == [("b", "b"), ("c", "c")]
+        with pytest.raises(CallOrderError, match="begun another map"):
+            next(left)
+
+
+def test_what_has_ended_comes_before_an_error() -> None:
+    def one_and_then_an_error() -> Iterator[str]:
+        yield "a"
+        raise ZeroDivisionError("no second task")
+
+    with RayExecutor(1) as executor:
+        results = executor.map(answer, one_and_then_an_error())
+        assert next(results) == ("a", "a")
+        with pytest.raises(ZeroDivisionError, match="no second task"):
+            next(results)
+
+
+def test_no_process_is_left_behind_by_an_interrupt(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.support.population_on_workers", str(tmp_path), "ray"]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as parent:
+        wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 3 or parent.poll() is not None)
+        processes = [int(path.stem) for path in tmp_path.glob("*.pid")]
+        assert [is_running(process) for process in processes] == [True] * 3
+        os.killpg(parent.pid, signal.SIGINT)
+        parent.wait()
+    wait_until(lambda: not any(is_running(process) for process in processes))
+
+
+def test_an_address_without_a_cluster_is_one_error() -> None:
+    with (
+        pytest.raises(WorkerError, match=r"Ray cannot be reached at address='auto' .*ray start"),
+        RayExecutor(1, "auto"),
+    ):
+        pass

@@ -1,0 +1,86 @@
+"""A small population whose files hold no time, so that two runs of it must leave the same bytes.
+
+``python -m tests.support.population_on_workers FOLDER [ray|killed]`` trains it in two processes, or on a cluster of Ray
+with two CPUs. The workers (and what started them, of Ray) write their ids into FOLDER and then wait to be stopped. With
+``killed`` the process kills itself after the first turn of the second round.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlcore import DistributionalPPO, MemberStatus, PBTConfig
+from rlcore.pbt.executors import InlineExecutor, ProcessExecutor
+from rlcore.pbt.population import Population
+from rlcore.pbt.ray_executor import RayExecutor
+from rlcore.pbt.turns import MakeModel
+from tests.support.population_run import CONFIG, UPDATES
+from tests.support.training import SMALL, laid_over, make_envs
+
+
+class Untimed(DistributionalPPO):
+    """Takes out of what Monitor notes of an episode how long it took."""
+
+    def _update_info_buffer(self, infos: list[dict[str, Any]], dones: Any = None) -> None:
+        for info in infos:
+            if "episode" in info:
+                info["episode"]["t"] = 0.0
+        super()._update_info_buffer(infos, dones)
+
+
+class FromFiles(InlineExecutor):
+    """Does in this process what workers do in theirs."""
+
+    in_process = False
+
+
+class LastFirst(InlineExecutor):
+    """Ends its tasks in the opposite order."""
+
+    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        yield from reversed([(task, function(task)) for task in tasks])
+
+
+def build_model(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
+    settings = {"learning_rate": hyperparams["learning_rate"], "optimizer_kwargs": {"sigma": hyperparams["sigma"]}}
+    envs = make_envs(n_envs=2, normalize=True, seed=seed)
+    sizes: dict[str, Any] = {"n_steps": 32, "batch_size": 32}
+    return Untimed("MlpLstmPolicy", envs, **laid_over(SMALL, {"seed": seed, **sizes, **settings}))
+
+
+def build(folder: str | Path, make_model: MakeModel = build_model, **options: Any) -> Population:
+    return Population(make_model, PBTConfig(**CONFIG), folder=folder, seed=6, **options)
+
+
+def contents(folder: str | Path) -> dict[str, bytes]:
+    """Every file of a population, by its name in the folder."""
+    folder = Path(folder)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+if __name__ == "__main__":
+    where = sys.argv[1]
+
+    def die(status: MemberStatus) -> None:
+        if status.step == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def wait(model: DistributionalPPO) -> float:
+        for process in (os.getpid(), os.getppid()) if "ray" in sys.argv else (os.getpid(),):
+            Path(where, f"{process}.pid").touch()
+        time.sleep(600)
+        return float(model.num_timesteps)
+
+    if "killed" in sys.argv:
+        torch.set_num_threads(1)
+        build(where).train(UPDATES, die)
+    workers = RayExecutor(2) if "ray" in sys.argv else ProcessExecutor(2)
+    build(Path(where) / "population", performance=wait, executor=workers).train(1)
