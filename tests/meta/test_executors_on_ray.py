@@ -273,7 +273,7 @@ print([each.result or each.reason for each in ended])
     assert (tmp_path / "tries").read_text() == ".."
 
 
-def test_actors_lost_after_their_tasks_cost_the_next_task_no_try(tmp_path: Path) -> None:
+def test_actors_lost_after_their_tasks_do_not_lose_the_next_task(tmp_path: Path) -> None:
     script = f"""
 import os, signal
 from functools import partial
