@@ -12,6 +12,7 @@ import pickle
 import select
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from rlverify.checks.descendants import adopt_orphans, end_descendants, end_own_descendants
+from rlverify.checks.descendants import adopt_orphans, descendants, end_descendants, end_own_descendants
 from rlverify.running.pool import pin_threads
 from rlverify.running.runner import Crash, attempt
 
@@ -75,6 +76,24 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
         return Failed(f"did not end within {seconds:g} seconds")
     code = os.waitstatus_to_exitcode(status)
     return Failed(f"its process {f'was killed by signal {-code}' if code < 0 else f'ended with exit code {code}'}")
+
+
+def is_copied_by_fork() -> bool:
+    """Whether a fork of this process has all that it has, which other processes, threads and devices are not part of."""
+    torch = sys.modules.get("torch")
+    has_device = torch is not None and torch.cuda.is_initialized()
+    can_fork = sys.platform == "linux"  # elsewhere it is not known which processes a process has started
+    return can_fork and threading.active_count() == 1 and not has_device and not descendants(os.getpid())
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """End this process if the block takes longer; only where `is_copied_by_fork` can be true."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextmanager

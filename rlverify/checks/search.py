@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rlverify.checks.isolation import is_copied_by_fork, time_limit
 from rlverify.checks.random_state import global_state, set_global_state
 from rlverify.checks.session import SubjectError, SubjectSession
 from rlverify.checks.state_paths import is_below, names_of
@@ -38,8 +40,24 @@ class Reason:
 
 
 @dataclass
+class Pair:
+    """A model at an interruption, and what a load makes of it.
+
+    :param generators: the global generators of the first one
+    """
+
+    model: Any
+    generators: dict[str, Any]
+    loaded: Any
+    differences: list[Difference]
+
+
+@dataclass
 class Search:
     """Finds the leaves without which training does not go on exactly.
+
+    A run restores a pair in part, and trains. Where it can, the pair is made once, in a process of which each run is a
+    fork.
 
     :param folder: what was saved
     :param expected: what training gives that was not interrupted
@@ -51,9 +69,24 @@ class Search:
     expected: dict[str, str]
     is_limited: bool = True
     runs: int = field(default=0, init=False)
+    made: Pair | None = field(default=None, init=False)
 
     def reason(self) -> Reason:
         """What has to be restored; what was tried, where that is not known."""
+        if self.session.run(self._pair_is_copied_by_fork):
+            return self.session.run(self._found_with_one_pair, limit=math.inf)
+        return self._found()
+
+    def _pair_is_copied_by_fork(self) -> bool:
+        _pair = self._pair()
+        return is_copied_by_fork()
+
+    def _found_with_one_pair(self) -> Reason:
+        with time_limit(self.session.limit):
+            self.made = self._pair()
+        return self._found()
+
+    def _found(self) -> Reason:
         lost = [path for path in self.session.run(self._lost) if path not in self.session.volatile]
         everything = [*lost, GLOBALS]
         if not self._is_exact_without(()):
@@ -83,19 +116,20 @@ class Search:
         middle = len(paths) // 2
         return [*self._needed(paths[:middle]), *self._needed(paths[middle:])] or [common(paths)]
 
-    def _pair(self) -> tuple[Any, dict[str, Any], Any]:
+    def _pair(self) -> Pair:
+        if self.made is not None:
+            return self.made
         session = self.session
         model = session.make()
         session.learn(model, session.steps)
-        return model, global_state(), session.loaded(self.folder)
+        generators, loaded = global_state(), session.loaded(self.folder)
+        return Pair(model, generators, loaded, differences(model, loaded))
 
     def _lost(self) -> list[str]:
-        model, _, loaded = self._pair()
-        return [each.path for each in differences(model, loaded)]
+        return [each.path for each in self._pair().differences]
 
     def _opaque(self) -> list[str]:
-        model, _, _ = self._pair()
-        return [f"{path} ({leaf.text})" for path, leaf in walk(model).items() if leaf.opaque]
+        return [f"{path} ({leaf.text})" for path, leaf in walk(self._pair().model).items() if leaf.opaque]
 
     def _is_exact_without(self, left_out: Sequence[str]) -> bool:
         """Whether training goes on exactly; a state in which it crashes is not exact."""
@@ -107,15 +141,14 @@ class Search:
 
     def _continued(self, left_out: frozenset[str]) -> dict[str, str]:
         """What training gives if everything that was lost is restored but some paths."""
-        session = self.session
-        model, generators, loaded = self._pair()
-        for each in differences(model, loaded):
+        session, pair = self.session, self._pair()
+        for each in pair.differences:
             if each.path not in left_out and each.path not in session.volatile:
                 _restore(each)
         if GLOBALS not in left_out:
-            set_global_state(generators)
-        session.learn(loaded, session.steps_after)
-        return session.result(loaded)
+            set_global_state(pair.generators)
+        session.learn(pair.loaded, session.steps_after)
+        return session.result(pair.loaded)
 
 
 def _restore(difference: Difference) -> None:

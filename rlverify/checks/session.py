@@ -80,15 +80,16 @@ class SubjectSession:
     tier: Tier = TIERS["default"]
     known: Known = field(default_factory=Known)
 
-    def run(self, action: Callable[[], Result], *, shows_warnings: bool = False) -> Result:
+    def run(self, action: Callable[[], Result], *, shows_warnings: bool = False, limit: float | None = None) -> Result:
         """What an action returns, run in a process of its own.
 
+        :param limit: seconds that the process may take, in place of those of the session
         :param shows_warnings: if not, they are not printed, since every process would repeat them; filters that turn
             them into errors do so in any case
         :raises NotSupportedError: if the adapter cannot do it
         :raises SubjectError: if it does not return
         """
-        found = in_process(lambda: _supported(action, shows_warnings), self.limit)
+        found = in_process(lambda: _supported(action, shows_warnings), self.limit if limit is None else limit)
         if isinstance(found, Failed):
             raise SubjectError(found.reason)
         if isinstance(found, Unsupported):
