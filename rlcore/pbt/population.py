@@ -147,7 +147,7 @@ class Population:
         self._storage: Storage = storage_of(folder)
         self.folder = self._storage.folder
         self._executor = InlineExecutor() if executor is None else executor
-        if not hasattr(self._executor, "in_process"):
+        if isinstance(executor, type) or not hasattr(self._executor, "in_process"):
             raise SettingError("executor", f"executor={executor!r} is no executor; give rlcore.ProcessExecutor(jobs=2)")
         self._recipe = Recipe(
             make_model, performance or _default_performance(config), config.optimizer_exploit_strategy
@@ -174,14 +174,18 @@ class Population:
             for member, of_file in zip(self.scheduler.population, saved, strict=True)
         ]
         self._work: Callable[[MemberTask], TurnResult] = self._work_live
-        if self._executor.in_process:
-            for trainee in self._trainees:
-                trainee.live = self._built(trainee)
-                self._check(trainee.live.model)
-        else:
-            self._work = partial(work_from_file, self._recipe.pickled())
-            with closing(self._built(self._trainees[0])) as first:
-                self._check(first.model)
+        try:
+            if self._executor.in_process:
+                for trainee in self._trainees:
+                    trainee.live = self._built(trainee)
+                    self._check(trainee.live.model)
+            else:
+                self._work = partial(work_from_file, self._recipe.pickled())
+                with closing(self._built(self._trainees[0])) as first:
+                    self._check(first.model)
+        except CheckpointError:
+            with self._storage.locked():  # which says so if another scheduler trains there, or has since the first look
+                raise
 
     @property
     def models(self) -> list[DistributionalPPO]:
@@ -341,7 +345,7 @@ class Population:
             with refusals_name(path):
                 return Saved(path, bytes(read_content(path)))
         except CheckpointError as error:
-            raise needed(path, error) from error
+            raise CheckpointError(self._storage.shown(path), needed(path, error).reason) from error
 
     def _model_file(self, name: str) -> Path:
         return self.folder / files.MEMBERS / name

@@ -142,16 +142,17 @@ class RemoteFolder:
     def locked(self) -> Iterator[None]:
         """See :meth:`Storage.locked`."""
         with self._locked_here():
-            self._take_lease()
             ended = threading.Event()
             refreshing = threading.Thread(target=self._keep_lease, args=(ended,), daemon=True)
-            refreshing.start()
             try:
+                self._take_lease()
+                refreshing.start()
                 self._require_unchanged()
                 yield
             finally:
                 ended.set()
-                refreshing.join()
+                if refreshing.is_alive():
+                    refreshing.join()
                 self._give_lease_back()
 
     def _locked_here(self) -> AbstractContextManager[None]:
@@ -173,7 +174,7 @@ class RemoteFolder:
             self._put(name, (self.folder / name).read_bytes())
             self._published[name] = here[name]
         for name in set(self._published) - set(here):
-            with self._named(name, "removed"):
+            with self._named(name, "removed"), suppress(FileNotFoundError):
                 self._fs.rm_file(self._remote(name))
             del self._published[name]
 
@@ -243,10 +244,13 @@ class RemoteFolder:
                 _logger.warning("the lease could not be refreshed: %s", error)
 
     def _give_lease_back(self) -> None:
-        found = self._lease()
-        if found is not None and found.owner == self._owner:
-            with self._named(LEASE_FILE, "removed"):
-                self._fs.rm_file(self._remote(LEASE_FILE))
+        try:
+            found = self._lease()
+            if found is not None and found.owner == self._owner:
+                with self._named(LEASE_FILE, "removed"):
+                    self._fs.rm_file(self._remote(LEASE_FILE))
+        except CheckpointError as error:  # which must not replace what ended the training; the lease grows old
+            _logger.warning("the lease could not be given back: %s", error)
 
     def _lease(self) -> _Lease | None:
         content = self._content(LEASE_FILE)
@@ -287,6 +291,9 @@ class RemoteFolder:
             self._fs.makedirs(folder, exist_ok=True)
             self._fs.pipe_file(written, content)
             self._fs.mv(written, target)
+            self._fs.invalidate_cache()
+            if self._fs.exists(written):  # as with WebHDFS, which raises nothing
+                raise OSError("a move there does not replace a file; give another file system")
 
     def _protocols(self) -> set[str]:
         found = self._fs.protocol

@@ -67,6 +67,12 @@ def train(
         where = make_executor(executor, jobs, ray_address)
         if run.pbt is not None:
             message, interrupted = train_population(run, run.pbt, output or "population", device, where)
+        elif output is not None and "://" in output:
+            raise SettingError(
+                "output",
+                f"--output {output} is a URL, under which a population can be kept, and {config} has no section pbt; "
+                "give a path",
+            )
         elif where.in_process:
             message, interrupted = train_model(run, Path(output or "model.zip"), device, resume=resume)
         else:

@@ -79,7 +79,7 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
 
 
 def is_copied_by_fork() -> bool:
-    """Whether a fork of this process has all that it has, which other processes, threads and devices are not part of."""
+    """Whether a fork of this process has all that it has: other processes, threads and devices are not copied."""
     torch = sys.modules.get("torch")
     has_device = torch is not None and torch.cuda.is_initialized()
     can_fork = sys.platform == "linux"  # elsewhere it is not known which processes a process has started

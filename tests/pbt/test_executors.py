@@ -345,3 +345,11 @@ def test_the_command_trains_in_processes(capsys: pytest.CaptureFixture[str]) -> 
     lineage = Path("inline", "lineage.jsonl").read_bytes()
     assert Path("spread", "lineage.jsonl").read_bytes() == lineage
     assert lineage.count(b"exploit") == 1
+
+
+def test_a_single_model_is_not_saved_under_a_url(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("environment: {id: CartPole-v1}\ntotal_timesteps: 64\n")
+    done = CliRunner().invoke(train.app, ["run.yaml", "--output", "s3://bucket/model.zip"])
+    assert done.exit_code == 2
+    assert "--output s3://bucket/model.zip is a URL" in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["run.yaml"]

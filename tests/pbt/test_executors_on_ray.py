@@ -19,6 +19,7 @@ ray: Any = pytest.importorskip("ray")
 
 from rlcore import DistributionalPPO, ResumeWarning, SettingError  # noqa: E402
 from rlcore.errors import CallOrderError, WorkerError  # noqa: E402
+from rlcore.pbt.executor_options import ExecutorKind, make_executor  # noqa: E402
 from rlcore.pbt.exploit import mean_episode_return  # noqa: E402
 from rlcore.pbt.ray_executor import RayExecutor  # noqa: E402
 from tests.support.population_on_workers import build, contents  # noqa: E402
@@ -181,3 +182,18 @@ def test_an_address_without_a_cluster_is_one_error() -> None:
         RayExecutor(1, "auto"),
     ):
         pass
+
+
+def test_a_cluster_that_is_connected_already_is_used_and_stays() -> None:
+    ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="warning")
+    node = ray.get_runtime_context().get_node_id()
+    with RayExecutor() as executor:
+        assert list(executor.map(answer, ["a", "b"])) == [("a", "a"), ("b", "b")]
+    assert ray.is_initialized()
+    assert ray.get_runtime_context().get_node_id() == node
+
+
+def test_the_options_make_an_executor_on_ray() -> None:
+    made = make_executor(ExecutorKind.ray, 3, "auto")
+    assert isinstance(made, RayExecutor)
+    assert (made.jobs, made.address) == (3, "auto")

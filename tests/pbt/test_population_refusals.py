@@ -17,6 +17,7 @@ from rlcore import (
 )
 from rlcore.checkpoint import save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
+from rlcore.pbt.executors import ProcessExecutor
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
 from tests.support.population_run import CONFIG, build, build_model
@@ -122,6 +123,8 @@ class TestRefusals:
     def test_an_executor_that_is_none(self, tmp_path: Path) -> None:
         with pytest.raises(SettingError, match=r"executor='processes' is no executor; give rlcore\.ProcessExecutor"):
             Population(build_model, PBTConfig(**CONFIG), folder=tmp_path, executor="processes")  # type: ignore[arg-type]
+        with pytest.raises(SettingError, match=r"executor=<class .*ProcessExecutor'> is no executor"):
+            Population(build_model, PBTConfig(**CONFIG), folder=tmp_path, executor=ProcessExecutor)  # type: ignore[arg-type]
 
     def test_a_metric_that_nothing_measures(self, tmp_path: Path) -> None:
         with pytest.raises(SettingError, match="metric_name='eval/reward' only names"):

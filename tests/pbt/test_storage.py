@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 fsspec: Any = pytest.importorskip("fsspec")
 
 from rlcore import CheckpointError, PBTConfig, SettingError, load_policy  # noqa: E402
-from rlcore.pbt import storage  # noqa: E402
+from rlcore.pbt import files, storage  # noqa: E402
 from rlcore.pbt.cli import run  # noqa: E402
 from rlcore.pbt.population import Population  # noqa: E402
 from rlcore.pbt.storage import LEASE_FILE, LEASE_SECONDS, RemoteFolder, storage_of  # noqa: E402
@@ -144,6 +145,33 @@ class TestUrls:
         with pytest.raises(SettingError, match=r"memory://x needs the package fsspec, .*'rlverify\[ray\]'"):
             storage_of("memory://x")
 
+    def test_a_missing_model_is_named_by_its_url(self, url: str) -> None:
+        build(url).train(1)
+        fs, root = fsspec.core.url_to_fs(url)
+        (model,) = fs.glob(f"{root}/members/member_0_*")
+        fs.rm_file(model)
+        with pytest.raises(CheckpointError, match=f"^{url}/members/member_0_step_1.zip: .* bring it back"):
+            build(url)
+        assert LEASE_FILE not in under(url)
+
+    def test_a_file_that_is_gone_already_needs_no_removing(self, url: str, expected: dict[str, bytes]) -> None:
+        population = build(url)
+        population.train(1)
+        fs, root = fsspec.core.url_to_fs(url)
+        for name in fs.glob(f"{root}/members/*"):
+            fs.rm_file(name)
+        population.train(UPDATES)
+        assert without_state(under(url)) == expected
+
+    def test_moves_that_do_not_replace_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        url = f"file://{tmp_path}/population"
+        file_system: Any = fsspec.get_filesystem_class("file")
+        move = file_system.mv
+        monkeypatch.setattr(file_system, "mv", lambda fs, old, new: None if fs.exists(new) else move(fs, old, new))
+        with pytest.raises(CheckpointError, match=r"lease.json: cannot be written \(a move there does not replace"):
+            build(url).train(1)
+        assert "population.pt" not in under(url)
+
     def test_a_write_that_fails_names_the_file(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(CheckpointError, match=r"file/population: cannot be made a folder"):
@@ -166,6 +194,61 @@ class TestLease:
         assert LEASE_FILE not in under(url)
         with pytest.raises(CheckpointError, match="was changed by another scheduler since this population was made"):
             second.train(1)
+
+    def test_who_builds_while_another_trains_is_told_so(
+        self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between the looks at the state and at the models, the other commits and removes the models."""
+        for folder in (url, tmp_path / "here"):
+            build(folder).train(1)
+            trainer = build(folder)
+            read = files.read_state
+
+            def read_and_train(path: Path, trainer: Population = trainer, read: Any = read) -> Any:
+                state = read(path)
+                monkeypatch.setattr(files, "read_state", read)
+                with suppress(StoppedError):
+                    trainer.train(UPDATES, stop_after_first)
+                return state
+
+            def stop_after_first(status: Any) -> None:
+                if status.step == 2:
+                    raise StoppedError
+
+            monkeypatch.setattr(files, "read_state", read_and_train)
+            if folder == url:  # its copy is as it was
+                build(folder)
+            else:
+                with pytest.raises(CheckpointError, match="was changed by another scheduler"):
+                    build(folder)
+
+    def test_ctrl_c_while_an_old_lease_is_taken_over_gives_it_back(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(_: float) -> None:
+            raise KeyboardInterrupt
+
+        set_lease(url, time=time.time() - LEASE_SECONDS - 1)
+        population = build(url)
+        monkeypatch.setattr(storage.time, "sleep", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            population.train(1)
+        assert LEASE_FILE not in under(url)
+
+    def test_a_lease_that_cannot_be_given_back_hides_no_error(
+        self, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def unreachable(*_: Any, **_more: Any) -> None:
+            raise ClientError("no route")
+
+        def cut(_: object) -> None:
+            monkeypatch.setattr(type(population._storage._fs), "cat_file", unreachable)  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+
+        population = build(url)
+        with pytest.raises(KeyboardInterrupt):
+            population.train(1, cut)
+        assert "the lease could not be given back" in caplog.text
 
     def test_a_path_and_a_url_of_one_folder_keep_each_other_out(self, tmp_path: Path) -> None:
         names: list[str | Path] = [tmp_path / "population", f"file://{tmp_path}/population"]
