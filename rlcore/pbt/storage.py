@@ -322,7 +322,10 @@ def storage_of(folder: str | Path) -> LocalFolder | RemoteFolder:
 
 
 def _was_changed(folder: str | Path) -> CheckpointError:
-    return CheckpointError(folder, "was changed by another scheduler since this population was made; make it again")
+    return CheckpointError(
+        folder,
+        "was changed by another scheduler since this population was made; make it again, or start the command again",
+    )
 
 
 def _signature(path: Path) -> tuple[int, ...]:

@@ -19,6 +19,8 @@ from rlverify.running.runner import attempt
 GLOBALS: Final = "global random generators"
 UNKNOWN: Final = "unknown"
 """The cause of a failure that restoring all leaves does not cure."""
+OUTSIDE: Final = "outside the model"
+"""The cause of a failure that is none in the process that trained, with nothing restored."""
 SHOWN: Final = 5
 """Paths, or groups of paths, that a reason names."""
 GROUPED: Final = 3
@@ -32,7 +34,7 @@ class Reason:
     """Why training does not go on exactly.
 
     :param text: in words, with the first of the causes
-    :param causes: paths of all that has to be restored, or `UNKNOWN`
+    :param causes: paths of all that has to be restored, `UNKNOWN` or `OUTSIDE`
     """
 
     text: str
@@ -97,6 +99,10 @@ class Search:
         needed = [
             path for part in parts for path in self._needed([each for each in everything if part_of(each) == part])
         ]
+        if not needed and self._is_exact_without(everything):
+            seen = "in the process that trained, the loaded model is exact with nothing restored"
+            place = f"what is lost is {OUTSIDE}, such as a global variable or an attribute of a class"
+            return Reason(f"{seen}: {place}", (OUTSIDE,))
         if not needed:
             differ = f"all {len(everything)} leaves that differ"
             return Reason(f"restoring {differ} makes it exact; no single part of them is necessary", tuple(everything))

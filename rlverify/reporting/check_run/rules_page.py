@@ -20,7 +20,21 @@ HEAD: Final = """\
 Each check is one rule, named after its function. `rlverify check package.module:factory` runs all of them on the models
 that a function without arguments makes; `--check NAME` and `--family NAME` choose some.
 
-A pass is *proven* if the check fails once a fault is planted into the subject. Each section lists these faults.
+A pass is *proven* if the check fails once a fault is planted into the subject. Each section lists these faults. Of
+several faults one is enough; the record says how many were detected, and names the others.
+"""
+
+ADAPTER: Final = """\
+## An adapter for your own training loop
+
+Models of Stable-Baselines3 and sb3-contrib need none. For other code derive a class from `rlverify.checks.Adapter`,
+override what your code can do (a plain training loop needs `learn`, `save` and `load`), and give it along with the
+factory: `subject(make, adapter=MyAdapter())`, which is a target of `rlverify check` too. Checks that need more do not
+apply, and name the method. [examples/plain_ppo/adapter.py](../examples/plain_ppo/adapter.py) is an adapter; the
+documentation of the class, `help(rlverify.checks.Adapter)`, describes arguments and results.
+
+| method | what it does |
+|---|---|
 """
 
 
@@ -33,7 +47,17 @@ def rules_page() -> str:
         "\n".join([f"## {family}", *(f"\n{_section(rule)}" for rule in own)])
         for family, own in groupby(rules, key=lambda rule: rule.family)
     ]
-    return "\n".join([HEAD, table, "", "\n\n".join(sections), ""])
+    return "\n".join([HEAD, table, "", ADAPTER + _adapter_methods(), "", "\n\n".join(sections), ""])
+
+
+def _adapter_methods() -> str:
+    methods = {name: method for name, method in vars(Adapter).items() if not name.startswith("_")}
+    return "\n".join(f"| `{name}` | {_first_sentence(method)} |" for name, method in methods.items())
+
+
+def _first_sentence(documented: object) -> str:
+    paragraph = (inspect.getdoc(documented) or "").split("\n\n")[0].replace("\n", " ")
+    return f"{paragraph.split('. ')[0].rstrip('.')}."
 
 
 def _families() -> list[str]:

@@ -8,7 +8,18 @@ import pytest
 
 from rlverify.checks import CheckRecord, Status, check_algorithm, search
 from rlverify.checks.resume import forgettable
-from rlverify.checks.search import GLOBALS, UNKNOWN, common, expanded, listed, names_of, parent, part_of, shortened
+from rlverify.checks.search import (
+    GLOBALS,
+    OUTSIDE,
+    UNKNOWN,
+    common,
+    expanded,
+    listed,
+    names_of,
+    parent,
+    part_of,
+    shortened,
+)
 from rlverify.checks.session import SubjectSession
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
 
@@ -118,6 +129,19 @@ class Crashes(WithParts):
         return super().step()
 
 
+COUNTED = [0]
+"""Steps of all models of a process."""
+
+
+class CountsOutside(Tiny):
+    """Keeps a part of its state in a global variable."""
+
+    def step(self) -> float:
+        COUNTED[0] += 1
+        self.place = self.place + COUNTED[0]
+        return super().step()
+
+
 class Hides(Tiny):
     """Keeps a part of its state where it cannot be seen."""
 
@@ -154,6 +178,12 @@ def test_a_loaded_model_that_crashes_is_an_error_with_its_place() -> None:
     record = found(Crashes)
     assert record.status is Status.ERROR
     assert record.finding.seen.startswith("RuntimeError: reset it first (checks/test_search.py:")
+
+
+def test_what_is_kept_outside_the_model_is_not_blamed_on_a_part_of_it() -> None:
+    finding = found(CountsOutside).finding
+    assert finding.causes == (OUTSIDE,)
+    assert finding.why.startswith("in the process that trained, the loaded model is exact with nothing restored: ")
 
 
 def test_what_cannot_be_seen_is_named() -> None:
