@@ -68,6 +68,7 @@ def contents(folder: str | Path) -> dict[str, bytes]:
 
 if __name__ == "__main__":
     where = sys.argv[1]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored below a background job of a shell
 
     def die(status: MemberStatus) -> None:
         if status.step == 2:
