@@ -16,19 +16,19 @@ audit: $(VENV)/.ready
 	$(VENV)/bin/rlverify audit
 
 test: $(VENV)/.ready
-	$(RUN) pytest -n 2 -m "not slow"
+	$(RUN) pytest -n 2 --dist worksteal -m "not slow"
 
 # The slow rest: every claim under another seed, null faults in the files of the tests that detect faults, long runs, Ray.
 test-slow: $(VENV)/.ray
-	$(RUN) pytest -n 2 -m slow
+	$(RUN) pytest -n 2 --dist worksteal -m slow
 
 # Both halves with the branches that they cover, of which at least 95 % have to be; takes half as long again as without.
 coverage: $(VENV)/.ray
-	$(RUN) pytest -n 2 --cov --cov-report=term --cov-fail-under=95
+	$(RUN) pytest -n 2 --dist worksteal --cov --cov-report=term --cov-fail-under=95
 
 # Random examples of every property, thousands of them; 10 to 15 minutes. What fails is kept in .hypothesis/ and tried first.
 search: $(VENV)/.ready
-	HYPOTHESIS_PROFILE=search $(RUN) pytest -n 2 -m hypothesis
+	HYPOTHESIS_PROFILE=search $(RUN) pytest -n 2 --dist worksteal -m hypothesis
 
 gate: $(VENV)/.ready
 	$(VENV)/bin/rlverify gate
