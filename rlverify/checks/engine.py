@@ -42,7 +42,7 @@ def check_algorithm(
     :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
         reported
     :param limit: seconds that each process of a check may take
-    :param tier: ``smoke``: no check starts after ten seconds, and nothing is proven; ``full``: more proofs
+    :param tier: ``smoke``: no check starts after seven seconds, and nothing is proven; ``full``: more proofs
     :param on_check: called with the names of subject and rule before each rule
     :raises UnknownRuleError: if there is no rule of a name
     :raises ValueError: if there is no such tier

@@ -87,7 +87,7 @@ def subject(
     :param expected_failures: reasons for which rules may fail, or `KnownFailure`, by name of the rule. Strict: if such
         a rule passes, that is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
-    :param tier: in ``smoke``, no check starts after ten seconds and none is proven; ``full`` has more proofs
+    :param tier: in ``smoke``, no check starts after seven seconds and none is proven; ``full`` has more proofs
     :raises ValueError: if there is no such tier, or an argument cannot be used
     """
     check_settings(adapter, limit)

@@ -26,7 +26,7 @@ class Tier:
 
 
 TIERS: Final[dict[TierName, Tier]] = {
-    "smoke": Tier("smoke", 10.0, plants_faults=False, finds_reasons=False, is_full=False),
+    "smoke": Tier("smoke", 7.0, plants_faults=False, finds_reasons=False, is_full=False),
     "default": Tier("default", None, plants_faults=True, finds_reasons=True, is_full=False),
     "full": Tier("full", None, plants_faults=True, finds_reasons=True, is_full=True),
 }

@@ -50,7 +50,7 @@ def check(
     tier: Annotated[
         TierChoice | None,
         typer.Option(
-            help="smoke: no check starts after ten seconds, none is proven; full: more proofs. [default: default]"
+            help="smoke: no check starts after seven seconds, none is proven; full: more proofs. [default: default]"
         ),
     ] = None,
     json_file: Annotated[

@@ -57,12 +57,12 @@ def test_full_forgets_every_leaf_that_training_changes() -> None:
 
 def test_a_check_that_has_no_time_left_in_smoke_is_inconclusive() -> None:
     made = subject(Tiny, adapter=TinyAdapter(), tier="smoke")
-    made.runs.seconds = 9.9
+    made.runs.seconds = 6.9
     before = record_of(RULES["deterministic"], made, made.runs)
-    made.runs.seconds = 10.0
+    made.runs.seconds = 7.0
     after = record_of(RULES["set_parameters_copies"], made, made.runs)
     assert (before.status, after.status) == (Status.PASS, Status.INCONCLUSIVE)
-    assert after.finding.seen == "not run: the 10 seconds of the tier smoke are used up"
+    assert after.finding.seen == "not run: the 7 seconds of the tier smoke are used up"
 
 
 def test_the_other_tiers_have_no_limit() -> None:
