@@ -67,7 +67,7 @@ def contents(folder: str | Path) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    where = sys.argv[1]
+    where, is_on_ray = sys.argv[1], "ray" in sys.argv
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored below a background job of a shell
 
     def die(status: MemberStatus) -> None:
@@ -75,7 +75,7 @@ if __name__ == "__main__":
             os.kill(os.getpid(), signal.SIGKILL)
 
     def wait(model: DistributionalPPO) -> float:
-        for process in (os.getpid(), os.getppid()) if "ray" in sys.argv else (os.getpid(),):
+        for process in (os.getpid(), os.getppid()) if is_on_ray else (os.getpid(),):
             Path(where, f"{process}.pid").touch()
         time.sleep(600)
         return float(model.num_timesteps)
@@ -83,5 +83,5 @@ if __name__ == "__main__":
     if "killed" in sys.argv:
         torch.set_num_threads(1)
         build(where).train(UPDATES, die)
-    workers = RayExecutor(2) if "ray" in sys.argv else ProcessExecutor(2)
+    workers = RayExecutor(2) if is_on_ray else ProcessExecutor(2)
     build(Path(where) / "population", performance=wait, executor=workers).train(1)
