@@ -42,7 +42,7 @@ class Reason:
 
 
 @dataclass
-class Pair:
+class LoadedPair:
     """A model at an interruption, and what a load makes of it.
 
     :param generators: the global generators of the first one
@@ -71,7 +71,7 @@ class Search:
     expected: dict[str, str]
     is_limited: bool = True
     runs: int = field(default=0, init=False)
-    made: Pair | None = field(default=None, init=False)
+    made: LoadedPair | None = field(default=None, init=False)
 
     def reason(self) -> Reason:
         """What has to be restored; what was tried, where that is not known."""
@@ -122,14 +122,14 @@ class Search:
         middle = len(paths) // 2
         return [*self._needed(paths[:middle]), *self._needed(paths[middle:])] or [common(paths)]
 
-    def _pair(self) -> Pair:
+    def _pair(self) -> LoadedPair:
         if self.made is not None:
             return self.made
         session = self.session
         model = session.make()
         session.learn(model, session.steps)
         generators, loaded = global_state(), session.loaded(self.folder)
-        return Pair(model, generators, loaded, differences(model, loaded))
+        return LoadedPair(model, generators, loaded, differences(model, loaded))
 
     def _lost(self) -> list[str]:
         return [each.path for each in self._pair().differences]
