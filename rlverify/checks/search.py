@@ -80,7 +80,7 @@ class Search:
         return self._found()
 
     def _pair_is_copied_by_fork(self) -> bool:
-        _pair = self._pair()
+        _pair = self._pair()  # lives until the answer, with the processes that it has started
         return is_copied_by_fork()
 
     def _found_with_one_pair(self) -> Reason:

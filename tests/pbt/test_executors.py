@@ -26,7 +26,7 @@ from rlcore.pbt.executors import RETRIES, Executor, InlineExecutor, ProcessExecu
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.ray_executor import RayExecutor
 from rlcore.run import train
-from tests.support.population_on_workers import FromFiles, LastFirst, build, build_model, contents
+from tests.support.population_on_workers import FromFiles, LastFirst, build, build_model, contents, trained_inline
 from tests.support.population_run import UPDATES
 from tests.support.processes import is_running, wait_until
 from tests.support.training import differing
@@ -36,11 +36,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files that one process leaves, in a folder that has the same name for every test."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("inline"))
-        build("population").train(UPDATES)
-        return contents("population")
+    return trained_inline(tmp_path_factory.mktemp("inline"))
 
 
 @pytest.fixture(autouse=True)

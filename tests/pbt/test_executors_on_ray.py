@@ -22,7 +22,7 @@ from rlcore.errors import CallOrderError, WorkerError  # noqa: E402
 from rlcore.pbt.executor_options import ExecutorKind, make_executor  # noqa: E402
 from rlcore.pbt.exploit import mean_episode_return  # noqa: E402
 from rlcore.pbt.ray_executor import RayExecutor  # noqa: E402
-from tests.support.population_on_workers import build, contents  # noqa: E402
+from tests.support.population_on_workers import build, contents, trained_inline  # noqa: E402
 from tests.support.population_run import UPDATES  # noqa: E402
 from tests.support.processes import is_running, wait_until  # noqa: E402
 
@@ -41,10 +41,7 @@ def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("inline"))
-        build("population").train(UPDATES)
-        return contents("population")
+    return trained_inline(tmp_path_factory.mktemp("inline"))
 
 
 def answer(question: str) -> str:

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,13 @@ def contents(folder: str | Path) -> dict[str, bytes]:
     """Every file of a population, by its name in the folder."""
     folder = Path(folder)
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def trained_inline(folder: Path) -> dict[str, bytes]:
+    """The files that one process leaves, in a population that has the same relative name for every test."""
+    with chdir(folder):
+        build("population").train(UPDATES)
+        return contents("population")
 
 
 if __name__ == "__main__":
