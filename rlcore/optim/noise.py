@@ -14,6 +14,7 @@ which lets a compiler compute neighbours at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -49,18 +50,28 @@ def philox(counter: tuple[Tensor, ...], seed: int) -> tuple[Tensor, ...]:
     return a, b, c, d
 
 
-def normal(size: int, index: int, step: int | Tensor, seed: int, device: torch.device | None = None) -> Tensor:
-    """Noise of one parameter in one step, float64, of shape ``[size]``.
+def normal(
+    sizes: Sequence[int],
+    indices: Sequence[int],
+    step: int | Tensor,
+    seed: int,
+    device: torch.device | None = None,
+) -> Tensor:
+    """Noise of some parameters in one step, one after another, float64, of shape ``[sum(sizes)]``.
 
-    :param index: of the parameter among all of an optimizer, in [0, 2^32)
-    :param step: the parameter's own step, at least 0; as a tensor 0-dimensional, on ``device``
+    :param sizes: of the parameters, at least 1
+    :param indices: of the parameters among all of an optimizer, in [0, 2^32)
+    :param step: the parameters' own step, at least 0; as a tensor 0-dimensional, on ``device``
     :param seed: in [0, 2^64)
     """
-    lane = torch.arange(math.ceil(size / BLOCK) * LANES, device=device)
-    words = philox((lane, torch.full_like(lane, index), *_halves(lane, step)), seed)
+    lanes = [math.ceil(size / BLOCK) * LANES for size in sizes]
+    lane = torch.cat([torch.arange(count, device=device) for count in lanes])
+    index = torch.cat([torch.full((count,), index, device=device) for count, index in zip(lanes, indices, strict=True)])
+    words = philox((lane, index, *_halves(lane, step)), seed)
     blocks = [word.view(-1, LANES) for word in words]
     pairs = [half for first in (0, 2) for half in _box_muller(blocks[first], blocks[first + 1])]
-    return torch.stack(pairs, dim=1).view(-1)[:size]
+    numbers = torch.split(torch.stack(pairs, dim=1).view(-1), [BLOCK // LANES * count for count in lanes])
+    return torch.cat([own[:size] for own, size in zip(numbers, sizes, strict=True)])
 
 
 def _halves(like: Tensor, step: int | Tensor) -> tuple[Tensor, Tensor]:

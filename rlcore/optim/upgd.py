@@ -173,6 +173,7 @@ class UtilityGatedOptimizer(Optimizer):
         :raises NonFiniteGradientError: a gradient holds NaN or infinity, and some gradient lies on the CPU; nothing was
             changed
         :raises SettingError: a gradient is sparse or a group holds an unusable setting; nothing was changed
+        :raises StateError: a gradient or an average has another size than its parameter; no parameter was changed
         """
         loss = None
         if closure is not None:
@@ -202,10 +203,11 @@ class UtilityGatedOptimizer(Optimizer):
             self._check(updates)
             self._require_finite(updates)
             needed = {id(group): self._names_of(group) for group in self.param_groups}
+            counted: dict[Any, Any] = {}
             for update in updates:
                 if not update.state.keys() >= needed[id(update.group)]:
                     self._complete(update)
-                update.advance(self._averages)
+                update.advance(self._averages, counted)
             names = [name for names in self._averages.values() for name in names]
             self._change(self._paths.parts(updates, self._coefficients, names))
 

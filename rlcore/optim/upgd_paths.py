@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcore.errors import NonFiniteGradientError
+from rlcore.errors import NonFiniteGradientError, StateError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim import memory, noise
@@ -24,6 +24,9 @@ from rlcore.optim.upgd_state import state_dtype
 Group: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, Any]
 Scalar: TypeAlias = float | Tensor
+
+# Bounds the memory of intermediate results; larger parameters are computed one by one.
+LARGEST_PART: Final = 2**22
 
 
 class Coefficients(NamedTuple):
@@ -63,10 +66,18 @@ class Update:
     address: int
     taken: Tensor | bool = True
 
-    def advance(self, counters: Iterable[str]) -> None:
-        """Count one step."""
+    def advance(self, counters: Iterable[str], counted: dict[Any, Any] | None = None) -> None:
+        """Count one step.
+
+        :param counted: what others have counted in this step; counters that were one tensor stay one
+        """
+        known = {} if counted is None else counted
         for counter in counters:
-            self.state[counter] = self.state[counter] + self.taken
+            now = self.state[counter]
+            key = _mark(now), id(self.taken)
+            if key not in known:
+                known[key] = now + self.taken
+            self.state[counter] = known[key]
 
     def average(self, name: str, value: Tensor, weight: float) -> None:
         """Move an average towards a value; both are bounded, so their difference is finite."""
@@ -79,59 +90,90 @@ class Update:
 
 
 class TorchPart:
-    """One parameter of any dtype, layout and device.
+    """Parameters of any dtype and layout on one device, of one group and after one number of steps, as one vector.
 
-    :param update: its counters have counted this step
+    On a device an operator costs as much for a million elements as for one.
+
+    :param updates: at least one, of one kind as :func:`_kind` has it; their counters have counted this step
     """
 
-    def __init__(self, update: Update, coefficients: Coefficients, *, has_moments: bool) -> None:
-        self.updates: Sequence[Update] = (update,)
-        self._update, self._has_moments = update, has_moments
-        self._gradient = functional.bounded(update.gradient.to(state_dtype(update.parameter)))
-        self._parameter = update.parameter.to(self._gradient.dtype)
-        self._coefficients = Coefficients._make(_in_dtype(each, self._gradient.dtype) for each in coefficients)
+    def __init__(self, updates: Sequence[Update], coefficients: Coefficients, *, has_moments: bool) -> None:
+        self.updates, self._has_moments = updates, has_moments
+        self._sizes = [update.parameter.numel() for update in updates]
+        self._dtype = state_dtype(updates[0].parameter)
+        self._gradient = functional.bounded(_flattened([update.gradient for update in updates]).to(self._dtype))
+        self._coefficients = Coefficients._make(_in_dtype(each, self._dtype) for each in coefficients)
 
     def average(self) -> UtilityExtremes:
         """Move all averages one step; return the extremes of the corrected utilities."""
-        update, gradient, c = self._update, self._gradient, self._coefficients
-        update.average("utility", functional.weight_utility(gradient, self._parameter), c.utility_weight)
+        gradient, c = self._gradient, self._coefficients
+        utility = functional.weight_utility(gradient, self._parameter())
+        self._average("utility", utility, c.utility_weight)
         if self._has_moments:
-            update.average("first_moment", gradient, c.first_weight)
-            update.average("second_moment", functional.bounded(gradient * gradient), c.second_weight)
+            self._average("first_moment", gradient, c.first_weight)
+            self._average("second_moment", functional.bounded(gradient * gradient), c.second_weight)
         return functional.utility_extremes([self._utility()])
 
     def direction_rms(self) -> Sequence[Tensor]:
         """Root mean square of the direction of each tensor, 0-dimensional."""
-        return [functional.root_mean_square(self._direction())]
+        return [functional.root_mean_square(each) for each in torch.split(self._direction(), self._sizes)]
 
     def change(self, stds: Sequence[Scalar], scale: Scalar) -> None:
-        """Change the parameter.
+        """Change the parameters.
 
         :param stds: of the noise of each tensor
         :param scale: divisor of the corrected utilities
         """
-        update, c, (std,) = self._update, self._coefficients, stds
+        first, c, parameter = self.updates[0], self._coefficients, self._parameter()
         direction = self._direction()
-        if update.group["sigma"] > 0:
-            direction = functional.bounded(direction + self._noise() * _in_dtype(std, direction.dtype))
+        if first.group["sigma"] > 0:
+            direction = functional.bounded(direction + self._noise() * self._of_elements(stds))
         share = 1 - functional.gate(self._utility(), scale)
-        update.parameter.copy_(update.if_taken(self._parameter * c.kept - c.lr * (direction * share), self._parameter))
+        changed = parameter * c.kept - c.lr * (direction * share)
+        self._write([update.parameter for update in self.updates], first.if_taken(changed, parameter))
+
+    def _average(self, name: str, value: Tensor, weight: float) -> None:
+        """As :meth:`Update.average`, of all."""
+        average = self._averages(name)
+        moved = self.updates[0].if_taken(average.lerp(value, weight), average)
+        self._write([update.state[name] for update in self.updates], moved)
+
+    def _write(self, tensors: list[Tensor], values: Tensor) -> None:
+        torch._foreach_copy_(tensors, torch._C._nn.unflatten_dense_tensors(values, tensors))
+
+    def _parameter(self) -> Tensor:
+        return _flattened([update.parameter for update in self.updates]).to(self._dtype)
+
+    def _averages(self, name: str) -> Tensor:
+        return _flattened([update.state[name] for update in self.updates])
 
     def _utility(self) -> Tensor:
-        utility: Tensor = self._update.state["utility"] / self._coefficients.correction
-        return utility
+        return self._averages("utility") / self._coefficients.correction
 
     def _direction(self) -> Tensor:
         if not self._has_moments:
             return self._gradient
-        state, c = self._update.state, self._coefficients
-        root = state["second_moment"].sqrt() * c.root_factor + c.eps
-        return functional.bounded(state["first_moment"] / root * c.mean_factor)
+        c = self._coefficients
+        root = self._averages("second_moment").sqrt() * c.root_factor + c.eps
+        return functional.bounded(self._averages("first_moment") / root * c.mean_factor)
 
     def _noise(self) -> Tensor:
-        update, like = self._update, self._gradient
-        step, seed = update.state["step"], update.group["seed"]
-        return noise.normal(like.numel(), update.index, step, seed, like.device).to(like.dtype).view(like.shape)
+        first, places = self.updates[0], [update.index for update in self.updates]
+        step, seed = first.state["step"], first.group["seed"]
+        return noise.normal(self._sizes, places, step, seed, self._gradient.device).to(self._dtype)
+
+    def _of_elements(self, scalars: Sequence[Scalar]) -> Scalar:
+        """One number of each tensor as one of each element; numbers that no device has are those of the group."""
+        tensors = [_in_dtype(scalar, self._dtype) for scalar in scalars if isinstance(scalar, Tensor)]
+        if not tensors:
+            return scalars[0]
+        return torch.cat([each.expand(size) for each, size in zip(tensors, self._sizes, strict=True)])
+
+
+def _flattened(tensors: list[Tensor]) -> Tensor:
+    """The elements of all in one dimension, row by row; memory of a single tensor may be its own."""
+    flat: Tensor = torch._C._nn.flatten_dense_tensors(tensors)
+    return flat
 
 
 def _in_dtype(scalar: Any, dtype: torch.dtype) -> Any:
@@ -185,6 +227,32 @@ class CompiledPart:
 Part: TypeAlias = TorchPart | CompiledPart
 
 
+def _of_one_kind(updates: Sequence[Update]) -> list[list[Update]]:
+    """Those of each kind together, in lists of at most ``LARGEST_PART`` elements or one parameter."""
+    lists: list[list[Update]] = []
+    open_lists: dict[Any, tuple[list[Update], int]] = {}
+    for update in updates:
+        kind, size = _kind(update), update.parameter.numel()
+        members, total = open_lists.get(kind, ([], 0))
+        if not members or total + size > LARGEST_PART:
+            members, total = [], 0
+            lists.append(members)
+        members.append(update)
+        open_lists[kind] = members, total + size
+    return lists
+
+
+def _kind(update: Update) -> tuple[Any, ...]:
+    """What parameters must share to be computed as one."""
+    counters = [_mark(update.state[name]) for name in ("step", "moment_step") if name in update.state]
+    return id(update.group), update.parameter.device, update.parameter.dtype, id(update.taken), *counters
+
+
+def _mark(counter: int | Tensor) -> tuple[Any, ...]:
+    """Equal for counters that are known to be equal, without waiting for the device that has them."""
+    return ("device", id(counter)) if isinstance(counter, Tensor) else ("host", counter)
+
+
 class Paths:
     """Divides steps between the paths; caches the addresses of the tensors until one of them changes."""
 
@@ -202,13 +270,13 @@ class Paths:
         :param names: of the averages that have the parameter's shape, the utility first
         """
         self._look(updates, names)
-        has_moments, compiled = len(names) > 1, []
-        parts: list[Part] = []
-        for update, is_compiled in zip(updates, self._compiled, strict=True):
-            if is_compiled:
-                compiled.append(update)
-            else:
-                parts.append(TorchPart(update, coefficients_of(update), has_moments=has_moments))
+        pairs = list(zip(updates, self._compiled, strict=True))
+        compiled = [update for update, is_compiled in pairs if is_compiled]
+        plain = [update for update, is_compiled in pairs if not is_compiled]
+        has_moments = len(names) > 1
+        parts: list[Part] = [
+            TorchPart(each, coefficients_of(each[0]), has_moments=has_moments) for each in _of_one_kind(plain)
+        ]
         if compiled:
             parts.append(CompiledPart(compiled, self._table, coefficients_of, has_moments=has_moments))
         return parts
@@ -230,6 +298,8 @@ class Paths:
             [update.index for update in updates],
         )
         if mark != self._mark:
+            for update in updates:
+                _require_one_size(update, names)
             self._mark, self._tensors = mark, tensors
             any_double = torch.float64 in {parameter.dtype for parameter in parameters}
             rows = [None if any_double else _row(update, names) for update in updates]
@@ -278,7 +348,20 @@ def _row(update: Update, names: Sequence[str]) -> list[int] | None:
     """The row of the kernel's table, None if some memory is not as the kernel takes it."""
     averages = [update.state[name] for name in names]
     addresses = [memory.address(update.parameter), update.address, *map(memory.address, averages)]
-    sizes = {update.parameter.numel(), update.gradient.numel(), *(average.numel() for average in averages)}
-    if 0 in addresses or len(sizes) > 1:
+    if 0 in addresses:
         return None
-    return [*addresses, *[0] * (5 - len(addresses)), *sizes, update.index, 0]
+    return [*addresses, *[0] * (5 - len(addresses)), update.parameter.numel(), update.index, 0]
+
+
+def _require_one_size(update: Update, names: Sequence[str]) -> None:
+    """Raise :class:`StateError` where the memory of a parameter was exchanged for one of another size."""
+    size, others = (
+        update.parameter.numel(),
+        {"gradient": update.gradient, **{name: update.state[name] for name in names}},
+    )
+    for name, tensor in others.items():
+        if tensor.numel() != size:
+            raise StateError(
+                f"parameter {update.index} has {size} elements and its {name} {tensor.numel()}, so no step was made: "
+                "something gave the parameter other memory. Build the optimizer again with the parameters of now."
+            )

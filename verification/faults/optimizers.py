@@ -101,7 +101,7 @@ def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) 
 
 def _noise(optimizer: Any, update: Update, direction: Tensor) -> Tensor:
     size, step, seed = direction.numel(), update.state["step"], update.group["seed"]
-    draw: Tensor = normal(size, update.index, step, seed).to(direction.dtype).view(direction.shape)
+    draw: Tensor = normal([size], [update.index], step, seed).to(direction.dtype).view(direction.shape)
     if not optimizer._adapts(update.group):
         return draw.mul(update.group["sigma"])
     noise: Tensor = draw * optimizer._noise_std(update, utility_functions.root_mean_square(direction))

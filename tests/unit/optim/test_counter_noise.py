@@ -29,7 +29,7 @@ SEED = 2024
 
 
 def draws(size: int = SAMPLE, index: int = 0, step: int = 1, seed: int = SEED) -> np.ndarray:
-    return noise.normal(size, index, step, seed).numpy()
+    return noise.normal([size], [index], step, seed).numpy()
 
 
 @pytest.mark.parametrize(("counter", "key", "words"), KNOWN.values(), ids=KNOWN)
@@ -121,8 +121,8 @@ def test_a_longer_parameter_begins_with_the_noise_of_a_shorter_one() -> None:
 
 
 def test_the_step_may_be_a_tensor() -> None:
-    expected = noise.normal(10, 0, 2**32 + 3, SEED)
-    assert torch.equal(noise.normal(10, 0, torch.tensor(2**32 + 3), SEED), expected)
+    expected = noise.normal([10], [0], 2**32 + 3, SEED)
+    assert torch.equal(noise.normal([10], [0], torch.tensor(2**32 + 3), SEED), expected)
 
 
 def noisy_step(optimizer: UPGD) -> Tensor:

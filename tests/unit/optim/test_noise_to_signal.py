@@ -25,16 +25,17 @@ KINDS = {
 def stepped(optimizer_class: Any, settings: dict[str, Any], scale: float = 1.0) -> tuple[Any, list[Any]]:
     """An optimizer after three steps, and (direction, standard deviation of its noise) of what the last one changed."""
     generator = torch.Generator().manual_seed(1)
-    # float64, so that plain torch computes them one by one.
+    # float64, so that plain torch computes them.
     parameters = [torch.randn(size, generator=generator, dtype=torch.float64).requires_grad_() for size in SIZES]
     optimizer = optimizer_class(parameters, lr=1e-3, **settings)
     seen: list[Any] = []
     noise_stds = optimizer._noise_stds
 
     def recorded(part: Any) -> list[Any]:
-        (std,) = noise_stds(part)
-        seen.append((part._direction(), float(std)))
-        return [std]
+        stds: list[Any] = noise_stds(part)
+        directions = torch.split(part._direction(), [update.parameter.numel() for update in part.updates])
+        seen.extend(zip(directions, map(float, stds), strict=True))
+        return stds
 
     optimizer._noise_stds = recorded
     for step in range(1, 4):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from rlcore.errors import StateError
 from rlcore.optim import upgd_paths
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD, UtilityGatedOptimizer
 from rlcore.optim.upgd_paths import CompiledPart, Part, TorchPart
@@ -172,7 +175,7 @@ def test_a_gradient_of_another_size_than_the_exchanged_memory_of_its_parameter_i
     optimizer = AdaptiveUPGD([parameter], lr=0.1)
     parameter.grad = torch.ones(40)
     parameter.data = torch.ones(size)
-    with pytest.raises(RuntimeError, match=r"size|shape"):
+    with pytest.raises(StateError, match=f"parameter 0 has {size} elements and its gradient 40, so no step was made"):
         optimizer.step()
     assert parameter.tolist() == [1.0] * size
 
@@ -186,8 +189,100 @@ def test_a_parameter_that_was_shortened_in_place_is_not_read_beyond_its_end(opti
     parameter.grad = None
     parameter.data = parameter.data[:20]
     parameter.grad = torch.ones(20)
-    with pytest.raises(RuntimeError, match=r"size|shape"):
+    with pytest.raises(StateError, match="parameter 0 has 20 elements and its utility 40, so no step was made"):
         optimizer.step()
+
+
+@BOTH
+def test_sizes_that_sum_up_alike_are_not_taken_for_each_other(optimizer_class: Any) -> None:
+    """Parameters of one kind are computed as one vector."""
+    tensors = [nn.Parameter(torch.ones(size).bfloat16()) for size in (3, 4)]
+    optimizer = optimizer_class(tensors, lr=0.1)
+    for tensor, size in zip(tensors, (4, 3), strict=True):
+        tensor.data, tensor.grad = torch.ones(size).bfloat16(), torch.ones(size).bfloat16()
+        tensor.data = torch.ones(7 - size).bfloat16()
+    with pytest.raises(StateError, match="parameter 0 has 3 elements and its gradient 4"):
+        optimizer.step()
+    assert [tensor.tolist() for tensor in tensors] == [[1.0] * 3, [1.0] * 4]
+
+
+@BOTH
+@pytest.mark.parametrize("settings", NOISE.values(), ids=NOISE)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_parameters_computed_as_one_vector_get_the_numbers_of_each_computed_alone(
+    optimizer_class: Any,
+    settings: dict[str, Any],
+    dtype: torch.dtype,
+    parts: list[list[Part]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upgd_paths, "_row", lambda *_: None)
+    together, alone = make(optimizer_class, dtype, **settings), make(optimizer_class, dtype, **settings)
+    for optimizer in (together, alone):
+        first = every_parameter(optimizer)[0]
+        first.data = first.data.T.contiguous().T
+    steps(together, 0, 6, lambda step, index: step == 2 and index in (0, 4))
+    monkeypatch.setattr(upgd_paths, "LARGEST_PART", 0)
+    steps(alone, 0, 6, lambda step, index: step == 2 and index in (0, 4))
+    assert [kinds(each) for each in parts[:6]] == [
+        *[[(TorchPart, 3)] * 2] * 2,
+        [(TorchPart, 2)] * 2,
+        *[[(TorchPart, 1), (TorchPart, 2), (TorchPart, 2), (TorchPart, 1)]] * 3,
+    ]
+    assert [kinds(each) for each in parts[6:8]] == [[(TorchPart, 1)] * 6] * 2
+    tolerance = 1e-14 if dtype is torch.float64 else 1e-6
+    close = partial(torch.testing.assert_close, rtol=tolerance, atol=tolerance)
+    close(parameters_of(together), parameters_of(alone))
+    for left, right in zip(together.state.values(), alone.state.values(), strict=True):
+        close(left, right)
+
+
+class Launches(TorchDispatchMode):
+    """Counts the operators that are no views; a device launches a kernel for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        aliases = [argument.alias_info for argument in func._schema.arguments if argument.alias_info is not None]
+        self.count += not aliases or any(alias.is_write for alias in aliases)
+        return func(*args, **(kwargs or {}))
+
+
+@BOTH
+def test_a_device_launches_few_kernels_more_for_more_parameters(
+    optimizer_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of noise alone, two for each: it computes as many as if they were one."""
+
+    def launched(count: int) -> int:
+        tensors = [nn.Parameter(torch.ones(10)) for _ in range(count)]
+        optimizer = optimizer_class(tensors, lr=0.01, sigma=0.1)
+        for _ in range(2):  # the first step makes the averages
+            for tensor in tensors:
+                tensor.grad = torch.ones_like(tensor)
+            with Launches() as launches:
+                optimizer.step()
+        return launches.count
+
+    # As on a device: no compiled loops, and the device alone knows whether a gradient is finite.
+    monkeypatch.setattr(upgd_paths, "_row", lambda *_: None)
+    monkeypatch.setattr(upgd_paths, "is_finite", lambda _: torch.tensor(True))
+    assert launched(20) - launched(10) == 10 * 2
+
+
+@BOTH
+def test_parts_are_of_no_more_elements_than_their_limit(
+    optimizer_class: Any, parts: list[list[Part]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgd_paths, "LARGEST_PART", 60)
+    tensors = [nn.Parameter(torch.ones(size).bfloat16()) for size in (30, 30, 1, 100, 59)]
+    optimizer = optimizer_class(tensors, lr=0.01)
+    for tensor in tensors:
+        tensor.grad = torch.ones_like(tensor)
+    optimizer.step()
+    assert kinds(parts[0]) == [(TorchPart, 2), (TorchPart, 1), (TorchPart, 1), (TorchPart, 1)]
 
 
 def test_noise_is_that_of_the_index_that_a_parameter_has_now() -> None:
@@ -415,7 +510,7 @@ def test_a_parameter_that_shrank_in_place_is_not_written_beyond_its_end(optimize
     optimizer.step()
     before = memory.clone()
     parameter.data = memory[:4]
-    with pytest.raises(RuntimeError, match="size"):
+    with pytest.raises(StateError, match="parameter 0 has 4 elements and its gradient 8"):
         optimizer.step()
     assert torch.equal(memory, before)
 
