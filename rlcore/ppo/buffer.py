@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 from sb3_contrib.common.recurrent.type_aliases import RecurrentDictRolloutBufferSamples, RecurrentRolloutBufferSamples
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 if TYPE_CHECKING:
     _Base = RecurrentRolloutBuffer
@@ -71,9 +72,15 @@ class TwinCriticStorage(_Base):
     def _get_samples(  # type: ignore[override]
         self, batch_inds: NDArray[Any], env_change: NDArray[Any], env: Any = None
     ) -> Samples:
-        samples = super()._get_samples(batch_inds, env_change, env)
-        old_values = self.pad(self.critic_values[batch_inds]).reshape(-1, self.n_critics)
-        return samples._replace(old_values=old_values, actions=self._with_known_padding(samples))
+        device, self.device = self.device, torch.device("cpu")
+        try:  # upstream sends each sequence of each field to the device by itself, and waits for it
+            samples = super()._get_samples(batch_inds, env_change, env)
+            old_values = self.pad(self.critic_values[batch_inds]).reshape(-1, self.n_critics)
+        finally:
+            self.device = device
+        complete = samples._replace(old_values=old_values, actions=self._with_known_padding(samples))
+        moved: Samples = tree_map(lambda tensor: tensor.to(device), complete)
+        return moved
 
     def _with_known_padding(self, samples: Samples) -> Tensor:
         """The actions, where padding holds the first one: upstream's 0 is none in a space that starts elsewhere."""
