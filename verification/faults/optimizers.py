@@ -80,7 +80,7 @@ def maximum_of_uncorrected_averages(
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
-    pins="ddf19a95dabdd30e",
+    pins="3f4c3c09ac487a39",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
