@@ -281,13 +281,13 @@ def described(config: PBTConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude={"checkpoint_dir", "seed"})
 
 
-def require_same_config(config: PBTConfig, state: SavedPopulation, folder: Path) -> None:
+def require_same_config(config: PBTConfig, state: SavedPopulation, file: str) -> None:
     """Raise SettingError for the first setting in which ``config`` differs from the state's."""
     for name, value in described(config).items():
         if state.config.get(name) != value:
             raise SettingError(
                 f"PBTConfig[{name!r}]",
-                f"{name}={value!r}, and the population in {folder} was begun with {state.config.get(name)!r}; give the "
+                f"{name}={value!r}, and the population in {file} was begun with {state.config.get(name)!r}; give the "
                 "same, or another folder",
             )
 

@@ -164,7 +164,7 @@ class Population:
         if state is None:
             self.scheduler.initialize_population(initial_hyperparams)
         else:
-            files.require_same_config(self.config, state, self.folder)
+            files.require_same_config(self.config, state, self._storage.shown(self.folder / files.STATE_FILE))
             self.scheduler.load_state_dict(state.scheduler)
             files.require_checkpoints(self.scheduler.population, state)
             self._explored_step, self._lineage.size = state.explored_step, state.lineage_size

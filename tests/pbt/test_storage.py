@@ -154,6 +154,12 @@ class TestUrls:
             build(url)
         assert LEASE_FILE not in under(url)
 
+    def test_a_population_of_other_settings_is_named_by_its_url(self, url: str) -> None:
+        Population(build_model, PBTConfig(**CONFIG), folder=url).train(1)
+        other = PBTConfig(**{**CONFIG, "perturbation_interval": 3})
+        with pytest.raises(SettingError, match=f"perturbation_interval=3, and the population in {url}/"):
+            Population(build_model, other, folder=url)
+
     def test_a_file_that_is_gone_already_needs_no_removing(self, url: str, expected: dict[str, bytes]) -> None:
         population = build(url)
         population.train(1)
