@@ -81,7 +81,7 @@ class CallOrderError(RLCoreError, RuntimeError):
 
 
 class StateError(RLCoreError, ValueError):
-    """A saved state does not fit the object it is to be restored into; the object is unchanged."""
+    """A state does not fit the object it belongs to, or is to be restored into; the object is unchanged."""
 
 
 class CheckpointError(RLCoreError, ValueError):

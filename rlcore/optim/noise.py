@@ -64,7 +64,7 @@ def normal(
     :param step: the parameters' own step, at least 0; as a tensor 0-dimensional, on ``device``
     :param seed: in [0, 2^64)
     """
-    lanes = [math.ceil(size / BLOCK) * LANES for size in sizes]
+    lanes = [padded(size) * LANES // BLOCK for size in sizes]
     lane = torch.cat([torch.arange(count, device=device) for count in lanes])
     index = torch.cat([torch.full((count,), index, device=device) for count, index in zip(lanes, indices, strict=True)])
     words = philox((lane, index, *_halves(lane, step)), seed)
@@ -72,6 +72,11 @@ def normal(
     pairs = [half for first in (0, 2) for half in _box_muller(blocks[first], blocks[first + 1])]
     numbers = torch.split(torch.stack(pairs, dim=1).view(-1), [BLOCK // LANES * count for count in lanes])
     return torch.cat([own[:size] for own, size in zip(numbers, sizes, strict=True)])
+
+
+def padded(size: int) -> int:
+    """How many numbers are computed for a parameter of that size: whole blocks."""
+    return math.ceil(size / BLOCK) * BLOCK
 
 
 def _halves(like: Tensor, step: int | Tensor) -> tuple[Tensor, Tensor]:

@@ -173,7 +173,7 @@ class UtilityGatedOptimizer(Optimizer):
         :raises NonFiniteGradientError: a gradient holds NaN or infinity, and some gradient lies on the CPU; nothing was
             changed
         :raises SettingError: a gradient is sparse or a group holds an unusable setting; nothing was changed
-        :raises StateError: a gradient or an average has another size than its parameter; no parameter was changed
+        :raises StateError: a gradient or an average has another shape than its parameter; nothing was changed
         """
         loss = None
         if closure is not None:
@@ -223,8 +223,9 @@ class UtilityGatedOptimizer(Optimizer):
         finite = upgd_paths.is_finite(updates)
         if isinstance(finite, Tensor):
             self._skipped = self._skipped + ~finite
+            taken = {device: finite.to(device) for device in {update.parameter.device for update in updates}}
             for update in updates:
-                update.taken = finite.to(update.parameter.device)
+                update.taken = taken[update.parameter.device]
         elif not finite:
             raise upgd_paths.non_finite(updates, self.param_groups)
 
@@ -239,6 +240,7 @@ class UtilityGatedOptimizer(Optimizer):
                 name = upgd_paths.label(update, self.param_groups)
                 message = f"the gradient of {name} is sparse: the utility needs every element. Build the layer with "
                 raise SettingError("sparse", message + "sparse=False.")
+        upgd_paths.require_shapes(updates, self.param_groups)
 
     def _complete(self, update: Update) -> None:
         """Start those averages fresh that the state of a parameter lacks."""

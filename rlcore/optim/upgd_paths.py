@@ -6,6 +6,7 @@ Both take the same scalars from the optimizer and draw the same noise; they diff
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -67,17 +68,17 @@ class Update:
     taken: Tensor | bool = True
 
     def advance(self, counters: Iterable[str], counted: dict[Any, Any] | None = None) -> None:
-        """Count one step.
+        """Count one step. Counters on a device are replaced and never written to, as parameters share them.
 
-        :param counted: what others have counted in this step; counters that were one tensor stay one
+        :param counted: what the other parameters have counted in this step, to which this one adds
         """
         known = {} if counted is None else counted
         for counter in counters:
-            now = self.state[counter]
-            key = _mark(now), id(self.taken)
+            before = self.state[counter]
+            key = _mark(before), id(self.taken)
             if key not in known:
-                known[key] = now + self.taken
-            self.state[counter] = known[key]
+                known[key] = before, before + self.taken  # what has been freed could give its id to another counter
+            self.state[counter] = known[key][1]
 
     def average(self, name: str, value: Tensor, weight: float) -> None:
         """Move an average towards a value; both are bounded, so their difference is finite."""
@@ -90,7 +91,7 @@ class Update:
 
 
 class TorchPart:
-    """Parameters of any dtype and layout on one device, of one group and after one number of steps, as one vector.
+    """Parameters of one dtype, any layout, on one device, of one group and after one number of steps, as one vector.
 
     On a device an operator costs as much for a million elements as for one.
 
@@ -108,10 +109,10 @@ class TorchPart:
         """Move all averages one step; return the extremes of the corrected utilities."""
         gradient, c = self._gradient, self._coefficients
         utility = functional.weight_utility(gradient, self._parameter())
-        self._average("utility", utility, c.utility_weight)
+        self._move("utility", utility, c.utility_weight)
         if self._has_moments:
-            self._average("first_moment", gradient, c.first_weight)
-            self._average("second_moment", functional.bounded(gradient * gradient), c.second_weight)
+            self._move("first_moment", gradient, c.first_weight)
+            self._move("second_moment", functional.bounded(gradient * gradient), c.second_weight)
         return functional.utility_extremes([self._utility()])
 
     def direction_rms(self) -> Sequence[Tensor]:
@@ -132,9 +133,9 @@ class TorchPart:
         changed = parameter * c.kept - c.lr * (direction * share)
         self._write([update.parameter for update in self.updates], first.if_taken(changed, parameter))
 
-    def _average(self, name: str, value: Tensor, weight: float) -> None:
+    def _move(self, name: str, value: Tensor, weight: float) -> None:
         """As :meth:`Update.average`, of all."""
-        average = self._averages(name)
+        average = self._joined(name)
         moved = self.updates[0].if_taken(average.lerp(value, weight), average)
         self._write([update.state[name] for update in self.updates], moved)
 
@@ -144,18 +145,18 @@ class TorchPart:
     def _parameter(self) -> Tensor:
         return _flattened([update.parameter for update in self.updates]).to(self._dtype)
 
-    def _averages(self, name: str) -> Tensor:
+    def _joined(self, name: str) -> Tensor:
         return _flattened([update.state[name] for update in self.updates])
 
     def _utility(self) -> Tensor:
-        return self._averages("utility") / self._coefficients.correction
+        return self._joined("utility") / self._coefficients.correction
 
     def _direction(self) -> Tensor:
         if not self._has_moments:
             return self._gradient
         c = self._coefficients
-        root = self._averages("second_moment").sqrt() * c.root_factor + c.eps
-        return functional.bounded(self._averages("first_moment") / root * c.mean_factor)
+        root = self._joined("second_moment").sqrt() * c.root_factor + c.eps
+        return functional.bounded(self._joined("first_moment") / root * c.mean_factor)
 
     def _noise(self) -> Tensor:
         first, places = self.updates[0], [update.index for update in self.updates]
@@ -171,7 +172,7 @@ class TorchPart:
 
 
 def _flattened(tensors: list[Tensor]) -> Tensor:
-    """The elements of all in one dimension, row by row; memory of a single tensor may be its own."""
+    """The elements of all in one dimension, row by row. Not to be written to: a single tensor can share its memory."""
     flat: Tensor = torch._C._nn.flatten_dense_tensors(tensors)
     return flat
 
@@ -228,11 +229,17 @@ Part: TypeAlias = TorchPart | CompiledPart
 
 
 def _of_one_kind(updates: Sequence[Update]) -> list[list[Update]]:
-    """Those of each kind together, in lists of at most ``LARGEST_PART`` elements or one parameter."""
+    """Those of each kind together, in lists of at most ``LARGEST_PART`` elements of noise or one parameter.
+
+    Parameters that share their memory are in different lists, as each goes on from what the one before has written.
+    """
     lists: list[list[Update]] = []
     open_lists: dict[Any, tuple[list[Update], int]] = {}
+    sharing: Counter[int] = Counter()
     for update in updates:
-        kind, size = _kind(update), update.parameter.numel()
+        place = update.parameter.data_ptr()
+        kind, size = (*_kind(update), sharing[place]), noise.padded(update.parameter.numel())
+        sharing[place] += 1
         members, total = open_lists.get(kind, ([], 0))
         if not members or total + size > LARGEST_PART:
             members, total = [], 0
@@ -298,8 +305,6 @@ class Paths:
             [update.index for update in updates],
         )
         if mark != self._mark:
-            for update in updates:
-                _require_one_size(update, names)
             self._mark, self._tensors = mark, tensors
             any_double = torch.float64 in {parameter.dtype for parameter in parameters}
             rows = [None if any_double else _row(update, names) for update in updates]
@@ -335,6 +340,29 @@ def non_finite(updates: Sequence[Update], groups: Sequence[Group]) -> NonFiniteG
     )
 
 
+def require_shapes(updates: Sequence[Update], groups: Sequence[Group]) -> None:
+    """Raise :class:`StateError` for the first gradient or average that has not the shape of its parameter.
+
+    The averages of a parameter have one shape, so the utility stands for them.
+    """
+    for update in updates:
+        shape = update.parameter.shape
+        utility = update.state.get("utility")
+        if update.gradient.shape != shape:
+            raise _unlike("gradient", update.gradient, update, groups, "Set it to None and call backward() again.")
+        if utility is not None and utility.shape != shape:
+            remedy = "Build the optimizer again, which starts the averages fresh."
+            raise _unlike("average of the utility", utility, update, groups, remedy)
+
+
+def _unlike(what: str, tensor: Tensor, update: Update, groups: Sequence[Group], remedy: str) -> StateError:
+    name, shape = label(update, groups), tuple(tensor.shape)
+    return StateError(
+        f"the {what} of {name} has the shape {shape}, so no step was made: the parameter has got other memory since. "
+        + remedy
+    )
+
+
 def label(update: Update, groups: Sequence[Group]) -> str:
     """The name of a parameter, or its group, its index there and its shape."""
     number = next(number for number, group in enumerate(groups) if group is update.group)
@@ -348,20 +376,7 @@ def _row(update: Update, names: Sequence[str]) -> list[int] | None:
     """The row of the kernel's table, None if some memory is not as the kernel takes it."""
     averages = [update.state[name] for name in names]
     addresses = [memory.address(update.parameter), update.address, *map(memory.address, averages)]
-    if 0 in addresses:
+    sizes = {update.parameter.numel(), update.gradient.numel(), *(average.numel() for average in averages)}
+    if 0 in addresses or len(sizes) > 1:
         return None
-    return [*addresses, *[0] * (5 - len(addresses)), update.parameter.numel(), update.index, 0]
-
-
-def _require_one_size(update: Update, names: Sequence[str]) -> None:
-    """Raise :class:`StateError` where the memory of a parameter was exchanged for one of another size."""
-    size, others = (
-        update.parameter.numel(),
-        {"gradient": update.gradient, **{name: update.state[name] for name in names}},
-    )
-    for name, tensor in others.items():
-        if tensor.numel() != size:
-            raise StateError(
-                f"parameter {update.index} has {size} elements and its {name} {tensor.numel()}, so no step was made: "
-                "something gave the parameter other memory. Build the optimizer again with the parameters of now."
-            )
+    return [*addresses, *[0] * (5 - len(addresses)), *sizes, update.index, 0]

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlcore.errors import StateError
 from rlcore.optim import upgd_paths
+from rlcore.optim.noise import BLOCK
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD, UtilityGatedOptimizer
 from rlcore.optim.upgd_paths import CompiledPart, Part, TorchPart
 from tests.reference.noise_reference import noise
@@ -175,7 +176,7 @@ def test_a_gradient_of_another_size_than_the_exchanged_memory_of_its_parameter_i
     optimizer = AdaptiveUPGD([parameter], lr=0.1)
     parameter.grad = torch.ones(40)
     parameter.data = torch.ones(size)
-    with pytest.raises(StateError, match=f"parameter 0 has {size} elements and its gradient 40, so no step was made"):
+    with pytest.raises(StateError, match=rf"gradient of parameter 0 .* shape \({size},\) has the shape \(40,\), so no"):
         optimizer.step()
     assert parameter.tolist() == [1.0] * size
 
@@ -189,7 +190,7 @@ def test_a_parameter_that_was_shortened_in_place_is_not_read_beyond_its_end(opti
     parameter.grad = None
     parameter.data = parameter.data[:20]
     parameter.grad = torch.ones(20)
-    with pytest.raises(StateError, match="parameter 0 has 20 elements and its utility 40, so no step was made"):
+    with pytest.raises(StateError, match=r"utility of parameter 0 .* shape \(20,\) has the shape \(40,\), so no step"):
         optimizer.step()
 
 
@@ -201,7 +202,7 @@ def test_sizes_that_sum_up_alike_are_not_taken_for_each_other(optimizer_class: A
     for tensor, size in zip(tensors, (4, 3), strict=True):
         tensor.data, tensor.grad = torch.ones(size).bfloat16(), torch.ones(size).bfloat16()
         tensor.data = torch.ones(7 - size).bfloat16()
-    with pytest.raises(StateError, match="parameter 0 has 3 elements and its gradient 4"):
+    with pytest.raises(StateError, match=r"gradient of parameter 0 .* shape \(3,\) has the shape \(4,\), so no step"):
         optimizer.step()
     assert [tensor.tolist() for tensor in tensors] == [[1.0] * 3, [1.0] * 4]
 
@@ -209,14 +210,18 @@ def test_sizes_that_sum_up_alike_are_not_taken_for_each_other(optimizer_class: A
 @BOTH
 @pytest.mark.parametrize("settings", NOISE.values(), ids=NOISE)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("counts_on", ["host", "device"])
 def test_parameters_computed_as_one_vector_get_the_numbers_of_each_computed_alone(
     optimizer_class: Any,
     settings: dict[str, Any],
     dtype: torch.dtype,
+    counts_on: str,
     parts: list[list[Part]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(upgd_paths, "_row", lambda *_: None)
+    if counts_on == "device":
+        monkeypatch.setattr(upgd_paths, "is_finite", lambda _: torch.tensor(True))
     together, alone = make(optimizer_class, dtype, **settings), make(optimizer_class, dtype, **settings)
     for optimizer in (together, alone):
         first = every_parameter(optimizer)[0]
@@ -276,13 +281,49 @@ def test_a_device_launches_few_kernels_more_for_more_parameters(
 def test_parts_are_of_no_more_elements_than_their_limit(
     optimizer_class: Any, parts: list[list[Part]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upgd_paths, "LARGEST_PART", 60)
-    tensors = [nn.Parameter(torch.ones(size).bfloat16()) for size in (30, 30, 1, 100, 59)]
+    """As many as noise is computed for, which comes in blocks."""
+    monkeypatch.setattr(upgd_paths, "LARGEST_PART", 2 * BLOCK)
+    sizes = (BLOCK, 30, 1, 3 * BLOCK, BLOCK + 1)
+    tensors = [nn.Parameter(torch.ones(size).bfloat16()) for size in sizes]
     optimizer = optimizer_class(tensors, lr=0.01)
     for tensor in tensors:
         tensor.grad = torch.ones_like(tensor)
     optimizer.step()
     assert kinds(parts[0]) == [(TorchPart, 2), (TorchPart, 1), (TorchPart, 1), (TorchPart, 1)]
+
+
+@BOTH
+def test_parameters_that_share_memory_are_stepped_one_after_the_other(
+    optimizer_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stepped() -> list[float]:
+        tensors = [nn.Parameter(torch.ones(3)) for _ in range(2)]
+        tensors[1].data = tensors[0].data
+        optimizer = optimizer_class(tensors, lr=0.1, sigma=0.0)
+        for tensor in tensors:
+            tensor.grad = torch.ones(3)
+        optimizer.step()
+        return tensors[0].tolist()
+
+    compiled = stepped()
+    monkeypatch.setattr(upgd_paths, "_row", lambda *_: None)
+    assert stepped() == pytest.approx(compiled)
+    assert compiled[0] < 0.93
+
+
+@BOTH
+def test_an_exchange_of_rows_and_columns_is_no_step(optimizer_class: Any) -> None:
+    parameter = nn.Parameter(torch.ones(2, 3).bfloat16())
+    optimizer = optimizer_class([parameter], lr=0.1)
+    parameter.grad = torch.ones(2, 3).bfloat16()
+    optimizer.step()
+    before = copy.deepcopy(optimizer.state_dict())
+    parameter.grad = None
+    parameter.data = parameter.data.T
+    parameter.grad = torch.ones(3, 2).bfloat16()
+    with pytest.raises(StateError, match=r"utility of parameter 0 .* shape \(3, 2\) has the shape \(2, 3\), .* Build"):
+        optimizer.step()
+    torch.testing.assert_close(optimizer.state_dict(), before, rtol=0, atol=0)
 
 
 def test_noise_is_that_of_the_index_that_a_parameter_has_now() -> None:
@@ -510,7 +551,7 @@ def test_a_parameter_that_shrank_in_place_is_not_written_beyond_its_end(optimize
     optimizer.step()
     before = memory.clone()
     parameter.data = memory[:4]
-    with pytest.raises(StateError, match="parameter 0 has 4 elements and its gradient 8"):
+    with pytest.raises(StateError, match=r"gradient of parameter 0 .* shape \(4,\) has the shape \(8,\), so no step"):
         optimizer.step()
     assert torch.equal(memory, before)
 

@@ -169,15 +169,17 @@ def test_a_device_skips_no_gradient_that_is_large_and_finite(worst: float, finit
 
 @BOTH
 def test_a_counter_is_on_the_device_of_its_parameter(optimizer_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where another device has found out whether the step is taken."""
+    """Also where another device has found out whether the step is taken. Equal ones of a device are one."""
     monkeypatch.setattr(upgd_paths, "is_finite", lambda _: torch.tensor(True))
     monkeypatch.setattr(UtilityGatedOptimizer, "_change", lambda *_: None)  # a meta tensor has no utility to compare
-    tensors = [nn.Parameter(torch.ones(3, device=device)) for device in ("cpu", "meta")]
+    tensors = [nn.Parameter(torch.ones(3, device=device)) for device in ("cpu", "meta", "meta")]
     optimizer = optimizer_class(tensors)
     for tensor in tensors:
         tensor.grad = torch.ones_like(tensor)
     optimizer.step()
-    assert [optimizer.state[tensor]["step"].device for tensor in tensors] == [tensor.device for tensor in tensors]
+    counters = [optimizer.state[tensor]["step"] for tensor in tensors]
+    assert [counter.device for counter in counters] == [tensor.device for tensor in tensors]
+    assert counters[1] is counters[2]
 
 
 @pytest.mark.cuda
