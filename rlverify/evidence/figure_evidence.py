@@ -96,11 +96,13 @@ def measured_figure(
 
 def rounded_values(values: Sequence[float]) -> tuple[float, ...]:
     """The values to five digits of the largest, and at most six decimals."""
-    largest = max(map(abs, values))
-    decimals = DECIMALS
-    if largest > 0.0:
-        decimals = min(DECIMALS, VALUE_DIGITS - 1 - math.floor(math.log10(largest)))
+    decimals = _decimals(values)
     return tuple(round(value, decimals) + 0.0 for value in values)  # + 0.0 makes -0.0 a zero
+
+
+def _decimals(values: Sequence[float]) -> int:
+    largest = max(map(abs, values))
+    return min(DECIMALS, VALUE_DIGITS - 1 - math.floor(math.log10(largest))) if largest > 0.0 else DECIMALS
 
 
 def rounded(mean: float, low: float, high: float) -> tuple[float, float, float]:
@@ -175,6 +177,11 @@ def run_agrees(committed: FigureEvidence, seed: int, value: float, tolerance: fl
     """
     margin = max(tolerance, 10.0**-DECIMALS, AGREEMENT * max(map(abs, committed.values)))
     return abs(value - committed.values[seed]) <= margin
+
+
+def is_committed_value(committed: FigureEvidence, seed: int, value: float) -> bool:
+    """Whether a run gives the committed value of its seed, to all digits that are kept."""
+    return round(value, _decimals(committed.values)) == committed.values[seed]
 
 
 def run_difference(committed: FigureEvidence, seed: int, value: float, unit: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
@@ -18,6 +18,7 @@ from rlverify.gating.committed_evidence import (
     replace_committed,
     write_all,
 )
+from rlverify.gating.confirming import confirm
 from rlverify.gating.criteria_check import check_criteria
 from rlverify.gating.lock_check import lacking, without_entry
 from rlverify.gating.measuring import Measured, measure
@@ -28,6 +29,7 @@ from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
+from rlverify.records.code_records import CodeRecord
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.reporting.record import Record
@@ -83,8 +85,9 @@ def audit(
     """Measure claims; compare with the committed evidence and reports, or replace them.
 
     Fresh evidence, report and raw runs are left in the working folder in either case. Where a claim could not be
-    measured, an update keeps its committed evidence. The quick level keeps the evidence of figures; without an update,
-    runs of those are repeated that are selected or that executed code which has changed.
+    measured, an update keeps its committed evidence. The quick level keeps the evidence of figures, and repeats one run
+    of those that executed code which has changed: an update confirms them by it. Without an update, runs of those that
+    are selected are repeated too.
 
     :param selection: the claims and plots to measure at least
     :param only_selected: take other claims as they are committed, if they have evidence for what the catalogue asks
@@ -123,7 +126,14 @@ def audit(
     found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
     records, notes = tuple(found), [*warnings, *_left_out(len(claims), len(kept) + len(fresh.evidence))]
     if update:
-        return _replaced(committed, records, others, fresh, notes, executor, on_plots)
+        confirmed = confirm(
+            committed,
+            [each for each in records if each.claim.id in kept],
+            executor=executor,
+            on_figures=on_figures,
+            ignore_cache=ignore_cache,
+        )
+        return _replaced(committed, records, others, fresh, confirmed, notes, executor, on_plots)
     write_all(committed, paths.working, records, others, {RAW: fresh.raw})
     again = replay(
         committed,
@@ -152,6 +162,7 @@ def _replaced(
     records: tuple[Record, ...],
     others: Sequence[Record],
     fresh: Measured,
+    confirmed: Mapping[str, CodeRecord],
     notes: Sequence[str],
     executor: Executor,
     on_plots: Progress,
@@ -159,12 +170,21 @@ def _replaced(
     """Replace what is committed by what was measured, once all of it is known."""
     plots = replace_plots(committed, executor=executor, all_claims=not others, on_progress=on_plots)
     write_all(committed, committed.paths.working, records, others, {RAW: fresh.raw})
-    replace_committed(committed, records, others, fresh.code, plots)
-    kept = [each.claim.id for each in records if each.claim.id not in fresh.evidence and committed.changed(each.claim)]
-    older = [f"{shortened(kept)}: kept, though code that they executed has changed; {REMEDY_OF_FIGURES}"] * bool(kept)
+    replace_committed(committed, records, others, fresh.code, plots, confirmed)
+    known = fresh.evidence.keys() | confirmed.keys()
+    older = [each.claim.id for each in records if each.claim.id not in known and committed.changed(each.claim)]
     problems = tuple(problems_of_all(records))
-    notes = (*notes, *notes_of(records), *older)
+    notes = (*notes, *notes_of(records), *_of_other_code([*confirmed], older))
     return Audit(records, problems, len(fresh.evidence), notes, seconds=fresh.seconds)
+
+
+def _of_other_code(confirmed: Sequence[str], older: Sequence[str]) -> Iterator[str]:
+    """Says of which figures one run was repeated, and which are still of the code of before."""
+    if confirmed:
+        yield f"{shortened(confirmed)}: kept, as a repeated run of the code of today gives exactly the committed value"
+    if older:
+        reason = "code that they executed has changed, and no repeated run gives exactly the committed value"
+        yield f"{shortened(older)}: kept, though {reason}; {REMEDY_OF_FIGURES}"
 
 
 def _with_changes(committed: Committed, records: Sequence[Record], selection: Selection) -> tuple[Record, ...]:

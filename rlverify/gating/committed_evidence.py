@@ -126,12 +126,14 @@ def replace_committed(
     others: Sequence[Record],
     measured: Mapping[str, CodeRecord],
     plots: Mapping[str, CodeRecord],
+    confirmed: Mapping[str, CodeRecord],
 ) -> None:
     """Replace the evidence of records, the reports of all claims and the lock file.
 
     A claim that could not be measured keeps its committed evidence.
 
     :param measured: what the claims that were measured just now were measured of, by id
+    :param confirmed: what others follow from, by id, though they keep their evidence
     """
     project, paths = committed.project, committed.paths
     kept = [_committable(paths, record) for record in records]
@@ -139,7 +141,7 @@ def replace_committed(
     fresh = set(map(id, records))
     fell_back = {record.claim.id for record in kept if id(record) not in fresh}
     old, renewed = _old_lock(committed), {id_: each for id_, each in measured.items() if id_ not in fell_back}
-    locked = {**old.claims, **renewed}
+    locked = {**old.claims, **confirmed, **renewed}
     ids = {claim.id for claim in project.claims}
     lock = Lock({name: locked[name] for name in sorted(known & locked.keys())}, plots, old.full_audit)
     text = lock_json(lock, committed.code)

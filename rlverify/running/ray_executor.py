@@ -195,7 +195,7 @@ class RayExecutor(Executor):
     """Runs tasks on the nodes of a Ray cluster.
 
     A task whose own process dies is not run again, as with processes. If the actor or the node above it is lost, the
-    task is started again elsewhere, at most `MOST_TRIES` times in all; each task is noted once.
+    task is started again on a new actor, at most `MOST_TRIES` times in all; each task is noted once.
 
     Nodes need the same project and the same packages at the same paths, as on a shared file system.
 
@@ -251,7 +251,8 @@ class RayExecutor(Executor):
                             else:
                                 found[given.number] = ended
                                 note(tasks[given.number], ended)
-                        if slot is not None and waiting:
+                        # Actors can be lost together, so one that is not new may be dead as well.
+                        if slot is not None and waiting and (given is None or waiting[0][1] == 1):
                             number, tries = waiting.popleft()
                             slots.give(slot, number, tries, pickle.dumps((function, tasks[number])))
                             task_started(tasks[number], ELSEWHERE)

@@ -296,6 +296,27 @@ print([each.result or each.reason for each in ended])
     assert "['a', 'b', 'c', 'd', 'last']" in done.stdout.splitlines(), done.stderr
 
 
+def lose_the_actor_once(folder: str, task: str) -> str:
+    """The pid of the actor; ``lost`` kills its first one, and the other task ends just after that."""
+    tries = Path(folder) / "tries"
+    if task == "lost" and not tries.exists():
+        until((Path(folder) / "other").exists)
+        tries.touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    elif task == "other":
+        (Path(folder) / "other").touch()
+        until(tries.exists)
+        time.sleep(0.5)
+    return str(os.getppid())
+
+
+def test_a_lost_task_is_started_again_on_a_new_actor(executor: RayExecutor, tmp_path: Path) -> None:
+    ended = executor.map(partial(lose_the_actor_once, str(tmp_path)), ["lost", "other"])
+    assert [each.reason for each in ended] == ["", ""]
+    assert ended[0].result != ended[1].result
+
+
 class DiesAtOnce:
     """An actor that no node can start."""
 
