@@ -264,11 +264,8 @@ def _digests_only(committed: Committed, records: Sequence[Record], problems: Seq
     if not changed or problems:
         return []
     names = sorted({name for found in changed.values() for name in found})
-    figures = any(claim.figure is not None for claim in changed)
-    return [
-        f"digests only: {shortened(names)} changed since {_claims(len(changed))} measured, and what was measured "
-        f"again agrees; {REMEDY_OF_FIGURES if figures else REMEDY}"
-    ]
+    since = f"changed since {_claims(len(changed))} measured"
+    return [f"digests only: {shortened(names)} {since}, and what was measured again agrees; {REMEDY}"]
 
 
 def _claims(number: int) -> str:
