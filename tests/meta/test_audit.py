@@ -36,7 +36,7 @@ REPEATING = {"executor": THREE, "on_progress": min}
 PLOTTING = {"executor": THREE, "on_progress": max}  # functions that differ from each other and from those of figures
 EVERYTHING = {*FIGURES, "LAB-01"}
 FULL = "run `rlverify audit --level full --update`"
-OTHER_CODE = "code that they executed has changed, and no repeated run gives exactly the committed value"
+OTHER_CODE = "code that they executed has changed, and no repeated run confirms them"
 MIDDLE = "figureproject.target:middle"
 VALUES = {"FIG-GAIN": (19.0, 21.0) * 4, "FIG-SPIKE": (19.0, 21.0) * 3, "FIG-DRIFT": (18.0, 22.0) * 4}
 
