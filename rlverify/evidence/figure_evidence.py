@@ -184,6 +184,11 @@ def is_committed_value(committed: FigureEvidence, seed: int, value: float) -> bo
     return round(value, _decimals(committed.values)) == committed.values[seed]
 
 
+def distinguishable_values(figure: FigureEvidence) -> int:
+    """How many values there are from the smallest to the largest, to the digits that are kept."""
+    return round((max(figure.values) - min(figure.values)) * 10.0 ** _decimals(figure.values)) + 1
+
+
 def run_difference(committed: FigureEvidence, seed: int, value: float, unit: str = "") -> str:
     """A run that gives another value than the committed one of its seed, as a sentence."""
     return f"seed {seed} gives {value:.5g}{unit and ' '}{unit}, committed {committed.values[seed]:.5g}"

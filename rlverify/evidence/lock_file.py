@@ -2,7 +2,7 @@
 
 All digests are in this one file, so that a change which moves no measured value changes nothing else. A digest is
 written once, with the code, and functions that the same claims executed once for all of them. A claim that keeps older
-evidence lists the parts that have changed since.
+evidence lists the parts that have changed since, or the seed of the run that was repeated since.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class _Entry(BaseModel):
     settings: str = ""
     files: tuple[str, ...] = ()
     outdated: Digests = Field(default_factory=dict)
+    repeated: int | None = None
 
 
 class _File(BaseModel):
@@ -107,7 +108,8 @@ def lock_json(lock: Lock, code: CurrentCode) -> str:
 def _entry(record: CodeRecord, table: Digests) -> dict[str, Any]:
     outdated = {name: value for name, value in record.parts if table.get(name, "") != value}
     optional = (("settings", record.settings), ("files", record.executed.files), ("outdated", outdated))
-    return {key: value for key, value in optional if value}
+    entry: dict[str, Any] = {key: value for key, value in optional if value}
+    return entry if record.repeated is None else {**entry, "repeated": record.repeated}
 
 
 def _groups(lock: Lock) -> dict[str, list[dict[str, str]]]:
@@ -163,13 +165,18 @@ def lock_of(text: str, path: Path, code: CurrentCode) -> Lock:
     )
 
 
-def measured_with(text: str) -> tuple[str, Mapping[str, str]]:
-    """The day of the last full audit and the versions of the libraries in a lock file; empty if it is broken."""
+def measured_with(text: str) -> tuple[str, Mapping[str, str], int]:
+    """What a lock file says of all measurements together: nothing if it is broken.
+
+    :returns: the day of the last full audit, the versions of the libraries, and of how many claims only one run was
+        made since
+    """
     try:
         content = _File.model_validate_json(text)
     except ValidationError:
-        return "", {}
-    return content.full_audit, {name: version for name, version in content.libraries.items() if name != VERDICTS}
+        return "", {}, 0
+    libraries = {name: version for name, version in content.libraries.items() if name != VERDICTS}
+    return content.full_audit, libraries, sum(each.repeated is not None for each in content.claims.values())
 
 
 def _executed(content: _File, kind: str) -> dict[str, dict[str, str]]:
@@ -192,4 +199,4 @@ def _record(entry: _Entry, modules: Mapping[str, str], table: Digests, code: Cur
     executed = Executed(functions, entry.files)
     names: Iterable[str] = {*code.names_of(executed, code.closure(modules)), *entry.outdated}
     digests = {name: entry.outdated.get(name, table.get(name, "")) for name in names}
-    return CodeRecord(entry.settings, tuple(sorted(modules)), executed, tuple(sorted(digests.items())))
+    return CodeRecord(entry.settings, tuple(sorted(modules)), executed, tuple(sorted(digests.items())), entry.repeated)

@@ -18,7 +18,7 @@ from rlverify.gating.committed_evidence import (
     replace_committed,
     write_all,
 )
-from rlverify.gating.confirming import confirm
+from rlverify.gating.confirming import Confirmed, can_be_confirmed, confirm
 from rlverify.gating.criteria_check import check_criteria
 from rlverify.gating.lock_check import lacking, without_entry
 from rlverify.gating.measuring import Measured, measure
@@ -29,7 +29,6 @@ from rlverify.project.content import Project
 from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.code_records import CodeRecord
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.reporting.record import Record
@@ -162,7 +161,7 @@ def _replaced(
     records: tuple[Record, ...],
     others: Sequence[Record],
     fresh: Measured,
-    confirmed: Mapping[str, CodeRecord],
+    confirmed: Confirmed,
     notes: Sequence[str],
     executor: Executor,
     on_plots: Progress,
@@ -170,11 +169,11 @@ def _replaced(
     """Replace what is committed by what was measured, once all of it is known."""
     plots = replace_plots(committed, executor=executor, all_claims=not others, on_progress=on_plots)
     write_all(committed, committed.paths.working, records, others, {RAW: fresh.raw})
-    replace_committed(committed, records, others, fresh.code, plots, confirmed)
-    known = fresh.evidence.keys() | confirmed.keys()
-    older = [each.claim.id for each in records if each.claim.id not in known and committed.changed(each.claim)]
-    problems = tuple(problems_of_all(records))
-    notes = (*notes, *notes_of(records), *_of_other_code([*confirmed], older))
+    replace_committed(committed, records, others, fresh.code, plots, confirmed.code)
+    kept = [each for each in records if each.evidence is not None and each.claim.id not in fresh.evidence]
+    older = [each.claim.id for each in kept if each.claim.id not in confirmed.code and committed.changed(each.claim)]
+    problems = (*problems_of_all(records), *confirmed.problems)
+    notes = (*notes, *notes_of(records), *_of_other_code([*confirmed.code], older))
     return Audit(records, problems, len(fresh.evidence), notes, seconds=fresh.seconds)
 
 
@@ -183,7 +182,7 @@ def _of_other_code(confirmed: Sequence[str], older: Sequence[str]) -> Iterator[s
     if confirmed:
         yield f"{shortened(confirmed)}: kept, as a repeated run of the code of today gives exactly the committed value"
     if older:
-        reason = "code that they executed has changed, and no repeated run gives exactly the committed value"
+        reason = "code that they executed has changed, and no repeated run confirms them"
         yield f"{shortened(older)}: kept, though {reason}; {REMEDY_OF_FIGURES}"
 
 
@@ -264,11 +263,10 @@ def _digests_only(committed: Committed, records: Sequence[Record], problems: Seq
     if not changed or problems:
         return []
     names = sorted({name for found in changed.values() for name in found})
-    figures = any(claim.figure is not None for claim in changed)
-    return [
-        f"digests only: {shortened(names)} changed since {_claims(len(changed))} measured, and what was measured "
-        f"again agrees; {REMEDY_OF_FIGURES if figures else REMEDY}"
-    ]
+    since = f"changed since {_claims(len(changed))} measured"
+    by_one_run = [each.claim for each in records if can_be_confirmed(committed, each)]
+    remedy = REMEDY if any(claim.figure is None or claim in by_one_run for claim in changed) else REMEDY_OF_FIGURES
+    return [f"digests only: {shortened(names)} {since}, and what was measured again agrees; {remedy}"]
 
 
 def _claims(number: int) -> str:

@@ -1,27 +1,47 @@
 """Confirms figures of changed code by one repeated run each, so that a change which moves no value needs no full audit.
 
 Learning amplifies the last bit of every sum. So a run of changed code that gives the committed value to all of its
-digits has computed the same all the way, unless its quantity has few values. A figure is confirmed only if no other of
-its runs has the value of this one, and if this run executed all that has changed of what the runs executed before.
+digits has very likely computed the same all the way, and so have the others if they executed nothing else. They may do
+so now: what a change does to other seeds alone is not seen. Therefore the lock file says which figures were confirmed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
 
-from rlverify.evidence.figure_evidence import is_committed_value
+from rlverify.evidence.figure_evidence import distinguishable_values, is_committed_value
 from rlverify.evidence.staleness import SETTINGS
 from rlverify.gating.committed_evidence import Committed
-from rlverify.gating.replay import repeated_seed
+from rlverify.gating.replay import problems_of_run, repeated_seed
 from rlverify.project.current_code import GONE
 from rlverify.records.claims import Claim
 from rlverify.records.code_records import CodeRecord, Executed, together
-from rlverify.records.measured import Evidence
+from rlverify.records.errors import EvidenceError
+from rlverify.records.measured import Evidence, FigureEvidence
+from rlverify.records.problems import Problem
 from rlverify.records.runs import PairedRun
 from rlverify.reporting.record import Record
 from rlverify.running.executor import Executor
 from rlverify.running.paired_runs import FigureProgress, run_figures
+
+FEWEST_VALUES: Final = 100
+"""Of that many values, to the digits that are kept, a run of other code may give any: fewer show too little."""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What repeated runs of figures gave.
+
+    :param code: what those follow from now that are confirmed, by claim id
+    :param problems: runs that crash or give another value than another machine explains
+    """
+
+    code: dict[str, CodeRecord]
+    problems: tuple[Problem, ...] = ()
 
 
 def confirm(
@@ -31,19 +51,23 @@ def confirm(
     executor: Executor,
     on_figures: FigureProgress,
     ignore_cache: bool = False,
-) -> dict[str, CodeRecord]:
-    """What figures follow from now, by claim id, of those that one repeated run confirms.
+) -> Confirmed:
+    """Repeat one run of each figure that can be confirmed by it.
 
-    :param records: with committed evidence; those are confirmed that are of a figure and of code that has changed
+    :param records: with committed evidence
     :param on_figures: called before the first run, and after each
     :param ignore_cache: make the runs again that are kept
     """
-    asked = list(_to_confirm(committed, records))
+    asked = {
+        each.claim.id: (each.claim, each.evidence, told_by(each.evidence.figure, repeated_seed(each.evidence)))
+        for each in records
+        if each.evidence is not None and each.evidence.figure is not None and can_be_confirmed(committed, each)
+    }
     if not asked:
-        return {}
+        return Confirmed({})
     seeds: dict[str, list[int]] = defaultdict(list)
-    for claim, evidence in asked:
-        if (seed := repeated_seed(evidence)) not in seeds[claim.experiment]:
+    for claim, _, seed in asked.values():
+        if seed not in seeds[claim.experiment]:
             seeds[claim.experiment].append(seed)
     paired = run_figures(
         committed.project,
@@ -55,40 +79,55 @@ def confirm(
         ignore_cache=ignore_cache,
     )
     runs = {(run.experiment, run.seed): run for found in paired.values() for run in found}
-    found = {
-        claim.id: _confirmed(committed, claim, evidence, runs[claim.experiment, repeated_seed(evidence)])
-        for claim, evidence in asked
-    }
-    return {name: record for name, record in found.items() if record is not None}
+    code, problems = {}, []
+    for name, (claim, evidence, seed) in asked.items():
+        run = runs[claim.experiment, seed]
+        problems += problems_of_run(claim, evidence, run)
+        if (record := _record(committed, claim, evidence, run)) is not None:
+            code[name] = record
+    return Confirmed(code, tuple(problems))
 
 
-def _to_confirm(committed: Committed, records: Sequence[Record]) -> Iterator[tuple[Claim, Evidence]]:
-    """The figures of code that has changed, with their evidence, of which one run can tell something."""
-    for record in records:
-        claim, evidence = record.claim, record.evidence
-        if claim.figure is None or evidence is None or evidence.figure is None or record.misfits:
-            continue
-        changed, values = committed.changed(claim), evidence.figure.values
+def can_be_confirmed(committed: Committed, record: Record) -> bool:
+    """Whether it is of a figure of changed code, whose values differ enough for one run to tell something."""
+    claim, evidence = record.claim, record.evidence
+    if claim.figure is None or evidence is None or evidence.figure is None or record.misfits:
+        return False
+    with suppress(EvidenceError):  # of a broken lock file, which an update replaces
+        changed = committed.changed(claim)
         is_known = claim.id in committed.lock.claims and SETTINGS not in changed
-        if changed and is_known and values.count(values[repeated_seed(evidence)]) == 1:
-            yield claim, evidence
+        figure = evidence.figure
+        return bool(changed) and is_known and bool(_unique(figure)) and distinguishable_values(figure) >= FEWEST_VALUES
+    return False
 
 
-def _confirmed(committed: Committed, claim: Claim, evidence: Evidence, run: PairedRun) -> CodeRecord | None:
-    """What the figure follows from now: what this run executed, and what is left of that which the others did.
+def told_by(figure: FigureEvidence, seed: int) -> int:
+    """A seed whose value no other run has: this one if it has, so that the gate repeats the same run."""
+    unique = _unique(figure)
+    return seed if seed in unique else unique[seed % len(unique)]
+
+
+def _unique(figure: FigureEvidence) -> list[int]:
+    return [seed for seed, value in enumerate(figure.values) if figure.values.count(value) == 1]
+
+
+def _record(committed: Committed, claim: Claim, evidence: Evidence, run: PairedRun) -> CodeRecord | None:
+    """What the figure follows from now: what this run executed, and what the others executed or may execute now.
 
     :param run: the repeated one
-    :returns: None if it gives another value or tells nothing about a part that has changed
+    :returns: None if it gives another value, or did not execute and read all that is left of what the runs did before
     """
     assert claim.figure is not None
     assert evidence.figure is not None
-    value = run.value_of(claim.figure.quantity)
-    if value is None or run.executed is None or not is_committed_value(evidence.figure, run.seed, value):
+    value, executed, code = run.value_of(claim.figure.quantity), run.executed, committed.code
+    if value is None or executed is None or executed.unseen or not is_committed_value(evidence.figure, run.seed, value):
         return None
-    code, before = committed.code, committed.lock.claims[claim.id]
+    before = committed.lock.claims[claim.id]
+    left = {name for name in before.executed.functions if code.digest(name) != GONE}
+    if left - {*executed.functions} or {*before.executed.files} - {*executed.files}:
+        return None
     settings, sources = committed.project.settings_digest(claim), committed.project.sources(claim)
-    seen = code.record(settings, sources, run.executed, Executed())
-    unseen = set(code.changed(before)) - {name for name, _ in seen.parts}
-    if any(code.digest(name) != GONE for name in unseen):
-        return None
-    return code.record(settings, sources, together([before.executed, run.executed]), Executed())
+    modules = code.closure({*sources, *(name.partition(":")[0] for name in executed.functions)})
+    more = code.mentioned(code.changed(before), executed.functions, modules)
+    found = code.record(settings, sources, together([executed, Executed(tuple(more))]), Executed())
+    return replace(found, repeated=run.seed)

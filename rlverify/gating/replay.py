@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -131,17 +131,14 @@ def problems_of_run(claim: Claim, evidence: Evidence, run: PairedRun) -> list[Pr
 def repeated_seed(evidence: Evidence, before: Evidence | None = None) -> int:
     """Which run is repeated first: that whose value a change moves most, so that no part of the runs can be forged.
 
-    Where it moves none, the seed follows from the evidence. It is one of those whose value the fewest others have, as
-    a run of other code gives such a value least easily.
+    Where it moves none, the seed follows from the evidence.
     """
     assert evidence.figure is not None
     old = before.figure.values if before is not None and before.figure is not None else ()
     moved = [abs(now - was) for now, was in zip(evidence.figure.values, old, strict=False)]
     if any(moved):
         return moved.index(max(moved))
-    counts = Counter(evidence.figure.values)
-    rare = [seed for seed, value in enumerate(evidence.figure.values) if counts[value] == min(counts.values())]
-    return rare[int(digest([to_json(evidence)]), 16) % len(rare)]
+    return int(digest([to_json(evidence)]), 16) % len(evidence.seeds)
 
 
 def _more_seeds(claim: Claim) -> Sequence[int]:

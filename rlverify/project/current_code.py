@@ -15,6 +15,7 @@ from rlverify.project.fingerprint import (
     code_parts,
     digest,
     is_within,
+    mentioned_names,
     module_name,
     needed_to_import,
     parts_or_whole,
@@ -43,6 +44,7 @@ class CurrentCode:
         self._needed: dict[str, tuple[str, ...] | None] = {}
         self._reached: dict[str, frozenset[str]] = {}
         self._digests: dict[str, str] = {}
+        self._mentioned: dict[str, Mapping[str, frozenset[str]]] = {}
 
     def digest(self, part: str) -> str:
         """Digest of a part, by its name in `CodeRecord.parts`; empty where there is no such part."""
@@ -107,6 +109,29 @@ class CurrentCode:
                     waiting.extend(needed)
             self._reached[module] = frozenset(found)
         return self._reached[module]
+
+    def mentioned(self, parts: Iterable[str], known: Iterable[str], modules: Iterable[str]) -> frozenset[str]:
+        """Functions that parts may call, directly or not, beside the known ones: those whose name they mention.
+
+        :param parts: names of parts, as in `CodeRecord.parts`
+        :param known: names of functions that are not followed
+        :param modules: in which functions are looked for
+        """
+        others = {f"{module}:{name}" for module in modules for name in self.parts(module) if name} - {*known}
+        found: set[str] = set()
+        waiting = list(parts)
+        while waiting:
+            module, _, name = waiting.pop().partition(":")
+            names = self._mentions(module).get(name, frozenset())
+            more = {each for each in others - found if names & {*each.partition(":")[2].split(".")}}
+            found |= more
+            waiting.extend(more)
+        return frozenset(found)
+
+    def _mentions(self, module: str) -> Mapping[str, frozenset[str]]:
+        if module not in self._mentioned:
+            self._mentioned[module] = mentioned_names(self.sources.get(module, b""))
+        return self._mentioned[module]
 
     def changed(self, record: CodeRecord) -> list[str]:
         """Names of the parts that are now other than in a record."""

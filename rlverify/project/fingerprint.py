@@ -96,6 +96,35 @@ def parts_or_whole(source: bytes) -> Mapping[str, str]:
         return {"": digest([source.decode(errors="replace")])}
 
 
+def mentioned_names(source: bytes) -> Mapping[str, frozenset[str]]:
+    """The names that each part of a source text mentions, by the name that the part has in `code_parts`.
+
+    :returns: nothing where the source is not Python
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return {}
+    functions = [] if imports_compiler(tree) else list(_functions(tree, ""))
+    inside = {id(node) for _, function in functions for part in function.body for node in ast.walk(part)}
+    found = {"": _identifiers(node for node in ast.walk(tree) if id(node) not in inside)}
+    for name, function in functions:
+        found[name] = found.get(name, frozenset()) | _identifiers(ast.walk(function))
+    return found
+
+
+def _identifiers(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.alias):
+            names |= {*node.name.split(".")}
+    return frozenset(names)
+
+
 def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Every function that is not inside another one, with its qualified name."""
     for child in _definitions(node):

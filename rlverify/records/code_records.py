@@ -28,12 +28,15 @@ class CodeRecord:
     :param executed: what all runs of it executed together, and what their imports execute
     :param parts: (name, digest) of each part, sorted: ``package.module:function``, ``package.module`` for the code
         that runs when it is imported, ``file PATH``, ``library NAME`` (its version)
+    :param repeated: the seed of the only run that was made of these parts, where all others are of older code; else
+        None
     """
 
     settings: str
     roots: tuple[str, ...]
     executed: Executed
     parts: tuple[tuple[str, str], ...]
+    repeated: int | None = None
 
 
 def together(found: list[Executed]) -> Executed:

@@ -31,7 +31,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
     """
     home = project.settings.reports  # links are the same wherever the pages are written
     effects = load_effects(project.folder)
-    full_audit, libraries = measured_with(lock or _committed_lock(reports))
+    full_audit, libraries, repeated = measured_with(lock or _committed_lock(reports))
     checklists = load_checklists(project.folder, project.documents)
     figure_plots = _figure_plots(project, records)
     return ReportData(
@@ -41,6 +41,7 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
         causes=project.catalogue.causes,
         code=_code(project),
         full_audit=full_audit,
+        repeated=repeated,
         libraries=libraries,
         under_test=project.settings.under_test,
         files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},

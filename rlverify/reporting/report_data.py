@@ -41,6 +41,7 @@ class ReportData:
     :param command: how the pages spell the command ``rlverify``
     :param code: what each fault and documented fix replaces, by its name
     :param full_audit: the day of the last full audit, or empty
+    :param repeated: of how many figures only one run was made since, with other code
     :param libraries: versions of the libraries that measured, by name
     :param under_test: the packages under test
     :param effects: what each claim's defect does to a training run, by id of the claim
@@ -65,6 +66,7 @@ class ReportData:
     command: str = "rlverify"
     code: Mapping[str, PlantedCode] = field(default_factory=dict)
     full_audit: str = ""
+    repeated: int = 0
     libraries: Mapping[str, str] = field(default_factory=dict)
     under_test: tuple[str, ...] = ()
     criteria: Mapping[str, tuple[FrozenCriterion, ...]] = field(default_factory=dict)

@@ -190,7 +190,7 @@ def _keep(run: PairedRun, executed: Executed, store: RunStore, code: CurrentCode
     code.check_unchanged()
     record = code.record("", [code.project.experiment(run.experiment).__module__], executed, imported)
     store.save(run, record)
-    return replace(run, executed=record.executed)
+    return replace(run, executed=replace(record.executed, unseen=executed.unseen))
 
 
 def run_figure_once(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:

@@ -133,7 +133,7 @@ class _Slots(Generic[Task]):
         :raises HarnessError: if there is no actor, as each that was started died at once
         """
         wanted = min(wanted, self._most - len(self.busy))
-        if self._failed < MOST_TRIES * self._most:
+        if self.can_start:
             while len(self._starting) < wanted:
                 slot = self._actor.remote()
                 self._starting[slot.ready.remote()] = slot
@@ -142,6 +142,11 @@ class _Slots(Generic[Task]):
             raise HarnessError(f"no actor could be started on Ray: {self._failure}; {advice}")
         for answer in [*self._starting][max(wanted, 0) :]:
             _kill(self._starting.pop(answer))
+
+    @property
+    def can_start(self) -> bool:
+        """Whether not all actors of late died at once."""
+        return self._failed < MOST_TRIES * self._most
 
     def answers(self) -> list[Any]:
         """Answers that have come, after at most a second."""
@@ -252,7 +257,8 @@ class RayExecutor(Executor):
                                 found[given.number] = ended
                                 note(tasks[given.number], ended)
                         # Actors can be lost together, so one that is not new may be dead as well.
-                        if slot is not None and waiting and (given is None or waiting[0][1] == 1):
+                        needs_new = bool(waiting) and waiting[0][1] > 1 and slots.can_start
+                        if slot is not None and waiting and (given is None or not needs_new):
                             number, tries = waiting.popleft()
                             slots.give(slot, number, tries, pickle.dumps((function, tasks[number])))
                             task_started(tasks[number], ELSEWHERE)

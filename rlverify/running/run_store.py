@@ -31,6 +31,7 @@ class _File(BaseModel):
     quantities: Annotated[dict[str, Finite], Field(min_length=1)]
     functions: tuple[str, ...]
     files: tuple[str, ...]
+    unseen: bool = False
     parts: dict[str, str]
 
 
@@ -66,6 +67,7 @@ class RunStore:
             quantities=dict(run.quantities),
             functions=record.executed.functions,
             files=record.executed.files,
+            unseen=run.executed is not None and run.executed.unseen,
             parts=dict(record.parts),
         )
         with pending.open("w", encoding="utf-8", newline="\n") as file:
@@ -87,7 +89,7 @@ class RunStore:
                 seed,
                 tuple(kept.quantities.items()),
                 kept.seconds,
-                executed=Executed(kept.functions, kept.files),
+                executed=Executed(kept.functions, kept.files, kept.unseen),
             )
             for seed, kept in found
             if kept is not None

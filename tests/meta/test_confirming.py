@@ -1,24 +1,50 @@
-"""A repeated run that gives exactly the committed value makes a figure one of the code of today; no other does."""
+"""A repeated run that gives exactly the committed value confirms a figure of changed code; no other does."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rlverify.evidence.evidence_files import load_file
 from rlverify.evidence.figure_evidence import is_committed_value, measured_figure
+from rlverify.gating.committed_evidence import Committed
+from rlverify.gating.confirming import can_be_confirmed, told_by
+from rlverify.gating.replay import repeated_seed
+from rlverify.project.content import open_project
+from rlverify.project.current_code import CurrentCode
+from rlverify.records.measured import Evidence
+from rlverify.reporting.record import Record
+from tests.meta.in_process import fresh_projects
 from tests.meta.project_folders import once_in_a_process
 from tests.meta.test_changes import answer, commit, copy_project, gate, git, replace
 
 TARGET = "figureproject/target.py"
+VALUES = "figureproject/experiments/values.py"
 HALVES = ("(low + high) / 2", "low / 2 + high / 2")
 """The same number, computed in another way."""
-STALE = "kept, though code that they executed has changed, and no repeated run gives exactly the committed value"
+STALE = "kept, though code that they executed has changed, and no repeated run confirms them"
 CONFIRMED = "kept, as a repeated run of the code of today gives exactly the committed value"
+NOISE = "make.middle(19, 21) + noise"
 IMPORT = "from figureproject.probes.make import Make"
 OF_TRANSFER = ["FIG-DRIFT", "FIG-GAIN", "FIG-SPIKE"]
+FAR = """
+
+def far(seed: int) -> float:
+    return further(seed) / 100
+
+
+def further(seed: int) -> int:
+    return seed
+
+
+def not_called() -> None: ...
+"""
+OTHER_SEED = 7
+"""One that is not repeated."""
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +54,23 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = tmp_path_factory.mktemp("confirmed")
     copy_project("figureproject", checkout)
     (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n")
-    values = checkout / "figureproject/experiments/values.py"
-    replace(values, "make.middle(19, 21) + noise", "make.middle(19, 21) + noise + (far(seed) if seed == 7 else 0)")
-    replace(values, '"drift": 15 + 5 * noise', '"drift": 15 + 5 * noise, "fall": 15 + 5 * noise')
-    replace(values, IMPORT, f"{IMPORT}\nfrom figureproject.target import far")
+    replace(checkout / VALUES, '"drift": 15 + 5 * noise', '"drift": 15 + 5 * noise, "fall": 15 + 5 * noise')
+    replace(checkout / VALUES, IMPORT, f"{IMPORT}\nfrom figureproject import target")
     with (checkout / TARGET).open("a") as file:
-        file.write("\n\ndef far(seed: int) -> float:\n    return seed / 100\n")
+        file.write(FAR)
+    git(checkout, "init", "--quiet", "--initial-branch", "main")
+    measure_all(checkout)
+    assert all(
+        repeated_seed(load_file(checkout / f"reports/evidence/{each}.json")) != OTHER_SEED for each in OF_TRANSFER
+    )
+    return checkout
+
+
+def measure_all(checkout: Path) -> None:
     done = answer(checkout, "audit", "--level", "full", "--update", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
-    git(checkout, "init", "--quiet", "--initial-branch", "main")
     commit(checkout, "figures")
     shutil.rmtree(checkout / ".rlverify")
-    return checkout
 
 
 @pytest.fixture
@@ -48,15 +79,23 @@ def checkout(committed: Path, tmp_path: Path) -> Path:
     return shutil.copytree(committed, tmp_path / "checkout")
 
 
-def update(checkout: Path, *arguments: str) -> str:
+def update(checkout: Path, *arguments: str) -> tuple[int, str]:
     done = answer(checkout, "audit", *arguments, "--update", "--jobs", "1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return " ".join((done.stdout + done.stderr).split())
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
-def outdated(checkout: Path) -> list[str]:
-    claims = json.loads((checkout / "reports/digests.json").read_text())["claims"]
-    return sorted(name for name, entry in claims.items() if "outdated" in entry)
+def lock_of(checkout: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((checkout / "reports/digests.json").read_text())
+    return found
+
+
+def marked(checkout: Path, mark: str) -> list[str]:
+    return sorted(name for name, entry in lock_of(checkout)["claims"].items() if mark in entry)
+
+
+def executed(checkout: Path, claim: str, module: str) -> set[str]:
+    groups = lock_of(checkout)["executed"][module]
+    return {name for each in groups if claim in each["claims"].split() for name in each["functions"].split()}
 
 
 def changed_files(checkout: Path) -> list[str]:
@@ -67,60 +106,126 @@ def runs_made(log: Path) -> int:
     return len(log.read_text().splitlines()) if log.exists() else 0
 
 
-def test_code_that_gives_the_same_value_confirms_figures_and_changes_the_lock_file_alone(
+def test_code_that_gives_the_same_value_confirms_figures_and_changes_no_evidence(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runs of FIG-BETTER all have the same value, so that one of them tells nothing."""
     replace(checkout / TARGET, *HALVES)
     monkeypatch.setenv("FIGURELAB_LOG", str(tmp_path / "log"))
-    said = update(checkout)
+    code, said = update(checkout)
+    assert code == 0
     assert f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {CONFIRMED}" in said
     assert f"FIG-BETTER: {STALE}" in said
-    assert (outdated(checkout), changed_files(checkout)) == (["FIG-BETTER"], ["reports/digests.json"])
+    assert (marked(checkout, "outdated"), marked(checkout, "repeated")) == (["FIG-BETTER"], OF_TRANSFER)
+    assert changed_files(checkout) == ["reports/digests.json", "reports/index.md"]
+    index = (checkout / "reports/index.md").read_text()
+    assert "of older code, and of which one run was repeated since: 3." in index
     assert 1 <= runs_made(tmp_path / "log") <= 3
     commit(checkout, "other code")
     (tmp_path / "log").unlink()
-    assert CONFIRMED not in update(checkout)
+    assert CONFIRMED not in update(checkout)[1]
     code, told = gate(checkout, "--base", "HEAD")
     assert (code, "measured 1 of 5" in told, runs_made(tmp_path / "log")) == (0, True, 1), told
 
 
-def test_a_confirmed_entry_is_checked_by_the_gate_that_sees_it_in_the_difference(checkout: Path) -> None:
+def test_a_confirmed_figure_is_repeated_by_the_gate_that_sees_it_in_the_difference(checkout: Path) -> None:
     replace(checkout / TARGET, *HALVES)
     update(checkout)
+    assert marked(checkout, "outdated") == ["FIG-BETTER"]
     commit(checkout, "other code")
     code, said = gate(checkout)
-    assert (code, "measured 4 of 5" in said, "measured 5 of 5" in said) == (0, False, True), said
+    assert (code, "measured 5 of 5" in said) == (0, True), said
+
+
+def test_a_full_audit_ends_the_mark_and_has_its_own_day(checkout: Path) -> None:
+    path = checkout / "reports/digests.json"
+    day = lock_of(checkout)["full_audit"]
+    path.write_text(path.read_text().replace(day, "2000-01-02"))
+    replace(checkout / TARGET, *HALVES)
+    update(checkout)
+    assert (lock_of(checkout)["full_audit"], marked(checkout, "repeated")) == ("2000-01-02", OF_TRANSFER)
+    measure_all(checkout)
+    assert (lock_of(checkout)["full_audit"], marked(checkout, "repeated")) == (day, [])
 
 
 def test_a_value_that_differs_in_its_last_digit_confirms_nothing(checkout: Path) -> None:
-    """The gate would take it for that of another machine."""
+    """The gate takes it for that of another machine."""
     replace(checkout / TARGET, HALVES[0], "(low + high) / 2 + 0.002")
-    said = update(checkout, "FIG-GAIN")
-    assert f"FIG-GAIN: {STALE}" in said
-    assert ("FIG-GAIN" in outdated(checkout), changed_files(checkout)) == (True, ["reports/digests.json"])
+    code, said = update(checkout, "FIG-GAIN")
+    assert (code, f"FIG-GAIN: {STALE}" in said, "FIG-GAIN" in marked(checkout, "outdated")) == (0, True, True)
 
 
-def test_a_run_that_crashes_confirms_nothing(checkout: Path) -> None:
-    replace(checkout / TARGET, f"return {HALVES[0]}", "raise ValueError")
-    assert f"FIG-GAIN: {STALE}" in update(checkout, "FIG-GAIN")
+def test_another_value_or_a_crash_is_a_problem(checkout: Path) -> None:
+    replace(checkout / TARGET, HALVES[0], "(low + high) / 2.2")
+    code, said = update(checkout, "FIG-GAIN")
+    assert (code, "repeated runs differ seed 6 gives 18.7" in said, f"FIG-GAIN: {STALE}" in said) == (1, True, True), (
+        said
+    )
+    replace(checkout / TARGET, "return (low + high) / 2.2", "raise ValueError(low)")
+    code, said = update(checkout, "FIG-GAIN")
+    assert (code, "a repeated run crashes seed 6: ValueError: 19" in said, f"FIG-GAIN: {STALE}" in said) == (
+        1,
+        True,
+        True,
+    ), said
 
 
-def test_a_change_that_the_repeated_run_does_not_execute_is_not_confirmed_by_it(checkout: Path) -> None:
-    replace(checkout / TARGET, "seed / 100", "seed / 90")
-    assert f"FIG-GAIN: {STALE}" in update(checkout, "FIG-GAIN")
-
-
-def test_what_other_runs_executed_stays_in_the_entry(checkout: Path) -> None:
+@pytest.mark.parametrize(
+    "more", ["target.far(seed)", "len(Path(__file__).with_name('data.txt').read_text())"], ids=["function", "file"]
+)
+def test_a_run_confirms_nothing_if_others_executed_or_read_more(checkout: Path, more: str) -> None:
+    (checkout / "figureproject/experiments/data.txt").write_text("1234")
+    replace(checkout / VALUES, NOISE, f"{NOISE} + ({more} if seed == {OTHER_SEED} else 0)")
+    measure_all(checkout)
+    assert ("far" in executed(checkout, "FIG-GAIN", "figureproject.target")) == ("far" in more)
     replace(checkout / TARGET, *HALVES)
-    update(checkout, *OF_TRANSFER)
-    executed = json.loads((checkout / "reports/digests.json").read_text())["executed"]["figureproject.target"]
-    assert [sorted(each["claims"].split()) for each in executed if "far" in each["functions"].split()] == [OF_TRANSFER]
+    code, said = update(checkout, *OF_TRANSFER)
+    assert (code, f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {STALE}" in said) == (0, True), said
+
+
+def test_a_run_that_starts_another_process_confirms_nothing(checkout: Path) -> None:
+    replace(checkout / VALUES, f"{IMPORT}\n", f"import subprocess\n{IMPORT}\n")
+    replace(checkout / VALUES, '    print("an', '    subprocess.run(["true"], check=True)\n    print("an')
+    measure_all(checkout)
+    replace(checkout / TARGET, *HALVES)
+    assert f"FIG-GAIN: {STALE}" in update(checkout, "FIG-GAIN")[1]
+
+
+def test_what_other_seeds_may_execute_now_is_in_the_entry(checkout: Path) -> None:
+    """So that a later change of it is seen, though no run that was recorded executed it."""
+    replace(checkout / VALUES, NOISE, f"{NOISE} + (target.far(seed) if seed == {OTHER_SEED} else 0)")
+    assert f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {CONFIRMED}" in update(checkout)[1]
+    assert executed(checkout, "FIG-GAIN", "figureproject.target") == {"middle", "far", "further"}
 
 
 def test_a_claim_with_other_settings_is_not_confirmed(checkout: Path) -> None:
     replace(checkout / "figureproject/catalogue/figures.toml", 'quantity = "drift"', 'quantity = "fall"')
-    assert f"FIG-DRIFT: {STALE}" in update(checkout, "FIG-DRIFT")
+    assert f"FIG-DRIFT: {STALE}" in update(checkout, "FIG-DRIFT")[1]
+
+
+def test_a_broken_lock_file_is_replaced_and_confirms_nothing(checkout: Path) -> None:
+    (checkout / "reports/digests.json").write_text("<<<<<<< HEAD\n")
+    code, said = update(checkout)
+    assert (code, marked(checkout, "repeated")) == (0, [])
+    assert "FIG-GAIN, FIG-SPIKE, FIG-DRIFT and 1 more: kept" in said
+
+
+@pytest.mark.parametrize(("largest", "enough"), [(1.0099, True), (1.0098, False)])
+def test_few_different_values_tell_nothing(checkout: Path, largest: float, enough: bool) -> None:
+    """From the smallest to the largest value there are 100 or 99 that can be told apart."""
+    replace(checkout / TARGET, *HALVES)
+    with fresh_projects():
+        project = open_project(checkout)
+        committed, claim = Committed(project, project.paths, CurrentCode(project)), project.claim("FIG-GAIN")
+        assert claim.figure is not None
+        values = (largest, 1.0, 1.001, 1.002, 1.003, 1.004, 1.005, 1.006)
+        evidence = Evidence(claim.id, claim.seeds, (), figure=measured_figure(values, claim.figure.claimed))
+        assert can_be_confirmed(committed, Record(claim, evidence)) is enough
+
+
+def test_the_repeated_run_has_a_value_of_its_own() -> None:
+    figure = measured_figure((1.0, 2.0, 1.0, 3.0), (0.0, 1.0))
+    assert [told_by(figure, seed) for seed in range(4)] == [1, 1, 1, 3]
 
 
 @pytest.mark.parametrize(

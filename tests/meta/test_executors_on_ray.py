@@ -333,6 +333,37 @@ def test_actors_that_cannot_start_are_one_clear_error(executor: RayExecutor, mon
         executor.map(act, ["a", "b"])
 
 
+def lose_the_first_actor(folder: str, task: str) -> str:
+    """``lost`` kills its actor; ``other`` ends once four further actors could not be started."""
+    path = Path(folder) / "lost"
+    if task == "lost" and not path.exists():
+        until((Path(folder) / "other").exists)
+        path.touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    elif task == "other":
+        (Path(folder) / "other").touch()
+        until(lambda: len(list(Path(folder).glob("failed-*"))) >= 4)
+        time.sleep(3)
+    return task
+
+
+def test_an_actor_that_lives_is_used_again_where_no_new_one_can_start(
+    executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class DiesOnceOneIsLost(ray_executor_module._Slot[str, str]):
+        def __init__(self) -> None:
+            if (tmp_path / "lost").exists():
+                (tmp_path / f"failed-{os.getpid()}").touch()
+                raise ModuleNotFoundError("not on this node")
+            super().__init__()
+
+    monkeypatch.setattr(ray_executor_module, "_Slot", DiesOnceOneIsLost)
+    monkeypatch.setattr(ray_executor_module, "MOST_TRIES", 2)
+    ended = executor.map(partial(lose_the_first_actor, str(tmp_path)), ["lost", "other"])
+    assert [each.result for each in ended] == ["lost", "other"]
+
+
 def leave_a_file(folder: str, task: str) -> str:
     """Leave a file in the folder for temporary files; ``dead`` kills the actor of the other task, which has ended."""
     marks = Path(folder)
