@@ -127,7 +127,6 @@ def _record(committed: Committed, claim: Claim, evidence: Evidence, run: PairedR
     if left - {*executed.functions} or {*before.executed.files} - {*executed.files}:
         return None
     settings, sources = committed.project.settings_digest(claim), committed.project.sources(claim)
-    modules = code.closure({*sources, *(name.partition(":")[0] for name in executed.functions)})
-    more = code.mentioned(code.changed(before), executed.functions, modules)
+    more = code.mentioned(code.changed(before), executed.functions)
     found = code.record(settings, sources, together([executed, Executed(tuple(more))]), Executed())
     return replace(found, repeated=run.seed)

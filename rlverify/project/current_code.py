@@ -101,29 +101,31 @@ class CurrentCode:
             waiting = [module]
             while waiting:
                 name = waiting.pop()
-                if name not in self._needed:
-                    self._needed[name] = needed_to_import(name, self.packages)
-                needed = self._needed[name]
+                needed = self._needed_by(name)
                 if name not in found and needed is not None:
                     found.add(name)
                     waiting.extend(needed)
             self._reached[module] = frozenset(found)
         return self._reached[module]
 
-    def mentioned(self, parts: Iterable[str], known: Iterable[str], modules: Iterable[str]) -> frozenset[str]:
-        """Functions that parts may call, directly or not, beside the known ones: those whose name they mention.
+    def mentioned(self, parts: Iterable[str], known: Iterable[str]) -> frozenset[str]:
+        """Functions that others may call, directly or not, beside the known ones: those whose name they mention.
 
-        :param parts: names of parts, as in `CodeRecord.parts`
+        They are looked for in the module of the function that mentions them, and in those that this imports. A
+        function that is gone mentions its own name, as a method of a base class may now be called.
+
+        :param parts: names of parts, as in `CodeRecord.parts`, of which the functions are followed
         :param known: names of functions that are not followed
-        :param modules: in which functions are looked for
         """
-        others = {f"{module}:{name}" for module in modules for name in self.parts(module) if name} - {*known}
-        found: set[str] = set()
-        waiting = list(parts)
+        seen, found = {*known}, set[str]()
+        waiting = [name for name in parts if ":" in name]
         while waiting:
             module, _, name = waiting.pop().partition(":")
-            names = self._mentions(module).get(name, frozenset())
-            more = {each for each in others - found if names & {*each.partition(":")[2].split(".")}}
+            names = self._mentions(module).get(name, frozenset({name.rpartition(".")[2]}))
+            near = {module, *(self._needed_by(module) or ())}
+            functions = [(f"{each}:{part}", part) for each in near for part in self.parts(each) if part]
+            more = {full for full, part in functions if full not in seen and names & {*part.split(".")}}
+            seen |= more
             found |= more
             waiting.extend(more)
         return frozenset(found)
@@ -132,6 +134,11 @@ class CurrentCode:
         if module not in self._mentioned:
             self._mentioned[module] = mentioned_names(self.sources.get(module, b""))
         return self._mentioned[module]
+
+    def _needed_by(self, module: str) -> tuple[str, ...] | None:
+        if module not in self._needed:
+            self._needed[module] = needed_to_import(module, self.packages)
+        return self._needed[module]
 
     def changed(self, record: CodeRecord) -> list[str]:
         """Names of the parts that are now other than in a record."""

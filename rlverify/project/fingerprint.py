@@ -107,17 +107,24 @@ def mentioned_names(source: bytes) -> Mapping[str, frozenset[str]]:
         return {}
     functions = [] if imports_compiler(tree) else list(_functions(tree, ""))
     inside = {id(node) for _, function in functions for part in function.body for node in ast.walk(part)}
-    found = {"": _identifiers(node for node in ast.walk(tree) if id(node) not in inside)}
+    other_names = {
+        node.asname: {*node.name.split(".")} for node in ast.walk(tree) if isinstance(node, ast.alias) and node.asname
+    }
+    found = {"": _identifiers((node for node in ast.walk(tree) if id(node) not in inside), other_names)}
     for name, function in functions:
-        found[name] = found.get(name, frozenset()) | _identifiers(ast.walk(function))
+        found[name] = found.get(name, frozenset()) | _identifiers(ast.walk(function), other_names)
     return found
 
 
-def _identifiers(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    names = set()
+def _identifiers(nodes: Iterable[ast.AST], other_names: Mapping[str, set[str]]) -> frozenset[str]:
+    """Names, attributes and what is imported in some nodes.
+
+    :param other_names: what is meant by a name under which something is imported
+    """
+    names: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name):
-            names.add(node.id)
+            names |= {node.id, *other_names.get(node.id, ())}
         elif isinstance(node, ast.Attribute):
             names.add(node.attr)
         elif isinstance(node, ast.alias):

@@ -14,6 +14,7 @@ import pytest
 
 from rlverify.project.content import open_project
 from rlverify.project.current_code import CurrentCode
+from rlverify.project.fingerprint import mentioned_names
 from rlverify.records.code_records import Executed
 from rlverify.records.errors import HarnessError
 from tests.meta.project_folders import PROJECTS, write_settings
@@ -120,6 +121,68 @@ def test_what_imports_execute_counts_for_the_modules_that_are_imported(folder: P
     imported = Executed((f"{MODULE}:middle", "figureproject.probes.values:middle", f"{MODULE}:<module>"))
     record = code.record("", [MODULE], Executed(), imported)
     assert [name for name, _ in record.parts if ":" in name] == [f"{MODULE}:middle"]
+
+
+CALLING = """
+from figureproject.near import Base, beside as next_to
+
+
+class Sub(Base):
+    def step(self):
+        return super().step()
+
+
+def start(base):
+    from figureproject.near import late
+    inner = lambda: next_to(late)
+    return inner, base.walk(), Sub
+
+
+def not_mentioned(): ...
+def second(): return third()
+def third(): return start(1)
+def defined_twice(): return second()
+def defined_twice(): return 1
+"""
+NEAR = """
+class Base:
+    def step(self): ...
+    def walk(self): return far_away()
+
+
+def beside(): ...
+def late(): ...
+def far_away(): ...
+def not_mentioned(): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "known", "expected"),
+    [
+        (["calling:start"], [], "calling:Sub.step near:Base.step near:Base.walk near:far_away near:beside near:late"),
+        (["calling:start"], ["calling:Sub.step", "near:Base.walk"], "near:beside near:late"),
+        (["calling", "library numpy", "near:beside"], [], ""),
+        (["near:Base.gone"], [], ""),
+        (["calling:Other.step"], [], "calling:Sub.step near:Base.step"),
+        (["calling:second"], ["calling:start"], "calling:third"),
+        (["calling:defined_twice"], ["calling:start"], "calling:second calling:third"),
+    ],
+    ids=["all", "known", "no function", "gone", "gone override", "known end", "twice"],
+)
+def test_functions_whose_names_are_mentioned_may_be_called(
+    folder: Path, parts: list[str], known: list[str], expected: str
+) -> None:
+    for name, text in (("calling", CALLING), ("near", NEAR), ("not_imported", NEAR)):
+        (folder / f"figureproject/{name}.py").write_text(text)
+    within = "figureproject.{}".format
+    found = code_of(folder).mentioned([within(each) if ":" in each else each for each in parts], map(within, known))
+    assert found == {within(each) for each in expected.split()}
+
+
+def test_what_is_compiled_or_not_python_mentions_nothing_in_parts() -> None:
+    assert mentioned_names(b"def (") == {}
+    assert mentioned_names(b"import numba\n\ndef f(): return g()\n").keys() == {""}
 
 
 def test_a_real_run_whose_code_is_edited_meanwhile_replaces_nothing(folder: Path) -> None:
