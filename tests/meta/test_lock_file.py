@@ -39,6 +39,14 @@ def test_a_lock_reads_back_as_it_was_written(lock: Lock, code: CurrentCode) -> N
     assert lock_of(lock_json(lock, code), Path(NAME), code) == lock
 
 
+def test_the_seed_of_a_repeated_run_is_read_back(lock: Lock, code: CurrentCode) -> None:
+    """Also the first, which is 0."""
+    marked = replace(
+        lock, claims={"TOY-02": replace(lock.claims["TOY-02"], repeated=0), "TOY-03": lock.claims["TOY-03"]}
+    )
+    assert lock_of(lock_json(marked, code), Path(NAME), code) == marked
+
+
 def test_functions_that_an_import_executed_are_read_back_too(code: CurrentCode) -> None:
     """The import is reached from the probe's module, and no run executed anything in it."""
     record = code.record("abc", [PROBES], Executed((f"{PROBES}:clip",)), Executed((f"{TARGET}:unused",)))
@@ -131,12 +139,13 @@ def test_the_first_broken_field_is_named(lock: Lock, code: CurrentCode) -> None:
 def test_the_day_and_the_libraries_of_a_full_audit_can_be_read_alone(lock: Lock, code: CurrentCode) -> None:
     text = lock_json(lock, code)
     assert "full_audit" not in json.loads(text)
-    day, libraries = measured_with(lock_json(replace(lock, full_audit="2026-11-25"), code))
-    assert day == "2026-11-25"
+    claims = {name: replace(record, repeated=0) for name, record in lock.claims.items()}
+    day, libraries, repeated = measured_with(lock_json(Lock(claims, lock.plots, "2026-11-25"), code))
+    assert (day, repeated, measured_with(text)[2]) == ("2026-11-25", 2, 0)
     assert libraries == {
         name: each for name, each in json.loads(text)["libraries"].items() if name != "rlverify.verdicts"
     }
-    assert measured_with("{}") == ("", {})
+    assert measured_with("{}") == ("", {}, 0)
 
 
 def test_a_claim_of_which_no_function_is_known_is_read(lock: Lock, code: CurrentCode) -> None:
