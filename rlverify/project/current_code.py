@@ -109,7 +109,7 @@ class CurrentCode:
         return self._reached[module]
 
     def mentioned(self, parts: Iterable[str], known: Iterable[str]) -> frozenset[str]:
-        """Functions that others may call, directly or not, beside the known ones: those whose name they mention.
+        """Unknown functions that others may call, directly or not: those whose name they mention.
 
         They are looked for in the module of the function that mentions them, and in those that this imports. A
         function that is gone mentions its own name, as a method of a base class may now be called.

@@ -97,21 +97,21 @@ def parts_or_whole(source: bytes) -> Mapping[str, str]:
 
 
 def mentioned_names(source: bytes) -> Mapping[str, frozenset[str]]:
-    """The names that each part of a source text mentions, by the name that the part has in `code_parts`.
+    """The names that each function of a source text mentions, by the name that it has in `code_parts`.
 
-    :returns: nothing where the source is not Python
+    :returns: nothing where the functions are no parts of their own, or the source is not Python
     """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return {}
-    functions = [] if imports_compiler(tree) else list(_functions(tree, ""))
-    inside = {id(node) for _, function in functions for part in function.body for node in ast.walk(part)}
+    if imports_compiler(tree):
+        return {}
     other_names = {
         node.asname: {*node.name.split(".")} for node in ast.walk(tree) if isinstance(node, ast.alias) and node.asname
     }
-    found = {"": _identifiers((node for node in ast.walk(tree) if id(node) not in inside), other_names)}
-    for name, function in functions:
+    found: dict[str, frozenset[str]] = {}
+    for name, function in _functions(tree, ""):
         found[name] = found.get(name, frozenset()) | _identifiers(ast.walk(function), other_names)
     return found
 

@@ -145,7 +145,7 @@ class _Slots(Generic[Task]):
 
     @property
     def can_start(self) -> bool:
-        """Whether not all actors of late died at once."""
+        """Whether a new actor may live: not all that were started last died at once."""
         return self._failed < MOST_TRIES * self._most
 
     def answers(self) -> list[Any]:

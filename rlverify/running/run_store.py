@@ -31,7 +31,7 @@ class _File(BaseModel):
     quantities: Annotated[dict[str, Finite], Field(min_length=1)]
     functions: tuple[str, ...]
     files: tuple[str, ...]
-    unseen: bool = False
+    unseen: bool
     parts: dict[str, str]
 
 

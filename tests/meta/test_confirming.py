@@ -119,7 +119,7 @@ def test_code_that_gives_the_same_value_confirms_figures_and_changes_no_evidence
     assert (marked(checkout, "outdated"), marked(checkout, "repeated")) == (["FIG-BETTER"], OF_TRANSFER)
     assert changed_files(checkout) == ["reports/digests.json", "reports/index.md"]
     index = (checkout / "reports/index.md").read_text()
-    assert "of older code, and of which one run was repeated since: 3." in index
+    assert "with older code, of which one run was repeated with this code: 3." in index
     assert 1 <= runs_made(tmp_path / "log") <= 3
     commit(checkout, "other code")
     (tmp_path / "log").unlink()

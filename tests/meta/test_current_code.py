@@ -182,7 +182,7 @@ def test_functions_whose_names_are_mentioned_may_be_called(
 
 def test_what_is_compiled_or_not_python_mentions_nothing_in_parts() -> None:
     assert mentioned_names(b"def (") == {}
-    assert mentioned_names(b"import numba\n\ndef f(): return g()\n").keys() == {""}
+    assert mentioned_names(b"import numba\n\ndef f(): return g()\n") == {}
 
 
 def test_a_real_run_whose_code_is_edited_meanwhile_replaces_nothing(folder: Path) -> None:
