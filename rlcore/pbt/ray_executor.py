@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any, Final, Self
 
 from rlcore.errors import CallOrderError, WorkerError
@@ -10,6 +11,9 @@ from rlcore.pbt.extra import imported
 
 LOST: Final = ("WorkerCrashedError", "OutOfMemoryError", "NodeDiedError", "LocalRayletDiedError", "ObjectLostError")
 """Errors of Ray that say that a worker, its node or its result was lost, so that another try may succeed."""
+
+CONNECT_TIMEOUT: Final = 5.0
+"""Seconds that the port of a cluster has to answer."""
 
 
 class RayExecutor(OnWorkers):
@@ -44,8 +48,9 @@ class RayExecutor(OnWorkers):
         if not ray.is_initialized():
             local = {"address": "local", "num_cpus": self.jobs, "include_dashboard": False}
             try:
+                _check_port(self.address or "")
                 ray.init(logging_level="warning", **(local if self.address is None else {"address": self.address}))
-            except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+            except (OSError, ValueError, RuntimeError) as error:
                 raise WorkerError(
                     f"Ray cannot be reached at address={self.address!r} ({error}); start a cluster there with "
                     "`ray start`, or leave the address out for one on this machine"
@@ -107,3 +112,13 @@ class RayExecutor(OnWorkers):
 
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error)[:300]}"
+
+
+def _check_port(address: str) -> None:
+    """Connect to an address of the form ``HOST:PORT``, for which Ray itself would try for minutes.
+
+    :raises OSError: if nothing answers there
+    """
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "://" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT).close()

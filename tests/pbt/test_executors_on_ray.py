@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -173,12 +174,23 @@ def test_no_process_is_left_behind_by_an_interrupt(tmp_path: Path) -> None:
     wait_until(lambda: not any(is_running(process) for process in processes))
 
 
-def test_an_address_without_a_cluster_is_one_error() -> None:
+def test_an_address_that_ray_refuses_is_one_error() -> None:
     with (
-        pytest.raises(WorkerError, match=r"Ray cannot be reached at address='auto' .*ray start"),
-        RayExecutor(1, "auto"),
+        pytest.raises(WorkerError, match=r"Ray cannot be reached at address='nonsense' .*ray start"),
+        RayExecutor(1, "nonsense"),
     ):
         pass
+
+
+def test_a_closed_port_is_one_error() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        with (
+            pytest.raises(WorkerError, match=f"at address='{address}' .*Connection refused.*ray start"),
+            RayExecutor(1, address),
+        ):
+            pass
 
 
 def test_a_cluster_that_is_connected_already_is_used_and_stays() -> None:
