@@ -2,13 +2,14 @@
 
 All digests are in this one file, so that a change which moves no measured value changes nothing else. A digest is
 written once, with the code, and functions that the same claims executed once for all of them. A claim that keeps older
-evidence lists the parts that have changed since, or the seed of the run that was repeated since.
+evidence lists the parts that have changed since, or the seed of the run that was repeated since. What other runs may
+execute since then stands apart from what runs executed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -27,10 +28,12 @@ IMPORT: Final = "(import)"
 """The part of a module that runs when it is imported."""
 
 Digests = dict[str, str]
+Functions = dict[str, list[str]]
+"""Functions of each module."""
 
 
 class _Group(BaseModel):
-    """Functions of a module that some claims and plots executed, all separated by spaces."""
+    """Functions of a module that some claims and plots executed or may execute, all separated by spaces."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -56,6 +59,7 @@ class _File(BaseModel):
     files: Digests
     libraries: Digests
     executed: dict[str, tuple[_Group, ...]]
+    mentioned: dict[str, tuple[_Group, ...]] = Field(default_factory=dict)
     claims: dict[str, _Entry]
     plots: dict[str, _Entry]
     full_audit: str = ""
@@ -97,7 +101,8 @@ def lock_json(lock: Lock, code: CurrentCode) -> str:
                 for name, value in table.items()
                 if name.startswith(LIBRARY) or name == VERDICTS
             },
-            "executed": _groups(lock),
+            "executed": _groups(lock, _executed_by_module),
+            **({"mentioned": mentioned} if (mentioned := _groups(lock, _mentioned_by_module)) else {}),
             "claims": {name: _entry(record, table) for name, record in lock.claims.items()},
             "plots": {name: _entry(record, table) for name, record in lock.plots.items()},
             **({"full_audit": lock.full_audit} if lock.full_audit else {}),
@@ -112,12 +117,12 @@ def _entry(record: CodeRecord, table: Digests) -> dict[str, Any]:
     return entry if record.repeated is None else {**entry, "repeated": record.repeated}
 
 
-def _groups(lock: Lock) -> dict[str, list[dict[str, str]]]:
-    """For each module the functions that the same claims and plots executed."""
+def _groups(lock: Lock, by_module: Callable[[CodeRecord], Functions]) -> dict[str, list[dict[str, str]]]:
+    """For each module the functions that the same claims and plots have."""
     members: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for kind, records in (("claims", lock.claims), ("plots", lock.plots)):
         for name in sorted(records):
-            for module, found in _by_module(records[name]).items():
+            for module, found in by_module(records[name]).items():
                 members[module, " ".join(found)][kind].append(name)
     groups: dict[str, list[dict[str, str]]] = defaultdict(list)
     for module, functions in sorted(members):
@@ -126,9 +131,17 @@ def _groups(lock: Lock) -> dict[str, list[dict[str, str]]]:
     return groups
 
 
-def _by_module(record: CodeRecord) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {root: [] for root in record.roots}
-    for name in record.executed.functions:
+def _executed_by_module(record: CodeRecord) -> Functions:
+    return {**{root: [] for root in record.roots}, **_by_module(record.executed.functions)}
+
+
+def _mentioned_by_module(record: CodeRecord) -> Functions:
+    return _by_module(record.mentioned)
+
+
+def _by_module(names: Iterable[str]) -> Functions:
+    found: Functions = defaultdict(list)
+    for name in names:
         module, _, function = name.partition(":")
         found[module].append(function)
     return found
@@ -157,10 +170,14 @@ def lock_of(text: str, path: Path, code: CurrentCode) -> Lock:
     table = {name.removesuffix(f":{IMPORT}"): value for name, value in table.items()}
     table |= {FILE + name: value for name, value in content.files.items()}
     table |= {name if name == VERDICTS else LIBRARY + name: value for name, value in content.libraries.items()}
-    executed = {kind: _executed(content, kind) for kind in ("claims", "plots")}
+    executed, mentioned = _by_member(content.executed), _by_member(content.mentioned)
+
+    def record(entry: _Entry, member: tuple[str, str]) -> CodeRecord:
+        return _record(entry, executed.get(member, {}), mentioned.get(member, {}), table, code)
+
     return Lock(
-        {name: _record(each, executed["claims"].get(name, {}), table, code) for name, each in content.claims.items()},
-        {name: _record(each, executed["plots"].get(name, {}), table, code) for name, each in content.plots.items()},
+        {name: record(entry, ("claims", name)) for name, entry in content.claims.items()},
+        {name: record(entry, ("plots", name)) for name, entry in content.plots.items()},
         content.full_audit,
     )
 
@@ -179,24 +196,29 @@ def measured_with(text: str) -> tuple[str, Mapping[str, str], int]:
     return content.full_audit, libraries, sum(each.repeated is not None for each in content.claims.values())
 
 
-def _executed(content: _File, kind: str) -> dict[str, dict[str, str]]:
-    """The functions of each module, by claim or plot and module."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    for module, groups in content.executed.items():
-        for group in groups:
-            for name in getattr(group, kind).split():
-                found[name][module] = group.functions
+def _by_member(groups: Mapping[str, Iterable[_Group]]) -> dict[tuple[str, str], dict[str, list[str]]]:
+    """The functions of each module, by what has them: ``claims`` or ``plots``, and the name."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(dict)
+    for module, ones in groups.items():
+        for group in ones:
+            for kind, names in (("claims", group.claims), ("plots", group.plots)):
+                for name in names.split():
+                    found[kind, name][module] = group.functions.split()
     return found
 
 
-def _record(entry: _Entry, modules: Mapping[str, str], table: Digests, code: CurrentCode) -> CodeRecord:
+def _record(entry: _Entry, executed: Functions, mentioned: Functions, table: Digests, code: CurrentCode) -> CodeRecord:
     """The record of an entry.
 
     The modules that were imported are those that are imported now: if one more or one fewer is, then the code of a
     module that was imported before has changed as well.
     """
-    functions = tuple(sorted(f"{module}:{name}" for module, found in modules.items() for name in found.split()))
-    executed = Executed(functions, entry.files)
-    names: Iterable[str] = {*code.names_of(executed, code.closure(modules)), *entry.outdated}
+    seen, may_be_executed = Executed(_full_names(executed), entry.files), _full_names(mentioned)
+    names = {*code.names_of(seen, code.closure(executed)), *may_be_executed, *entry.outdated}
     digests = {name: entry.outdated.get(name, table.get(name, "")) for name in names}
-    return CodeRecord(entry.settings, tuple(sorted(modules)), executed, tuple(sorted(digests.items())), entry.repeated)
+    parts = tuple(sorted(digests.items()))
+    return CodeRecord(entry.settings, tuple(sorted(executed)), seen, parts, may_be_executed, entry.repeated)
+
+
+def _full_names(functions: Functions) -> tuple[str, ...]:
+    return tuple(sorted(f"{module}:{name}" for module, found in functions.items() for name in found))

@@ -19,7 +19,7 @@ from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.replay import problems_of_run, repeated_seed
 from rlverify.project.current_code import GONE
 from rlverify.records.claims import Claim
-from rlverify.records.code_records import CodeRecord, Executed, together
+from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, FigureEvidence
 from rlverify.records.problems import Problem
@@ -115,7 +115,8 @@ def _record(committed: Committed, claim: Claim, evidence: Evidence, run: PairedR
     """What the figure follows from now: what this run executed, and what the others executed or may execute now.
 
     :param run: the repeated one
-    :returns: None if it gives another value, or did not execute and read all that is left of what the runs did before
+    :returns: None if it gives another value, or did not execute and read all that is left of what the runs did before,
+        and what they may have executed since and has changed
     """
     assert claim.figure is not None
     assert evidence.figure is not None
@@ -123,10 +124,13 @@ def _record(committed: Committed, claim: Claim, evidence: Evidence, run: PairedR
     if value is None or executed is None or executed.unseen or not is_committed_value(evidence.figure, run.seed, value):
         return None
     before = committed.lock.claims[claim.id]
-    left = {name for name in before.executed.functions if code.digest(name) != GONE}
-    if left - {*executed.functions} or {*before.executed.files} - {*executed.files}:
+    changed = code.changed(before)
+    tested = {*before.executed.functions, *({*before.mentioned} & {*changed})}
+    if not {name for name in tested if code.digest(name) != GONE} <= {*executed.functions}:
+        return None
+    if not {*before.executed.files} <= {*executed.files}:
         return None
     settings, sources = committed.project.settings_digest(claim), committed.project.sources(claim)
-    more = code.mentioned(code.changed(before), executed.functions)
-    found = code.record(settings, sources, together([executed, Executed(tuple(more))]), Executed())
-    return replace(found, repeated=run.seed)
+    mentioned = {*code.mentioned(changed, executed.functions), *before.mentioned}
+    left = {name for name in mentioned if code.digest(name) != GONE}
+    return replace(code.record(settings, sources, executed, Executed(), left), repeated=run.seed)

@@ -62,12 +62,20 @@ class CurrentCode:
         module, _, name = part.partition(":")
         return self.parts(module).get(name, GONE)
 
-    def record(self, settings: str, roots: Iterable[str], executed: Executed, imported: Executed) -> CodeRecord:
+    def record(
+        self,
+        settings: str,
+        roots: Iterable[str],
+        executed: Executed,
+        imported: Executed,
+        mentioned: Iterable[str] = (),
+    ) -> CodeRecord:
         """The record of a measurement that was made with this code.
 
         :param settings: digest of the claim's own settings
         :param roots: dotted names of the modules that define what measures it
         :param imported: what is executed and read when modules are imported
+        :param mentioned: functions that it may execute though no recorded run did
         """
         starts = {*roots, *(name.partition(":")[0] for name in executed.functions)}
         if executed.unseen:
@@ -80,10 +88,11 @@ class CurrentCode:
         if executed.unseen:
             functions = {f"{module}:{name}" for module in modules for name in self.parts(module) if name}
         seen = Executed(tuple(sorted(functions)), tuple(sorted({*executed.files, *imported.files})))
-        names = self.names_of(seen, modules)
+        may_be_executed = tuple(sorted({*mentioned} - {*seen.functions}))
+        names = sorted({*self.names_of(seen, modules), *may_be_executed})
         parts = tuple((name, self.digest(name)) for name in names)
         starts |= {name.partition(":")[0] for name in seen.functions}
-        return CodeRecord(settings, tuple(sorted(starts)), seen, parts)
+        return CodeRecord(settings, tuple(sorted(starts)), seen, parts, may_be_executed)
 
     def names_of(self, executed: Executed, modules: Iterable[str]) -> list[str]:
         """Names of all parts that a measurement follows from, sorted."""

@@ -28,6 +28,8 @@ class CodeRecord:
     :param executed: what all runs of it executed together, and what their imports execute
     :param parts: (name, digest) of each part, sorted: ``package.module:function``, ``package.module`` for the code
         that runs when it is imported, ``file PATH``, ``library NAME`` (its version)
+    :param mentioned: functions that runs of the present code may execute though no recorded run did: those that changed
+        functions mention
     :param repeated: the seed of the only run that was made of these parts, where all others are of older code; else
         None
     """
@@ -36,6 +38,7 @@ class CodeRecord:
     roots: tuple[str, ...]
     executed: Executed
     parts: tuple[tuple[str, str], ...]
+    mentioned: tuple[str, ...] = ()
     repeated: int | None = None
 
 

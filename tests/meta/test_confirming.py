@@ -93,8 +93,9 @@ def marked(checkout: Path, mark: str) -> list[str]:
     return sorted(name for name, entry in lock_of(checkout)["claims"].items() if mark in entry)
 
 
-def executed(checkout: Path, claim: str, module: str) -> set[str]:
-    groups = lock_of(checkout)["executed"][module]
+def of_target(checkout: Path, kind: str, claim: str = "FIG-GAIN") -> set[str]:
+    """Functions of the target that runs of the claim executed, or may execute."""
+    groups = lock_of(checkout).get(kind, {}).get("figureproject.target", [])
     return {name for each in groups if claim in each["claims"].split() for name in each["functions"].split()}
 
 
@@ -177,7 +178,7 @@ def test_a_run_confirms_nothing_if_others_executed_or_read_more(checkout: Path, 
     (checkout / "figureproject/experiments/data.txt").write_text("1234")
     replace(checkout / VALUES, NOISE, f"{NOISE} + ({more} if seed == {OTHER_SEED} else 0)")
     measure_all(checkout)
-    assert ("far" in executed(checkout, "FIG-GAIN", "figureproject.target")) == ("far" in more)
+    assert ("far" in of_target(checkout, "executed")) == ("far" in more)
     replace(checkout / TARGET, *HALVES)
     code, said = update(checkout, *OF_TRANSFER)
     assert (code, f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {STALE}" in said) == (0, True), said
@@ -191,11 +192,46 @@ def test_a_run_that_starts_another_process_confirms_nothing(checkout: Path) -> N
     assert f"FIG-GAIN: {STALE}" in update(checkout, "FIG-GAIN")[1]
 
 
-def test_what_other_seeds_may_execute_now_is_in_the_entry(checkout: Path) -> None:
-    """So that a later change of it is seen, though no run that was recorded executed it."""
+@pytest.fixture
+def confirmed(checkout: Path) -> Path:
+    """Its figures are confirmed; a seed that was not repeated executes now what no recorded run executed."""
     replace(checkout / VALUES, NOISE, f"{NOISE} + (target.far(seed) if seed == {OTHER_SEED} else 0)")
     assert f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {CONFIRMED}" in update(checkout)[1]
-    assert executed(checkout, "FIG-GAIN", "figureproject.target") == {"middle", "far", "further"}
+    return checkout
+
+
+def test_what_other_seeds_may_execute_now_is_in_the_entry(confirmed: Path) -> None:
+    """So that a later change of it is seen."""
+    assert of_target(confirmed, "executed") == {"middle"}
+    assert of_target(confirmed, "mentioned") == {"far", "further"}
+
+
+def test_a_figure_is_confirmed_again_after_a_change_that_its_runs_execute(confirmed: Path) -> None:
+    replace(confirmed / TARGET, *HALVES)
+    assert f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {CONFIRMED}" in update(confirmed)[1]
+    assert of_target(confirmed, "mentioned") == {"far", "further"}
+
+
+def test_a_change_of_what_only_other_seeds_may_execute_is_not_confirmed(confirmed: Path) -> None:
+    replace(confirmed / TARGET, "return seed", "return seed + 1000")
+    assert f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {STALE}" in update(confirmed, *OF_TRANSFER)[1]
+    assert marked(confirmed, "outdated") == OF_TRANSFER
+
+
+def test_what_a_repeated_run_executes_is_no_longer_what_others_may_execute(confirmed: Path) -> None:
+    replace(confirmed / VALUES, f"(target.far(seed) if seed == {OTHER_SEED} else 0)", "0 * target.far(seed)")
+    assert f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {CONFIRMED}" in update(confirmed, *OF_TRANSFER)[1]
+    assert (of_target(confirmed, "executed"), of_target(confirmed, "mentioned")) == (
+        {"middle", "far", "further"},
+        set(),
+    )
+
+
+def test_what_other_seeds_may_execute_leaves_the_entry_with_its_code(confirmed: Path) -> None:
+    replace(confirmed / VALUES, f" + (target.far(seed) if seed == {OTHER_SEED} else 0)", "")
+    replace(confirmed / TARGET, FAR, "")
+    assert f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {CONFIRMED}" in update(confirmed, *OF_TRANSFER)[1]
+    assert of_target(confirmed, "mentioned") == set()
 
 
 def test_a_claim_with_other_settings_is_not_confirmed(checkout: Path) -> None:
