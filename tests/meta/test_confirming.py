@@ -93,10 +93,10 @@ def marked(checkout: Path, mark: str) -> list[str]:
     return sorted(name for name, entry in lock_of(checkout)["claims"].items() if mark in entry)
 
 
-def of_target(checkout: Path, kind: str, claim: str = "FIG-GAIN") -> set[str]:
-    """Functions of the target that runs of the claim executed, or may execute."""
+def of_target(checkout: Path, kind: str) -> set[str]:
+    """Functions of the target that runs of FIG-GAIN executed, or may execute."""
     groups = lock_of(checkout).get(kind, {}).get("figureproject.target", [])
-    return {name for each in groups if claim in each["claims"].split() for name in each["functions"].split()}
+    return {name for each in groups if "FIG-GAIN" in each["claims"].split() for name in each["functions"].split()}
 
 
 def changed_files(checkout: Path) -> list[str]:
