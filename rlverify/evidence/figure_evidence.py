@@ -185,8 +185,10 @@ def is_committed_value(committed: FigureEvidence, seed: int, value: float) -> bo
 
 
 def distinguishable_values(figure: FigureEvidence) -> int:
-    """How many values there are from the smallest to the largest, to the digits that are kept."""
-    return round((max(figure.values) - min(figure.values)) * 10.0 ** _decimals(figure.values)) + 1
+    """How many values there are from the smallest to the largest, in the steps in which they occur."""
+    kept = [round(value * 10.0 ** _decimals(figure.values)) for value in figure.values]
+    step = math.gcd(*(value - kept[0] for value in kept))
+    return (max(kept) - min(kept)) // max(step, 1) + 1
 
 
 def run_difference(committed: FigureEvidence, seed: int, value: float, unit: str = "") -> str:

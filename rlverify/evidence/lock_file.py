@@ -185,15 +185,16 @@ def lock_of(text: str, path: Path, code: CurrentCode) -> Lock:
 def measured_with(text: str) -> tuple[str, Mapping[str, str], int]:
     """What a lock file says of all measurements together: nothing if it is broken.
 
-    :returns: the day of the last full audit, the versions of the libraries, and of how many claims only one run was
-        made since
+    :returns: the day of the last full audit, the versions of the libraries, and the number of claims of which only one
+        run was made with this code
     """
     try:
         content = _File.model_validate_json(text)
     except ValidationError:
         return "", {}, 0
     libraries = {name: version for name, version in content.libraries.items() if name != VERDICTS}
-    return content.full_audit, libraries, sum(each.repeated is not None for each in content.claims.values())
+    repeated = [each for each in content.claims.values() if each.repeated is not None and not each.outdated]
+    return content.full_audit, libraries, len(repeated)
 
 
 def _by_member(groups: Mapping[str, Iterable[_Group]]) -> dict[tuple[str, str], dict[str, list[str]]]:

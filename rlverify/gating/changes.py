@@ -154,9 +154,13 @@ def _relocked(base: Base, paths: ReportPaths, was: Lock, code: CurrentCode) -> f
 
 def _is_made_since(was: CodeRecord | None, record: CodeRecord, code: CurrentCode) -> bool:
     """Whether an entry lists something else than an older one, or code of that has changed."""
-    if was is None or (was.roots, was.executed) != (record.roots, record.executed):
+    if was is None or _listed(was) != _listed(record):
         return True
     return any(not name.startswith(LIBRARY) and name != VERDICTS for name in code.changed(was))
+
+
+def _listed(record: CodeRecord) -> tuple[object, ...]:
+    return record.roots, record.executed, record.mentioned, record.repeated
 
 
 def _evidence_before(project: Project, paths: ReportPaths, base: Base) -> dict[str, Evidence]:

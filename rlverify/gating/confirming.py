@@ -131,6 +131,7 @@ def _record(committed: Committed, claim: Claim, evidence: Evidence, run: PairedR
     if not {*before.executed.files} <= {*executed.files}:
         return None
     settings, sources = committed.project.settings_digest(claim), committed.project.sources(claim)
-    mentioned = {*code.mentioned(changed, executed.functions), *before.mentioned}
+    new = {*executed.functions} - {*before.executed.functions}
+    mentioned = {*code.mentioned({*changed, *new}, executed.functions), *before.mentioned}
     left = {name for name in mentioned if code.digest(name) != GONE}
     return replace(code.record(settings, sources, executed, Executed(), left), repeated=run.seed)

@@ -120,8 +120,9 @@ class CurrentCode:
     def mentioned(self, parts: Iterable[str], known: Iterable[str]) -> frozenset[str]:
         """Unknown functions that others may call, directly or not: those whose name they mention.
 
-        They are looked for in the module of the function that mentions them, and in those that this imports. A
-        function that is gone mentions its own name, as a method of a base class may now be called.
+        They are looked for in the module of the function that mentions them, and in those that this imports; so what
+        is called through a table or a name of another module is not found. A function that is gone mentions its own
+        name, as a method of a base class may now be called.
 
         :param parts: names of parts, as in `CodeRecord.parts`, of which the functions are followed
         :param known: names of functions that are not followed

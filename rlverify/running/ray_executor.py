@@ -6,6 +6,7 @@ one machine, and so are the results. Ray only says on which node a worker proces
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 import socket
@@ -221,7 +222,7 @@ class RayExecutor(Executor):
             return
         local: dict[str, Any] = {} if self._address else {"num_cpus": self._wanted, "include_dashboard": False}
         try:
-            _check_port(self._address)
+            _check_port(os.environ.get("RAY_ADDRESS", "") if self._address == "auto" else self._address)
             ray.init(self._address or "local", log_to_driver=True, configure_logging=False, **local)
         except (OSError, RuntimeError, ValueError) as error:
             where = f"at {self._address}" if self._address else "on this machine"

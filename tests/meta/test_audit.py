@@ -311,6 +311,14 @@ def test_an_update_at_the_quick_level_keeps_figures_and_names_those_of_other_cod
     assert (setting.paths.working / "raw.jsonl").read_text() == "raw\n"
 
 
+def test_an_update_does_not_say_of_a_figure_without_evidence_that_it_is_kept(setting: Setting) -> None:
+    (setting.paths.evidence / "FIG-GAIN.json").unlink()
+    setting.make_older("FIG-GAIN", "FIG-DRIFT")
+    found = setting.audit(update=True)
+    assert [(each.subject, each.sentence) for each in found.problems] == [("FIG-GAIN", "has no evidence")]
+    assert found.notes == (f"FIG-DRIFT: kept, though {OTHER_CODE}; {FULL}",)
+
+
 def test_evidence_of_a_claim_that_is_in_no_catalogue_is_a_problem(setting: Setting) -> None:
     for name in ("GONE-02", "GONE-01"):
         (setting.paths.evidence / f"{name}.json").write_text(to_json(replace(lab(), claim_id=name)))

@@ -190,6 +190,41 @@ def test_a_run_that_starts_another_process_confirms_nothing(checkout: Path) -> N
     measure_all(checkout)
     replace(checkout / TARGET, *HALVES)
     assert f"FIG-GAIN: {STALE}" in update(checkout, "FIG-GAIN")[1]
+    assert f"FIG-GAIN: {STALE}" in update(checkout, "FIG-GAIN")[1], "the run that is kept"
+
+
+def test_a_run_that_is_kept_confirms_and_is_made_again_if_no_cache_is_to_be_used(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace(checkout / TARGET, *HALVES)
+    update(checkout, "FIG-GAIN")
+    monkeypatch.setenv("FIGURELAB_LOG", str(tmp_path / "log"))
+    for arguments, runs in (((), 0), (("--ignore-cache",), 1)):
+        git(checkout, "checkout", "--quiet", "--", "reports")
+        assert f"FIG-GAIN: {CONFIRMED}" in update(checkout, "FIG-GAIN", *arguments)[1]
+        assert runs_made(tmp_path / "log") == runs, arguments
+
+
+def test_the_run_that_confirms_has_a_value_of_its_own(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate would repeat another, whose value six of the eight runs have."""
+    replace(checkout / VALUES, "random.Random(seed)", "random.Random(min(seed, 2))")
+    measure_all(checkout)
+    assert repeated_seed(load_file(checkout / "reports/evidence/FIG-GAIN.json")) >= 2
+    replace(checkout / TARGET, *HALVES)
+    monkeypatch.setenv("FIGURELAB_LOG", str(tmp_path / "log"))
+    assert f"FIG-GAIN: {CONFIRMED}" in update(checkout, "FIG-GAIN")[1]
+    (run,) = (tmp_path / "log").read_text().splitlines()
+    assert int(run.split()[1]) < 2
+
+
+def test_the_gate_advises_the_update_that_suffices(checkout: Path) -> None:
+    replace(checkout / VALUES, '"drift": 15 + 5 * noise', '"drift": 5 * noise + 15')
+    assert "measured again agrees; run `rlverify audit --update`" in gate(checkout)[1]
+    git(checkout, "checkout", "--quiet", "--", ".")
+    replace(checkout / VALUES, "seed * 1e-17", "1e-17 * seed")
+    assert "measured again agrees; run `rlverify audit --level full --update`" in gate(checkout)[1]
 
 
 @pytest.fixture
@@ -204,6 +239,22 @@ def test_what_other_seeds_may_execute_now_is_in_the_entry(confirmed: Path) -> No
     """So that a later change of it is seen."""
     assert of_target(confirmed, "executed") == {"middle"}
     assert of_target(confirmed, "mentioned") == {"far", "further"}
+
+
+def test_what_other_seeds_may_execute_through_a_function_that_is_new_is_in_the_entry(checkout: Path) -> None:
+    replace(checkout / VALUES, NOISE, f"{NOISE} + target.helper(seed)")
+    with (checkout / TARGET).open("a") as file:
+        file.write(f"\n\ndef helper(seed: int) -> float:\n    return far(seed) if seed == {OTHER_SEED} else 0\n")
+    assert f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {CONFIRMED}" in update(checkout)[1]
+    assert of_target(checkout, "executed") == {"middle", "helper"}
+    assert of_target(checkout, "mentioned") == {"far", "further"}
+
+
+def test_the_index_does_not_count_a_confirmed_figure_whose_code_changed_since(confirmed: Path) -> None:
+    assert "of which one run was repeated with this code: 3." in (confirmed / "reports/index.md").read_text()
+    replace(confirmed / TARGET, "return seed", "return seed + 1000")
+    assert f"FIG-GAIN, FIG-SPIKE, FIG-DRIFT: {STALE}" in update(confirmed)[1]
+    assert "repeated with this code" not in (confirmed / "reports/index.md").read_text()
 
 
 def test_a_figure_is_confirmed_again_after_a_change_that_its_runs_execute(confirmed: Path) -> None:
@@ -246,17 +297,29 @@ def test_a_broken_lock_file_is_replaced_and_confirms_nothing(checkout: Path) -> 
     assert "FIG-GAIN, FIG-SPIKE, FIG-DRIFT and 1 more: kept" in said
 
 
-@pytest.mark.parametrize(("largest", "enough"), [(1.0099, True), (1.0098, False)])
-def test_few_different_values_tell_nothing(checkout: Path, largest: float, enough: bool) -> None:
-    """From the smallest to the largest value there are 100 or 99 that can be told apart."""
+@pytest.mark.parametrize(
+    ("values", "misfits", "enough"),
+    [
+        ((1.0099, 1.0, 1.001, 1.002, 1.003, 1.004, 1.005, 1.006), (), True),
+        ((1.0098, 1.0, 1.001, 1.002, 1.003, 1.004, 1.005, 1.006), (), False),
+        ((100.0, 1.0, 1.0, 20.0, 31.0, 33.0, 40.0, 52.0), (), True),
+        ((99.0, 1.0, 1.0, 20.0, 31.0, 33.0, 40.0, 52.0), (), False),
+        ((0.0, 0.0, 0.25, 0.5, 0.5, 0.5, 1.0, 1.0), (), False),
+        ((1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0), (), False),
+        ((1.0099, 1.0, 1.001, 1.002, 1.003, 1.004, 1.005, 1.006), ("of another version",), False),
+    ],
+)
+def test_few_different_values_tell_nothing(
+    checkout: Path, values: tuple[float, ...], misfits: tuple[str, ...], enough: bool
+) -> None:
+    """From the smallest to the largest value there are 100 or 99, in the steps in which they occur."""
     replace(checkout / TARGET, *HALVES)
     with fresh_projects():
         project = open_project(checkout)
         committed, claim = Committed(project, project.paths, CurrentCode(project)), project.claim("FIG-GAIN")
         assert claim.figure is not None
-        values = (largest, 1.0, 1.001, 1.002, 1.003, 1.004, 1.005, 1.006)
         evidence = Evidence(claim.id, claim.seeds, (), figure=measured_figure(values, claim.figure.claimed))
-        assert can_be_confirmed(committed, Record(claim, evidence)) is enough
+        assert can_be_confirmed(committed, Record(claim, evidence, misfits)) is enough
 
 
 def test_the_repeated_run_has_a_value_of_its_own() -> None:

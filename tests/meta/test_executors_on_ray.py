@@ -187,6 +187,18 @@ def test_a_closed_port_is_one_clear_error_within_seconds() -> None:
     assert "start one with `ray start --head`" in last
 
 
+def test_the_cluster_that_the_environment_names_and_that_is_not_there_is_one_clear_error() -> None:
+    """Ray would ask it for more than a minute."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        script = f"import os; os.environ['RAY_ADDRESS'] = {address!r}\n"
+        done = in_a_process(script + "from rlverify.running.executors import ray_executor; ray_executor(1, 'auto')", 30)
+    last = done.stderr.strip().splitlines()[-1]
+    assert "UsageError: no Ray cluster could be used at auto: " in last
+    assert "Connection refused" in last
+
+
 def nap(number: int) -> int:
     time.sleep(0.2)
     return number
@@ -307,11 +319,22 @@ def lose_the_actor_once(folder: str, task: str) -> str:
     elif task == "other":
         (Path(folder) / "other").touch()
         until(tries.exists)
-        time.sleep(0.5)
+        time.sleep(3)
     return str(os.getppid())
 
 
-def test_a_lost_task_is_started_again_on_a_new_actor(executor: RayExecutor, tmp_path: Path) -> None:
+def test_a_lost_task_is_started_again_on_a_new_actor(
+    executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if that one needs longer than the others' tasks."""
+
+    class StartsSlowlyOnceOneIsLost(ray_executor_module._Slot[str, str]):
+        def __init__(self) -> None:
+            if (tmp_path / "tries").exists():
+                time.sleep(6)
+            super().__init__()
+
+    monkeypatch.setattr(ray_executor_module, "_Slot", StartsSlowlyOnceOneIsLost)
     ended = executor.map(partial(lose_the_actor_once, str(tmp_path)), ["lost", "other"])
     assert [each.reason for each in ended] == ["", ""]
     assert ended[0].result != ended[1].result

@@ -142,6 +142,9 @@ def test_the_day_and_the_libraries_of_a_full_audit_can_be_read_alone(lock: Lock,
     claims = {name: replace(record, repeated=0) for name, record in lock.claims.items()}
     day, libraries, repeated = measured_with(lock_json(Lock(claims, lock.plots, "2026-11-25"), code))
     assert (day, repeated, measured_with(text)[2]) == ("2026-11-25", 2, 0)
+    (name, first), *_ = claims.items()
+    claims[name] = replace(first, parts=((first.parts[0][0], "other"), *first.parts[1:]))
+    assert measured_with(lock_json(Lock(claims, lock.plots), code))[2] == 1
     assert libraries == {
         name: each for name, each in json.loads(text)["libraries"].items() if name != "rlverify.verdicts"
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
@@ -162,6 +163,13 @@ def test_an_entry_of_the_lock_file_is_new_if_it_lists_something_else_or_other_co
         path.write_text(lock_json(Lock({**now.claims, "FIG-GAIN": other}, {}), code), encoding="utf-8")
     assert selected(checkout).relocked == {"LAB-01", "FIG-GAIN"}
     commit(checkout, "all")
+    marked = {
+        "FIG-SPIKE": dataclasses.replace(now.claims["FIG-SPIKE"], repeated=3),
+        "FIG-DRIFT": dataclasses.replace(now.claims["FIG-DRIFT"], mentioned=("figureproject.target:far",)),
+    }
+    path.write_text(lock_json(Lock({**now.claims, "FIG-GAIN": other, **marked}, {}), code), encoding="utf-8")
+    assert selected(checkout).relocked == {"FIG-SPIKE", "FIG-DRIFT"}
+    git(checkout, "checkout", "--quiet", "--", "reports")
     replace(checkout / "figureproject/target.py", "(low + high) / 2", "(low + high) / 2.2")
     assert selected(checkout).relocked == frozenset()
     lock(checkout, *EVERYTHING)
