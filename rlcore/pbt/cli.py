@@ -46,6 +46,8 @@ EXPLORED = ("learning_rate=1e-5:1e-2:log", "ent_coef=1e-5:1e-2:log", "clip_range
 def show_instead(context: typer.Context, folder: str | None) -> None:
     """Show a population and end, before any other option is missed; --once is eager, so that it is known here."""
     if folder is not None:
+        if folder.startswith("-"):
+            raise SettingError("watch", f"--watch needs a folder, and {folder} is an option; write --watch DIR")
         if "://" in folder:
             raise SettingError("watch", f"--watch {folder} is a URL, and only folders of this machine can be watched")
         show_population(Path(folder), once=context.params["once"])

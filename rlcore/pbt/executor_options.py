@@ -43,6 +43,8 @@ def make_executor(kind: ExecutorKind, jobs: int | None, ray_address: str | None)
 
     :raises SettingError: if they contradict each other, or Ray is asked for and not installed
     """
+    if ray_address == "":
+        raise SettingError("ray_address", "--ray-address is empty; give HOST:6379 or auto, or leave it out")
     if kind is not ExecutorKind.ray and ray_address is not None:
         raise SettingError(
             "ray_address",

@@ -334,8 +334,10 @@ class _Worker:
     def death(self) -> Death:
         """How it died."""
         self.join()
-        advice = "exit code -9 is often a lack of memory: give fewer jobs; see above for what the workers wrote"
-        return Death(f"exit code {self._process.exitcode}", advice)
+        code, advice = self._process.exitcode, "see above for what the workers wrote"
+        if code == -9:
+            advice = f"exit code -9 is often a lack of memory: give fewer jobs; {advice}"
+        return Death(f"exit code {code}", advice)
 
     def terminate(self) -> None:
         """Stop the process, whatever it does."""
@@ -368,6 +370,15 @@ class ProcessExecutor(OnWorkers):
         self._room: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
+        """Start no worker yet.
+
+        :raises CallOrderError: in a worker that imports the script which started it
+        """
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise CallOrderError(
+                "a worker process imports the script that started it, and this one starts workers whenever it is "
+                'imported; put what trains under: if __name__ == "__main__":'
+            )
         resource_tracker.ensure_running()  # if a worker started it, that would let the signals through again
         self._room = tempfile.TemporaryDirectory(prefix="rlcore-", ignore_cleanup_errors=True)
         return self

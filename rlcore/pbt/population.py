@@ -212,7 +212,7 @@ class Population:
         """
         total, tell = whole_number("updates_per_member", updates_per_member), progress or (lambda _: None)
         files.make_folder(self.folder)
-        with self._storage.locked(), self._executor:
+        with self._executor, self._storage.locked():
             self._begin(total)
             while True:
                 due = self._explored_step + self.config.perturbation_interval

@@ -120,6 +120,11 @@ class RemoteFolder:
         protocol, _, place = self.url.partition("://")
         if not place or (protocol in LOCAL and not place.startswith("/")):
             raise CheckpointError(url, "names no folder; give one such as s3://bucket/population or file:///population")
+        if any("cache" in each.partition("://")[0] for each in url.split("::")):
+            raise CheckpointError(
+                url,
+                "cannot be used, as a cache shows the lease of a scheduler as it was; give the URL behind the cache",
+            )
         fsspec = imported("fsspec", f"the folder {url}")
         try:
             self._fs, self._root = fsspec.core.url_to_fs(self.url)
@@ -317,7 +322,12 @@ class RemoteFolder:
 
 
 def storage_of(folder: str | Path) -> LocalFolder | RemoteFolder:
-    """The storage that a path or a URL names."""
+    """The storage that a path or a URL names.
+
+    :raises CheckpointError: if it names none
+    """
+    if folder == "":
+        raise CheckpointError(folder, "names no folder; give one, or . for the current one")
     return RemoteFolder(folder) if isinstance(folder, str) and "://" in folder else LocalFolder(Path(folder))
 
 

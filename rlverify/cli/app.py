@@ -193,7 +193,7 @@ def audit_command(
     reports: Reports = None,
     jobs: Jobs = None,
     where: Where = "processes",
-    ray_address: RayAddress = "",
+    ray_address: RayAddress = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure claims; compare with what is expected and with what is committed."""
@@ -239,7 +239,7 @@ def gate(
     reports: Reports = None,
     jobs: Jobs = None,
     where: Where = "processes",
-    ray_address: RayAddress = "",
+    ray_address: RayAddress = None,
 ) -> None:
     """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed."""
     files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})

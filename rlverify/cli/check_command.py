@@ -69,7 +69,7 @@ def check(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Targets at the same time; above 1, in worker processes. [default: 1]")
     ] = None,
-    ray_address: RayAddress = "",
+    ray_address: RayAddress = None,
 ) -> None:
     """Check any algorithm for known kinds of bugs: 0 all as expected, 1 a check failed, 2 one could not be run.
 
@@ -139,7 +139,7 @@ def gate_of_suites(
     names: Sequence[str],
     files: Mapping[str, Path],
     given: Sequence[str],
-    options: tuple[ExecutorName, int | None, str],
+    options: tuple[ExecutorName, int | None, str | None],
 ) -> int:
     """Run the suites of a project that has nothing else.
 

@@ -22,12 +22,12 @@ Where = Annotated[
     typer.Option("--executor", help="Where tasks run: in this process, in worker processes, or on a Ray cluster."),
 ]
 RayAddress = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="The cluster of --executor ray. [default: one of this machine]")
+    str | None, typer.Option(metavar="ADDRESS", help="The cluster of --executor ray. [default: one of this machine]")
 ]
 
 
 @contextmanager
-def executor_of(where: ExecutorName, jobs: int | None, ray_address: str) -> Iterator[Executor]:
+def executor_of(where: ExecutorName, jobs: int | None, ray_address: str | None) -> Iterator[Executor]:
     """What runs the tasks of a command, and what ends it afterwards.
 
     :raises UsageError: if the options contradict each other, or Ray is not installed or cannot be reached
@@ -39,11 +39,13 @@ def executor_of(where: ExecutorName, jobs: int | None, ray_address: str) -> Iter
         executor.close()
 
 
-def _made(where: ExecutorName, jobs: int | None, ray_address: str) -> Executor:
-    if ray_address and where != "ray":
+def _made(where: ExecutorName, jobs: int | None, ray_address: str | None) -> Executor:
+    if ray_address == "":
+        raise UsageError("--ray-address is empty; give HOST:6379 or auto, or leave it out")
+    if ray_address is not None and where != "ray":
         raise UsageError(f"--ray-address {ray_address} is for --executor ray, and the executor is {where}")
     if where == "ray":
-        return ray_executor(jobs, ray_address)
+        return ray_executor(jobs, ray_address or "")
     if where == "processes":
         return ProcessExecutor(jobs or usable_cores())
     if jobs not in (None, 1):

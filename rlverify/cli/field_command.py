@@ -36,7 +36,7 @@ def field_report(
     ] = None,
     jobs: Jobs = None,
     where: Where = "processes",
-    ray_address: RayAddress = "",
+    ray_address: RayAddress = None,
 ) -> None:
     """Check the installed libraries, and write field-report.md, .html and .json.
 

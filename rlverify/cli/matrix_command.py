@@ -26,7 +26,7 @@ def matrix(
     reports: Reports = None,
     jobs: Jobs = None,
     where: Where = "processes",
-    ray_address: RayAddress = "",
+    ray_address: RayAddress = None,
     as_json: AsJson = False,
 ) -> None:
     """Plant every fault and run the tests that should detect it; compare with the committed kill matrix."""

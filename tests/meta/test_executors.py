@@ -90,13 +90,15 @@ def test_runs_of_claims_are_the_same(executor: Executor, toyproject: Project) ->
 @pytest.mark.parametrize(
     ("where", "jobs", "address", "message"),
     [
-        ("inline", 2, "", "--executor inline runs one task at a time, and --jobs is 2"),
+        ("inline", 2, None, "--executor inline runs one task at a time, and --jobs is 2"),
         ("processes", None, "auto", "--ray-address auto is for --executor ray, and the executor is processes"),
         ("inline", None, "auto", "the executor is inline"),
+        ("ray", None, "", "--ray-address is empty; give HOST:6379 or auto, or leave it out"),
+        ("processes", None, "", "--ray-address is empty"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
-    where: ExecutorName, jobs: int | None, address: str, message: str
+    where: ExecutorName, jobs: int | None, address: str | None, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message), executor_of(where, jobs, address):
         pytest.fail("nothing may run")
@@ -111,7 +113,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
 def test_an_executor_is_closed_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[object] = []
     monkeypatch.setattr(ProcessExecutor, "close", lambda executor: closed.append(executor))
-    with pytest.raises(KeyError), executor_of("processes", 3, ""):
+    with pytest.raises(KeyError), executor_of("processes", 3, None):
         raise KeyError
     assert closed == [ProcessExecutor(3)]
 

@@ -83,7 +83,7 @@ class TestSameBytes:
                 os.kill(os.getpid(), signal.SIGKILL)
             return mean_episode_return(model)
 
-        with pytest.raises(WorkerError, match=r"member 0, turn of 1 updates: 4 worker processes died \(exit code -9"):
+        with pytest.raises(WorkerError, match=r"member 0, turn of 1 .*: 4 .* died \(exit code -9.* lack of memory"):
             trained(ProcessExecutor(1), performance=die_in_the_second)
         population = build("population")
         assert [status.step for status in population.statuses()] == [1, 1, 1]
@@ -306,9 +306,39 @@ def test_jobs_must_be_at_least_one_and_a_context_is_needed() -> None:
         list(ProcessExecutor(1).map(doubled, [1]))
 
 
+def test_a_script_that_trains_when_a_worker_imports_it_is_one_clear_error(tmp_path: Path) -> None:
+    script = """
+from rlcore import Population, ProcessExecutor
+from tests.support.population_on_workers import build_model
+from tests.support.population_run import CONFIG
+from rlcore import PBTConfig
+executor = ProcessExecutor(1)
+GUARD
+    Population(build_model, PBTConfig(**CONFIG), folder="population", executor=executor).train(1)
+    print("trained")
+"""
+    for guard, trains in (("if True:", False), ('if __name__ == "__main__":', True)):
+        (tmp_path / "script.py").write_text(script.replace("GUARD", guard))
+        done = subprocess.run(
+            [sys.executable, "script.py"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert ("trained" in done.stdout) is trains, done.stderr
+        told = 'put what trains under: if __name__ == "__main__":' in done.stderr
+        assert told is not trains, done.stderr
+        assert "another process is training" not in done.stderr
+        assert "lack of memory" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (["--executor", "ray", "--ray-address", ""], "--ray-address is empty; give HOST:6379 or auto"),
+        (["--folder", ""], "names no folder; give one, or . for the current one"),
         (["--jobs", "2"], "--jobs 2 and --executor inline contradict each other"),
         (["--ray-address", "auto"], "--ray-address auto and --executor inline contradict each other"),
         (["--executor", "processes", "--ray-address", "x"], "--ray-address x and --executor processes contradict"),

@@ -141,6 +141,9 @@ class TestUrls:
         for url in ("memory://", "memory:///", "file://tmp/x", "local://x"):
             with pytest.raises(CheckpointError, match=f"{url}: names no folder; give one such as s3://"):
                 storage_of(url)
+        for url in ("simplecache::memory://x", "blockcache::s3://bucket/x", "cached::memory://x"):
+            with pytest.raises(CheckpointError, match=f"{url}: cannot be used, as a cache shows the lease"):
+                storage_of(url)
         monkeypatch.setitem(sys.modules, "fsspec", None)
         with pytest.raises(SettingError, match=r"memory://x needs the package fsspec, .*'rlverify\[ray\]'"):
             storage_of("memory://x")

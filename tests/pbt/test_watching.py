@@ -207,6 +207,10 @@ class TestWhatCannotBeReadNow:
             f"error: --watch {url} is a URL, and only folders of this machine can be watched\n"
         )
 
+    def test_an_option_is_no_folder(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["--watch", "--once"]) == 2
+        assert capsys.readouterr().err == "error: --watch needs a folder, and --once is an option; write --watch DIR\n"
+
 
 NAN = math.nan
 
