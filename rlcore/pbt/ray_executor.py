@@ -38,6 +38,8 @@ class RayExecutor(OnWorkers):
         self._is_own = False
         self._lost = tuple(getattr(self._ray.exceptions, name) for name in LOST)
         self._running: dict[Any, Job] = {}
+        self._head = ""
+        self._unanswered = 0
 
     def __enter__(self) -> Self:
         """Connect.
@@ -56,6 +58,8 @@ class RayExecutor(OnWorkers):
                     "`ray start`, or leave the address out for one on this machine"
                 ) from error
             self._is_own = True
+        is_client = (self.address or "").startswith("ray://")
+        self._head, self._unanswered = "" if is_client else ray.get_runtime_context().gcs_address, 0
         # Ray does not count the tries that its memory monitor ends, so a task that does not fit would go on for ever.
         self._remote = ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)(answered)
         return self
@@ -85,10 +89,25 @@ class RayExecutor(OnWorkers):
         return bool(self._running)
 
     def _ended(self) -> list[tuple[Job, bytes | Death | WorkerError]]:
+        """See the base class.
+
+        :raises WorkerError: if the head node did not answer for 30 looks, each of a second unless a task ends; after a
+            minute Ray would end this process
+        """
         references = list(self._running)
         ended, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
         if not ended:
             ended, _ = self._ray.wait(references, num_returns=1, timeout=POLL)
+            try:
+                _check_port(self._head)
+                self._unanswered = 0
+            except OSError as error:
+                self._unanswered += 1
+                if self._unanswered >= 30:
+                    raise WorkerError(
+                        f"the head node of the Ray cluster at {self._head} does not answer any more ({error}); start "
+                        "one with `ray start --head`, and train again, which goes on after the last turn"
+                    ) from error
         jobs = [(self._running.pop(reference), reference) for reference in ended]
         return [(job, self._end_of(job, reference)) for job, reference in jobs]
 

@@ -32,6 +32,26 @@ def allow_termination() -> None:
 
 
 @contextmanager
+def raised_at_the_end() -> Iterator[None]:
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt when all inside is done; does nothing off the main thread.
+
+    Unlike with `held_back`, processes started inside see both signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = [signal.signal(number, lambda number, _: came.append(number)) for number in SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
 def raised() -> Iterator[None]:
     """Ctrl-C and SIGTERM raise KeyboardInterrupt inside, whatever they do outside; does nothing off the main thread."""
     if threading.current_thread() is not threading.main_thread():

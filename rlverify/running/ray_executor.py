@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe, resource_tracker
 from multiprocessing.connection import wait
@@ -36,6 +36,8 @@ MOST_TRIES: Final = 3
 """How often a task is started if the node or the actor that runs it is lost."""
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds that the port of a cluster has to answer."""
+HEAD_TIMEOUT: Final = 30.0
+"""Seconds after which a head node that does not answer is lost; after 60, Ray itself ends the process with code 1."""
 
 
 class _Slot(Generic[Task, Result]):
@@ -197,6 +199,33 @@ class _Slots(Generic[Task]):
             _kill(slot)
 
 
+class _Head:
+    """The head node of the cluster, without which no node can be used."""
+
+    def __init__(self, address: str) -> None:
+        self._address = "" if address.startswith("ray://") else ray.get_runtime_context().gcs_address
+        self._asked = self._answered = time.monotonic()
+
+    def check(self) -> None:
+        """Ask it, not more often than every few seconds.
+
+        :raises HarnessError: if it has not answered for long
+        """
+        if time.monotonic() - self._asked < CONNECT_TIMEOUT:
+            return
+        try:
+            _check_port(self._address)
+        except OSError as error:
+            silent = time.monotonic() - self._answered
+            if silent >= HEAD_TIMEOUT:
+                advice = "start one with `ray start --head`, and run the command again"
+                reason = f"its head node at {self._address} has not answered for {silent:.0f} s ({error})"
+                raise HarnessError(f"the Ray cluster was lost: {reason}; {advice}") from error
+        else:
+            self._answered = time.monotonic()
+        self._asked = time.monotonic()
+
+
 class RayExecutor(Executor):
     """Runs tasks on the nodes of a Ray cluster.
 
@@ -223,7 +252,9 @@ class RayExecutor(Executor):
         local: dict[str, Any] = {} if self._address else {"num_cpus": self._wanted, "include_dashboard": False}
         try:
             _check_port(os.environ.get("RAY_ADDRESS", "") if self._address == "auto" else self._address)
-            ray.init(self._address or "local", log_to_driver=True, configure_logging=False, **local)
+            # Processes of a cluster that is not there yet would stay for a minute.
+            with nullcontext() if self._address else interrupts.raised_at_the_end():
+                ray.init(self._address or "local", log_to_driver=True, configure_logging=False, **local)
         except (OSError, RuntimeError, ValueError) as error:
             where = f"at {self._address}" if self._address else "on this machine"
             reason = " ".join(str(error).split())
@@ -234,12 +265,13 @@ class RayExecutor(Executor):
         self, function: Callable[[Task], Result], tasks: Sequence[Task], note: Note[Task, Result], on_wait: OnWait
     ) -> list[Ended[Result]]:
         self._connect()
-        slots: _Slots[Task] = _Slots(self.jobs)
+        head, slots = _Head(self._address), _Slots[Task](self.jobs)
         waiting = deque((number, 1) for number in range(len(tasks)))
         found: dict[int, Ended[Result]] = {}
         try:
             with interrupts.raised():
                 while waiting or slots.busy:
+                    head.check()
                     slots.start(len(waiting))
                     for answer in slots.answers():
                         given = slots.busy.pop(answer, None)

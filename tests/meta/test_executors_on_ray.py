@@ -253,6 +253,28 @@ cluster.shutdown()
     assert list(tmp_path.glob("started-*-second"))
 
 
+def test_a_head_node_that_is_lost_is_one_error() -> None:
+    """Ray itself would end the process after a minute, with the exit code of a claim that fell."""
+    script = """
+from ray.cluster_utils import Cluster
+from rlverify.running import ray_executor as module
+from rlverify.running.executors import ray_executor
+from tests.meta.test_executors_on_ray import nap
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+module.HEAD_TIMEOUT, module.CONNECT_TIMEOUT = 3, 1
+executor = ray_executor(1, cluster.address)
+try:
+    executor.map(nap, range(300), note=lambda *_: cluster.head_node.kill_gcs_server(check_alive=False))
+finally:
+    executor.close()
+    cluster.shutdown()
+"""
+    done = in_a_process(script, 150)
+    last = done.stderr.strip().splitlines()[-1]
+    assert "HarnessError: the Ray cluster was lost: its head node at " in last, done.stderr
+    assert "Connection refused); start one with `ray start --head`" in last
+
+
 def record_grandparent(folder: str, task: str) -> str:
     """Write the pid of the actor; the first time, ``lost`` kills its actor and all those written before."""
     marks = Path(folder)
@@ -442,6 +464,30 @@ except KeyboardInterrupt:
     pids = [int(pid) for file in marks.iterdir() for pid in json.loads(file.read_text())]
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     assert not list(temporary.glob("rlverify-*"))
+
+
+def test_ctrl_c_while_ray_starts_leaves_no_process(tmp_path: Path) -> None:
+    script = "from rlverify.running.executors import ray_executor; ray_executor(1, ''); print('not interrupted')"
+    variables = environment() | {"RLVERIFY_TEST_MARK": str(tmp_path)}
+
+    def commands() -> list[str]:
+        """Of all processes that this test has started."""
+        mark = f"RLVERIFY_TEST_MARK={tmp_path}".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        return found
+
+    command = [sys.executable, "-c", script]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
+    until(lambda: any("/raylet " in each for each in commands()))
+    process.send_signal(signal.SIGINT)
+    output, said = process.communicate(timeout=120)
+    assert ("not interrupted" in output, said.strip().endswith("KeyboardInterrupt")) == (False, True), said
+    time.sleep(10)
+    assert commands() == []
 
 
 def write_pid_and_sleep(folder: str, number: int) -> None:

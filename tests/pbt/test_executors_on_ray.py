@@ -103,6 +103,28 @@ def test_a_node_that_is_lost_in_a_round_changes_nothing(expected: dict[str, byte
         cluster.shutdown()
 
 
+def test_a_head_node_that_is_lost_is_one_error_and_a_new_cluster_goes_on(expected: dict[str, bytes]) -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+
+    def wait(model: DistributionalPPO) -> float:
+        time.sleep(600 if model.num_timesteps == 128 else 0)
+        return mean_episode_return(model)
+
+    def lose(_: object) -> None:
+        cluster.head_node.kill_gcs_server(check_alive=False)
+
+    try:
+        population = build("population", executor=RayExecutor(2, address=cluster.address), performance=wait)
+        with pytest.raises(WorkerError, match=r"the head node of the Ray cluster at .* any more .*refused.*ray start"):
+            population.train(UPDATES, lose)
+    finally:
+        cluster.shutdown()
+    build("population").train(UPDATES)
+    assert contents("population") == expected
+
+
 def test_errors_warnings_and_dead_workers_are_those_of_processes() -> None:
     with RayExecutor(1) as executor:
         assert list(executor.map(answer, ["a", "b"])) == [("a", "a"), ("b", "b")]
