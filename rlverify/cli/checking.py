@@ -21,7 +21,7 @@ from rlverify.cli.console import SECONDS_BETWEEN_LINES, mention
 from rlverify.records import interrupts
 from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun
 from rlverify.running.executor import Executor
-from rlverify.running.executors import InlineExecutor, ProcessExecutor
+from rlverify.running.executors import InlineExecutor, ProcessExecutor, own_temporary_folder
 from rlverify.running.pool import Ended
 
 OnCheck = Callable[[str, str], None]
@@ -108,7 +108,7 @@ def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecor
 
 
 def _checked_here(targets: Sequence[Target], chosen: Sequence[Collection[str]]) -> CheckRun:
-    with interrupts.raised(), progress(sum(map(len, chosen))) as on_check:
+    with interrupts.raised(), own_temporary_folder(), progress(sum(map(len, chosen))) as on_check:
         checked = [
             CheckedSubject(each, _records(each, own, on_check)) for each, own in zip(targets, chosen, strict=True)
         ]

@@ -43,7 +43,7 @@ class InlineExecutor(Executor):
     ) -> list[Ended[Result]]:
         pin_threads()
         found: list[Ended[Result]] = []
-        with interrupts.raised(), _own_temporary_folder(), stdout_sent_to_stderr():
+        with interrupts.raised(), own_temporary_folder(), stdout_sent_to_stderr():
             for task in tasks:
                 started = time.monotonic()
                 task_started(task, os.getpid())
@@ -57,8 +57,8 @@ class InlineExecutor(Executor):
 
 
 @contextmanager
-def _own_temporary_folder() -> Iterator[None]:
-    """As tasks have it in a worker process: what they leave there is removed."""
+def own_temporary_folder() -> Iterator[None]:
+    """For temporary files, as tasks have it in a worker process: what they leave there is removed."""
     before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
     with tempfile.TemporaryDirectory(prefix="rlverify-", ignore_cleanup_errors=True) as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder

@@ -293,6 +293,24 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def test_what_a_target_leaves_in_the_folder_for_temporary_files_is_removed(tmp_path: Path) -> None:
+    write_learners(tmp_path, "temporary_learners")
+    (tmp_path / "littering.py").write_text(
+        "import os, tempfile\nfrom temporary_learners import Copying, Learner, subject\n\n"
+        "def make():\n"
+        "    os.makedirs(os.path.join('made', os.path.basename(tempfile.mkdtemp())))\n"
+        "    return Learner()\n\n"
+        "littering = subject(make, name='littering', adapter=Copying())\n"
+    )
+    (tmp_path / "temporary").mkdir()
+    process = start(tmp_path, "littering:littering", *QUICK, TMPDIR=str(tmp_path / "temporary"))
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, ""), output
+    made = [path.name for path in (tmp_path / "made").iterdir()]
+    assert made
+    assert not [name for name in made if (tmp_path / "temporary" / name).exists()]
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_no_process_behind(number: signal.Signals, tmp_path: Path) -> None:
