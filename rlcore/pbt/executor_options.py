@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from rlcore.errors import SettingError
-from rlcore.pbt.executors import Executor, InlineExecutor, ProcessExecutor
+from rlcore.pbt.executors import Executor, InlineExecutor
+from rlcore.pbt.process_executor import ProcessExecutor
 from rlcore.pbt.ray_executor import RayExecutor
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import time
+from contextlib import ExitStack, nullcontext
 from typing import Any, Final, Self
 
 from rlcore.errors import CallOrderError, WorkerError
-from rlcore.pbt.executors import POLL, Death, Job, OnWorkers, answered, checked_jobs
+from rlcore.pbt import interrupts
+from rlcore.pbt.executors import checked_jobs
 from rlcore.pbt.extra import imported
+from rlcore.pbt.workers import POLL, Death, Job, OnWorkers, answered
 
 LOST: Final = ("WorkerCrashedError", "OutOfMemoryError", "NodeDiedError", "LocalRayletDiedError", "ObjectLostError")
 """Errors of Ray that say that a worker, its node or its result was lost, so that another try may succeed."""
 
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds that the port of a cluster has to answer."""
+HEAD_TIMEOUT: Final = 30.0
+"""Seconds after which a head node that does not answer is lost; after 60, Ray itself ends the process with code 1."""
 
 
 class RayExecutor(OnWorkers):
@@ -39,7 +46,7 @@ class RayExecutor(OnWorkers):
         self._lost = tuple(getattr(self._ray.exceptions, name) for name in LOST)
         self._running: dict[Any, Job] = {}
         self._head = ""
-        self._unanswered = 0
+        self._silent_since: float | None = None
 
     def __enter__(self) -> Self:
         """Connect.
@@ -47,22 +54,32 @@ class RayExecutor(OnWorkers):
         :raises WorkerError: if there is no cluster at the address, or none can be started
         """
         ray = self._ray
-        if not ray.is_initialized():
-            local = {"address": "local", "num_cpus": self.jobs, "include_dashboard": False}
-            try:
-                _check_port(self.address or "")
-                ray.init(logging_level="warning", **(local if self.address is None else {"address": self.address}))
-            except (OSError, ValueError, RuntimeError) as error:
-                raise WorkerError(
-                    f"Ray cannot be reached at address={self.address!r} ({error}); start a cluster there with "
-                    "`ray start`, or leave the address out for one on this machine"
-                ) from error
-            self._is_own = True
-        is_client = (self.address or "").startswith("ray://")
-        self._head, self._unanswered = "" if is_client else ray.get_runtime_context().gcs_address, 0
-        # Ray does not count the tries that its memory monitor ends, so a task that does not fit would go on for ever.
-        self._remote = ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)(answered)
+        with ExitStack() as failed:
+            failed.push(self)
+            if not ray.is_initialized():
+                self._connect()
+            is_client = (self.address or "").startswith("ray://")
+            self._head, self._silent_since = "" if is_client else ray.get_runtime_context().gcs_address, None
+            # Ray does not count the tries that its memory monitor ends; a task that does not fit would go on for ever.
+            self._remote = ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)(answered)
+            failed.pop_all()
         return self
+
+    def _connect(self) -> None:
+        local = {"address": "local", "num_cpus": self.jobs, "include_dashboard": False}
+        try:
+            _check_port(os.environ.get("RAY_ADDRESS", "") if self.address == "auto" else self.address or "")
+            # Processes of a cluster that is not there yet would stay for a minute.
+            with interrupts.raised_at_the_end() if self.address is None else nullcontext():
+                self._is_own = True
+                self._ray.init(
+                    logging_level="warning", **(local if self.address is None else {"address": self.address})
+                )
+        except (OSError, ValueError, RuntimeError) as error:
+            raise WorkerError(
+                f"Ray cannot be reached at address={self.address!r} ({error}); start a cluster there with "
+                "`ray start`, or leave the address out for one on this machine"
+            ) from error
 
     def __exit__(self, *_: object) -> None:
         """Stop what still runs, and the cluster if it was started here."""
@@ -89,27 +106,34 @@ class RayExecutor(OnWorkers):
         return bool(self._running)
 
     def _ended(self) -> list[tuple[Job, bytes | Death | WorkerError]]:
-        """See the base class.
-
-        :raises WorkerError: if the head node did not answer for 30 looks, each of a second unless a task ends; after a
-            minute Ray would end this process
-        """
+        """See the base class. If the head node is lost, that is how all jobs end that have not ended before."""
         references = list(self._running)
         ended, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
         if not ended:
             ended, _ = self._ray.wait(references, num_returns=1, timeout=POLL)
-            try:
-                _check_port(self._head)
-                self._unanswered = 0
-            except OSError as error:
-                self._unanswered += 1
-                if self._unanswered >= 30:
-                    raise WorkerError(
-                        f"the head node of the Ray cluster at {self._head} does not answer any more ({error}); start "
-                        "one with `ray start --head`, and train again, which goes on after the last turn"
-                    ) from error
         jobs = [(self._running.pop(reference), reference) for reference in ended]
-        return [(job, self._end_of(job, reference)) for job, reference in jobs]
+        ends = [(job, self._end_of(job, reference)) for job, reference in jobs]
+        lost = self._loss_of_the_head()
+        return ends if lost is None else [*ends, *((job, lost) for job in self._running.values())]
+
+    def _loss_of_the_head(self) -> WorkerError | None:
+        """What to raise if the head node has not answered for :data:`HEAD_TIMEOUT`."""
+        asked = time.monotonic()
+        try:
+            _check_port(self._head)
+        except OSError as error:
+            if self._silent_since is None:
+                self._silent_since = asked
+            if time.monotonic() - self._silent_since < HEAD_TIMEOUT:
+                return None
+            lost = WorkerError(
+                f"the head node of the Ray cluster at {self._head} does not answer any more ({error}); start one with "
+                "`ray start --head`, and train again, which goes on after the last turn"
+            )
+            lost.__cause__ = error
+            return lost
+        self._silent_since = None
+        return None
 
     def _end_of(self, job: Job, reference: Any) -> bytes | Death | WorkerError:
         try:

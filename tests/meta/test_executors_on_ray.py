@@ -31,6 +31,7 @@ from rlverify.running.pool import Ended
 from rlverify.running.progress_file import ELSEWHERE
 from rlverify.running.ray_executor import RayExecutor
 from rlverify.running.runner import how_it_died, run_claims
+from tests.support.processes import commands_of
 from tests.support.repository_copy import ROOT
 
 pytestmark = [
@@ -468,26 +469,15 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_while_ray_starts_leaves_no_process(tmp_path: Path) -> None:
     script = "from rlverify.running.executors import ray_executor; ray_executor(1, ''); print('not interrupted')"
-    variables = environment() | {"RLVERIFY_TEST_MARK": str(tmp_path)}
-
-    def commands() -> list[str]:
-        """Of all processes that this test has started."""
-        mark = f"RLVERIFY_TEST_MARK={tmp_path}".encode()
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if mark in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        return found
-
+    variables = environment() | {"TEST_MARK": str(tmp_path)}
     command = [sys.executable, "-c", script]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
-    until(lambda: any("/raylet " in each for each in commands()))
+    until(lambda: any("/raylet " in each for each in commands_of(f"TEST_MARK={tmp_path}")))
     process.send_signal(signal.SIGINT)
     output, said = process.communicate(timeout=120)
     assert ("not interrupted" in output, said.strip().endswith("KeyboardInterrupt")) == (False, True), said
     time.sleep(10)
-    assert commands() == []
+    assert commands_of(f"TEST_MARK={tmp_path}") == []
 
 
 def write_pid_and_sleep(folder: str, number: int) -> None:

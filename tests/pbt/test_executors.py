@@ -22,9 +22,11 @@ from typer.testing import CliRunner
 from rlcore import DistributionalPPO, ResumeWarning, SettingError
 from rlcore.errors import CallOrderError, WorkerError
 from rlcore.pbt.cli import run
-from rlcore.pbt.executors import RETRIES, Executor, InlineExecutor, ProcessExecutor
+from rlcore.pbt.executors import Executor, InlineExecutor
 from rlcore.pbt.exploit import mean_episode_return
+from rlcore.pbt.process_executor import ProcessExecutor
 from rlcore.pbt.ray_executor import RayExecutor
+from rlcore.pbt.workers import RETRIES
 from rlcore.run import train
 from tests.support.population_on_workers import FromFiles, LastFirst, build, build_model, contents, trained_inline
 from tests.support.population_run import UPDATES

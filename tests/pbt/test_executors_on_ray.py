@@ -20,12 +20,13 @@ ray: Any = pytest.importorskip("ray")
 
 from rlcore import DistributionalPPO, ResumeWarning, SettingError  # noqa: E402
 from rlcore.errors import CallOrderError, WorkerError  # noqa: E402
+from rlcore.pbt import ray_executor as ray_executor_module  # noqa: E402
 from rlcore.pbt.executor_options import ExecutorKind, make_executor  # noqa: E402
 from rlcore.pbt.exploit import mean_episode_return  # noqa: E402
 from rlcore.pbt.ray_executor import RayExecutor  # noqa: E402
 from tests.support.population_on_workers import build, contents, trained_inline  # noqa: E402
 from tests.support.population_run import UPDATES  # noqa: E402
-from tests.support.processes import is_running, wait_until  # noqa: E402
+from tests.support.processes import commands_of, is_running, wait_until  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,6 +126,47 @@ def test_a_head_node_that_is_lost_is_one_error_and_a_new_cluster_goes_on(expecte
     assert contents("population") == expected
 
 
+def test_what_has_ended_comes_before_the_error_of_a_lost_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    with RayExecutor(2) as executor:
+
+        def refuse_once_one_has_ended(_: str) -> None:
+            if len(executor._running) == 1:
+                raise ConnectionRefusedError("nobody listens")
+
+        monkeypatch.setattr(ray_executor_module, "_check_port", refuse_once_one_has_ended)
+        monkeypatch.setattr(ray_executor_module, "HEAD_TIMEOUT", 0.0)
+        results = executor.map(answer, ["sleep", "a"])
+        assert next(results) == ("a", "a")
+        with pytest.raises(WorkerError, match=r"does not answer any more \(nobody listens\).*after the last turn"):
+            next(results)
+
+
+def test_a_head_is_lost_if_it_has_not_answered_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, answers = 0.0, False
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return now
+
+    def check_for_five_seconds(_: str) -> None:
+        nonlocal now
+        if not answers:
+            now += 5.0
+            raise TimeoutError("timed out")
+
+    monkeypatch.setattr(ray_executor_module, "time", Clock)
+    monkeypatch.setattr(ray_executor_module, "_check_port", check_for_five_seconds)
+    executor = RayExecutor(1)
+    assert [executor._loss_of_the_head() for _ in range(5)] == [None] * 5
+    answers = True
+    assert executor._loss_of_the_head() is None
+    answers = False
+    assert [executor._loss_of_the_head() for _ in range(5)] == [None] * 5
+    assert now == 50.0
+    assert isinstance(executor._loss_of_the_head(), WorkerError)
+
+
 def test_errors_warnings_and_dead_workers_are_those_of_processes() -> None:
     with RayExecutor(1) as executor:
         assert list(executor.map(answer, ["a", "b"])) == [("a", "a"), ("b", "b")]
@@ -196,6 +238,36 @@ def test_no_process_is_left_behind_by_an_interrupt(tmp_path: Path) -> None:
     wait_until(lambda: not any(is_running(process) for process in processes))
 
 
+def test_ctrl_c_while_ray_starts_leaves_no_process(tmp_path: Path) -> None:
+    script = """
+import os, signal
+import ray
+from ray._private import services
+from rlcore.pbt.ray_executor import RayExecutor
+
+def interrupt_once_it_is_there(*arguments, **options):
+    made = start_raylet(*arguments, **options)
+    os.killpg(0, signal.SIGINT)  # as a terminal does
+    print("goes on", flush=True)  # as Ray would leave processes here, but not each time
+    return made
+
+start_raylet = services.start_raylet
+services.start_raylet = interrupt_once_it_is_there
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    with RayExecutor(1):
+        print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted", ray.is_initialized())
+"""
+    variables = os.environ | {"TEST_MARK": str(tmp_path)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=variables, start_new_session=True)
+    assert done.stdout == "goes on\ninterrupted False\n"
+    time.sleep(10)
+    assert commands_of(f"TEST_MARK={tmp_path}") == []
+
+
 def test_an_address_that_ray_refuses_is_one_error() -> None:
     with (
         pytest.raises(WorkerError, match=r"Ray cannot be reached at address='nonsense' .*ray start"),
@@ -204,10 +276,14 @@ def test_an_address_that_ray_refuses_is_one_error() -> None:
         pass
 
 
-def test_a_closed_port_is_one_error() -> None:
+@pytest.mark.parametrize("is_named_by", ["address", "variable"])
+def test_a_closed_port_is_one_error(is_named_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
+        if is_named_by == "variable":
+            monkeypatch.setenv("RAY_ADDRESS", address)
+            address = "auto"
         with (
             pytest.raises(WorkerError, match=f"at address='{address}' .*Connection refused.*ray start"),
             RayExecutor(1, address),

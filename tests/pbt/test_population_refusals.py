@@ -17,9 +17,9 @@ from rlcore import (
 )
 from rlcore.checkpoint import save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
-from rlcore.pbt.executors import ProcessExecutor
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
+from rlcore.pbt.process_executor import ProcessExecutor
 from tests.support.population_run import CONFIG, build, build_model
 from tests.support.training import make_envs, make_model
 

@@ -19,8 +19,9 @@ from typing import Any
 import torch
 
 from rlcore import DistributionalPPO, MemberStatus, PBTConfig
-from rlcore.pbt.executors import InlineExecutor, ProcessExecutor
+from rlcore.pbt.executors import InlineExecutor
 from rlcore.pbt.population import Population
+from rlcore.pbt.process_executor import ProcessExecutor
 from rlcore.pbt.ray_executor import RayExecutor
 from rlcore.pbt.turns import MakeModel
 from tests.support.population_run import CONFIG, UPDATES

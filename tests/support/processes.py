@@ -24,6 +24,16 @@ def _is_zombie(status: Path) -> bool:
         return False
 
 
+def commands_of(variable: str) -> list[str]:
+    """The command lines of all processes that have ``NAME=VALUE`` in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
 def wait_until(holds: Callable[[], bool]) -> None:
     """Wait for something that comes for certain; the limit only ends a test that has failed."""
     limit = time.monotonic() + 300
