@@ -32,7 +32,7 @@ class Executor(Protocol):
 
         :param function: with the tasks and results it must be something that cloudpickle can pickle, unless
             ``in_process``
-        :raises WorkerError: if a task's workers died too often
+        :raises WorkerError: if a task's workers died too often, or none can be reached any more
         :raises Exception: what the function raised, with a note that has the traceback of the worker
         """
         ...

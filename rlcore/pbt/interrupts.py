@@ -27,18 +27,20 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def raised_at_the_end() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt when all inside is done; does nothing off the main thread.
+    """Ctrl-C does what it did before, such as raise KeyboardInterrupt, when all inside is done.
 
-    Unlike with :func:`held_back`, processes that are started inside see both signals.
+    Unlike with :func:`held_back`, processes that are started inside see the signals. Does nothing off the main thread,
+    and if the process ignores Ctrl-C.
     """
-    if threading.current_thread() is not threading.main_thread():
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
         yield
         return
     came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
     if came:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)

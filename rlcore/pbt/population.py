@@ -207,8 +207,8 @@ class Population:
         :raises SettingError: if ``updates_per_member`` is no whole number of at least 0
         :raises CheckpointError: if something cannot be written, the folder is as after the last turn; or if another
             process trains in it
-        :raises WorkerError: if the workers that train a member die again and again; the folder is as after the last
-            turn
+        :raises WorkerError: if the workers that train a member die again and again, or cannot be reached; the folder is
+            as after the last turn
         """
         total, tell = whole_number("updates_per_member", updates_per_member), progress or (lambda _: None)
         files.make_folder(self.folder)

@@ -45,6 +45,7 @@ class RayExecutor(OnWorkers):
         self._is_own = False
         self._lost = tuple(getattr(self._ray.exceptions, name) for name in LOST)
         self._running: dict[Any, Job] = {}
+        self._room = 0
         self._head = ""
         self._silent_since: float | None = None
 
@@ -58,26 +59,28 @@ class RayExecutor(OnWorkers):
             failed.push(self)
             if not ray.is_initialized():
                 self._connect()
-            is_client = (self.address or "").startswith("ray://")
-            self._head, self._silent_since = "" if is_client else ray.get_runtime_context().gcs_address, None
+            self._room = self.jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
+            is_client = ray.util.client.ray.is_connected()
+            self._head = "" if is_client else ray.get_runtime_context().gcs_address
             # Ray does not count the tries that its memory monitor ends; a task that does not fit would go on for ever.
             self._remote = ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)(answered)
             failed.pop_all()
         return self
 
     def _connect(self) -> None:
-        local = {"address": "local", "num_cpus": self.jobs, "include_dashboard": False}
+        address = "local" if self.address is None else self.address
+        address = os.environ.get("RAY_ADDRESS") or address if address == "auto" else address
+        is_local = address == "local"
+        local = {"num_cpus": self.jobs, "include_dashboard": False} if is_local else {}
         try:
-            _check_port(os.environ.get("RAY_ADDRESS", "") if self.address == "auto" else self.address or "")
+            _check_port(address)
             # Processes of a cluster that is not there yet would stay for a minute.
-            with interrupts.raised_at_the_end() if self.address is None else nullcontext():
+            with interrupts.raised_at_the_end() if is_local else nullcontext():
                 self._is_own = True
-                self._ray.init(
-                    logging_level="warning", **(local if self.address is None else {"address": self.address})
-                )
+                self._ray.init(address, logging_level="warning", **local)
         except (OSError, ValueError, RuntimeError) as error:
             raise WorkerError(
-                f"Ray cannot be reached at address={self.address!r} ({error}); start a cluster there with "
+                f"Ray cannot be reached at address={address!r} ({error}); start a cluster there with "
                 "`ray start`, or leave the address out for one on this machine"
             ) from error
 
@@ -92,8 +95,7 @@ class RayExecutor(OnWorkers):
     def _has_room(self) -> bool:
         if self._remote is None:
             raise CallOrderError("the executor is not connected outside its context; write: with executor: ...")
-        room = self.jobs or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        return len(self._running) < room
+        return len(self._running) < self._room
 
     def _give(self, job: Job) -> None:
         try:
@@ -148,7 +150,7 @@ class RayExecutor(OnWorkers):
         return answer
 
     def _stop_running(self) -> None:
-        running, self._running = self._running, {}
+        running, self._running, self._silent_since = self._running, {}, None
         for reference in running:
             self._ray.cancel(reference, force=True)
 

@@ -202,8 +202,8 @@ class _Slots(Generic[Task]):
 class _Head:
     """The head node of the cluster, without which no node can be used."""
 
-    def __init__(self, address: str) -> None:
-        self._address = "" if address.startswith("ray://") else ray.get_runtime_context().gcs_address
+    def __init__(self) -> None:
+        self._address = "" if ray.util.client.ray.is_connected() else ray.get_runtime_context().gcs_address
         self._asked = self._answered = time.monotonic()
 
     def check(self) -> None:
@@ -265,7 +265,7 @@ class RayExecutor(Executor):
         self, function: Callable[[Task], Result], tasks: Sequence[Task], note: Note[Task, Result], on_wait: OnWait
     ) -> list[Ended[Result]]:
         self._connect()
-        head, slots = _Head(self._address), _Slots[Task](self.jobs)
+        head, slots = _Head(), _Slots[Task](self.jobs)
         waiting = deque((number, 1) for number in range(len(tasks)))
         found: dict[int, Ended[Result]] = {}
         try:

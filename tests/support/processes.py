@@ -34,9 +34,9 @@ def commands_of(variable: str) -> list[str]:
     return found
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 300) -> None:
     """Wait for something that comes for certain; the limit only ends a test that has failed."""
-    limit = time.monotonic() + 300
+    limit = time.monotonic() + seconds
     while not holds() and time.monotonic() < limit:
         time.sleep(0.05)
     assert holds()
