@@ -61,7 +61,7 @@ class RayExecutor(OnWorkers):
                 self._connect()
             self._room = self.jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
             is_client = ray.util.client.ray.is_connected()
-            self._head = "" if is_client else ray.get_runtime_context().gcs_address
+            self._head, self._silent_since = "" if is_client else ray.get_runtime_context().gcs_address, None
             # Ray does not count the tries that its memory monitor ends; a task that does not fit would go on for ever.
             self._remote = ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)(answered)
             failed.pop_all()
@@ -150,7 +150,7 @@ class RayExecutor(OnWorkers):
         return answer
 
     def _stop_running(self) -> None:
-        running, self._running, self._silent_since = self._running, {}, None
+        running, self._running = self._running, {}
         for reference in running:
             self._ray.cancel(reference, force=True)
 

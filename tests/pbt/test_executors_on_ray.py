@@ -165,7 +165,7 @@ def test_a_head_is_lost_if_it_has_not_answered_for_half_a_minute(monkeypatch: py
     assert isinstance(executor._loss_of_the_head(), WorkerError)
 
 
-def test_looks_without_an_answer_in_two_maps_are_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_without_an_answer_are_added_up_over_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
     def refuse(_: str) -> None:
@@ -176,7 +176,8 @@ def test_looks_without_an_answer_in_two_maps_are_no_loss(monkeypatch: pytest.Mon
         monkeypatch.setattr(ray_executor_module, "time", SimpleNamespace(monotonic=lambda: now))
         assert list(executor.map(answer, ["a"])) == [("a", "a")]
         now = 100.0
-        assert len(list(executor.map(answer, ["take more than one look"]))) == 1
+        with pytest.raises(WorkerError, match="does not answer any more"):
+            list(executor.map(answer, ["take more than one look"]))
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*FileIO:pytest.PytestUnraisableExceptionWarning")  # in Ray
