@@ -180,15 +180,16 @@ def test_looks_without_an_answer_are_added_up_over_maps(monkeypatch: pytest.Monk
             list(executor.map(answer, ["take more than one look"]))
 
 
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*FileIO:pytest.PytestUnraisableExceptionWarning")  # in Ray
 def test_the_head_is_not_asked_through_the_client_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     from ray.cluster_utils import Cluster
 
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    options = {"num_cpus": 2, "include_dashboard": False, "ray_client_server_port": port}
-    cluster = Cluster(initialize_head=True, head_node_args=options)
+    # A head node would start the server itself, but at one of the same ports in each cluster of this machine.
+    where = ["--address", cluster.address, "--host", "127.0.0.1", "--port", str(port), "--mode", "specific-server"]
+    server = subprocess.Popen([sys.executable, "-m", "ray.util.client.server", *where])
     monkeypatch.setenv("RAY_ADDRESS", f"ray://127.0.0.1:{port}")
     asked: list[str] = []
     try:
@@ -196,6 +197,8 @@ def test_the_head_is_not_asked_through_the_client_of_ray(monkeypatch: pytest.Mon
             monkeypatch.setattr(ray_executor_module, "_check_port", asked.append)
             assert sorted(executor.map(answer, ["a", "b", "c"])) == [("a", "a"), ("b", "b"), ("c", "c")]
     finally:
+        server.kill()
+        server.wait()
         cluster.shutdown()
     assert set(asked) == {""}
 
