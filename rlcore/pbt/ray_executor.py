@@ -30,7 +30,7 @@ class RayExecutor(OnWorkers):
     content of the files. A task whose worker died or whose node was lost is given to Ray again, which finds another
     worker, on another node if need be. If Ray is connected already, that cluster is used and stays.
 
-    :param jobs: how many tasks run at most; default one for each CPU
+    :param jobs: how many tasks run at most; default one for each CPU that the cluster has when the context begins
     :param address: of a running cluster, as ``ray.init`` takes it (``auto`` for the one of this machine); default a
         cluster of ``jobs`` CPUs that is started on this machine and ends with the context
     :raises SettingError: if Ray is not installed, or ``jobs`` is no whole number of at least 1
