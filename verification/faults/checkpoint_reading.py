@@ -14,7 +14,7 @@ from rlcore.types import StateDict
 from rlverify import fault
 
 
-@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="733b87ebdde7660a")
+@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="a594a2a3aaeb812d")
 def unpickled_as_it_comes(
     content: memoryview,
     map_location: str | torch.device = "cpu",
@@ -26,7 +26,7 @@ def unpickled_as_it_comes(
     return payload
 
 
-@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="733b87ebdde7660a")
+@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="a594a2a3aaeb812d")
 def weights_only(
     content: memoryview,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
@@ -38,7 +38,7 @@ def weights_only(
     return payload
 
 
-@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:decode", pins="733b87ebdde7660a")
+@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:decode", pins="a594a2a3aaeb812d")
 def device_of_the_file(
     content: memoryview,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
@@ -50,7 +50,7 @@ def device_of_the_file(
     return payload
 
 
-@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="912f11b4501197f1")
+@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="7187a6611f5f4482")
 def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
     """Save values as they are given, so that a mean computed by NumPy stays a NumPy scalar."""
     writer: Any = DigestWriter(file, storage.DEFAULT_MAX_BYTES)
@@ -58,7 +58,7 @@ def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
     writer.finish()
 
 
-@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.formats:is_v1", pins="553480ec730799ed")
+@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.formats:is_v1", pins="6099ca7db6bc265b")
 def v1_not_recognised(payload: StateDict) -> bool:  # noqa: ARG001
     """Do not recognise a bare policy state dict."""
     return False

@@ -10,7 +10,7 @@ from rlverify import fault, unclaimed
 @fault(
     "bug-03-foreign-environment-let-in",
     target="stable_baselines3.common.base_class:_patch_env",
-    pins="cec70393e3ab328a",
+    pins="f06143364d89c76f",
 )
 def foreign_environment_let_in(env: Any) -> Any:
     """Accept any object, without checking that it is a Gymnasium environment."""
@@ -20,7 +20,7 @@ def foreign_environment_let_in(env: Any) -> Any:
 @unclaimed(
     "gymnasium-environment-refused",
     target="stable_baselines3.common.base_class:_patch_env",
-    pins="cec70393e3ab328a",
+    pins="f06143364d89c76f",
 )
 def gymnasium_environment_refused(env: Any) -> Any:
     """Refuse every environment."""

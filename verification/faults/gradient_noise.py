@@ -16,7 +16,7 @@ from rlverify import fault, healthy
 @fault(
     "ppo-01-variance-of-the-mean",
     target="rlcore.optim.gradient_variance:ElementEstimator.commit",
-    pins="2b4ed1f6f96d7554",
+    pins="d2197b5c2c9a72de",
     area="scaler",
 )
 def variance_of_the_mean(
@@ -37,7 +37,7 @@ def variance_of_the_mean(
 @fault(
     "ppo-01-numbers-of-every-element-kept",
     target="rlcore.optim.gradient_variance:MeanEstimator.__init__",
-    pins="046642262c11b858",
+    pins="7e959e9f715b7c16",
     area="scaler",
 )
 def numbers_of_every_element_kept(self: Any, layouts: Sequence[TensorLayout]) -> None:

@@ -18,7 +18,7 @@ DOCUMENTED_DEFAULT = 3e-4
 @fault(
     "bug-02-lr-of-optimizer-kwargs-ignored",
     target="rlcore.ppo.resolving:resolve_learning_rate",
-    pins="40ef9e36a1f3ac9b",
+    pins="3f67c40128a4fdf2",
 )
 def lr_of_optimizer_kwargs_ignored(
     learning_rate: float | Schedule | None,
@@ -32,7 +32,7 @@ def lr_of_optimizer_kwargs_ignored(
 @fault(
     "bug-02-fix-lost-in-first-train",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="116d8720e8357a18",
+    pins="9331302b4ba7b300",
 )
 def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
     """Build the optimizer with the requested rate. Then set the default rate in every update.
@@ -49,7 +49,7 @@ def fix_lost_in_first_train(self: Any, optimizers: list[torch.optim.Optimizer] |
 @unclaimed(
     "critics-at-the-rate-of-the-actor",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="116d8720e8357a18",
+    pins="9331302b4ba7b300",
 )
 def critics_at_the_rate_of_the_actor(
     self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer
@@ -63,7 +63,7 @@ def critics_at_the_rate_of_the_actor(
 @fault(
     "rate-multiplied-by-the-factor",
     target="rlcore.ppo.algorithm:DistributionalPPO._update_learning_rate",
-    pins="116d8720e8357a18",
+    pins="9331302b4ba7b300",
 )
 def rate_multiplied_by_the_factor(self: Any, optimizers: list[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
     """Multiply the scheduled rate by the scaling factor."""

@@ -11,7 +11,7 @@ from rlverify import fault, healthy
 ATOMS = ("num_atoms", "v_min", "v_max")
 
 
-@fault("int-05-atoms-change-live", target="rlcore.ppo.live_settings:_placed", pins="1ac1024354354996", area="values")
+@fault("int-05-atoms-change-live", target="rlcore.ppo.live_settings:_placed", pins="e0ea6cc3a2b6d85e", area="values")
 def atoms_change_live(
     hyperparams: Mapping[str, Any], known_options: Collection[str], present_options: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def atoms_change_live(
 @fault(
     "fnd-70-told-when-it-is-changed",
     target="rlcore.ppo.live_settings:SettingsChange.warn_of_losses",
-    pins="b32d0ce354b9e431",
+    pins="23218ef8f789b241",
 )
 def told_when_it_is_changed(self: Any, model: DistributionalPPO, state: Mapping[str, Any]) -> None:
     """Warn about lost state after the change, so that an error does not undo it."""

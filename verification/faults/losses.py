@@ -10,7 +10,7 @@ from rlcore.ppo.losses import MinibatchLosses, Predictions
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="7697e8cd1b6bfd9a")
+@fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="ce7db26536ff3868")
 def padding_kept_in_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
     """Remove padding from the targets, but not from the critics' predictions."""
     masked: Predictions = healthy("bug-01-padding-kept-in-predictions")(predictions, mask)
@@ -20,7 +20,7 @@ def padding_kept_in_predictions(predictions: Predictions, mask: Tensor) -> Predi
 @unclaimed(
     "single-advantage-divided-by-its-deviation",
     target="rlcore.ppo.losses:normalize_advantages",
-    pins="64c4066e72526ada",
+    pins="93923cae8796a881",
 )
 def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
     """Divide by the sample deviation, which is NaN for one number."""
@@ -29,7 +29,7 @@ def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
     return centred / (deviation + 1e-8)
 
 
-@fault("fnd-71-entropy-is-a-penalty", target="rlcore.ppo.losses:minibatch_losses", pins="85a87382c1a47439")
+@fault("fnd-71-entropy-is-a-penalty", target="rlcore.ppo.losses:minibatch_losses", pins="6e5da1d397751f35")
 def entropy_is_a_penalty(*args: Any, **kwargs: Any) -> MinibatchLosses:
     """Give the entropy term the wrong sign."""
     turned = {**kwargs, "ent_coef": -kwargs["ent_coef"]}

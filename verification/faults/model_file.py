@@ -9,7 +9,7 @@ from rlcore import PPOSettings
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="c68a0b50843f250e")
+@fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="11f75e866536a9e4")
 def closures_saved(self: Any) -> dict[str, Any]:
     """Save schedules as closures over the model instead of the settings they were made from."""
     content: dict[str, Any] = healthy("bug-08-closures-saved")(self)
@@ -20,7 +20,7 @@ def closures_saved(self: Any) -> dict[str, Any]:
     return {**content, "settings": {**content["settings"], **closures}}
 
 
-@fault("bug-08-fix-saves-defaults", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="c68a0b50843f250e")
+@fault("bug-08-fix-saves-defaults", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="11f75e866536a9e4")
 def fix_saves_defaults(self: Any) -> dict[str, Any]:
     """Leave out the settings in the closures, so that the second phase uses the defaults."""
     content: dict[str, Any] = healthy("bug-08-fix-saves-defaults")(self)
@@ -31,7 +31,7 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
 @unclaimed(
     "second-phase-from-defaults",
     target="rlcore.ppo.algorithm:DistributionalPPO._setup_model",
-    pins="143c5ec86f56b5ef",
+    pins="d760178dac217eb8",
 )
 def second_phase_from_defaults(self: Any) -> None:
     """Lose some settings in the second phase of construction, as in BUG-08."""

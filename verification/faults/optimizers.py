@@ -18,13 +18,13 @@ from rlcore.optim.upgd_state import bias_correction
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._gate_scale", pins="441d5aee2eb49573")
+@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._gate_scale", pins="c2ac3e99e94a05b0")
 def zero_over_zero(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Use sigmoid(u / max u) for every maximum, in all optimizers: 0/0 where every utility is 0."""
     return extremes.maximum
 
 
-@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._gate_scale", pins="441d5aee2eb49573")
+@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._gate_scale", pins="c2ac3e99e94a05b0")
 def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Leave AdaptiveUPGD without the guard that UPGD has."""
     return extremes.maximum
@@ -33,7 +33,7 @@ def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa:
 @fault(
     "bug-06-maximum-starts-at-minus-infinity",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
-    pins="4f9d97be897e6f47",
+    pins="b19b652426f5265a",
 )
 def maximum_starts_at_minus_infinity(
     self: Any, parts: Sequence[Part], found: Sequence[UtilityExtremes]
@@ -56,7 +56,7 @@ def _corrected_utility(update: Update) -> Tensor:
 @fault(
     "fnd-28-negative-maximum-inverts-protection",
     target="rlcore.functional.utility:utility_scale",
-    pins="3830dcef264e2581",
+    pins="25aaadc2912115b0",
 )
 def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
     """Divide u by every nonzero max u. If it is negative, the least useful weight gets the largest ratio."""
@@ -66,7 +66,7 @@ def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
 @fault(
     "fnd-29-maximum-of-uncorrected-averages",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
-    pins="4f9d97be897e6f47",
+    pins="b19b652426f5265a",
 )
 def maximum_of_uncorrected_averages(
     self: Any,  # noqa: ARG001
@@ -80,7 +80,7 @@ def maximum_of_uncorrected_averages(
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
-    pins="3f4c3c09ac487a39",
+    pins="640e43e86e0ae3e7",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
@@ -125,7 +125,7 @@ def _unlimited_direction(update: Update) -> Tensor:
 @fault(
     "fnd-31-averages-only-of-a-fresh-state",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._complete",
-    pins="aa5346d45198045b",
+    pins="71afbcb250eefe1d",
 )
 def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
     """Create averages only when a parameter is first seen, not when a setting needs them later."""
@@ -136,7 +136,7 @@ def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
 @fault(
     "fnd-32-noise-average-starts-at-one",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._initial_average",
-    pins="a726bdafc4269f7c",
+    pins="0bfa5a29718b6385",
 )
 def noise_average_starts_at_one(self: Any, name: str, parameter: Tensor) -> Tensor:
     """Start the average for adaptive noise at 1, but correct it as if it started at 0."""
@@ -147,7 +147,7 @@ def noise_average_starts_at_one(self: Any, name: str, parameter: Tensor) -> Tens
 @fault(
     "fnd-33-noise-follows-the-norm",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
-    pins="bbdab65db5d5c1f4",
+    pins="da8d89e49278e413",
 )
 def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
     """Make noise proportional to the norm of the direction instead of its root mean square."""
@@ -157,7 +157,7 @@ def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Tensor:  #
 @unclaimed(
     "state-in-the-precision-of-the-parameter",
     target="rlcore.optim.upgd_state:state_dtype",
-    pins="f72e9ee06781ac23",
+    pins="036f4f3d97708dbf",
 )
 def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
     """Keep averages in 16 bits, where a decay of 0.999 can leave them unchanged."""
@@ -165,7 +165,7 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
 
 
 @unclaimed(
-    "noise-adaptive-unasked", target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_stds", pins="25cab8d91f64ac21"
+    "noise-adaptive-unasked", target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_stds", pins="505d10f3bb7e39f5"
 )
 def noise_adaptive_unasked(self: Any, part: Part) -> list[Scalar]:
     """Make noise follow the step even if that is not requested, without a floor."""
@@ -182,7 +182,7 @@ def _unasked_std(optimizer: Any, update: Update, rms: Tensor) -> Scalar:
 @fault(
     "fnd-37-noise-follows-the-gradient",
     target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
-    pins="bbdab65db5d5c1f4",
+    pins="da8d89e49278e413",
 )
 def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
     """Make adaptive noise proportional to the gradient, even where the step does not depend on its scale."""
@@ -190,7 +190,7 @@ def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Tensor
 
 
 @unclaimed(
-    "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="2a2a0a9d61eb76ee"
+    "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="7b44a59d9fe38be0"
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     """Do not divide the averaged gradient by the root of its averaged square."""
@@ -198,7 +198,7 @@ def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     return coefficients._replace(root_factor=0.0, eps=1.0)
 
 
-@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.gradients:clip_norm", pins="c22df641a2587b1e")
+@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.gradients:clip_norm", pins="9dcf38cc6394403a")
 def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
     """Check that gradients are finite, but not that their norm is."""
     torch.nn.utils.clip_grad_norm_([parameter for _, parameter in parameters], max_norm)
@@ -207,7 +207,7 @@ def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm:
 @fault(
     "fnd-63-utilities-left-as-they-were",
     target="rlcore.optim.upgd:UtilityGatedOptimizer.rescale_utilities",
-    pins="12cf6c63122efc1e",
+    pins="ae20ae7b42ea9b23",
 )
 def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
     """Correct weights without correcting their utilities."""

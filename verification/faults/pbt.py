@@ -17,13 +17,13 @@ from rlcore.pbt.selection import PopulationMember
 from rlverify import fault, healthy
 
 
-@fault("fnd-01-nobody-exploits", target="rlcore.pbt.selection:truncation_count", pins="2cd8e861b72e0eaa")
+@fault("fnd-01-nobody-exploits", target="rlcore.pbt.selection:truncation_count", pins="b08d4100308439d6")
 def nobody_exploits(size: int, ratio: float) -> int:
     """Round the share down, which gives 0 in a small population."""
     return int(size * ratio)
 
 
-@fault("fnd-02-copies-itself", target="rlcore.pbt.selection:eligible_sources", pins="63c7484938c63628")
+@fault("fnd-02-copies-itself", target="rlcore.pbt.selection:eligible_sources", pins="8f0f7bb0f1e91b8a")
 def copies_itself(
     member: PopulationMember,  # noqa: ARG001
     candidates: Sequence[PopulationMember],
@@ -33,7 +33,7 @@ def copies_itself(
     return list(candidates)
 
 
-@fault("fnd-03-opponent-drawn-twice", target="rlcore.pbt.selection:tournament_source", pins="bcc5b553896d4f31")
+@fault("fnd-03-opponent-drawn-twice", target="rlcore.pbt.selection:tournament_source", pins="8b603fc18186d638")
 def opponent_drawn_twice(
     member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
@@ -45,13 +45,13 @@ def opponent_drawn_twice(
     return source
 
 
-@fault("fnd-04-all-explore", target="rlcore.pbt.scheduler:PBTScheduler.explores", pins="a1481ccf99e24378")
+@fault("fnd-04-all-explore", target="rlcore.pbt.scheduler:PBTScheduler.explores", pins="d3f8301ab1b31387")
 def all_explore(self: Any, *, exploited: bool) -> bool:  # noqa: ARG001
     """Explore whether or not the member copied."""
     return True
 
 
-@fault("fnd-05-nan-compared", target="rlcore.pbt.selection:ranking_key", pins="2960260fee2beaf5")
+@fault("fnd-05-nan-compared", target="rlcore.pbt.selection:ranking_key", pins="fe8b9ac191c9b5ed")
 def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:
     """Sort NaN by comparison, which is always False, so that its member keeps its place."""
     performance = member.performance
@@ -60,14 +60,14 @@ def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, floa
     return True, performance if metric_mode == "max" else -performance
 
 
-@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.files:read_source", pins="0e230d3eae84c376")
+@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.files:read_source", pins="743dee9ae99d887b")
 def missing_file_escapes(source: PopulationMember) -> Checkpoint | None:
     """Open and read the file without checking that it exists and is complete."""
     with Path(str(source.checkpoint_path)).open("rb") as file:
         return load_checkpoint(file)
 
 
-@fault("fnd-07-global-generators-reseeded", target="rlcore.pbt.scheduler:make_generator", pins="914bb38100189cbf")
+@fault("fnd-07-global-generators-reseeded", target="rlcore.pbt.scheduler:make_generator", pins="0bf6c66e49612b47")
 def global_generators_reseeded(seed: int | None) -> np.random.Generator:
     """Seed all global generators in the constructor."""
     random.seed(seed)
@@ -78,24 +78,24 @@ def global_generators_reseeded(seed: int | None) -> np.random.Generator:
     return generator
 
 
-@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="8c5780bcc2292831")
+@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="f1a56393c3691bdd")
 def ints_become_floats(self: Any, value: float) -> float:
     """Clip an integer hyperparameter without rounding it."""
     return float(min(max(value, self.min_value), self.max_value))
 
 
-@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="0cbeeac3980a2e06")
+@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="980272fdeebca7ea")
 def log_of_zero(self: Any) -> None:
     """Accept a logarithmic range that starts at 0."""
 
 
-@fault("fnd-12-files-never-removed", target="rlcore.pbt.files:prune", pins="049ce793eb018598")
+@fault("fnd-12-files-never-removed", target="rlcore.pbt.files:prune", pins="00914df5df853cf3")
 def files_never_removed(folder: Path, member: PopulationMember) -> None:
     """Keep every checkpoint of every member."""
 
 
 @fault(
-    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="ee072ea861d7f97a"
+    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="40cffaa92ef7c8e4"
 )
 def file_written_in_place(target: Path, write: Any) -> None:
     """Overwrite the old file in place, so that a failed write leaves neither version."""
@@ -103,12 +103,12 @@ def file_written_in_place(target: Path, write: Any) -> None:
         write(file)
 
 
-@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="da9ffb1da6b2d9c6")
+@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="71d80db6f23f2c29")
 def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Do not check how many optimizer steps come before the first exploit."""
 
 
-@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="da9ffb1da6b2d9c6")
+@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="71d80db6f23f2c29")
 def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> None:  # noqa: ARG001
     """Apply document 000's rule: perturbation_interval * update_batch_size > vgs.warmup_steps."""
     if config.perturbation_interval * settings.batch_size <= settings.vgs_warmup_steps:
@@ -118,7 +118,7 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
 @fault(
     "int-08-two-values-returned",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="e6d4f30256ea1ae1",
+    pins="e25a6f7057529b86",
 )
 def two_values_returned(self: Any, member: PopulationMember) -> Any:
     """Return parameters and hyperparameters only, as before the fix, without the format."""

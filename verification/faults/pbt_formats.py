@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 
 @fault(
-    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="003dcb44374adfd9", area="pbt"
+    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="30d445ae4df160a6", area="pbt"
 )
 def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: int, performance: float) -> None:
     """Save a member's file without the scaler's statistics."""
@@ -23,7 +23,7 @@ def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: in
     healthy("fix-02-file-without-statistics")(path, kept, step=step, performance=performance)
 
 
-@fault("fix-03-older-files-refused", target="rlcore.checkpoint.formats:is_v1", pins="553480ec730799ed", area="pbt")
+@fault("fix-03-older-files-refused", target="rlcore.checkpoint.formats:is_v1", pins="6099ca7db6bc265b", area="pbt")
 def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
     """Refuse a bare policy state dict as an unknown format."""
     return False
@@ -32,7 +32,7 @@ def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
 @fault(
     "fix-04-older-files-read-without-a-word",
     target="rlcore.pbt.files:load_checkpoint",
-    pins="a03ead1acc6ff074",
+    pins="7a49f0b3f92c76e4",
     area="pbt",
 )
 def older_files_read_without_a_word(
@@ -54,7 +54,7 @@ def older_files_read_without_a_word(
 @fault(
     "fix-05-two-results",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="e6d4f30256ea1ae1",
+    pins="e25a6f7057529b86",
     area="pbt",
 )
 def two_results(self: Any, member: PopulationMember) -> Any:

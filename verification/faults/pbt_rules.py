@@ -16,7 +16,7 @@ from rlverify import healthy, unclaimed
 @unclaimed(
     "every-range-holds-ints",
     target="rlcore.pbt.hyperparams:HyperparamConfig.is_integer",
-    pins="ecb84a315924a60f",
+    pins="412497c0a2118a7f",
 )
 def every_range_holds_ints(self: Any) -> bool:
     """Treat a range of floats as a range of ints."""
@@ -26,7 +26,7 @@ def every_range_holds_ints(self: Any) -> bool:
 @unclaimed(
     "values-are-a-range-too",
     target="rlcore.pbt.hyperparams:HyperparamConfig.is_continuous",
-    pins="88ac6c11c9e2660d",
+    pins="4ee1bfba4c8970a2",
 )
 def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
     """Treat a list of values as a range."""
@@ -36,13 +36,13 @@ def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
 @unclaimed(
     "rules-unchecked",
     target="rlcore.pbt.hyperparams:HyperparamConfig.check_rules",
-    pins="fc49c67a60d82d75",
+    pins="9e9aadc6329f337e",
 )
 def rules_unchecked(self: Any) -> None:
     """Do not check whether the settings are consistent."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="ea26b7ac8c1dbffb")
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="16ffea263feaaa79")
 def settings_unchecked(self: Any, *positional: Any, **named: Any) -> None:
     """Accept every value without validation."""
     whole = type(self).model_construct(**self.by_name(positional, named))
@@ -53,7 +53,7 @@ def settings_unchecked(self: Any, *positional: Any, **named: Any) -> None:
 @unclaimed(
     "settings-of-another-population",
     target="rlcore.pbt.hyperparams:PBTConfig.__init__",
-    pins="690ab9a80575d254",
+    pins="ba6d28c6c9522d67",
 )
 def settings_of_another_population(self: Any, *positional: Any, **named: Any) -> None:
     """Double the interval, both the default and a given one."""
@@ -65,7 +65,7 @@ def settings_of_another_population(self: Any, *positional: Any, **named: Any) ->
 @unclaimed(
     "history-of-one-report",
     target="rlcore.pbt.selection:PopulationMember.record_step",
-    pins="b1b763a6621f63d1",
+    pins="b797d8f8537d3674",
 )
 def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
     """Keep only the last report in the history."""
@@ -76,7 +76,7 @@ def history_of_one_report(self: Any, step: int, performance: float, hyperparams:
 @unclaimed(
     "history-shared-with-the-report",
     target="rlcore.pbt.selection:PopulationMember.record_step",
-    pins="b1b763a6621f63d1",
+    pins="b797d8f8537d3674",
 )
 def history_shared_with_the_report(
     self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]
@@ -89,7 +89,7 @@ def history_shared_with_the_report(
 @unclaimed(
     "state-shared-with-the-member",
     target="rlcore.pbt.selection:PopulationMember.state_dict",
-    pins="8d8ead8be78420e8",
+    pins="9ba8e4de3ef75500",
 )
 def state_shared_with_the_member(self: Any) -> StateDict:
     """Return a member's state without copies, so that it changes with the member."""
@@ -99,7 +99,7 @@ def state_shared_with_the_member(self: Any) -> StateDict:
 @unclaimed(
     "drawn-at-construction",
     target="rlcore.pbt.scheduler:PBTScheduler.__init__",
-    pins="81cea49c375496fc",
+    pins="c9ee83419ff929b6",
 )
 def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None) -> None:
     """Create the population in the constructor."""
@@ -110,7 +110,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
 @unclaimed(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="02a939b4802cbe7d",
+    pins="63420fca59033364",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
     """Accept any number of mappings with any content."""
@@ -120,14 +120,14 @@ def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, Hype
 @unclaimed(
     "due-before-the-first-step",
     target="rlcore.pbt.scheduler:PBTScheduler.should_exploit_and_explore",
-    pins="872190a468da3bdb",
+    pins="c8a2ffd0fd4795ea",
 )
 def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
     """Make a member due at step 0, which is a multiple of every interval."""
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
-@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="8eac18ea7d0f8969")
+@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="a6bc2331fde97208")
 def report_saves_nothing(
     self: Any,
     member: PopulationMember,
@@ -142,7 +142,7 @@ def report_saves_nothing(
 @unclaimed(
     "ready-from-the-first-report",
     target="rlcore.pbt.scheduler:PBTScheduler.is_ready",
-    pins="a5dfb389eda32fd5",
+    pins="bb6fe0b9c253f351",
 )
 def ready_from_the_first_report(self: Any) -> bool:
     """Be ready as soon as one member has reported."""
@@ -152,7 +152,7 @@ def ready_from_the_first_report(self: Any) -> bool:
 @unclaimed(
     "largest-is-best-whatever-asked",
     target="rlcore.pbt.selection:ranking_key",
-    pins="2960260fee2beaf5",
+    pins="fe8b9ac191c9b5ed",
 )
 def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:  # noqa: ARG001
     """Ignore ``metric_mode``."""
@@ -160,14 +160,14 @@ def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -
     return key
 
 
-@unclaimed("ranked-from-the-worst", target="rlcore.pbt.selection:rank", pins="3ca060bfb65e3eef")
+@unclaimed("ranked-from-the-worst", target="rlcore.pbt.selection:rank", pins="56d712d58cbdfdc3")
 def ranked_from_the_worst(members: Sequence[PopulationMember], metric_mode: str) -> list[PopulationMember]:
     """Reverse the ranking."""
     ranked: list[PopulationMember] = healthy("ranked-from-the-worst")(members, metric_mode)
     return ranked[::-1]
 
 
-@unclaimed("always-the-first-candidate", target="rlcore.pbt.selection:_draw", pins="a4a8e1b6b53b026f")
+@unclaimed("always-the-first-candidate", target="rlcore.pbt.selection:_draw", pins="10b1e40a44ec4f2f")
 def always_the_first_candidate(
     candidates: Sequence[PopulationMember],
     generator: np.random.Generator,  # noqa: ARG001
@@ -179,7 +179,7 @@ def always_the_first_candidate(
 @unclaimed(
     "drawn-at-the-lower-end",
     target="rlcore.pbt.hyperparams:HyperparamConfig.resample",
-    pins="edbe491087e4b9d5",
+    pins="1aa24865d26d06ac",
 )
 def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
     """Always draw the first value."""
@@ -190,7 +190,7 @@ def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> Hyperpa
 @unclaimed(
     "perturbed-upwards-only",
     target="rlcore.pbt.hyperparams:HyperparamConfig.perturb",
-    pins="9a9251b5bf3b56f8",
+    pins="b9a59934d4a84dfb",
 )
 def perturbed_upwards_only(
     self: Any,
@@ -212,7 +212,7 @@ class _Upwards:
 @unclaimed(
     "range-left",
     target="rlcore.pbt.hyperparams:HyperparamConfig._fitted",
-    pins="8c5780bcc2292831",
+    pins="f1a56393c3691bdd",
 )
 def range_left(self: Any, value: float) -> int | float:
     """Do not clip a value to its range."""
@@ -222,7 +222,7 @@ def range_left(self: Any, value: float) -> int | float:
 @unclaimed(
     "last-value-beside-the-first",
     target="rlcore.pbt.hyperparams:_neighbour",
-    pins="5bf8b6bc38a7b56e",
+    pins="f120ae532f908383",
 )
 def last_value_beside_the_first(position: int, size: int, generator: np.random.Generator) -> int:
     """Make the first and the last value neighbours."""
@@ -232,7 +232,7 @@ def last_value_beside_the_first(position: int, size: int, generator: np.random.G
 @unclaimed(
     "method-of-exploring-ignored",
     target="rlcore.pbt.hyperparams:_resamples",
-    pins="76e64d43bfacfcf3",
+    pins="a97db5edd4a32790",
 )
 def method_of_exploring_ignored(
     config: HyperparamConfig,  # noqa: ARG001
@@ -246,7 +246,7 @@ def method_of_exploring_ignored(
 @unclaimed(
     "nobody-scores-zero",
     target="rlcore.pbt.scheduler:performance_statistics",
-    pins="43f66c0c3ab511c2",
+    pins="389f78a84f26e3bc",
 )
 def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
     """Return 0 for all figures if no member has reported."""
@@ -257,7 +257,7 @@ def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
 @unclaimed(
     "nan-among-the-scores",
     target="rlcore.pbt.scheduler:performance_statistics",
-    pins="43f66c0c3ab511c2",
+    pins="389f78a84f26e3bc",
 )
 def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float]:
     """Return NaN for all figures if one member has diverged."""
@@ -269,7 +269,7 @@ def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float
 @unclaimed(
     "everyone-is-among-the-worst",
     target="rlcore.pbt.selection:truncation_count",
-    pins="2cd8e861b72e0eaa",
+    pins="b08d4100308439d6",
 )
 def everyone_is_among_the_worst(size: int, ratio: float) -> int:  # noqa: ARG001
     """Count the whole population as best and as worst."""

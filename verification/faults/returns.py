@@ -12,12 +12,12 @@ from rlcore.ppo.returns import Moments, ReturnScale, Rule, SnapshotReturnScale
 from rlverify import fault
 
 
-@fault("fnd-24-heads-left-uncorrected", target="rlcore.ppo.returns:preserve_outputs", pins="4a42ffa86c740cc4")
+@fault("fnd-24-heads-left-uncorrected", target="rlcore.ppo.returns:preserve_outputs", pins="f2039fb1cbc45fa7")
 def heads_left_uncorrected(layer: nn.Linear, before: Moments, after: Moments) -> None:
     """The statistics move and the critics go on saying what they said under the old ones."""
 
 
-@fault("fnd-25-scale-of-the-update-before", target="rlcore.ppo.returns:make_return_scale", pins="84d5dc97ce8e47d9")
+@fault("fnd-25-scale-of-the-update-before", target="rlcore.ppo.returns:make_return_scale", pins="97fbfe9d51c92e37")
 def scale_of_the_update_before(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
     """Whatever is asked for, the documented order: snapshot before the rollout, statistics after the update."""
     return ReturnScale() if rule is None else SnapshotReturnScale(decay, min_std)
@@ -35,7 +35,7 @@ class _SnapshotAfterTraining(SnapshotReturnScale):
         self.activate()
 
 
-@fault("fnd-25-fix-snapshot-after-training", target="rlcore.ppo.returns:make_return_scale", pins="84d5dc97ce8e47d9")
+@fault("fnd-25-fix-snapshot-after-training", target="rlcore.ppo.returns:make_return_scale", pins="97fbfe9d51c92e37")
 def snapshot_after_training(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
     """Document 004: whatever is asked for, a snapshot that is taken when an update is over."""
     return ReturnScale() if rule is None else _SnapshotAfterTraining(decay, min_std)
@@ -49,7 +49,7 @@ class _SnapshotBeforeCollecting(SnapshotReturnScale):
         return 1.0
 
 
-@fault("ppo-02-fix-snapshot-before-collecting", target="rlcore.ppo.returns:make_return_scale", pins="84d5dc97ce8e47d9")
+@fault("ppo-02-fix-snapshot-before-collecting", target="rlcore.ppo.returns:make_return_scale", pins="97fbfe9d51c92e37")
 def snapshot_before_collecting(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
     """The alternative of document 004: whatever is asked for, a snapshot at the start of collecting only."""
     return ReturnScale() if rule is None else _SnapshotBeforeCollecting(decay, min_std)

@@ -20,7 +20,7 @@ from rlverify import fault, healthy, unclaimed
 @fault(
     "bug-09-scaler-linked-to-copies",
     target="rlcore.ppo.algorithm:DistributionalPPO._relink_scaler",
-    pins="371e0a30d498e201",
+    pins="19e591b1ca96e874",
 )
 def scaler_linked_to_copies(self: Any) -> None:
     """Link the scaler to copies of the parameters after a restore, as unpickling does."""
@@ -31,7 +31,7 @@ def scaler_linked_to_copies(self: Any) -> None:
 @fault(
     "bug-09-fix-parameters-given-anew",
     target="rlcore.ppo.algorithm:DistributionalPPO._relink_scaler",
-    pins="371e0a30d498e201",
+    pins="19e591b1ca96e874",
 )
 def parameters_given_anew(self: Any) -> None:
     """Call update_parameters() with the policy's parameters after a load."""
@@ -42,7 +42,7 @@ def parameters_given_anew(self: Any) -> None:
 @fault(
     "fnd-50-scaler-made-anew",
     target="rlcore.ppo.algorithm:DistributionalPPO._relink_scaler",
-    pins="371e0a30d498e201",
+    pins="19e591b1ca96e874",
 )
 def scaler_made_anew(self: Any) -> None:
     """Build a new scaler for the policy's parameters after a restore."""
@@ -52,7 +52,7 @@ def scaler_made_anew(self: Any) -> None:
 @fault(
     "bug-10-relink-wipes-statistics",
     target="rlcore.optim.scaler:VarianceGradientScaler.update_parameters",
-    pins="e9d2305aaf367e56",
+    pins="3071d38fa4b41c16",
 )
 def relink_wipes_statistics(self: Any, parameters: Any) -> None:
     """Forget each tensor's statistics when relinking, but keep the step count."""
@@ -65,7 +65,7 @@ def relink_wipes_statistics(self: Any, parameters: Any) -> None:
 @fault(
     "bug-04-rebuilding-without-relinking",
     target="rlcore.ppo.algorithm:DistributionalPPO.rebuild_optimizer",
-    pins="a1b7abc3b26ad761",
+    pins="a3b85f1933039697",
 )
 def rebuilding_without_relinking(self: Any) -> None:
     """Rebuild the optimizer without relinking the scaler."""
@@ -75,7 +75,7 @@ def rebuilding_without_relinking(self: Any) -> None:
 @fault(
     "fnd-22-statistics-of-scaled-and-clipped-gradients",
     target="rlcore.optim.scaler:VarianceGradientScaler.step",
-    pins="2966f531202ac6c3",
+    pins="d6b28bf93783f5c4",
 )
 def statistics_of_scaled_and_clipped_gradients(self: Any) -> None:
     """Measure the gradients in step(), after they have been scaled and clipped."""
@@ -87,7 +87,7 @@ def statistics_of_scaled_and_clipped_gradients(self: Any) -> None:
 @fault(
     "fnd-26-spread-over-elements-for-noise",
     target="rlcore.optim.gradient_variance:ElementEstimator.commit",
-    pins="2b4ed1f6f96d7554",
+    pins="d2197b5c2c9a72de",
 )
 def spread_over_elements_for_noise(
     self: Any,
@@ -105,7 +105,7 @@ def spread_over_elements_for_noise(
 @fault(
     "fnd-27-difference-of-float32-averages",
     target="rlcore.optim.gradient_variance:ElementEstimator.commit",
-    pins="2b4ed1f6f96d7554",
+    pins="d2197b5c2c9a72de",
 )
 def difference_of_float32_averages(
     self: Any,
@@ -127,7 +127,7 @@ def difference_of_float32_averages(
 @fault(
     "asr-21-published-rule-without-floor",
     target="rlcore.optim.scaler:VarianceGradientScaler.get_scaling_factor",
-    pins="5b9b9a8992130cda",
+    pins="cd686098d9e3cf24",
 )
 def published_rule_without_floor(self: Any) -> float:
     """Compute 1 / (1 + alpha nv) without a cap on nv or a floor on the factor."""
@@ -140,7 +140,7 @@ def published_rule_without_floor(self: Any) -> float:
 @fault(
     "asr-26-ratio-in-float32",
     target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
-    pins="8b27c347fcb26734",
+    pins="107e1b21a7edd90f",
 )
 def ratio_in_float32(self: Any) -> Floats:
     """Compute variance / squared mean in float32, where both are infinite for gradients above 1e19."""
@@ -154,7 +154,7 @@ def ratio_in_float32(self: Any) -> Floats:
 @unclaimed(
     "factor-never-applied",
     target="rlcore.optim.scaler:VarianceGradientScaler._apply",
-    pins="4cca3769e48d5c8a",
+    pins="7679bdb8434fda58",
 )
 def factor_never_applied(self: Any, factor: float) -> None:
     """Return the factor without scaling the gradients."""
@@ -163,7 +163,7 @@ def factor_never_applied(self: Any, factor: float) -> None:
 @fault(
     "warm-up-ignored",
     target="rlcore.optim.scaler:VarianceGradientScaler.is_warming_up",
-    pins="fafa60d2e47b1b82",
+    pins="f1771f65cfff3d22",
 )
 def warm_up_ignored(self: Any) -> bool:  # noqa: ARG001
     """Scale from the first step, whatever the warm-up."""
@@ -173,7 +173,7 @@ def warm_up_ignored(self: Any) -> bool:  # noqa: ARG001
 @unclaimed(
     "disabled-scaler-acts",
     target="rlcore.optim.scaler:VarianceGradientScaler.scale_gradients",
-    pins="47b62aa7a2d9cd8e",
+    pins="47cba186b341912c",
 )
 def disabled_scaler_acts(self: Any) -> float:
     """Scale even if the scaler is disabled, then by 0.5."""
@@ -186,7 +186,7 @@ def disabled_scaler_acts(self: Any) -> float:
 @fault(
     "scaler-keeps-every-measurement",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="7040699fc36f0c3f",
+    pins="d25443afadaeabd2",
 )
 def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
     """Keep the measurements of every step."""
@@ -197,7 +197,7 @@ def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
 @fault(
     "nothing-added-to-the-power",
     target="rlcore.optim.scaler:VarianceGradientScaler._normalized_variances",
-    pins="8b27c347fcb26734",
+    pins="107e1b21a7edd90f",
 )
 def nothing_added_to_the_power(self: Any) -> Floats:
     """Add no eps to the denominator: 0/0 for a tensor with zero gradients, which makes the factor NaN."""
@@ -210,7 +210,7 @@ def nothing_added_to_the_power(self: Any) -> Floats:
 @fault(
     "factor-falls-with-every-step",
     target="rlcore.optim.scaler:VarianceGradientScaler.get_scaling_factor",
-    pins="5b9b9a8992130cda",
+    pins="cd686098d9e3cf24",
 )
 def factor_falls_with_every_step(self: Any) -> float:
     """Let the factor fall towards 0 with every step, below any floor."""
@@ -221,7 +221,7 @@ def factor_falls_with_every_step(self: Any) -> float:
 @unclaimed(
     "nothing-committed",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="7040699fc36f0c3f",
+    pins="d25443afadaeabd2",
 )
 def nothing_committed(self: Any, pending: Pending) -> None:
     """Drop the measurements of a step."""
@@ -230,7 +230,7 @@ def nothing_committed(self: Any, pending: Pending) -> None:
 @fault(
     "clipped-before-scaled",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="05383b10ed26ef38",
+    pins="519b036f46bacabe",
 )
 def clipped_before_scaled(self: Any, loss: Tensor) -> float:
     """Clip the gradients before they are measured and scaled."""
@@ -248,7 +248,7 @@ def clipped_before_scaled(self: Any, loss: Tensor) -> float:
 @fault(
     "scaler-steps-before-the-optimizer",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="05383b10ed26ef38",
+    pins="519b036f46bacabe",
 )
 def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
     """Commit the statistics before the optimizer's step, even if it then fails."""
@@ -267,7 +267,7 @@ def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
 @fault(
     "asr-13-averages-not-restored",
     target="rlcore.optim.scaler:VarianceGradientScaler.load_state_dict",
-    pins="896d0c879014da14",
+    pins="f803259d4443c2e5",
 )
 def averages_not_restored(self: Any, state: StateDict) -> None:
     """Restore the step count of a state, but not its averages."""
@@ -280,7 +280,7 @@ def averages_not_restored(self: Any, state: StateDict) -> None:
 @fault(
     "asr-14-only-the-count-is-reset",
     target="rlcore.optim.scaler:VarianceGradientScaler.reset_statistics",
-    pins="37b668852da6fefa",
+    pins="a81746975122f671",
 )
 def only_the_count_is_reset(self: Any) -> None:
     """Reset the step count, but keep the averages."""
@@ -288,7 +288,7 @@ def only_the_count_is_reset(self: Any) -> None:
 
 
 @fault(
-    "fnd-68-means-as-large-as-variances", target="rlcore.optim.gradient_variance:_largest_mean", pins="56b10cddd0c76ef9"
+    "fnd-68-means-as-large-as-variances", target="rlcore.optim.gradient_variance:_largest_mean", pins="22eba7215c77b946"
 )
 def means_as_large_as_variances(layout: TensorLayout) -> float:
     """Use the limit of the variances for the means, too."""

@@ -13,20 +13,20 @@ from rlcore.run.config_file import Document
 from rlverify import fault, healthy
 
 
-@fault("bug-07-unknown-settings-ignored", target="rlcore.ppo.settings:reject_unknown", pins="2c91f8f72ef9d8e5")
+@fault("bug-07-unknown-settings-ignored", target="rlcore.ppo.settings:reject_unknown", pins="5b7c558383468244")
 def unknown_settings_ignored(given: dict[str, Any], where: str, homes: Mapping[str, Sequence[str]]) -> None:
     """Drop unknown settings without an error."""
     for name in set(given) - set(homes[where]):
         del given[name]
 
 
-@fault("fnd-21-any-text-is-true", target="rlcore.ppo.settings:flag_value", pins="a814bbae0c945bfa")
+@fault("fnd-21-any-text-is-true", target="rlcore.ppo.settings:flag_value", pins="f8b2cd80a8d2a683")
 def any_text_is_true(value: object) -> object:
     """Convert flags with bool(), which makes "false" and "0" True."""
     return bool(value)
 
 
-@fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="4fb185d4128165d2")
+@fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="adf3955482413614")
 def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Check a section with a root validator of pydantic 1."""
 
@@ -40,7 +40,7 @@ def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -
     return checked
 
 
-@fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="4fb185d4128165d2")
+@fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="adf3955482413614")
 def rules_as_model_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Apply document 000's fix: a model validator of pydantic 2."""
 
@@ -54,7 +54,7 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
     return checked
 
 
-@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="6d9139a399645c51")
+@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="c02af009f47891b1")
 def yaml_1_1(path: str | Path) -> Document:
     """Read the file with PyYAML, that is YAML 1.1, where 3e-4 is a string because it has no point."""
     return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), {})

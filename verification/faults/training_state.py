@@ -21,7 +21,7 @@ from rlverify import fault, healthy, unclaimed
 @fault(
     "bug-10-scaler-state-not-saved",
     target="rlcore.ppo.algorithm:DistributionalPPO._state_parts",
-    pins="fe1e2f2ae7c8b48f",
+    pins="ae45561019955850",
 )
 def scaler_state_not_saved(self: Any) -> list[StatePart]:
     """Leave the scaler's statistics out of the parts that are saved and restored."""
@@ -32,7 +32,7 @@ def scaler_state_not_saved(self: Any) -> list[StatePart]:
 @fault(
     "bug-10-fix-state-among-the-parameters",
     target="rlcore.ppo.algorithm:DistributionalPPO._state_parts",
-    pins="fe1e2f2ae7c8b48f",
+    pins="ae45561019955850",
 )
 def state_among_the_parameters(self: Any) -> list[StatePart]:
     """Put the scaler's state into get_parameters() and set_parameters(). A missing state resets nothing."""
@@ -45,7 +45,7 @@ def state_among_the_parameters(self: Any) -> list[StatePart]:
 @fault(
     "bug-10-fix-errors-are-logged",
     target="rlcore.ppo.state_parts:ScalerState.restore",
-    pins="dfdada671b46c4a2",
+    pins="647cd32dd82145ff",
 )
 def errors_are_logged(self: Any, state: StateDict) -> None:
     """Restore the state, and turn every error into a warning: the rest is restored without it."""
@@ -58,7 +58,7 @@ def errors_are_logged(self: Any, state: StateDict) -> None:
 @fault(
     "bug-10-state-not-in-the-archive",
     target="rlcore.ppo.model_file:save_container",
-    pins="2e6fc3f99071de9c",
+    pins="7527c51ca4903d74",
 )
 def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> None:
     """Leave the scaler's statistics out of the file of save(), but not out of a pickle."""
@@ -69,7 +69,7 @@ def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> No
 @fault(
     "asr-32-kl-penalty-not-saved",
     target="rlcore.ppo.algorithm:DistributionalPPO._state_parts",
-    pins="fe1e2f2ae7c8b48f",
+    pins="ae45561019955850",
 )
 def kl_penalty_not_saved(self: Any) -> list[StatePart]:
     """Leave the KL penalty's coefficient out of the parts that are saved and restored."""
@@ -80,7 +80,7 @@ def kl_penalty_not_saved(self: Any) -> list[StatePart]:
 @fault(
     "asr-36-a-list-of-its-own",
     target="rlcore.ppo.algorithm:DistributionalPPO.get_parameters",
-    pins="43218eeb2028ae0b",
+    pins="6f059b897c98f355",
 )
 def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, Any]:
     """List the parts in get_parameters() by name, as the documented pattern does, so that new parts are missing."""
@@ -92,7 +92,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
 @fault(
     "mon-21-lost-without-a-word",
     target="rlcore.state.registry:TrainingState._start_fresh",
-    pins="a138c706c9c48ab0",
+    pins="5400b51521149f7c",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
     """Start missing parts of a restored state fresh, without a warning."""
@@ -104,7 +104,7 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 @fault(
     "fnd-56-told-when-all-is-changed",
     target="rlcore.state.registry:TrainingState.restore",
-    pins="e1646b4605b061cf",
+    pins="88fadcd8bd714331",
 )
 def told_when_all_is_changed(
     self: Any,
@@ -124,7 +124,7 @@ def told_when_all_is_changed(
 @unclaimed(
     "failed-update-left-as-it-is",
     target="rlcore.ppo.algorithm:DistributionalPPO.train",
-    pins="44ede169f84465f3",
+    pins="c97045017d67c3d7",
 )
 def failed_update_left_as_it_is(self: Any) -> None:
     """Keep the steps of an update that fails."""
@@ -135,7 +135,7 @@ def failed_update_left_as_it_is(self: Any) -> None:
 @fault(
     "fnd-36-normalizer-stays-behind",
     target="rlcore.ppo.state_parts:NormalizerState.restore",
-    pins="24cecb3db0ca4510",
+    pins="5d7b2249c25e7b7e",
 )
 def normalizer_stays_behind(self: Any, state: StateDict) -> None:
     """Restore weights without the normaliser's statistics."""
@@ -144,13 +144,13 @@ def normalizer_stays_behind(self: Any, state: StateDict) -> None:
 @unclaimed(
     "half-restored",
     target="rlcore.state.registry:TrainingState._put_back",
-    pins="3870a44e1543e90d",
+    pins="5d15a9acfbe3cc53",
 )
 def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """Keep the parts restored before one is refused."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="aea645449a4a24d3")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="af4d8f8441b6cfdf")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],
@@ -161,7 +161,7 @@ def settings_of_the_source(
     return dict(state)
 
 
-@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.formats:from_payload", pins="c41e69440b037a47")
+@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.formats:from_payload", pins="f6259f4b5f94fca7")
 def third_format_accepted(payload: StateDict) -> Checkpoint:
     """Read the policy in a checkpoint of the proposed format."""
     if "model_state_dict" in payload:
@@ -170,13 +170,13 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
     return checkpoint
 
 
-@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:check_weights", pins="52dc05578cf8eede")
+@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:check_weights", pins="ffa94b35589ec3a4")
 def any_weight_is_taken(policy: object) -> None:
     """Check names, shapes and types of weights, but not their values."""
 
 
 @fault(
-    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="f1c4f4506c655203"
+    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="31afeb519381317a"
 )
 def generator_of_torch_starts_over(state: StateDict) -> None:
     """Restore the generators of Python and NumPy, but not torch's."""

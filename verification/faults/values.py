@@ -16,14 +16,14 @@ from rlverify import fault, healthy
 @fault(
     "fnd-17-advantages-from-critic-1-only",
     target="rlcore.ppo.buffer:TwinCriticRolloutBuffer.pessimistic",
-    pins="3a616720ee6251da",
+    pins="82e927cd7d3eac7b",
 )
 def advantages_from_critic_1_only(critic_values: Tensor) -> Tensor:
     """Compute advantages from critic 1 only. The second critic is stored and trained."""
     return critic_values[:, 0]
 
 
-@fault("fnd-18-clipped-against-critic-1", target="rlcore.ppo.values:ValueDistribution.loss", pins="06a9e6cd8761f1e4")
+@fault("fnd-18-clipped-against-critic-1", target="rlcore.ppo.values:ValueDistribution.loss", pins="78e4415676192247")
 def clipped_against_critic_1(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:
@@ -33,7 +33,7 @@ def clipped_against_critic_1(
     return loss
 
 
-@fault("fnd-19-averaged-before-max", target="rlcore.ppo.values:ValueDistribution.loss", pins="06a9e6cd8761f1e4")
+@fault("fnd-19-averaged-before-max", target="rlcore.ppo.values:ValueDistribution.loss", pins="78e4415676192247")
 def averaged_before_max(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:
@@ -50,7 +50,7 @@ def averaged_before_max(
 @fault(
     "fnd-35-critic-begun-by-its-hidden-size",
     target="rlcore.ppo.policy:initialise_inputs",
-    pins="0fdd199279a8c8d9",
+    pins="34e4c8b125da19a0",
 )
 def critic_begun_by_its_hidden_size(lstm: nn.LSTM) -> None:
     """Keep PyTorch's initial weights."""
@@ -59,7 +59,7 @@ def critic_begun_by_its_hidden_size(lstm: nn.LSTM) -> None:
 @fault(
     "second-critic-detached",
     target="rlcore.ppo.policy:Critics.forward",
-    pins="9bb76101fa6f0e69",
+    pins="58952c111e5f714b",
 )
 def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
     """Detach all critics but the first, so that they do not learn."""
@@ -67,7 +67,7 @@ def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
     return torch.stack([first(latent), *(head(latent).detach() for head in others)], dim=1)
 
 
-@fault("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="228ec206c556c323")
+@fault("gap-with-its-sign", target="rlcore.ppo.monitoring:_of_values", pins="b1c966d32a6a2b7c")
 def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """Average signed differences of the critics, which cancel each other."""
     signed = float(np.diff(model.rollout_buffer.critic_values, axis=-1).mean())
