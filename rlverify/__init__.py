@@ -7,7 +7,7 @@ from rlverify.project.experiments import experiment
 from rlverify.project.faults import Fault, add_fault, fault, get_fault, unclaimed
 from rlverify.project.pages import page
 from rlverify.project.planting import Planted, healthy, null_fault_of, plant
-from rlverify.project.plots import figure_plot, plot
+from rlverify.project.plots import figure_plot
 from rlverify.project.probes import probe
 from rlverify.records.plot_points import Line, Plot
 from rlverify.records.runs import Observation
@@ -27,7 +27,6 @@ __all__ = [
     "null_fault_of",
     "page",
     "plant",
-    "plot",
     "probe",
     "unclaimed",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.text import Text
@@ -23,13 +23,11 @@ from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
 from rlverify.cli.field_command import field_report
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
-from rlverify.cli.freeze_command import freeze
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.next_steps import next_steps
 from rlverify.cli.options import (
     Areas,
     AsJson,
-    Changed,
     ClaimId,
     FailFast,
     IgnoreCache,
@@ -53,6 +51,7 @@ from rlverify.cli.outputs import (
     places,
     write_outputs,
 )
+from rlverify.cli.repin_command import repin
 from rlverify.cli.report_command import report
 from rlverify.cli.scan_command import scan
 from rlverify.cli.start_commands import init, new
@@ -60,11 +59,9 @@ from rlverify.cli.watch_command import watch
 from rlverify.evidence.locking import alone_in
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
-from rlverify.gating.changes import NOTHING_SELECTED, Selection, select
 from rlverify.gating.committed_evidence import readable_evidence
-from rlverify.gating.criteria_check import unfrozen
 from rlverify.gating.fallen import outcome_of_audit
-from rlverify.gating.git_base import Base, known_base
+from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
 from rlverify.gating.problem_rules import problems_of
 from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
@@ -201,13 +198,11 @@ def audit_command(
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     paths = report_paths(project, reports)
-    if update and level == "full" and (found := _unfrozen(project, chosen)):
-        mention(
-            f"warning: the criteria of {few(found)} are not frozen as they are now; run `rlverify freeze` and commit "
-            "that before you measure, or the gate will fail"
-        )
+    base = known_base(project)
     with executor_of(where, jobs, ray_address) as executor:
-        result = _run_audit(context, paths, executor, level, update=update, ignore_cache=ignore_cache, chosen=chosen)
+        result = _run_audit(
+            context, paths, executor, level, update=update, base=base, ignore_cache=ignore_cache, chosen=chosen
+        )
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
     outcome = advised_outcome(outcome_of_audit(project, result), paths)
@@ -228,7 +223,6 @@ def gate(
     context: typer.Context,
     patterns: Patterns = None,
     areas: Areas = None,
-    changed: Changed = False,
     base: Revision = None,
     fail_fast: FailFast = False,
     level: LevelOption = "quick",
@@ -241,11 +235,15 @@ def gate(
     where: Where = "processes",
     ray_address: RayAddress = None,
 ) -> None:
-    """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed."""
+    """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed.
+
+    Every claim with a probe is measured. Of figures, runs are repeated: of those of which claim, experiment or evidence
+    differs from REV, and of about ten experiments that the number of commits chooses.
+    """
     files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
     alone = suites_alone(context.obj)
     if alone is not None:
-        given = {"ids of claims": patterns or areas, "--changed": changed or base is not None, "--fail-fast": fail_fast}
+        given = {"ids of claims": patterns or areas, "--base": base is not None, "--fail-fast": fail_fast}
         no_use = [name for name, value in given.items() if value]
         raise typer.Exit(gate_of_suites(*alone, files, no_use, (where, jobs, ray_address)))
     project = project_of(context)
@@ -255,19 +253,32 @@ def gate(
     except BrokenCodeError as error:
         _answer(Outcome((), (Problem(error.place, CLAIM_FELL, error.reason),)), files)
     paths = report_paths(project, reports)
-    selection = select(project, paths, base)
-    if (changed or base is not None) and len(selection.claim_ids) == len(project.claims):
-        mention(f"to measure: all claims: {selection.reason}")
-    some: dict[str, Any] = {"selection": selection, "only_selected": changed, "chosen": chosen, "fail_fast": fail_fast}
+    since = _base(project, base)
     with executor_of(where, jobs, ray_address) as executor:
-        result = _run_audit(context, paths, executor, level, **some)
-    result = _with_catalogue_and_tests(project, paths, result, chosen)
-    checks: tuple[CheckRecord, ...] = ()
-    if project.settings.suites and chosen is None:
-        result, checks = _with_suites(project, result, known_base(project, base) if changed else None)
-    measured = f"measured {result.measured} of {len(result.records)}: {selection.reason}" if changed else ""
-    found = replace(outcome_of_audit(project, result, measured, selection.base), checks=checks)
-    _answer(advised_outcome(found, paths), files)
+        result = _run_audit(context, paths, executor, level, base=since, chosen=chosen, fail_fast=fail_fast)
+        result = _with_catalogue_and_tests(project, paths, result, chosen)
+        checks: tuple[CheckRecord, ...] = ()
+        if project.settings.suites and chosen is None:
+            result, checks = _with_suites(project, result)
+        outcome = outcome_of_audit(project, result, _repeated(result), since, executor)
+    _answer(advised_outcome(replace(outcome, checks=checks), paths), files)
+
+
+def _base(project: Project, asked: str | None) -> Base | None:
+    """The commit to compare with; where Git does not know the one that is asked for, a line says so."""
+    if not asked:
+        return known_base(project)
+    try:
+        return find_base(project, asked)
+    except UnknownChangesError as error:
+        mention(f"note: {error}; of figures, only a sample is repeated")
+        return None
+
+
+def _repeated(result: Audit) -> str:
+    """Of how many figures a run was repeated, as a sentence; empty where no figure keeps its evidence."""
+    figures = sum(each.claim.figure is not None for each in result.records)
+    return f"of {result.repeated} of {figures} figures, a run was repeated" if result.repeated else ""
 
 
 def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
@@ -294,19 +305,13 @@ def _with_catalogue_and_tests(
     return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *kills.notes))
 
 
-def _with_suites(project: Project, result: Audit, since: Base | None) -> tuple[Audit, tuple[CheckRecord, ...]]:
+def _with_suites(project: Project, result: Audit) -> tuple[Audit, tuple[CheckRecord, ...]]:
     """The result with what is not as expected in the project's suites, and the records of their checks."""
     from rlverify.cli.suite_gate import run_suites
 
-    ran = run_suites(project.settings.suites, project.root, since)
+    ran = run_suites(project.settings.suites, project.root)
     problems, notes = (*result.problems, *ran.problems), (*result.notes, *ran.notes)
     return replace(result, problems=problems, notes=notes), ran.checks
-
-
-def _unfrozen(project: Project, chosen: frozenset[str] | None) -> list[str]:
-    """Figures that are about to be measured, and whose criterion is not frozen as it is now."""
-    claims = [each for each in project.claims if each.figure is not None and (chosen is None or each.id in chosen)]
-    return unfrozen(project.criteria, {claim.id: project.settings_digest(claim) for claim in claims})
 
 
 def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
@@ -317,7 +322,7 @@ def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
 app.command()(init)
 app.command()(new)
 app.command()(matrix)
-app.command()(freeze)
+app.command()(repin)
 app.command()(report)
 app.command()(scan)
 app.command()(check)
@@ -332,8 +337,7 @@ def _run_audit(
     level: Level,
     *,
     update: bool = False,
-    selection: Selection = NOTHING_SELECTED,
-    only_selected: bool = False,
+    base: Base | None = None,
     ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
@@ -345,12 +349,10 @@ def _run_audit(
             update=update,
             executor=executor,
             on_progress=bars.probes,
-            selection=selection,
-            only_selected=only_selected,
+            base=base,
             level=level,
             on_figures=bars.figures,
             on_repeats=bars.repeats,
-            on_plots=bars.plots,
             ignore_cache=ignore_cache,
             chosen=chosen,
             fail_fast=fail_fast,

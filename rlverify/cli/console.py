@@ -116,11 +116,6 @@ class Bars:
         self._show("repeating", done, total)
         self._write_line(f"repeating: {done} of {total} runs of figures")
 
-    def plots(self, done: int, total: int) -> None:
-        """Plots that are measured, out of all."""
-        self._show("plots", done, total)
-        self._write_line(f"plots: {done} of {total}")
-
     def _show(self, what: str, done: int, total: int) -> None:
         """Update the first bar; its time starts afresh with something else."""
         stage_progress(what, done, total)

@@ -20,8 +20,8 @@ from rlverify.evidence.locking import alone_in
 from rlverify.gating.committed_evidence import committed_records
 from rlverify.gating.problem_rules import problems_of
 from rlverify.gating.replay import problems_of_run
+from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
-from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim, Figure
 from rlverify.records.errors import HarnessError, UsageError

@@ -18,9 +18,6 @@ from rlverify.records.errors import HarnessError, UnknownNameError, UsageError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Reports = Annotated[Path | None, typer.Option(help="Folder of the reports. [default: as in the settings]")]
-Changed = Annotated[
-    bool, typer.Option("--changed", help="Measure only what changes since REV can affect; all if that is not certain.")
-]
 LEVELS: Mapping[str, Level] = {"quick": "quick", "full": "full"}
 
 
@@ -47,7 +44,7 @@ Revision = Annotated[
     typer.Option(
         "--base",
         metavar="REV",
-        help="Git revision that --changed compares with. [default: the merge base with the main branch]",
+        help="Git revision to look for changes since. [default: the merge base with the main branch]",
     ),
 ]
 Areas = Annotated[list[str] | None, typer.Option("--area", metavar="AREA", help="Only claims of an area; repeatable.")]

@@ -27,6 +27,7 @@ from rlverify.records.runs import Variant
 from rlverify.verdicts.verdict import grade_fix, judge
 
 SCHEMA_VERSION = 2
+FIGURE_SCHEMA_VERSION = 3
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 
@@ -90,7 +91,7 @@ def to_json(evidence: Evidence) -> str:
 
 def _content_of_figure(evidence: Evidence, figure: FigureEvidence) -> dict[str, Any]:
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": FIGURE_SCHEMA_VERSION,
         "claim_id": evidence.claim_id,
         "figure": as_figure_object(figure),
         "verdict": judge(evidence),

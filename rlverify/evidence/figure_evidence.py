@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from rlverify.project.fingerprint import digest
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.measured import Evidence, FigureEvidence
 from rlverify.records.runs import PairedRun
@@ -45,6 +46,7 @@ class MeasuredFigureEntry(BaseModel):
     high: Finite
     effect_size: Finite | None
     claimed: tuple[float, float]
+    criterion: str
 
     @field_validator("claimed", mode="before")
     @classmethod
@@ -58,11 +60,22 @@ class FigureFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     digest: str
     claim_id: str
     figure: MeasuredFigureEntry
     verdict: Verdict
+
+
+def criterion_digest(claim: Claim) -> str:
+    """Digest of what the catalogue says of a figure and its verdict depends on.
+
+    The unit, the title and other words do not count.
+    """
+    assert claim.figure is not None
+    figure = claim.figure
+    words = [claim.experiment, figure.quantity, str(claim.seeds), str(claim.of_fix), str(figure.repeats)]
+    return digest([*words, *(repr(float(number)) for number in (*figure.claimed, figure.tolerance))])
 
 
 def summarise_figure(claim: Claim, runs: Sequence[PairedRun]) -> Evidence:
@@ -78,7 +91,8 @@ def summarise_figure(claim: Claim, runs: Sequence[PairedRun]) -> Evidence:
             values.append(value)
         else:
             errors.append(f"seed {run.seed}: {run.why_without(claim.figure.quantity)}")
-    return Evidence(claim.id, claim.seeds, (), figure=measured_figure(values, claim.figure.claimed, tuple(errors)))
+    figure = measured_figure(values, claim.figure.claimed, tuple(errors))
+    return Evidence(claim.id, claim.seeds, (), figure=replace(figure, criterion=criterion_digest(claim)))
 
 
 def measured_figure(
@@ -127,7 +141,9 @@ def as_figure_object(figure: FigureEvidence) -> dict[str, Any]:
 def figure_of(content: FigureFile) -> Evidence:
     """The evidence that a file holds."""
     entry = content.figure
-    figure = FigureEvidence(entry.values, entry.mean, entry.low, entry.high, entry.effect_size, entry.claimed)
+    figure = FigureEvidence(
+        entry.values, entry.mean, entry.low, entry.high, entry.effect_size, entry.claimed, (), entry.criterion
+    )
     return Evidence(content.claim_id, tuple(range(figure.runs)), (), figure=figure)
 
 
@@ -182,13 +198,6 @@ def run_agrees(committed: FigureEvidence, seed: int, value: float, tolerance: fl
 def is_committed_value(committed: FigureEvidence, seed: int, value: float) -> bool:
     """Whether a run gives the committed value of its seed, to all digits that are kept."""
     return round(value, _decimals(committed.values)) == committed.values[seed]
-
-
-def distinguishable_values(figure: FigureEvidence) -> int:
-    """How many values there are from the smallest to the largest, in the steps in which they occur."""
-    kept = [round(value * 10.0 ** _decimals(figure.values)) for value in figure.values]
-    step = math.gcd(*(value - kept[0] for value in kept))
-    return (max(kept) - min(kept)) // max(step, 1) + 1
 
 
 def run_difference(committed: FigureEvidence, seed: int, value: float, unit: str = "") -> str:

@@ -1,18 +1,13 @@
-"""Detects stale evidence: evidence of another version of a claim, or of the code that its runs executed."""
+"""Detects stale evidence: evidence of another version of a claim."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rlverify.evidence.evidence_files import listed
-from rlverify.evidence.figure_evidence import span_in_words
-from rlverify.project.current_code import CurrentCode
+from rlverify.evidence.figure_evidence import criterion_digest, span_in_words
 from rlverify.records.claims import Claim
-from rlverify.records.code_records import CodeRecord
 from rlverify.records.measured import Evidence
-
-SETTINGS = "the settings of the claim"
-UNRECORDED = "unknown code: digests.json has no entry"
 
 
 def misfits(evidence: Evidence, claim: Claim) -> list[str]:
@@ -28,16 +23,6 @@ def misfits(evidence: Evidence, claim: Claim) -> list[str]:
     if evidence.shows != claim.shows:
         found.append("measured for other symptoms than `shows` names")
     return found
-
-
-def changed_since(record: CodeRecord | None, settings: str, code: CurrentCode) -> tuple[str, ...]:
-    """Names of all that has changed since a measurement was made, as in `CodeRecord.parts`; empty where nothing has.
-
-    :param settings: digest of the claim's settings as they are now
-    """
-    if record is None:
-        return (UNRECORDED,)
-    return (*[SETTINGS] * (record.settings != settings), *code.changed(record))
 
 
 def shortened(names: Sequence[str], most: int = 3) -> str:
@@ -59,4 +44,6 @@ def _figure_misfits(evidence: Evidence, claim: Claim) -> list[str]:
         found.append(
             f"measured against {span_in_words(*measured.claimed)}, the claim says {span_in_words(*asked.claimed)}"
         )
+    if not found and measured.criterion != criterion_digest(claim):
+        found.append("judged by another criterion: the claim now names another experiment, quantity or tolerance")
     return found

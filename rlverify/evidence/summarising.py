@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
@@ -59,4 +59,4 @@ def raw_lines(claim: Claim, runs: Sequence[Run]) -> str:
 
 def raw_line(run: Run | PairedRun, **more: str) -> str:
     """Everything that a run returned, as a JSON object, and more fields."""
-    return json.dumps({**more, **asdict(replace(run, executed=None))}, sort_keys=True) + "\n"
+    return json.dumps({**more, **asdict(run)}, sort_keys=True) + "\n"

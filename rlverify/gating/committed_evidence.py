@@ -1,26 +1,28 @@
-"""What is committed: evidence with the code that it was measured of, and the reports that it gives."""
+"""What is committed: evidence, the reports that it gives, and when all of it was measured together."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 from rlverify.evidence.evidence_files import is_committable, load_file, load_folder, to_json
 from rlverify.evidence.files import write_files
-from rlverify.evidence.lock_file import NAME as LOCK_FILE
-from rlverify.evidence.lock_file import Lock, load_lock, lock_json
-from rlverify.evidence.plot_files import FOLDER
-from rlverify.evidence.staleness import changed_since, misfits
+from rlverify.evidence.full_audit import NAME as FULL_AUDIT
+from rlverify.evidence.full_audit import FullAudit, load_full_audit
+from rlverify.evidence.full_audit import to_json as full_audit_json
+from rlverify.evidence.staleness import misfits
+from rlverify.gating.git_base import git
 from rlverify.gating.problem_rules import REMEDY
+from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
-from rlverify.project.current_code import CurrentCode
 from rlverify.project.pages import OF_AUDIT
+from rlverify.project.plots import FOLDER
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.code_records import CodeRecord
 from rlverify.records.errors import EvidenceError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.measured import Evidence
@@ -32,11 +34,10 @@ from rlverify.reporting.rendering import render_all
 
 @dataclass(frozen=True)
 class Committed:
-    """The committed evidence of a project, next to its code as it is now."""
+    """The committed evidence of a project."""
 
     project: Project
     paths: ReportPaths
-    code: CurrentCode
 
     @cached_property
     def evidence(self) -> Mapping[str, Evidence]:
@@ -45,18 +46,6 @@ class Committed:
         :raises EvidenceError: if a file of it is broken
         """
         return load_folder(self.paths.evidence)
-
-    @cached_property
-    def lock(self) -> Lock:
-        """What it was measured of.
-
-        :raises EvidenceError: if the file is broken
-        """
-        return load_lock(self.paths.reports / LOCK_FILE, self.code)
-
-    def changed(self, claim: Claim) -> tuple[str, ...]:
-        """What has changed since the claim was measured, as in `changed_since`."""
-        return changed_since(self.lock.claims.get(claim.id), self.project.settings_digest(claim), self.code)
 
     def record(self, claim: Claim) -> Record:
         """A claim with its committed evidence.
@@ -116,7 +105,7 @@ def write_all(
     measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
     evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
     everyone = _in_order(project, (*records, *others))
-    pages = _render(project, committed.paths, everyone, more.get(LOCK_FILE))
+    pages = _render(project, committed.paths, everyone, more.get(FULL_AUDIT))
     write_files(folder, {**evidence, **pages, **more})
 
 
@@ -124,47 +113,46 @@ def replace_committed(
     committed: Committed,
     records: Sequence[Record],
     others: Sequence[Record],
-    measured: Mapping[str, CodeRecord],
-    plots: Mapping[str, CodeRecord],
-    confirmed: Mapping[str, CodeRecord],
+    full_audit: FullAudit | None,
 ) -> None:
-    """Replace the evidence of records, the reports of all claims and the lock file.
+    """Replace the evidence of records and the reports of all claims.
 
     A claim that could not be measured keeps its committed evidence.
 
-    :param measured: what the claims that were measured just now were measured of, by id
-    :param confirmed: what others follow from, by id, though they keep their evidence
+    :param full_audit: replaces the committed one, unless that is of the same code or a claim could not be measured
     """
     project, paths = committed.project, committed.paths
     kept = [_committable(paths, record) for record in records]
     known = {record.claim.id for record in (*kept, *others) if record.evidence is not None}
-    fresh = set(map(id, records))
-    fell_back = {record.claim.id for record in kept if id(record) not in fresh}
-    old, renewed = _old_lock(committed), {id_: each for id_, each in measured.items() if id_ not in fell_back}
-    locked = {**old.claims, **confirmed, **renewed}
     ids = {claim.id for claim in project.claims}
-    lock = Lock({name: locked[name] for name in sorted(known & locked.keys())}, plots, old.full_audit)
-    text = lock_json(lock, committed.code)
-    if ids == renewed.keys() and not _is_committed(paths, text):
-        text = lock_json(replace(lock, full_audit=datetime.now(UTC).date().isoformat()), committed.code)
-    write_all(committed, paths.reports, kept, others, {LOCK_FILE: text})
+    more = {}
+    all_are_new = ids == {now.claim.id for was, now in zip(records, kept, strict=True) if was is now}
+    if full_audit is not None and all_are_new and load_full_audit(paths.reports).code != full_audit.code:
+        more[FULL_AUDIT] = full_audit_json(full_audit)
+    write_all(committed, paths.reports, kept, others, more)
     for path in paths.evidence.glob("*.json"):
         if path.stem not in known and (path.stem in ids or _is_evidence(path)):
             path.unlink()
+    for path in (paths.reports / FOLDER).glob("*.svg"):
+        if path.stem not in project.figure_plots:
+            path.unlink()
 
 
-def _is_committed(paths: ReportPaths, text: str) -> bool:
-    """Whether the lock file says exactly this, so that an audit of the same code on another day changes nothing."""
-    path = paths.reports / LOCK_FILE
-    return path.exists() and path.read_bytes() == text.encode()
+def full_audit_of(project: Project, code: CurrentCode, seconds: Mapping[str, float]) -> FullAudit:
+    """The note that all claims are measured today.
+
+    :param seconds: as in `FullAudit`
+    """
+    return FullAudit(code.digest, datetime.now(UTC).date().isoformat(), code.libraries, _revision(project), seconds)
 
 
-def _old_lock(committed: Committed) -> Lock:
-    """A broken lock file counts as none, so that an update writes a new one."""
+def _revision(project: Project) -> str:
+    """The commit of the code, and whether it has changed since; empty without Git."""
     try:
-        return committed.lock
-    except EvidenceError:
-        return Lock()
+        described = git(project.root, "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+        return described[0].strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def _in_order(project: Project, records: Iterable[Record]) -> list[Record]:
@@ -207,6 +195,6 @@ def _committable(paths: ReportPaths, record: Record) -> Record:
 
 
 def _render(
-    project: Project, paths: ReportPaths, records: Sequence[Record], lock: str | None = None
+    project: Project, paths: ReportPaths, records: Sequence[Record], full_audit: str | None = None
 ) -> Mapping[str, str]:
-    return render_all(collect(project, paths.reports, records, lock))
+    return render_all(collect(project, paths.reports, records, full_audit))

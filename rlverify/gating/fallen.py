@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rlverify.gating.audit import Audit
+from rlverify.gating.changed_code import changed_by_claim
 from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import reason
 from rlverify.gating.replay import CRASHES, DIFFERS
@@ -27,6 +28,7 @@ from rlverify.records.runs import Run
 from rlverify.reporting.outcome import FallenClaim, Outcome
 from rlverify.reporting.phrasing import outcome
 from rlverify.reporting.record import Record
+from rlverify.running.executor import Executor
 from rlverify.verdicts.verdict import NOT_MEASURED, healthy_outcome
 
 WITHOUT_VALUES: Final = (Verdict.ERROR, Verdict.UNREACHED)
@@ -38,11 +40,18 @@ IN_WORDS: Final = {
 SEVERITIES: Final = ("critical", "high", "medium", "low")
 
 
-def outcome_of_audit(project: Project, result: Audit, selection: str = "", base: Base | None = None) -> Outcome:
+def outcome_of_audit(
+    project: Project,
+    result: Audit,
+    selection: str = "",
+    base: Base | None = None,
+    executor: Executor | None = None,
+) -> Outcome:
     """All that a run found, with the fallen claims in the order in which they should be read.
 
     :param selection: as in `Outcome`
     :param base: the commit of which the changed lines are told; None for none
+    :param executor: makes runs of fallen claims again, to find what they execute of the code that changed since then
     """
     problems: dict[str, list[Problem]] = {}
     for problem in result.problems:
@@ -50,6 +59,11 @@ def outcome_of_audit(project: Project, result: Audit, selection: str = "", base:
             problems.setdefault(problem.subject, []).append(problem)
     records = [each for each in result.records if each.claim.id in problems]
     records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
+    if base is not None and executor is not None:
+        runs = [(each.claim, _seed(each, _worst(problems[each.claim.id]), result.committed)) for each in records]
+        changed = changed_by_claim(project, base, runs, executor)
+        records = [replace(each, changed=changed.get(each.claim.id, ())) for each in records]
+        records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
     fallen = [_fallen(project, each, problems[each.claim.id], result, base) for each in records]
     seconds = {**seconds_of({record.claim.id: record.runs for record in result.records}), **result.seconds}
     return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
@@ -109,11 +123,12 @@ def _fallen(
     """What a reader needs of one claim."""
     parts = record.changed
     record = replace(record, changed=files_of(project, parts))
-    claim, worst = record.claim, min(problems, key=lambda each: FALLEN.index(each.kind))
+    claim, worst = record.claim, _worst(problems)
     replayed = worst.sentence.startswith((DIFFERS, CRASHES))
     told = replayed or record.verdict in WITHOUT_VALUES or (claim.figure is not None and worst.kind == "values")
     changes = () if told else symptom_changes(record, result.committed.get(claim.id))
     declared_in, line = _declaration(project, claim)
+    seed, first = _seed(record, worst, result.committed), claim.seeds[0]
     suspected = suspects(record, _under_test(project))
     suspect_line = line_of(suspected[0], parts) if suspected else 1
     return FallenClaim(
@@ -129,8 +144,12 @@ def _fallen(
         tuple(parts),
         _relative(str(declared_in), project.root),
         line,
-        f"{project.settings.command} reproduce {claim.id}{_seed(record, worst, result.committed.get(claim.id))}",
+        f"{project.settings.command} reproduce {claim.id}{f' --seed {seed}' if seed != first else ''}",
     )
+
+
+def _worst(problems: Sequence[Problem]) -> Problem:
+    return min(problems, key=lambda each: FALLEN.index(each.kind))
 
 
 def _edit(base: Base | None, file: str, line: int) -> tuple[str, ...]:
@@ -141,16 +160,17 @@ def _edit(base: Base | None, file: str, line: int) -> tuple[str, ...]:
     return edit_of(before, Path(file).read_text(encoding="utf-8", errors="replace"), line)
 
 
-def _seed(record: Record, worst: Problem, committed: Evidence | None) -> str:
-    """The option for the first run that is not as it was, where that is not the run which is made without it."""
+def _seed(record: Record, worst: Problem, evidence: Mapping[str, Evidence]) -> int:
+    """The seed of the first run that is not as it was; the first seed where no run is known to be."""
     if record.claim.figure is not None:
         named = re.search(r"\bseed (\d+)", worst.sentence)
-        return f" --seed {named[1]}" if named and named[1] != "0" else ""
+        return int(named[1]) if named else 0
+    committed = evidence.get(record.claim.id)
     held = committed is None or healthy_outcome(committed) != "violated"
     runs = [run for run in record.runs if run.variant == "healthy"]
     other = {run.seed for run in runs if run.error or all(each.holds for each in run.observations) != held}
     first = record.claim.seeds[0]
-    return f" --seed {min(other)}" if other and first not in other else ""
+    return min(other) if other and first not in other else first
 
 
 def _headline(record: Record, problems: Sequence[Problem]) -> str:

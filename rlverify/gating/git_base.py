@@ -12,6 +12,10 @@ from typing import Final
 from rlverify.project.content import Project
 from rlverify.records.errors import HarnessError
 
+SHALLOW: Final = (
+    "note: the clone is shallow and has no commit before HEAD, so nothing here says which figures a change asks for; "
+    "fetch the history"
+)
 MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 """With the first that exists, the merge base is looked for."""
 
@@ -51,7 +55,7 @@ def find_base(project: Project, asked: str | None) -> Base:
     """The commit to compare with.
 
     :param asked: a Git revision; by default, and where it is empty, the merge base of HEAD and the main branch, or, on
-        the main branch, the commit before HEAD
+        the main branch, the commit before HEAD; HEAD itself where there is none
     :raises UnknownChangesError: if there is none
     """
     try:
@@ -78,27 +82,24 @@ def _default_base(top: Path) -> str:
         if found != head:
             return found
         break
-    return _commit_before_head(top)
-
-
-def _commit_before_head(top: Path) -> str:
     try:
         return _commit(top, "HEAD~1")
-    except subprocess.CalledProcessError as error:
-        if "true" in "".join(git(top, "rev-parse", "--is-shallow-repository")):
-            reason = "the clone is shallow and has no commit before HEAD to compare with; fetch the history"
-        else:
-            reason = "HEAD is the first commit, so there is no earlier one to compare with"
-        advice = "name a commit with --base, or leave out --changed for a full gate"
-        raise UnknownChangesError(f"{reason}; {advice}") from error
+    except subprocess.CalledProcessError:
+        return head
 
 
-def known_base(project: Project, asked: str | None) -> Base | None:
-    """As `find_base`, and None where Git cannot tell."""
+def known_base(project: Project) -> Base | None:
+    """As `find_base`, by default; None where Git cannot tell."""
     try:
-        return find_base(project, asked)
+        return find_base(project, None)
     except UnknownChangesError:
         return None
+
+
+def is_cut_off(base: Base) -> bool:
+    """Whether the base is HEAD only because the history was not fetched."""
+    is_head = _commit(base.top, "HEAD") == base.commit
+    return is_head and "true" in "".join(git(base.top, "rev-parse", "--is-shallow-repository"))
 
 
 def _asked_commit(top: Path, revision: str) -> str:

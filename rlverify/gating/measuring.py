@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from rlverify.evidence.figure_evidence import summarise_figure
 from rlverify.evidence.summarising import raw_line, raw_lines, summarise
+from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
-from rlverify.project.current_code import CurrentCode
 from rlverify.records.claims import Claim
-from rlverify.records.code_records import CodeRecord, Executed, together
 from rlverify.records.measured import Evidence
-from rlverify.records.runs import PairedRun, Run
+from rlverify.records.runs import Run
 from rlverify.reporting.record import Record
 from rlverify.running.executor import Executor
 from rlverify.running.paired_runs import FigureProgress, run_figures, seconds_of_claims, seeds_of
-from rlverify.running.recording import executed_by_imports
 from rlverify.running.runner import Progress, run_claims
 
 
@@ -27,16 +26,16 @@ class Measured:
 
     :param evidence: of each claim, by its id
     :param runs: of each claim with a probe, by its id
-    :param code: what each claim was measured of, by its id, where that was recorded
     :param raw: everything that the runs returned, one JSON object a line
     :param seconds: of the paired runs of each figure, by its id, as `seconds_of_claims` gives them
+    :param seconds_of_runs: the mean time of a run of each experiment, by its name
     """
 
     evidence: Mapping[str, Evidence]
     runs: Mapping[str, tuple[Run, ...]]
-    code: Mapping[str, CodeRecord]
     raw: str
     seconds: Mapping[str, float]
+    seconds_of_runs: Mapping[str, float]
 
     def record(self, claim: Claim) -> Record:
         """What was measured for one of the claims."""
@@ -52,7 +51,6 @@ def measure(
     executor: Executor,
     on_progress: Progress,
     on_figures: FigureProgress,
-    recorded: frozenset[str],
     ignore_cache: bool,
     enough: Callable[[Record], bool] | None = None,
 ) -> Measured:
@@ -60,13 +58,12 @@ def measure(
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
     :param code: the code that is measured
-    :param recorded: ids of claims with a probe of which it is recorded what they execute; of paired runs it always is
     :param ignore_cache: make those again
     :param enough: whether to stop after a claim with a probe; those that have not ended then are left out
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
     stop = _stopping(probed, enough) if enough is not None else None
-    runs = run_claims(project, probed, executor=executor, on_progress=on_progress, recorded=recorded, stop=stop)
+    runs = run_claims(project, probed, executor=executor, on_progress=on_progress, stop=stop)
     if len(runs) < len(probed):
         probed, figures = [claim for claim in probed if claim.id in runs], []
     paired = run_figures(
@@ -78,26 +75,13 @@ def measure(
         code=code,
         ignore_cache=ignore_cache,
     )
-    executed = {each.id: _executed(runs[each.id]) for each in probed}
-    executed |= {each.id: _executed(paired[each.experiment]) for each in figures}
-    imported = executed_by_imports(project) if any(executed.values()) else Executed()
-    records = {
-        each.id: code.record(
-            project.settings_digest(each), project.sources(each), together(executed[each.id]), imported
-        )
-        for each in (*probed, *figures)
-        if executed[each.id]
-    }
     evidence = {each.id: summarise(each, runs[each.id]) for each in probed}
     evidence |= {each.id: summarise_figure(each, paired[each.experiment]) for each in figures}
     raw = [raw_lines(claim, runs[claim.id]) for claim in probed]
     raw += [raw_line(run) for found in paired.values() for run in found]
     seconds = seconds_of_claims(figures, (run for found in paired.values() for run in found))
-    return Measured(evidence, runs, records, "".join(raw), seconds)
-
-
-def _executed(runs: Sequence[Run] | Sequence[PairedRun]) -> list[Executed]:
-    return [run.executed for run in runs if run.executed is not None]
+    of_runs = {name: round(fmean(run.seconds for run in found), 1) for name, found in paired.items()}
+    return Measured(evidence, runs, "".join(raw), seconds, of_runs)
 
 
 def _stopping(claims: Sequence[Claim], enough: Callable[[Record], bool]) -> Callable[[str, tuple[Run, ...]], bool]:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from rlverify.gating.changed_code import FILE
 from rlverify.project.content import Project
-from rlverify.project.current_code import FILE
 from rlverify.project.fingerprint import first_lines, is_within, module_exists, module_path
 from rlverify.reporting.record import Record
 
@@ -38,7 +38,7 @@ def files_of(project: Project, parts: Iterable[str]) -> tuple[str, ...]:
 
     Functions come before other code, and code before data.
 
-    :param parts: as in `CodeRecord.parts`
+    :param parts: as `changed_by_claim` gives them
     """
     parts = list(parts)
     modules = {name: name.partition(":")[0] for name in parts}
@@ -53,7 +53,7 @@ def files_of(project: Project, parts: Iterable[str]) -> tuple[str, ...]:
 def line_of(path: str, parts: Iterable[str]) -> int:
     """The line of a file in which the first of those of its functions begins that are among some parts; 1 if none is.
 
-    :param parts: as in `CodeRecord.parts`
+    :param parts: as `changed_by_claim` gives them
     """
     named = [name.partition(":") for name in parts if ":" in name]
     file = Path(path).resolve()

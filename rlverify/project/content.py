@@ -15,13 +15,12 @@ from typing import Any, Final, TypeVar
 
 from rlverify.project.catalogue import Catalogue, load
 from rlverify.project.citations import Documents
-from rlverify.project.criteria import FrozenCriterion, load_criteria
 from rlverify.project.experiments import EXPERIMENTS, Experiment
 from rlverify.project.faults import FAULTS, Fault
-from rlverify.project.fingerprint import digest, is_within, module_digests, module_path
+from rlverify.project.fingerprint import is_within, module_digests, module_path
 from rlverify.project.importing import names_what_is_gone, places_of
 from rlverify.project.pages import PAGES, Page
-from rlverify.project.plots import FIGURE_PLOTS, PLOTS, FigurePlot, PlotMeasurement
+from rlverify.project.plots import FIGURE_PLOTS, FigurePlot
 from rlverify.project.probes import PROBES, Probe
 from rlverify.project.registry import Registry
 from rlverify.project.settings import FILE, ReportPaths, Settings, find_root, load_settings
@@ -122,11 +121,6 @@ class Project:
         """All that the catalogue says; needs no import of what is under test."""
         return load(self.settings.catalogue or self.folder / "catalogue", self.documents)
 
-    @cached_property
-    def criteria(self) -> Mapping[str, tuple[FrozenCriterion, ...]] | None:
-        """The frozen criteria of figures, by id of the claim; None where the project freezes none."""
-        return load_criteria(self.folder)
-
     def catalogue_file(self, claim: Claim) -> Path:
         """The TOML file of a claim."""
         return (self.settings.catalogue or self.folder / "catalogue") / f"{claim.document}.toml"
@@ -184,22 +178,14 @@ class Project:
         return self._load(EXPERIMENTS)
 
     @cached_property
-    def plots(self) -> Mapping[str, PlotMeasurement]:
-        """What measures each plot, by name; imports what is under test, and the faults, which a plot may plant."""
-        _ = self.faults
-        return self._load(PLOTS)
-
-    @cached_property
     def figure_plots(self) -> Mapping[str, FigurePlot]:
         """What draws each plot of figures, by name.
 
-        :raises RegistrationError: if one has the name of a plot that is measured, or names a claim that is no figure
+        :raises RegistrationError: if one names a claim that is no figure
         """
-        measured, figures = self.plots, {claim.id for claim in self.claims if claim.figure is not None}
+        figures = {claim.id for claim in self.claims if claim.figure is not None}
         found = self._load(FIGURE_PLOTS)
         for name, each in found.items():
-            if name in measured:
-                raise RegistrationError(f"two plots are named {name!r}; rename one of them")
             if unknown := [claim for claim in each.claims if claim not in figures]:
                 raise RegistrationError(f"plot {name!r} names {unknown[0]}, which is no figure of the catalogue")
         return found
@@ -233,7 +219,7 @@ class Project:
         return _look_up("experiment", name, self.experiments)
 
     def make(self) -> tuple[Any, ...]:
-        """The arguments that probes, experiments and plots are given before the seed: a fresh ``Make``, or none."""
+        """The arguments that probes and experiments are given before the seed: a fresh ``Make``, or none."""
         module = f"{self._checked_package}.probes.make"
         if importlib.util.find_spec(f"{self.package}.probes") is None or importlib.util.find_spec(module) is None:
             return ()
@@ -256,13 +242,6 @@ class Project:
             imported = (name for name, _ in module_digests(self.sources(claim), within=within))
             found |= {name for name in imported if name not in measuring}
         return tuple(sorted(found))
-
-    def settings_digest(self, claim: Claim) -> str:
-        """Digest of all that the catalogue says about how a claim is measured."""
-        settings = [claim.id, claim.probe, str(claim.fault), str(claim.documented_fix), str(claim.seeds), *claim.shows]
-        if claim.figure is not None:
-            settings += [claim.experiment, claim.figure.quantity, str(claim.figure.claimed)]
-        return digest(settings)
 
     @cached_property
     def code_places(self) -> Mapping[str, Path]:

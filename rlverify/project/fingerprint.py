@@ -1,7 +1,6 @@
-"""Digests of source code that change when its meaning may have changed.
+"""Digests of source code that do not change with comments, docstrings and layout.
 
-They do not change with comments, docstrings, layout or names of local variables. Files are found without importing
-anything, so that a digest costs no import of the package it is taken of.
+Files are found without importing anything, so that a digest costs no import of the package it is taken of.
 """
 
 from __future__ import annotations
@@ -10,17 +9,18 @@ import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rlverify.project.canonical import canonical
 from rlverify.records.errors import StaleFaultError
 
 COMPILERS = ("numba", "triton")
-"""Libraries that compile functions. What is compiled runs without the interpreter, so no record can name it."""
+"""Libraries that compile functions. What is compiled runs without the interpreter, so no profiler can name it."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_WITH_DOCSTRING = (*_DEFINITIONS, ast.Module)
+_LAYOUT = ("ctx", "kind", "type_comment", "type_ignores")
 
 
 def digest(texts: Iterable[str]) -> str:
@@ -32,53 +32,79 @@ def digest(texts: Iterable[str]) -> str:
     return total.hexdigest()[:16]
 
 
-def source_digest(source: str, qualified_name: str = "") -> str:
+def tree_text(tree: ast.AST) -> str:
+    """`ast.dump` without docstrings, and without what differs between Python versions: empty fields and layout.
+
+    It changes the tree.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+        for name, value in list(ast.iter_fields(node)):
+            if name in _LAYOUT or value == []:
+                vars(node).pop(name, None)
+    return ast.dump(tree)
+
+
+def source_digest(source: str | bytes, qualified_name: str = "") -> str:
     """Digest of a source text, or of every definition in it under one qualified name (``Class.method``).
 
     :raises LookupError: if the text defines no such name
     """
-    return _definition_digest(ast.parse(source), qualified_name)
+    return digest(tree_text(node) for node in definitions(ast.parse(source), qualified_name))
 
 
-def _definition_digest(tree: ast.Module, qualified_name: str) -> str:
+def definitions(tree: ast.Module, qualified_name: str) -> list[ast.AST]:
+    """Every definition of a module under one qualified name; the module itself if that is empty.
+
+    :raises LookupError: if there is none
+    """
     nodes: list[ast.AST] = [tree]
     for part in filter(None, qualified_name.split(".")):
-        nodes = [found for node in nodes for found in _definitions(node) if found.name == part]
+        nodes = [found for node in nodes for found in _inside(node) if found.name == part]
     if not nodes:
         raise LookupError(f"no definition of {qualified_name}")
-    return digest(canonical(node) for node in nodes)
+    return nodes
 
 
-def _definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+def _inside(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
     """Definitions directly inside a node, those under an ``if``, ``try`` or ``for`` included."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _DEFINITIONS):
             yield child
         elif isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            yield from _definitions(child)
+            yield from _inside(child)
 
 
-@lru_cache(maxsize=4096)
-def code_parts(source: bytes) -> Mapping[str, str]:
-    """The digests of a source text: of each function by its qualified name, and of all other code under the empty name.
+def code_parts(source: str) -> dict[str, str]:
+    """The digest of each function of a source text by its qualified name, and of all other code under the empty name.
 
-    The other code is what runs when the module is imported: constants, class bodies, decorators, default values. A name
-    that is defined more than once has one digest of all its definitions. In a module that imports one of `COMPILERS`
-    all code is other code.
-
-    :raises SyntaxError: if it is not Python
+    The other code is what runs when the module is imported: constants, class bodies, decorators, default values. In a
+    module that imports one of `COMPILERS`, or is not Python, all code is other code.
     """
-    tree = ast.parse(source)
-    if imports_compiler(tree):
-        return {"": digest([canonical(tree)])}
-    texts: dict[str, list[str]] = {"": [canonical(tree, bodies=False)]}
-    for name, node in _functions(tree, ""):
-        texts.setdefault(name, []).append(canonical(node))
-    return {name: digest(found) for name, found in texts.items()}
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # the latter of a null character
+        return {"": digest([source])}
+    functions = [] if _imports_compiler(tree) else list(_functions(tree, ""))
+    texts: dict[str, list[str]] = {}
+    for name, node in functions:
+        texts.setdefault(name, []).append(tree_text(node))
+    for _, node in functions:
+        node.body = []
+    return {"": digest([tree_text(tree)]), **{name: digest(found) for name, found in texts.items()}}
 
 
-def imports_compiler(tree: ast.Module) -> bool:
-    """Whether a module imports one of `COMPILERS`, anywhere in it."""
+def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function that is not inside another one, with its qualified name."""
+    for child in _inside(node):
+        if isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{prefix}{child.name}.")
+        else:
+            yield prefix + child.name, child
+
+
+def _imports_compiler(tree: ast.Module) -> bool:
     names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -88,69 +114,25 @@ def imports_compiler(tree: ast.Module) -> bool:
     return any(is_within(name, COMPILERS) for name in names)
 
 
-def parts_or_whole(source: bytes) -> Mapping[str, str]:
-    """`code_parts`, or one digest of all of a source that is not Python, which the import of it reports."""
-    try:
-        return code_parts(source)
-    except (SyntaxError, ValueError):  # of a null character
-        return {"": digest([source.decode(errors="replace")])}
-
-
-def mentioned_names(source: bytes) -> Mapping[str, frozenset[str]]:
-    """The names that each function of a source text mentions, by the name that it has in `code_parts`.
-
-    :returns: nothing where the functions are no parts of their own, or the source is not Python
-    """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return {}
-    if imports_compiler(tree):
-        return {}
-    other_names = {
-        node.asname: {*node.name.split(".")} for node in ast.walk(tree) if isinstance(node, ast.alias) and node.asname
-    }
-    found: dict[str, frozenset[str]] = {}
-    for name, function in _functions(tree, ""):
-        found[name] = found.get(name, frozenset()) | _identifiers(ast.walk(function), other_names)
-    return found
-
-
-def _identifiers(nodes: Iterable[ast.AST], other_names: Mapping[str, set[str]]) -> frozenset[str]:
-    """Names, attributes and what is imported in some nodes.
-
-    :param other_names: what is meant by a name under which something is imported
-    """
-    names: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Name):
-            names |= {node.id, *other_names.get(node.id, ())}
-        elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
-        elif isinstance(node, ast.alias):
-            names |= {*node.name.split(".")}
-    return frozenset(names)
-
-
-def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Every function that is not inside another one, with its qualified name."""
-    for child in _definitions(node):
-        if isinstance(child, ast.ClassDef):
-            yield from _functions(child, f"{prefix}{child.name}.")
-        else:
-            yield prefix + child.name, child
-
-
-def first_lines(path: Path) -> Mapping[str, int]:
+def first_lines(path: Path) -> dict[str, int]:
     """The line in which each function of a file begins, by its qualified name; of several with one name, the first.
 
     :raises SyntaxError: if it is not Python
     :raises OSError: if it cannot be read
     """
     lines: dict[str, int] = {}
-    for name, node in _functions(_tree(path, path.stat().st_mtime_ns), ""):
+    for name, node in _functions(ast.parse(path.read_bytes()), ""):
         lines.setdefault(name, node.lineno)
     return lines
+
+
+def has_bases(path: Path, qualified_name: str) -> bool:
+    """Whether a class in a file inherits from another, so that it can have members which the file does not define."""
+    try:
+        found = definitions(ast.parse(path.read_bytes()), qualified_name)
+    except LookupError:
+        return False
+    return any(isinstance(node, ast.ClassDef) and bool(node.bases) for node in found)
 
 
 def member_digest(function: Any) -> str:
@@ -166,6 +148,20 @@ def member_digest(function: Any) -> str:
         return file_digest(Path(path), name)
     except (LookupError, OSError) as error:
         raise StaleFaultError(f"{module}:{name} cannot be fingerprinted: {error.args[0]}") from error
+
+
+def file_digest(path: Path, qualified_name: str) -> str:
+    """`source_digest` of a file.
+
+    :raises LookupError: if the file defines no such name
+    :raises OSError: if it cannot be read
+    """
+    return _file_digest(path, path.stat().st_mtime_ns, qualified_name)
+
+
+@lru_cache(maxsize=1024)
+def _file_digest(path: Path, _modified: int, qualified_name: str) -> str:
+    return source_digest(path.read_bytes(), qualified_name)
 
 
 def module_path(name: str) -> Path:
@@ -198,16 +194,34 @@ def module_name(package: str, place: Path, path: Path) -> str:
     return ".".join((package, *(inside[:-1] if inside[-1:] == ["__init__"] else inside)))
 
 
+def module_exists(name: str) -> bool:
+    """Whether a dotted name is that of a module with a source file."""
+    try:
+        module_path(name)
+    except LookupError:
+        return False
+    return True
+
+
 def module_digest(name: str) -> str:
-    """Digest of a whole module, by its dotted name: of all its parts.
+    """Digest of a whole module, by its dotted name; of its bytes if they are no Python, which importing it reports.
 
     :raises LookupError: if there is no such module
     """
-    return digest(text for part in parts_or_whole(module_path(name).read_bytes()).items() for text in part)
+    source = module_path(name).read_bytes()
+    try:
+        return source_digest(source)
+    except (SyntaxError, ValueError):  # the latter of a null character
+        return hashlib.sha256(source).hexdigest()[:16]
 
 
 def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
     """(name, digest) of each module, and of all that they import from the packages in ``within``, sorted by name."""
+    return tuple((name, module_digest(name)) for name in sorted(module_closure(names, within)))
+
+
+def module_closure(names: Iterable[str], within: tuple[str, ...]) -> set[str]:
+    """Modules, and all that they import from some packages, directly or not."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:
@@ -215,15 +229,7 @@ def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[
         if name not in found:
             found.add(name)
             waiting.extend(_imports_within(name, within))
-    return tuple((name, module_digest(name)) for name in sorted(found))
-
-
-def needed_to_import(name: str, within: tuple[str, ...]) -> tuple[str, ...] | None:
-    """What a module imports from some packages, and the package around it; None if it is no module of these."""
-    if not is_within(name, within) or not module_exists(name):
-        return None
-    around = name.rpartition(".")[0]
-    return (*[around] * is_within(around, within), *_imports_within(name, within))
+    return found
 
 
 def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:
@@ -233,15 +239,15 @@ def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _imports_of_file(path: Path, modified: int, package: str, within: tuple[str, ...]) -> tuple[str, ...]:
+def _imports_of_file(path: Path, _modified: int, package: str, within: tuple[str, ...]) -> tuple[str, ...]:
     """The modules that a file imports from some packages; of one that is not Python none, which its import reports.
 
     :param package: the package that relative imports in it start from
     """
     found: list[str] = []
     try:
-        tree = _tree(path, modified)
-    except SyntaxError:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
         return ()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -269,39 +275,3 @@ def _imported_from(node: ast.ImportFrom, package: str, within: tuple[str, ...]) 
     if module in within and all(map(module_exists, submodules)):
         return submodules
     return [module, *submodules]
-
-
-def module_exists(name: str) -> bool:
-    """Whether a dotted name is that of a module with a source file."""
-    try:
-        module_path(name)
-    except LookupError:
-        return False
-    return True
-
-
-@lru_cache(maxsize=1024)
-def _digest_of_file(path: Path, modified: int, qualified_name: str) -> str:
-    return _definition_digest(_tree(path, modified), qualified_name)
-
-
-@lru_cache(maxsize=1024)
-def _tree(path: Path, _modified: int) -> ast.Module:
-    return ast.parse(path.read_bytes(), filename=str(path))
-
-
-def file_digest(path: Path, qualified_name: str) -> str:
-    """`source_digest` of a file, which is read once as long as it does not change.
-
-    :raises LookupError: if the file defines no such name
-    :raises OSError: if it cannot be read
-    """
-    return _digest_of_file(path, path.stat().st_mtime_ns, qualified_name)
-
-
-def has_bases(path: Path, qualified_name: str) -> bool:
-    """Whether a class in a file inherits from another, so that it can have members which the file does not define."""
-    nodes: list[ast.AST] = [_tree(path, path.stat().st_mtime_ns)]
-    for part in qualified_name.split("."):
-        nodes = [found for node in nodes for found in _definitions(node) if found.name == part]
-    return any(isinstance(node, ast.ClassDef) and bool(node.bases) for node in nodes)

@@ -56,13 +56,13 @@ class Settings:
 
     :param root: the folder of its ``pyproject.toml``
     :param content: dotted name of the package with ``faults``, ``probes``, ``experiments``, ``plots`` and ``pages``
-    :param under_test: dotted names of the packages of which every function that a run executes is recorded
+    :param under_test: dotted names of the packages that are verified
     :param catalogue: folder of the TOML files with the claims; None for ``catalogue`` in the content package
     :param documents: folder of the documents that claims cite; None for ``documents`` in the content package
     :param reports: folder of the reports and of the committed evidence
     :param tests: folder of the test suite
     :param pythonpath: folders from which the packages are imported, before any other
-    :param libraries: distributions of which another version counts as a change of what every run executed
+    :param libraries: distributions of which another version counts as other code
     :param suites: suites of checks that the gate runs as well, as ``package.module:suite``
     :param command: how the reports spell the command ``rlverify``
     """

@@ -57,6 +57,7 @@ class FigureEvidence:
     :param effect_size: Cohen's d_z, the mean over the standard deviation of the runs; None where they are all the
         same to the digits that are kept
     :param claimed: as in the claim
+    :param criterion: digest of the criterion by which it was judged, as `criterion_digest` gives it
     """
 
     values: tuple[float, ...]
@@ -66,6 +67,7 @@ class FigureEvidence:
     effect_size: float | None
     claimed: tuple[float, float]
     errors: tuple[str, ...] = ()
+    criterion: str = ""
 
     @property
     def runs(self) -> int:

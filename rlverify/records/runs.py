@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from rlverify.records.code_records import Executed
-
 Variant: TypeAlias = Literal["healthy", "faulty", "documented_fix"]
 
 
@@ -50,7 +48,6 @@ class Run:
     :param error: one line, where the probe crashed or its process died
     :param stale: the fault's target has changed, so that nothing was run
     :param traceback: the whole of ``error``, for the raw evidence only
-    :param executed: what it executed, where that was recorded
     :param seconds: how long it took on the machine that ran it
     :param hint: why production code does not run the planted fault, and what to target instead
     """
@@ -62,7 +59,6 @@ class Run:
     error: str | None = None
     stale: bool = False
     traceback: str | None = None
-    executed: Executed | None = None
     seconds: float = field(default=0.0, compare=False)
     hint: str | None = None
 
@@ -75,7 +71,6 @@ class PairedRun:
     :param seconds: how long it took on the machine that ran it
     :param error: one line, where the experiment crashed or its process died
     :param traceback: the whole of ``error``, for the raw evidence only
-    :param executed: as in `Run`
     """
 
     experiment: str
@@ -84,7 +79,6 @@ class PairedRun:
     seconds: float = 0.0
     error: str | None = None
     traceback: str | None = None
-    executed: Executed | None = None
 
     def value_of(self, quantity: str) -> float | None:
         """The value of one quantity, or None if the run crashed or does not give it."""

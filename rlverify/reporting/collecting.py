@@ -6,10 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rlverify.evidence.lock_file import NAME as LOCK_FILE
-from rlverify.evidence.lock_file import measured_with
-from rlverify.evidence.plot_files import load_plots
-from rlverify.evidence.reading import text_of
+from rlverify.evidence.full_audit import load_full_audit, parsed
 from rlverify.project.checklist_file import load_checklists
 from rlverify.project.content import Project
 from rlverify.project.coverage import coverage
@@ -22,27 +19,23 @@ from rlverify.reporting.record import Record, with_conditions
 from rlverify.reporting.report_data import ReportData
 
 
-def collect(project: Project, reports: Path, records: Sequence[Record], lock: str | None = None) -> ReportData:
+def collect(project: Project, reports: Path, records: Sequence[Record], full_audit: str | None = None) -> ReportData:
     """Everything that the reports of a project are made of.
 
     :param reports: the folder of the committed reports
-    :param lock: the text of a lock file that is about to replace the committed one, or None
+    :param full_audit: the text of a `full_audit.json` that is about to replace the committed one, or None
     :raises HarnessError: if a file cannot be read
     """
     home = project.settings.reports  # links are the same wherever the pages are written
     effects = load_effects(project.folder)
-    full_audit, libraries, repeated = measured_with(lock or _committed_lock(reports))
     checklists = load_checklists(project.folder, project.documents)
-    figure_plots = _figure_plots(project, records)
     return ReportData(
         records=tuple(with_conditions(records)),
         pages=project.pages,
         contradictions=project.catalogue.contradictions,
         causes=project.catalogue.causes,
         code=_code(project),
-        full_audit=full_audit,
-        repeated=repeated,
-        libraries=libraries,
+        full_audit=load_full_audit(reports) if full_audit is None else parsed(full_audit),
         under_test=project.settings.under_test,
         files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
         lines=project.documents.lines,
@@ -51,11 +44,9 @@ def collect(project: Project, reports: Path, records: Sequence[Record], lock: st
         untested=project.catalogue.untested,
         checklists=checklists,
         tests=load_named_tests(reports),
-        plots={**load_plots(reports), **figure_plots},
-        figure_plots={name: project.figure_plots[name].claims for name in figure_plots},
+        plots=_plots(project, records),
         templates=project.templates,
         command=project.settings.command,
-        criteria=project.criteria or {},
         effects=effects.texts,
         effects_page=effects.about,
     )
@@ -68,7 +59,7 @@ def _code(project: Project) -> Mapping[str, PlantedCode]:
     return {name: PlantedCode(*sources) for name, sources in found.items() if sources is not None}
 
 
-def _figure_plots(project: Project, records: Sequence[Record]) -> dict[str, Plot]:
+def _plots(project: Project, records: Sequence[Record]) -> dict[str, Plot]:
     """The plots of figures by name, without those of a figure that has no values."""
     values = {
         record.claim.id: record.evidence.figure.values
@@ -80,8 +71,3 @@ def _figure_plots(project: Project, records: Sequence[Record]) -> dict[str, Plot
         for name, each in project.figure_plots.items()
         if all(claim in values for claim in each.claims)
     }
-
-
-def _committed_lock(reports: Path) -> str:
-    path = reports / LOCK_FILE
-    return text_of(path) if path.exists() else ""

@@ -41,8 +41,8 @@ class FallenClaim:
     :param suspects: files that may be the reason, the likeliest first; relative to the project where they are in it
     :param suspect_line: the line of the first of them in which its first changed function begins, from 1
     :param edit: the lines that changed there, as a diff has them: "- " before an old one, "+ " before a new one
-    :param changed: those of them that changed since the evidence was committed
-    :param changed_parts: what changed of that which its runs executed, as in `CodeRecord.parts`
+    :param changed: those of them that changed since the base
+    :param changed_parts: what changed of that which its runs executed, as `changed_by_claim` gives it
     :param declared_in: the file of the catalogue, likewise
     :param line: of that file, from 1
     :param command: what reproduces it

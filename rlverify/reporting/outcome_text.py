@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from rlverify.evidence.staleness import UNRECORDED
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.problems import with_advice
 from rlverify.reporting.outcome import FallenClaim, Outcome
@@ -100,7 +99,7 @@ def _title(outcome: Outcome) -> str:
 
 def _changed_line(fallen: Sequence[FallenClaim]) -> list[str]:
     """What changed, and how many of the claims executed it; the most executed first."""
-    counts = Counter(name for each in fallen for name in each.changed_parts if name != UNRECORDED)
+    counts = Counter(name for each in fallen for name in each.changed_parts)
     names = sorted(counts, key=lambda name: (-counts[name], name))
     if not names:
         return []

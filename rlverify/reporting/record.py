@@ -24,7 +24,8 @@ class Record:
 
     :param misfits: why the evidence does not fit the claim as it is now, which a report shows as STALE
     :param runs: of a probe, where the claim was measured just now
-    :param changed: what changed since the claim was measured, as in `changed_since`; `fallen` replaces it by files
+    :param changed: the changed code that a fallen claim executes, as `changed_by_claim` gives it; `fallen` replaces it
+        by files
     :param conditions: the same claim, measured under other conditions
     """
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from rlverify.evidence.full_audit import FullAudit
 from rlverify.project.citations import document_key
 from rlverify.project.coverage import Coverage, total
-from rlverify.project.criteria import FrozenCriterion
 from rlverify.project.pages import Page
 from rlverify.records.checklists import Checklist, NamedTest
 from rlverify.records.claims import Cause, Claim, Contradiction, UntestedLines, Verdict
@@ -36,17 +36,13 @@ class ReportData:
     :param untested: lines that state something testable that no claim measures, and why
     :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
-    :param figure_plots: ids of the figures whose values a plot shows, by its name; without plots that are measured
     :param templates: folder of the project's own templates, which come before those of the engine
     :param command: how the pages spell the command ``rlverify``
     :param code: what each fault and documented fix replaces, by its name
-    :param full_audit: the day of the last full audit, or empty
-    :param repeated: of how many figures only one run was made since, with other code
-    :param libraries: versions of the libraries that measured, by name
+    :param full_audit: when, and of which revision, all claims were measured together
     :param under_test: the packages under test
     :param effects: what each claim's defect does to a training run, by id of the claim
     :param effects_page: the page that says how effects were measured, relative to the folder of reports
-    :param criteria: the frozen criteria of figures, by id of the claim
     """
 
     records: tuple[Record, ...]
@@ -61,15 +57,11 @@ class ReportData:
     checklists: tuple[Checklist, ...] = ()
     tests: tuple[NamedTest, ...] | None = None
     plots: Mapping[str, Plot] = field(default_factory=dict)
-    figure_plots: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
     code: Mapping[str, PlantedCode] = field(default_factory=dict)
-    full_audit: str = ""
-    repeated: int = 0
-    libraries: Mapping[str, str] = field(default_factory=dict)
+    full_audit: FullAudit = field(default_factory=FullAudit)
     under_test: tuple[str, ...] = ()
-    criteria: Mapping[str, tuple[FrozenCriterion, ...]] = field(default_factory=dict)
     effects: Mapping[str, str] = field(default_factory=dict)
     effects_page: str = ""
 

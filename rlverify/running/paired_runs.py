@@ -7,24 +7,22 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 
+from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
-from rlverify.project.current_code import CurrentCode
 from rlverify.project.experiments import EXPERIMENTS, Experiment
 from rlverify.records.claims import Claim
-from rlverify.records.code_records import Executed
 from rlverify.records.errors import ProbeError
 from rlverify.records.runs import PairedRun
 from rlverify.running.executor import Executor
 from rlverify.running.executors import ProcessExecutor
 from rlverify.running.pool import Ended, pin_threads
-from rlverify.running.recording import executed_by_imports
 from rlverify.running.run_store import RunStore
-from rlverify.running.runner import Crash, attempt, attempt_recorded, how_it_died
+from rlverify.running.runner import Crash, Progress, attempt, how_it_died
 from rlverify.running.time_limit import run_within
 
 RUN_LIMIT = 900.0
@@ -39,14 +37,12 @@ class PairedTask:
     """One paired run to be made; small enough to be sent to a worker process.
 
     :param limit: seconds that it may take
-    :param recorded: whether what it executes is recorded
     """
 
     project: Project
     experiment: str
     seed: int
     limit: float = RUN_LIMIT
-    recorded: bool = False
 
     @property
     def label(self) -> str:
@@ -73,15 +69,6 @@ def seconds_of_claims(claims: Sequence[Claim], runs: Iterable[PairedRun]) -> dic
 
 def run_paired(task: PairedTask) -> PairedRun:
     """One paired run; a crash becomes a run with an error."""
-    if not task.recorded:
-        return _run(task)
-    outcome = attempt_recorded(lambda: _run(task), task.project)
-    if isinstance(outcome, Crash):
-        return PairedRun(task.experiment, task.seed, error=outcome.line, traceback=outcome.traceback)
-    return replace(outcome[0], executed=outcome[1])
-
-
-def _run(task: PairedTask) -> PairedRun:
     started = perf_counter()
     outcome = attempt(lambda: _measure(task), lambda _: EXPERIMENTS.entries.get(task.experiment))
     if not isinstance(outcome, Crash):
@@ -141,13 +128,9 @@ def run_figures(
     ended = _kept_runs(stores, seeds, code, ignore_cache=ignore_cache)
     known = {name: store.seconds() for name, store in stores.items()}
     tasks = [
-        PairedTask(project, name, seed, limit, recorded=True)
-        for name in seeds
-        for seed in seeds[name]
-        if (name, seed) not in ended
+        PairedTask(project, name, seed, limit) for name in seeds for seed in seeds[name] if (name, seed) not in ended
     ]
     total = len(ended) + len(tasks)
-    imported = executed_by_imports(project) if tasks else Executed()
 
     def report_progress() -> None:
         waiting = [task.experiment for task in tasks if (task.experiment, task.seed) not in ended]
@@ -155,9 +138,10 @@ def run_figures(
 
     def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
         run = ended_run(task, outcome)
-        if run.error is None and run.executed is not None:
+        if run.error is None:
             known[task.experiment].append(run.seconds)
-            run = _keep(run, run.executed, stores[run.experiment], code, imported)
+            code.check_unchanged()
+            stores[run.experiment].save(run, code.digest)
         ended[task.experiment, task.seed] = run
         report_progress()
 
@@ -181,16 +165,35 @@ def _kept_runs(
     return {(run.experiment, run.seed): run for run in kept}
 
 
-def _keep(run: PairedRun, executed: Executed, store: RunStore, code: CurrentCode, imported: Executed) -> PairedRun:
-    """Keep a run that has just ended, and return it with all that it followed from.
+def repeat_runs(
+    project: Project,
+    root: Path,
+    seeds: Mapping[str, Sequence[int]],
+    code: CurrentCode,
+    *,
+    executor: Executor,
+    on_progress: Progress,
+) -> dict[tuple[str, int], PairedRun]:
+    """Paired runs of this code, by experiment and seed; those that are kept are not made again, and none is kept.
 
-    :param imported: what is executed and read when modules are imported
-    :raises HarnessError: if the code was changed meanwhile
+    :param root: folder of the kept runs
+    :param seeds: the seeds of each experiment
+    :param on_progress: called with the number of runs done and of all, at least every second
     """
+    found = _kept_runs({name: RunStore(root, name) for name in seeds}, seeds, code, ignore_cache=False)
+    tasks = [PairedTask(project, name, seed) for name in seeds for seed in seeds[name] if (name, seed) not in found]
+    total = len(found) + len(tasks)
+
+    def report_progress() -> None:
+        on_progress(len(found), total)
+
+    def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
+        found[task.experiment, task.seed] = ended_run(task, outcome)
+        report_progress()
+
+    executor.map(run_paired, tasks, note=note, on_wait=report_progress)
     code.check_unchanged()
-    record = code.record("", [code.project.experiment(run.experiment).__module__], executed, imported)
-    store.save(run, record)
-    return replace(run, executed=replace(record.executed, unseen=executed.unseen))
+    return found
 
 
 def run_figure_once(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:

@@ -1,21 +1,20 @@
 """Paired runs that have ended, each in a file of its own, so that an interruption repeats none of them.
 
-A run is in ``<experiment>/<seed>.json`` with the digests of all that it followed from. A run of other code or other
-libraries is made again; until then its file shows how long such runs take.
+A run is in ``<experiment>/<seed>.json`` with one digest of all code. A run of other code or other libraries is made
+again; until then its file shows how long such runs take.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.runs import PairedRun
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -24,15 +23,12 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     experiment: str
     seed: int
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     quantities: Annotated[dict[str, Finite], Field(min_length=1)]
-    functions: tuple[str, ...]
-    files: tuple[str, ...]
-    unseen: bool
-    parts: dict[str, str]
+    code: str
 
 
 @dataclass(frozen=True)
@@ -50,25 +46,22 @@ class RunStore:
         """The folder of its runs."""
         return self.root / self.experiment
 
-    def save(self, run: PairedRun, record: CodeRecord) -> None:
+    def save(self, run: PairedRun, code: str) -> None:
         """Keep a run that has ended; whatever interrupts this, the file is whole or is not there.
 
-        :param record: what it followed from
+        :param code: digest of the code that it ran
         :raises OSError: if it cannot be written
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(run.seed)
         pending = path.with_suffix(".pending")
         content = _File(
-            schema_version=2,
+            schema_version=3,
             experiment=run.experiment,
             seed=run.seed,
             seconds=run.seconds,
             quantities=dict(run.quantities),
-            functions=record.executed.functions,
-            files=record.executed.files,
-            unseen=run.executed is not None and run.executed.unseen,
-            parts=dict(record.parts),
+            code=code,
         )
         with pending.open("w", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(content.model_dump()) + "\n")
@@ -77,24 +70,16 @@ class RunStore:
         pending.replace(path)
         _sync_folder(self.folder)
 
-    def load(self, seeds: Iterable[int], digest: Callable[[str], str]) -> list[PairedRun]:
+    def load(self, seeds: Iterable[int], code: str) -> list[PairedRun]:
         """Those of the runs that are kept; a file that cannot be read counts as none, so that its run is made again.
 
-        :param digest: the digest of a part as it is now; a run of which a part has changed is none
+        :param code: digest of the code as it is now; a run of other code is none
         """
         found = ((seed, _read(self._path(seed))) for seed in seeds)
         return [
-            PairedRun(
-                self.experiment,
-                seed,
-                tuple(kept.quantities.items()),
-                kept.seconds,
-                executed=Executed(kept.functions, kept.files, kept.unseen),
-            )
+            PairedRun(self.experiment, seed, tuple(kept.quantities.items()), kept.seconds)
             for seed, kept in found
-            if kept is not None
-            and (kept.experiment, kept.seed) == (self.experiment, seed)
-            and all(digest(name) == was for name, was in kept.parts.items())
+            if kept is not None and (kept.experiment, kept.seed, kept.code) == (self.experiment, seed, code)
         ]
 
     def discard(self, seeds: Iterable[int]) -> None:

@@ -20,12 +20,10 @@ from rlverify.project.planting import plant
 from rlverify.project.probes import PROBES, Probe
 from rlverify.project.reaching import unreached_hint
 from rlverify.records.claims import Claim
-from rlverify.records.code_records import Executed
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
 from rlverify.running.executor import Executor
 from rlverify.running.pool import Ended, pin_threads
-from rlverify.running.recording import prepare_recording, run_recorded
 from rlverify.running.time_limit import TIME_LIMIT, hard_limit, run_within
 
 Result = TypeVar("Result")
@@ -64,7 +62,6 @@ class ProbeTask:
 
     :param planted: name of the fault that it is measured with
     :param limit: seconds that the probe may take
-    :param recorded: whether what it executes is recorded
     """
 
     project: Project
@@ -73,7 +70,6 @@ class ProbeTask:
     seed: int
     limit: float
     variant: Variant = field(compare=False)
-    recorded: bool = False
 
     @property
     def label(self) -> str:
@@ -106,23 +102,8 @@ def _place(error: BaseException, about: Callable[..., object] | None) -> tuple[P
     return next(calls, (own, code.co_firstlineno))
 
 
-def attempt_recorded(action: Callable[[], Result], project: Project) -> tuple[Result, Executed] | Crash:
-    """What the action, which raises nothing, returns and executes; a crash if the project cannot be imported."""
-    crash = attempt(lambda: prepare_recording(project))
-    return crash if isinstance(crash, Crash) else run_recorded(action, project)
-
-
 def run_task(task: ProbeTask) -> Run:
     """One run; a crash becomes a run with an error, so that it never counts as an outcome."""
-    if not task.recorded:
-        return _run(task)
-    outcome = attempt_recorded(lambda: _run(task), task.project)
-    if isinstance(outcome, Crash):
-        return Run(task.variant, task.seed, error=outcome.line, traceback=outcome.traceback)
-    return replace(outcome[0], executed=outcome[1])
-
-
-def _run(task: ProbeTask) -> Run:
     started = time.perf_counter()
     outcome = attempt(lambda: _measure(task), lambda error: _about(task, error))
     seconds = time.perf_counter() - started
@@ -175,7 +156,6 @@ def run_claims(
     executor: Executor,
     on_progress: Progress,
     limit: float = TIME_LIMIT,
-    recorded: frozenset[str] = frozenset(),
     stop: Callable[[str, tuple[Run, ...]], bool] | None = None,
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
@@ -185,21 +165,20 @@ def run_claims(
     Where a process dies, only the run that killed it is an ERROR.
 
     :param limit: seconds that one run of a probe may take
-    :param recorded: ids of the claims of which it is recorded what each run executes
     :param on_progress: called with the number of runs done and the number of all that differ, at least every second
     :param stop: called with a claim's id and runs when they have ended; whether to make no other runs. Claims of which
         a run has not ended then are left out of the result
     :raises KeyboardInterrupt: after the workers have been stopped
     """
-    tasks_of = {claim.id: _tasks(project, claim, claim.seeds, limit, claim.id in recorded) for claim in claims}
-    tasks = list(dict.fromkeys(task for own in tasks_of.values() for task in own))
+    own_tasks = {claim.id: tasks_of(project, claim, claim.seeds, limit) for claim in claims}
+    tasks = list(dict.fromkeys(task for own in own_tasks.values() for task in own))
     ended: dict[ProbeTask, Run] = {}
 
     def runs_of(claim_id: str) -> tuple[Run, ...]:
-        return tuple(replace(ended[task], variant=task.variant) for task in tasks_of[claim_id])
+        return tuple(replace(ended[task], variant=task.variant) for task in own_tasks[claim_id])
 
     def has_ended(claim_id: str) -> bool:
-        return all(task in ended for task in tasks_of[claim_id])
+        return all(task in ended for task in own_tasks[claim_id])
 
     def report_progress() -> None:
         on_progress(len(ended), len(tasks))
@@ -208,13 +187,13 @@ def run_claims(
         ended[task] = _run_of(task, outcome)
         report_progress()
         if stop is not None:
-            last = [claim_id for claim_id, own in tasks_of.items() if task in own and has_ended(claim_id)]
+            last = [claim_id for claim_id, own in own_tasks.items() if task in own and has_ended(claim_id)]
             if any(stop(claim_id, runs_of(claim_id)) for claim_id in last):
                 raise _EnoughError
 
     with suppress(_EnoughError):
         executor.map(run_task, tasks, note=note, on_wait=report_progress)
-    return {claim_id: runs_of(claim_id) for claim_id in tasks_of if has_ended(claim_id)}
+    return {claim_id: runs_of(claim_id) for claim_id in own_tasks if has_ended(claim_id)}
 
 
 def run_here(project: Project, claim: Claim, seeds: Sequence[int], *, limit: float = TIME_LIMIT) -> tuple[Run, ...]:
@@ -222,15 +201,14 @@ def run_here(project: Project, claim: Claim, seeds: Sequence[int], *, limit: flo
 
     :param limit: seconds that one run of a probe may take
     """
-    return tuple(run_task(task) for task in _tasks(project, claim, seeds, limit))
+    return tuple(run_task(task) for task in tasks_of(project, claim, seeds, limit))
 
 
-def _tasks(
-    project: Project, claim: Claim, seeds: Sequence[int], limit: float, recorded: bool = False
-) -> list[ProbeTask]:
+def tasks_of(project: Project, claim: Claim, seeds: Sequence[int], limit: float = TIME_LIMIT) -> list[ProbeTask]:
+    """The runs of one claim, in the order of its variants and seeds."""
     planted = {"healthy": None, "faulty": claim.fault, "documented_fix": claim.documented_fix}
     return [
-        ProbeTask(project, claim.probe, planted[variant], seed, limit, variant, recorded)
+        ProbeTask(project, claim.probe, planted[variant], seed, limit, variant)
         for variant in claim.variants
         for seed in seeds
     ]

@@ -19,7 +19,6 @@ RLVERIFY = [str(Path(sys.executable).with_name("rlverify"))]
 COMMANDS = {
     "rlverify list": ([*RLVERIFY, "list"], 10, "0.5 s"),
     "rlverify gate": ([*RLVERIFY, "gate"], 3, "90 s"),
-    "rlverify gate --changed, after no change": ([*RLVERIFY, "gate", "--changed"], 3, "-"),
     "python -c pass": ([sys.executable, "-c", "pass"], 10, "-"),
 }
 

@@ -22,11 +22,11 @@ from rlverify.cli.app import run
 from rlverify.project.experiments import EXPERIMENTS
 from rlverify.project.faults import FAULTS
 from rlverify.project.pages import PAGES
-from rlverify.project.plots import FIGURE_PLOTS, PLOTS
+from rlverify.project.plots import FIGURE_PLOTS
 from rlverify.project.probes import PROBES
 from rlverify.project.registry import Registry
 
-REGISTRIES: tuple[Registry[Any], ...] = (FAULTS, PROBES, EXPERIMENTS, PLOTS, FIGURE_PLOTS, PAGES)
+REGISTRIES: tuple[Registry[Any], ...] = (FAULTS, PROBES, EXPERIMENTS, FIGURE_PLOTS, PAGES)
 HERE = Path(__file__).parent
 EDITED = f"{HERE / 'projects'}{os.sep}"
 """The folder of the tiny projects, which is in one of the others."""

@@ -38,8 +38,8 @@ def test_audit_agrees_with_what_it_wrote(toy: Command, reports: Path) -> None:
     assert (code, errors.replace("a probe may print\n", "")) == (0, "")
     assert output.splitlines()[-1] == "6 of 6 claims as expected; nothing to report"
     working = {path.name for path in (reports.parent / ".rlverify").iterdir()}
-    assert working == {*PAGES, ".gitignore", "evidence", "lock", "plots", "raw.jsonl"}
-    assert {path.name for path in reports.iterdir()} == {*PAGES, *MATRIX, "digests.json", "evidence", "plots"}
+    assert working == {*PAGES, ".gitignore", "evidence", "lock", "raw.jsonl"}
+    assert {path.name for path in reports.iterdir()} == {*PAGES, *MATRIX, "evidence"}
 
 
 def _edit_evidence(reports: Path, claim: str, old: str, new: str) -> None:
@@ -173,7 +173,7 @@ def test_report_renders_the_committed_evidence(toy: Command, reports: Path, audi
     assert toy("report", "--check", "--reports", reports) == (0, "", "")
 
 
-@pytest.mark.parametrize("name", sorted({*PAGES, "plots/toy-squares.svg"}))
+@pytest.mark.parametrize("name", sorted(PAGES))
 def test_every_page_is_compared(name: str, toy: Command, reports: Path) -> None:
     (reports / name).write_text("edited", encoding="utf-8")
     code, _, errors = toy("report", "--check", "--reports", reports)

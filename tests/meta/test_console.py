@@ -33,8 +33,7 @@ def test_what_is_repeated_follows_in_lines_of_its_own(capsys: pytest.CaptureFixt
     shown.probes(600, 600)
     for done in (1, 2):
         shown.repeats(done, 9)
-    shown.plots(1, 3)
-    lines = "measuring: 600 of 600 runs\nrepeating: 2 of 9 runs of figures\nplots: 1 of 3\n"
+    lines = "measuring: 600 of 600 runs\nrepeating: 2 of 9 runs of figures\n"
     assert capsys.readouterr() == ("", lines)
 
 

@@ -127,19 +127,18 @@ def test_the_warning_lists_every_probe_that_no_claim_uses(toyproject: Project) -
 @pytest.mark.parametrize(
     ("name", "claim", "told"),
     [
-        ("toy-squares", "TOY-01", "two plots are named 'toy-squares'; rename one of them"),
-        ("other", "TOY-01", "plot 'other' names TOY-01, which is no figure of the catalogue"),
+        ("other", "LAB-01", "plot 'other' names LAB-01, which is no figure of the catalogue"),
         ("other", "FIG-99", "plot 'other' names FIG-99, which is no figure of the catalogue"),
     ],
 )
-def test_a_plot_of_figures_has_its_own_name_and_known_figures(
-    name: str, claim: str, told: str, toyproject: Project, monkeypatch: pytest.MonkeyPatch
+def test_a_plot_of_figures_names_known_figures(
+    name: str, claim: str, told: str, figureproject: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _ = toyproject.plots
+    _ = figureproject.figure_plots
     monkeypatch.setattr(FIGURE_PLOTS, "entries", {name: FigurePlot((claim,), lambda values: values)})
-    monkeypatch.setattr(FIGURE_PLOTS, "_modules", {name: "toyproject.plots.squares"})
+    monkeypatch.setattr(FIGURE_PLOTS, "_modules", {name: "figureproject.plots.gains"})
     with pytest.raises(RegistrationError) as caught:
-        _ = replace(toyproject).figure_plots
+        _ = replace(figureproject).figure_plots
     assert str(caught.value) == told
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rlverify.gating.audit import Audit
+from rlverify.gating.changed_code import FILE
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base
 from rlverify.gating.replay import CRASHES, DIFFERS
 from rlverify.project.content import Project
-from rlverify.project.current_code import FILE
 from rlverify.records.claims import FixGrade
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, ProblemKind

@@ -17,10 +17,8 @@ from rlverify.evidence.evidence_files import from_json, is_committable, to_json
 from rlverify.evidence.figure_evidence import measured_figure, rounded, rounded_values, summarise_figure
 from rlverify.evidence.seals import sealed
 from rlverify.evidence.staleness import misfits
-from rlverify.evidence.summarising import raw_line
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim, Verdict
-from rlverify.records.code_records import Executed
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, FigureEvidence
 from rlverify.records.runs import PairedRun
@@ -273,12 +271,9 @@ def test_evidence_fits_its_claim_or_says_why_not(claim: Claim, toyproject: Proje
         "measured in 8 runs, the claim asks for 9",
         "measured against 15 to 25, the claim says 10 to 25",
     ]
+    for criterion in ({"quantity": "spike"}, {"tolerance": 0.5}, {"repeats": False}):
+        (told,) = misfits(evidence, _claiming(claim, **criterion))
+        assert told == "judged by another criterion: the claim now names another experiment, quantity or tolerance"
+    assert misfits(evidence, _claiming(claim, unit="percent")) == []
     assert misfits(evidence, toyproject.claim("TOY-01")) == ["measured as a figure, the claim is now a defect"]
     assert misfits(replace(evidence, figure=None), claim) == ["measured by a probe, the claim is now a figure"]
-
-
-def test_a_raw_line_leaves_out_what_a_run_executed() -> None:
-    """It is in the lock file, and would make the raw lines many times as long."""
-    line = raw_line(PairedRun("transfer", 3, (("gain", 20.0),), executed=Executed(("figureproject.target:middle",))))
-    content = json.loads(line)
-    assert (content["executed"], content["quantities"], line.endswith("}\n")) == (None, [["gain", 20.0]], True)

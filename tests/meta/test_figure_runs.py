@@ -19,11 +19,10 @@ import pytest
 
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.gating.audit import audit
+from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project, open_project
-from rlverify.project.current_code import CurrentCode
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
-from rlverify.records.code_records import CodeRecord, Executed
 from rlverify.records.errors import HarnessError
 from rlverify.records.runs import PairedRun
 from rlverify.running import paired_runs
@@ -120,17 +119,7 @@ def _edit(project: Project, name: str, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_a_run_and_its_copy_in_the_cache_have_what_its_imports_executed(copied: Project, tmp_path: Path) -> None:
-    called = "\n\ndef limit() -> int:\n    return 1\n\n\nLIMIT = limit()\n"
-    _edit(copied, "experiments/values.py", "import Make\n", f"import Make\n{called}")
-    name = f"{copied.package} same-arms"
-    ((fresh,), (kept,)) = (_run_seeds(copied, tmp_path / "runs", {name: (0,)})[name] for _ in range(2))
-    assert fresh.executed is not None
-    assert f"{copied.package}.experiments.values:limit" in fresh.executed.functions
-    assert kept == fresh
-
-
-def test_runs_are_made_again_once_a_function_that_they_executed_has_changed(
+def test_runs_are_made_again_once_any_code_a_data_file_or_a_library_has_changed(
     copied: Project, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def executions() -> int:
@@ -139,14 +128,17 @@ def test_runs_are_made_again_once_a_function_that_they_executed_has_changed(
         return _executions(log).total()
 
     assert executions() == 1
-    _edit(copied, "experiments/values.py", "    return {", "    # a comment\n    return {")
+    assert executions() == 1
+    for folder in ("plots", "catalogue", "__pycache__"):
+        (copied.folder / folder).mkdir(exist_ok=True)
+        (copied.folder / folder / "new.txt").write_text("no run reads this")
     assert executions() == 1
     _edit(copied, "experiments/values.py", "random.Random(seed)", "random.Random(seed + 0)")
-    assert executions() == 1, "only the other experiment executes this"
-    _edit(copied, "experiments/values.py", "seed * 1e-17", "seed * 2e-17")
     assert executions() == 2
-    monkeypatch.setattr(metadata, "version", lambda _: "other version")
+    (copied.folder / "experiments" / "limits.csv").write_text("1,2")
     assert executions() == 3
+    monkeypatch.setattr(metadata, "version", lambda _: "other version")
+    assert executions() == 4
 
 
 def test_code_that_changes_while_it_runs_is_told(copied: Project, tmp_path: Path) -> None:
@@ -167,7 +159,7 @@ def test_code_that_changes_while_it_runs_is_told(copied: Project, tmp_path: Path
         lambda kept: json.dumps({**kept, "quantities": {}}),
         lambda kept: json.dumps({**kept, "quantities": {"improvement": float("nan")}}),
         lambda kept: json.dumps({**kept, "schema_version": 1}),
-        lambda kept: json.dumps({**kept, "parts": dict.fromkeys(kept["parts"], "0" * 16)}),
+        lambda kept: json.dumps({**kept, "code": "0" * 16}),
     ],
     ids=["empty", "truncated", "seed", "experiment", "no quantity", "no number", "version", "code"],
 )
@@ -189,13 +181,10 @@ def test_a_run_is_written_beside_its_place_synced_and_moved(tmp_path: Path, monk
         Path, "replace", lambda self, to: (calls.append(f"{self.name} to {to.name}"), move(self, to))[1]
     )
     store = RunStore(tmp_path, "transfer")
-    executed = Executed(("a:f",), ("data.csv",))
-    store.save(PairedRun("transfer", 3, (("gain", 1.5),), 2.25), CodeRecord("", ("a",), executed, (("a:f", "00ff"),)))
+    store.save(PairedRun("transfer", 3, (("gain", 1.5),), 2.25), "00ff")
     assert calls == ["sync", "3.pending to 3.json", "sync"]
-    assert store.load([2, 3], {"a:f": "00ff"}.get) == [
-        PairedRun("transfer", 3, (("gain", 1.5),), 2.25, executed=executed)
-    ]
-    assert store.load([3], {"a:f": "other"}.get) == []
+    assert store.load([2, 3], "00ff") == [PairedRun("transfer", 3, (("gain", 1.5),), 2.25)]
+    assert store.load([3], "other") == []
     assert store.seconds() == [2.25]
     store.discard([2, 3])
     assert store.load([3], {"a:f": "00ff"}.get) == []

@@ -12,7 +12,7 @@ import pytest
 from toyproject import target
 
 from rlverify.project.fingerprint import (
-    canonical,
+    code_parts,
     digest,
     file_digest,
     first_lines,
@@ -22,9 +22,8 @@ from rlverify.project.fingerprint import (
     module_digests,
     module_name,
     module_path,
-    needed_to_import,
-    parts_or_whole,
     source_digest,
+    tree_text,
 )
 from rlverify.records.errors import StaleFaultError
 
@@ -65,16 +64,43 @@ def test_none_and_a_missing_value_differ() -> None:
     assert source_digest("def f():\n    return None\n") != source_digest("def f():\n    return\n")
 
 
-def test_the_canonical_text_is_ours_and_leaves_out_what_versions_disagree_on() -> None:
-    tree = ast.parse('def f(x):\n    "doc"\n    return x\n')
-    assert canonical(tree) == (
-        "Module(body=[FunctionDef(args=arguments(args=[arg(arg=str:'x')]),"
-        "body=[Return(value=Name(id=str:'x'))],name=str:'f')])"
+def test_the_text_of_a_tree_leaves_out_what_versions_of_python_disagree_on() -> None:
+    source = 'def f(x):\n    "doc"\n    return u"x"\n'
+    tree = ast.parse(source)
+    assert tree_text(ast.parse(source)) == (
+        "Module(body=[FunctionDef(name='f', args=arguments(args=[arg(arg='x')]), "
+        "body=[Return(value=Constant(value='x'))])])"
     )
-    before = canonical(tree)
     tree.body[0].type_params = []  # type: ignore[attr-defined]
     tree.body[0].type_comment = "int"  # type: ignore[attr-defined]
-    assert canonical(tree) == before
+    assert tree_text(tree) == tree_text(tree) == tree_text(ast.parse(source))
+
+
+def test_a_renamed_variable_is_another_text() -> None:
+    assert source_digest(PLAIN.replace("x", "z")) != source_digest(PLAIN)
+
+
+MODULE = "LIMIT = 3\n\n\nclass C:\n    @cached\n    def f(self, x=1):\n        return x\n\n\ndef g():\n    return 2\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("return x", "return -x", {"C.f"}),
+        ("return 2", '"""Words."""\n    return 2  # words', set()),
+        ("LIMIT = 3", "LIMIT = 4", {""}),
+        ("@cached", "@static", {"", "C.f"}),
+        ("x=1", "x=2", {"", "C.f"}),
+        ("def g", "def h", {"", "g", "h"}),
+        ("LIMIT = 3", "import numba", {"", "C.f", "g"}),
+        ("return 2", "return (", {"", "C.f", "g"}),
+        ("return 2", "return '\0'", {"", "C.f", "g"}),
+    ],
+)
+def test_each_function_is_a_part_and_all_other_code_is_one(old: str, new: str, changed: set[str]) -> None:
+    was, now = code_parts(MODULE), code_parts(MODULE.replace(old, new))
+    assert was.keys() == {"", "C.f", "g"}
+    assert {name for name in was.keys() | now.keys() if was.get(name) != now.get(name)} == changed
 
 
 def test_borders_between_texts_matter() -> None:
@@ -212,37 +238,23 @@ def test_imports_are_followed_relative_or_not(line: str, found: set[str], packag
     assert {name for name, _ in module_digests(["relpkg.user"], within=("relpkg",))} == {"relpkg.user", *found}
 
 
-def test_a_module_needs_the_package_around_it_and_what_that_needs(package: Path) -> None:
-    """Importing `relpkg.inner.deep` runs the files of `relpkg.inner` and of `relpkg` first."""
-    (package / "inner" / "deep.py").write_text("import relpkg.helper\n", encoding="utf-8")
-    assert needed_to_import("relpkg.inner.deep", ("relpkg",)) == ("relpkg.inner", "relpkg.helper")
-    assert needed_to_import("relpkg.inner", ("relpkg",)) == ("relpkg",)
-    assert needed_to_import("relpkg", ("relpkg",)) == ()
-    assert needed_to_import("relpkg.no_such", ("relpkg",)) is None
-    assert needed_to_import("json", ("relpkg",)) is None
-
-
 def test_what_is_read_of_a_file_follows_it(package: Path) -> None:
     path, digests = package / "user.py", set()
     for time, needed in enumerate(("relpkg.helper", "relpkg.inner")):
         path.write_text(f"import {needed}\ndef top():\n    return {time}\n", encoding="utf-8")
         os.utime(path, (time, time))
-        assert needed_to_import("relpkg.user", ("relpkg",)) == ("relpkg", needed)
+        assert [name for name, _ in module_digests(["relpkg.user"], within=("relpkg",))] == [needed, "relpkg.user"]
         digests.add(file_digest(path, "top"))
     assert len(digests) == 2
 
 
 def test_a_file_that_is_not_python_imports_nothing_and_has_one_digest(package: Path) -> None:
     digests = set()
-    for time, source in enumerate(
-        (b"import relpkg.helper\ndef (", b"import relpkg.helper\ndef [", b"\xff(", b"X = 1\0")
-    ):
+    for time, source in enumerate((b"import relpkg.helper\ndef (", b"import relpkg.helper\ndef [", b"\xff(", b"X=1\0")):
         (package / "user.py").write_bytes(source)
         os.utime(package / "user.py", (time, time))
-        if b"\xff" not in source:
-            assert needed_to_import("relpkg.user", ("relpkg",)) == ("relpkg",)
-        assert [*parts_or_whole(source)] == [""]
-        digests.add(module_digest("relpkg.user"))
+        (found,) = module_digests(["relpkg.user"], within=("relpkg",))
+        digests.add(found)
     assert len(digests) == 4
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.gating.git_base import MAIN_BRANCHES, Base, UnknownChangesError, find_base
+from rlverify.gating.git_base import MAIN_BRANCHES, Base, UnknownChangesError, find_base, is_cut_off, known_base
 from rlverify.project.content import Project
 from tests.meta.project_folders import project_in
 
@@ -113,29 +113,23 @@ def test_a_pull_request_is_compared_with_the_branch_that_it_is_for(
     assert repository.base() == second
 
 
-def why_none(repository: Repository) -> str:
-    with pytest.raises(UnknownChangesError) as caught:
-        repository.base()
-    return str(caught.value)
-
-
-ADVICE = "name a commit with --base, or leave out --changed for a full gate"
-
-
-def test_a_single_commit_has_none_before(repository: Repository) -> None:
-    repository.commit()
-    assert why_none(repository) == f"HEAD is the first commit, so there is no earlier one to compare with; {ADVICE}"
+def test_a_single_commit_is_compared_with_the_working_tree(repository: Repository) -> None:
+    assert repository.commit() == repository.base()
+    assert not is_cut_off(find_base(repository.project, None))
 
 
 def test_a_shallow_clone_asks_for_the_history(repository: Repository) -> None:
     _, second = repository.commit(), repository.commit()
     (repository.root / ".git" / "shallow").write_text(f"{second}\n", encoding="utf-8")
-    said = "the clone is shallow and has no commit before HEAD to compare with; fetch the history"
-    assert why_none(repository) == f"{said}; {ADVICE}"
+    assert repository.base() == second
+    assert is_cut_off(find_base(repository.project, None))
 
 
 def test_a_repository_without_a_commit_asks_for_one(repository: Repository) -> None:
-    assert why_none(repository) == "the repository has no commit to compare with; commit the project first"
+    with pytest.raises(UnknownChangesError) as caught:
+        repository.base()
+    assert str(caught.value) == "the repository has no commit to compare with; commit the project first"
+    assert known_base(repository.project) is None
 
 
 def test_a_commit_may_be_asked_for_by_any_name(repository: Repository) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlverify.project import experiments, pages, plots, probes
+from rlverify.project import experiments, pages, probes
 from rlverify.project.pages import Page, page
-from rlverify.project.plots import plot
 from rlverify.project.registry import Registry
 from rlverify.records.errors import RegistrationError
 from rlverify.reporting.report_data import ReportData
@@ -97,7 +96,7 @@ def test_a_page_is_registered_with_what_it_is_about(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("module", "registry", "register"),
-    [(probes, "PROBES", probes.probe), (experiments, "EXPERIMENTS", experiments.experiment), (plots, "PLOTS", plot)],
+    [(probes, "PROBES", probes.probe), (experiments, "EXPERIMENTS", experiments.experiment)],
 )
 def test_a_decorated_function_is_registered_as_it_is(
     module: ModuleType, registry: str, register: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

@@ -32,7 +32,6 @@ from rlverify.running.progress_file import (
     remove_progress,
     write_progress,
 )
-from rlverify.running.repeated_runs import PlotTask
 from rlverify.running.run_progress import KEPT, ProgressWriter, progress_reported, stage_progress, task_started
 from rlverify.running.runner import ProbeTask, run_claims
 
@@ -150,10 +149,10 @@ class TestWriter:
         assert writer.progress().stages[1] == Stage("repeating", 1, 2, 1010.0, 1020.0)
 
     def test_a_stage_that_begins_again_has_a_new_start(self, writer: ProgressWriter, clock: Clock) -> None:
-        writer.stage("plots", 2, 2, None)
+        writer.stage("repeating", 2, 2, None)
         clock.now += 5
-        writer.stage("plots", 0, 4, None)
-        assert writer.progress().stages == (Stage("plots", 0, 4, 1005.0, None),)
+        writer.stage("repeating", 0, 4, None)
+        assert writer.progress().stages == (Stage("repeating", 0, 4, 1005.0, None),)
 
     def test_the_end_is_not_put_off_while_nothing_ends(self, writer: ProgressWriter, clock: Clock) -> None:
         for _ in range(3):
@@ -296,7 +295,6 @@ class TestReporting:
     def test_every_kind_of_task_has_a_text(self, toyproject: Project) -> None:
         assert ProbeTask(toyproject, "p", None, 3, 1.0, "documented_fix").label == "p, documented fix, seed 3"
         assert PairedTask(toyproject, "e", 4).label == "e, seed 4"
-        assert PlotTask(toyproject, "curve", False).label == "plot curve"
         assert FieldTask("PPO", "sb3", "awkward", "", "").label == "PPO, awkward"
 
     @pytest.mark.parametrize(

@@ -345,25 +345,21 @@ def test_a_probe_that_returns_no_observations_is_told_what_to_return(started: Pa
 
 
 def test_what_a_project_prints_goes_to_stderr(started: Path, rlverify: Invoke) -> None:
-    for part in ("probes/make", "pages/own", "plots/squares"):
+    for part in ("probes/make", "pages/own", "plots/own"):
         (started / "audit" / part).parent.mkdir(exist_ok=True)
     (started / "audit" / "probes" / "make.py").write_text("class Make:\n    pass\n", encoding="utf-8")
     (started / "audit" / "pages" / "own.py").touch()
-    plot = (
-        "from rlverify import Line, Plot, plot\n\n\n@plot('squares')\ndef squares(make):\n    print('measures')\n"
-        "    return Plot('t', 'x', 'y', (0.0, 1.0), (Line('l', (0.0, 1.0)),), '')\n"
-    )
-    (started / "audit" / "plots" / "squares.py").write_text(plot, encoding="utf-8")
+    (started / "audit" / "plots" / "own.py").touch()
     probe = started / "audit" / "probes" / "example.py"
     text = probe.read_text(encoding="utf-8")
     probe.write_text(text.replace("(seed: int)", "(make, seed: int)"), encoding="utf-8")
-    parts = ("example", "faults/example", "probes/make", "probes/example", "pages/own", "plots/squares")
+    parts = ("example", "faults/example", "probes/make", "probes/example", "pages/own", "plots/own")
     for part in parts:
         path = started / "audit" / f"{part}.py"
         path.write_text(f"{path.read_text(encoding='utf-8')}\nprint('imported {part}')\n", encoding="utf-8")
     done = rlverify("audit", "--update", "--json", cwd=str(started))
     assert json.loads(done.stdout)["exit_code"] == 0, done.stdout
-    assert {f"imported {part}" for part in parts} | {"measures"} <= set(done.stderr.splitlines())
+    assert {f"imported {part}" for part in parts} <= set(done.stderr.splitlines())
 
 
 def test_what_processes_print_that_a_probe_or_an_import_starts_is_on_stderr(started: Path, rlverify: Invoke) -> None:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.staleness import SETTINGS, UNRECORDED
+from rlverify.gating.changed_code import FILE
 from rlverify.gating.fallen import seconds_of
 from rlverify.gating.suspects import edit_of, files_of, line_of, suspects
 from rlverify.gating.symptom_changes import symptom_changes
 from rlverify.project.content import Project
-from rlverify.project.current_code import FILE, LIBRARY, VERDICTS
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Observation, Run, Variant
 from rlverify.reporting.outcome import SymptomChange
@@ -72,7 +71,7 @@ def test_the_line_is_that_of_the_first_changed_function_in_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["toyproject.target", "toyproject.target:gone", "toyproject.gone:clip", f"{FILE}pyproject.toml", SETTINGS]
+    "part", ["toyproject.target", "toyproject.target:gone", "toyproject.gone:clip", f"{FILE}pyproject.toml"]
 )
 def test_the_line_is_the_first_where_no_function_changed(part: str) -> None:
     assert line_of(TARGET, (part,)) == 1
@@ -105,7 +104,7 @@ def test_data_that_a_run_read_comes_after_code(toyproject: Project) -> None:
 
 
 def test_no_other_files_are_named(toyproject: Project) -> None:
-    others = (SETTINGS, UNRECORDED, VERDICTS, f"{LIBRARY}torch", "toyprojects:clip")
+    others = ("torch", "toyprojects:clip")
     gone = ("toyproject.gone", "toyproject.gone.too:clip")
     assert files_of(toyproject, (*others, *gone, "toyproject.target:clip")) == (TARGET,)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from rlverify.evidence.full_audit import FullAudit
 from rlverify.records.claims import Cause, Claim, DocumentedProblem
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.reporting.record import Record
@@ -66,5 +67,5 @@ def assessed_data() -> ReportData:
         causes=(CAUSE,),
         lines=lines,
         under_test=("toy",),
-        libraries={"torch": "2.13.0", "numpy": "2.4.6"},
+        full_audit=FullAudit("", "2026-11-26", {"torch": "2.13.0", "numpy": "2.4.6"}, "0123456789"),
     )

@@ -1,15 +1,13 @@
-"""What the pages show of conditions, of frozen criteria, and of criteria that were changed."""
+"""What the pages show of conditions, and of criteria that were changed."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import pytest
 
-from rlverify.project.criteria import FrozenCriterion
 from rlverify.project.effects_file import Effects, load_effects
 from rlverify.records.claims import EarlierCriterion, Verdict
 from rlverify.records.errors import CatalogueError
@@ -28,12 +26,6 @@ SPREAD = (
     "opposite was measured)"
 )
 DEPENDING = replace(CONFIRMED, conditions=(under(Verdict.CONFIRMED), under(Verdict.REFUTED)))
-FROZEN = {
-    "TOY-01": (
-        FrozenCriterion("0", date(2026, 11, 20), "Too early."),
-        FrozenCriterion("1", date(2026, 11, 25), "As asked."),
-    )
-}
 
 
 def pages(*records: Record, **changes: object) -> dict[str, str]:
@@ -154,41 +146,20 @@ def test_a_claim_may_have_conditions_of_both_kinds() -> None:
         assert "cures" in text.partition("The fix under other conditions")[2]
 
 
-def test_the_latest_frozen_criterion_and_all_earlier_ones_are_shown() -> None:
+def test_earlier_criteria_of_a_claim_and_of_its_conditions_are_shown() -> None:
     earlier = EarlierCriterion("at most 10", Verdict.REFUTED, "2026-11-21", "The run was too short.")
-    text = pages(replace(CONFIRMED, claim=replace(CLAIM, earlier=(earlier,))), criteria=FROZEN)["claims.md"]
-    assert "Criterion frozen on 2026-11-25: As asked." in text
-    assert "Too early." not in text
-    assert (
-        "Until 2026-11-21, the criterion was: at most 10. Verdict: REFUTED. Changed because: The run was too short."
-        in text
-    )
-
-
-def test_criteria_of_conditions_are_shown_if_they_were_changed_or_frozen_late() -> None:
     one = under(Verdict.CONFIRMED)
-    earlier = EarlierCriterion("at most 10", Verdict.REFUTED, "2026-11-21", "Too short.")
-    record = replace(CONFIRMED, conditions=(replace(one, claim=replace(one.claim, earlier=(earlier,))),))
-    late = {"TOY-01@x": (FrozenCriterion("1", date(2026, 11, 25), "Known.", after_result=True),)}
-    early = {"TOY-01@x": (FrozenCriterion("1", date(2026, 11, 25), "Known."),)}
-    for text in (pages(record, criteria=late)["claims.md"], render_html(data_of([record], criteria=late))):
-        assert "Criterion (x) frozen on 2026-11-25, after its result" in text
-        assert "2026-11-21" in text
-    assert "Known." not in pages(record, criteria=early)["claims.md"]
-    assert "Until 2026-11-21, the criterion (x) was: at most 10." in pages(record)["claims.md"]
+    told = "was: at most 10. Verdict: REFUTED. Changed because: The run was too short."
+    own = replace(CONFIRMED, claim=replace(CLAIM, earlier=(earlier,)))
+    assert f"Until 2026-11-21, the criterion {told}" in pages(own)["claims.md"]
+    of_condition = replace(CONFIRMED, conditions=(replace(one, claim=replace(one.claim, earlier=(earlier,))),))
+    assert f"Until 2026-11-21, the criterion (x) {told}" in pages(of_condition)["claims.md"]
+    assert "Criterion (x) until 2026-11-21" in render_html(data_of([of_condition]))
 
 
-def test_a_criterion_that_was_frozen_after_its_result_says_so() -> None:
-    criteria = {"TOY-01": (FrozenCriterion("1", date(2026, 11, 25), "Taken over.", after_result=True),)}
-    assert (
-        "Criterion frozen on 2026-11-25, after its result: Taken over."
-        in pages(CONFIRMED, criteria=criteria)["claims.md"]
-    )
-
-
-@pytest.mark.parametrize("text", [">UNDECIDED<", SPREAD.replace("'", "&#39;"), "0.5 times (0.2 to 0.8)", "As asked."])
+@pytest.mark.parametrize("text", [">UNDECIDED<", SPREAD.replace("'", "&#39;"), "0.5 times (0.2 to 0.8)"])
 def test_the_html_page_shows_the_same(text: str) -> None:
-    assert text in render_html(data_of([DEPENDING], criteria=FROZEN))
+    assert text in render_html(data_of([DEPENDING]))
 
 
 def test_conditions_that_agree_make_a_figure_surer() -> None:

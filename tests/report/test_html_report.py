@@ -300,7 +300,7 @@ def test_the_page_of_this_project_has_all_of_its_claims_and_quotes_what_they_cit
     collected = collect(PROJECT, PROJECT.paths.reports, [Record(claim, None) for claim in PROJECT.claims])
     text = render_html(collected)
     assert "<title>Audit of rlcore</title>" in text
-    assert ". Measured with gymnasium " in text
+    assert ". Last measured in full on " in text
     page = Page(text)
     assert set(page.claims()) == {
         anchor(claim.id) for claim in PROJECT.claims if claim.kind != "null" and not claim.condition_of

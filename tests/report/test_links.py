@@ -59,7 +59,6 @@ def test_the_links_of_the_full_report_data_lead_somewhere(found: ReportData, tmp
     (tmp_path / "documents").mkdir()
     texts = {name: text.replace("../verification/documents/", "documents/") for name, text in render_all(found).items()}
     beside = {
-        "plots/four-variances.json": "{}",
         "kill-matrix.md": "# Kill matrix\n\n## What must survive",
     }  # which others write
     documents = {f"documents/{Path(path).name}": "line\n" * 500 for path in FILES.values()}

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rlverify.evidence.staleness import UNRECORDED
 from rlverify.records.problems import Problem
 from rlverify.reporting.json_report import run_as_object
 from rlverify.reporting.junit import junit_of_run
@@ -95,7 +94,6 @@ def test_the_head_names_what_changed_and_how_many_claims_executed_it() -> None:
     assert lines_of(outcome(*claims))[1] == f"{words}toy:b (by 4), toy (by 2), file toy.yaml (by 1), and 1 more"
     assert lines_of(outcome(*claims[1:3]))[1:3] == [f"{words}toy:b (by 2), toy (by 1)", ""]
     assert lines_of(outcome(fallen(1, changed_parts=())))[1] == ""
-    assert lines_of(outcome(fallen(1, changed_parts=(UNRECORDED,))))[1] == ""
 
 
 def test_figures_of_which_only_values_differ_share_a_block() -> None:
