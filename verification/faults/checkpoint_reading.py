@@ -7,9 +7,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import torch
+from rlcore.checkpoint.digest import DigestWriter
 
 from rlcore.checkpoint import storage
-from rlcore.checkpoint.digest import DigestWriter
 from rlcore.types import StateDict
 from rlverify import fault
 
