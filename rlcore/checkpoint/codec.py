@@ -50,7 +50,7 @@ def encode(value: object, field: str) -> StateValue:
     if type(value) is list:
         return [encode(part, f"{field}.{position}") for position, part in enumerate(value)]
     # Other dicts have keys that a file cannot hold, or one that would look like a mark.
-    if type(value) in (dict, OrderedDict) and KIND not in value and all(type(key) in (str, int) for key in value):
+    if isinstance(value, dict) and type(value) in (dict, OrderedDict) and KIND not in value and _has_keys(value):
         return {key: encode(part, f"{field}.{key}") for key, part in value.items()}
     form = _FORMS.get(type if isinstance(value, type) else type(value))
     is_unknown = value not in _NAMES if isinstance(value, type) else form is None
@@ -76,7 +76,7 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
         raise _malformed(field, f"a {type(value).__name__}, which a model file cannot hold")
     if KIND not in value:
         return {key: decode(part, f"{field}.{key}", custom_objects) for key, part in value.items()}
-    entries: dict[str, Any] = {**value}
+    entries = cast("dict[str, Any]", {**value})
     form = _form_of(entries.pop(KIND), entries, field)
     parts = {name: decode(part, _of(field, name), custom_objects) for name, part in entries.items()}
     try:
@@ -144,6 +144,10 @@ def _described(value: object) -> str:
     return f"an object of the class {type(value).__module__}.{type(value).__qualname__}"
 
 
+def _has_keys(value: dict[Any, object]) -> bool:
+    return all(type(key) in (str, int) for key in value)
+
+
 def _malformed(field: str, found: str) -> CheckpointError:
     message = f"the setting {field!r} holds {found}; the file is damaged or was written by a newer version"
     return CheckpointError(None, message)
@@ -171,7 +175,7 @@ def _array(*, dtype: object, shape: object, bytes: object) -> np.ndarray[Any, An
 
 
 def _dtype(name: object) -> np.dtype[Any]:
-    dtype = np.dtype(_typed(name, str))
+    dtype: np.dtype[Any] = np.dtype(_typed(name, str))
     if dtype.kind not in _NUMERIC or dtype.name != name:
         raise ValueError(f"{quoted(name, 120)} is not the name of a numeric dtype")
     return dtype
@@ -198,9 +202,9 @@ def _box(*, low: Any, high: Any, bounded_below: Any, bounded_above: Any) -> spac
     return box
 
 
-def _discrete(*, n: object, start: object, dtype: object) -> spaces.Discrete:
+def _discrete(*, n: object, start: object, dtype: object) -> object:
     # An older Gymnasium has one dtype alone, and no argument for it.
-    more = {} if dtype == "int64" else {"dtype": _dtype(dtype).type}
+    more: dict[str, Any] = {} if dtype == "int64" else {"dtype": _dtype(dtype).type}
     return spaces.Discrete(_typed(n, int), start=_typed(start, int), **more)
 
 

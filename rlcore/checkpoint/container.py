@@ -96,27 +96,29 @@ def write(payload: StateDict, file: BinaryIO) -> None:
     :raises RefusedError: a value that cannot be saved, or more tensors or values than are read
     """
     torch.save(values.plain(payload), file)
+    torch_file.read_pickle(torch_file.read_records(_written(file), is_intact=True), torch.device("cpu"))
     add_digest(file)
 
 
 def add_digest(file: BinaryIO) -> None:
-    """Read back what torch.save wrote to the file, and end the file with a digest of it, and of its own length.
-
-    :raises RefusedError: what would not load again
-    """
-    file.flush()
-    if isinstance(file, BytesIO):
-        content = file.getbuffer()
-    else:  # mapped, as the tensors need not be read; copied when written to, as torch takes no memory that is read-only
-        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    storage.check_size(len(content), storage.DEFAULT_MAX_BYTES)
-    torch_file.read_pickle(torch_file.read_records(content, is_intact=True), torch.device("cpu"))
+    """End what torch.save wrote to the file with a digest of it, and of the digest's own length."""
+    content = _written(file)
     digest = xxhash.xxh3_128(content[:-2])
     del content  # a buffer grows only while nothing refers to its memory
     comment = struct.pack("<H", len(MARK) + 2 * digest.digest_size) + MARK
     digest.update(comment)
     file.seek(-2, os.SEEK_END)
     file.write(comment + digest.hexdigest().encode())
+
+
+def _written(file: BinaryIO) -> memoryview:
+    file.flush()
+    if isinstance(file, BytesIO):
+        content = file.getbuffer()
+    else:  # mapped, as the tensors need not be read; copied when written to, as torch takes no memory that is read-only
+        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    storage.check_size(len(content), storage.DEFAULT_MAX_BYTES)
+    return content
 
 
 def decode(content: memoryview, map_location: str | torch.device = "cpu", *, is_intact: bool = False) -> StateDict:

@@ -58,11 +58,12 @@ def save_checkpoint(path: PathOrFile, parameters: StateDict, *, step: int, perfo
     :raises CheckpointError: parameters that ``load_checkpoint`` would refuse, or a failed write; an older file is
         unchanged
     """
-    if isinstance(step, Integral) and not isinstance(step, bool):
-        step = int(step)  # of NumPy's
-    if isinstance(performance, Real) and not isinstance(performance, bool):
-        performance = float(performance)
-    payload: StateDict = {"format_version": FORMAT_V2, "data": parameters, "step": step, "performance": performance}
+    payload: StateDict = {
+        "format_version": FORMAT_V2,
+        "data": parameters,
+        "step": _plain(step, Integral, int),
+        "performance": _plain(performance, Real, float),
+    }
     with refusals_name(path):
         _v2_from(payload)
     container.save_container(path, payload)
@@ -160,6 +161,11 @@ def _v2_from(payload: StateDict) -> Checkpoint:
         part = data.get(name)
         _require(part is None or isinstance(part, dict), f"'data'[{name!r}] must be a dict or None", part)
     return Checkpoint(FORMAT_V2, data, step=step, performance=performance)
+
+
+def _plain(value: Any, kind: type, plain: type) -> Any:
+    """Return a number of NumPy or Python as Python's; anything else as it is, as a bool."""
+    return plain(value) if isinstance(value, kind) and not isinstance(value, bool) else value
 
 
 def _check_policy(policy: Any, place: str) -> None:

@@ -14,7 +14,7 @@ import struct
 import sys
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -82,7 +82,7 @@ def read_records(content: memoryview, *, is_intact: bool = False) -> dict[str, m
             start = offset + _LOCAL_HEADER.size + length + extra_length
             data = content[start : start + size]
             name = _name_in(folder, raw_name, data)
-            found = (*header, content[offset + _LOCAL_HEADER.size :][:length])
+            found = (*header, bytes(content[offset + _LOCAL_HEADER.size :][:length]))
             if name in records or offset < end_of_previous or found != (b"PK\x03\x04", flags, 0, raw_name):
                 raise RefusedError(
                     f"its record {quoted(name)} is there twice, overlaps another or has a foreign header"
@@ -101,7 +101,7 @@ def _entries(content: memoryview) -> list[tuple[int, bytes, int, int, int]]:
     """Return offset, name, flags, CRC-32 and size of each record that the zip's directory lists."""
     end, _ = end_record(content)
     _, disk, directory_disk, entries_here, count, size, offset, _ = _END_RECORD.unpack_from(content, end)
-    if content[:4] != b"PK\x03\x04":
+    if bytes(content[:4]) != b"PK\x03\x04":
         raise RefusedError(_NO_TORCH_FILE)
     # torch.save always adds the 64-bit end records, which must repeat these numbers; only their versions may be any.
     start, after = offset + size, bytes(content[offset + size : end])
@@ -158,7 +158,7 @@ def read_pickle(records: Mapping[str, memoryview], device: torch.device) -> obje
     file = io.BytesIO(pickled)
     reader = _Unpickler(file, records, device)
     try:
-        _require(pickled[:2] == b"\x80\x02")
+        _require(bytes(pickled[:2]) == b"\x80\x02")
         found = reader.load()
         _require(not reader.stack and not reader.metastack and not file.read(1))
     except RefusedError:
@@ -211,6 +211,11 @@ class _Instructions(dict[int, Any]):
 
 class _Unpickler(pickle._Unpickler):
     """The unpickler in Python, without the instructions that could call, import or change anything else."""
+
+    stack: list[Any]
+    metastack: list[list[Any]]
+    memo: dict[int, Any]
+    read: Callable[[int], bytes]
 
     def __init__(self, file: io.BytesIO, records: Mapping[str, memoryview], device: torch.device) -> None:
         super().__init__(file)

@@ -105,8 +105,9 @@ def _checked(value: Any, place: str, depth: int) -> Iterator[tuple[str, object]]
             raise RefusedError(f"{place[:80]}... is nested deeper than {MAX_DEPTH} levels")
         items = _checked_items(value, place) if isinstance(value, dict) else enumerate(value)
         yield from ((f"{place}[{quoted(key)}]", item) for key, item in items)
-        if getattr(value, "_metadata", None) is not None:
-            yield f"{place}._metadata", value._metadata
+        metadata = getattr(value, "_metadata", None)
+        if metadata is not None:
+            yield f"{place}._metadata", metadata
     elif type(value) is tuple:
         for item in value:
             _check_plain(item, f"{place} is a tuple that holds")

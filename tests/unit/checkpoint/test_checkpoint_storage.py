@@ -198,7 +198,7 @@ def test_a_full_disk_leaves_the_old_file_and_one_error(save: Callable[[Path], ob
     (tmp_path / "x").write_bytes(b"old")
     with (
         file_size_limit(100_000),
-        pytest.raises(CheckpointError, match=r"cannot be written .*File too large") as caught,
+        pytest.raises(CheckpointError, match=r"cannot be .*File too large") as caught,
     ):
         save(tmp_path / "x")
     assert isinstance(caught.value.__cause__, OSError)
