@@ -5,8 +5,10 @@ from __future__ import annotations
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -15,31 +17,14 @@ from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, Line
 
 from rlcore.checkpoint.refusal import quoted
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.types import StateDict, StateValue
+from rlcore.types import StateValue
 
 KIND = "__kind__"
 """The key that marks a dict as the form of something that is not a dict."""
 
 _NUMERIC = "biuf"  # kinds of dtype whose arrays a file can hold as bytes
 _MAX_DEPTH = 50  # how many dots the path of a part may have; settings have three or four
-
-Nested = Callable[..., Any]
-"""Encodes or decodes a part: (part, the names that are added to the field) -> result."""
-
-
-class Form(NamedTuple):
-    """How the objects of one exact type are written.
-
-    :param kind: name in the file
-    :param keys: the entries of its dict, besides the kind
-    :param encode: (object, nested) -> entries
-    :param decode: (entries, nested) -> object; may raise what the type's constructor raises
-    """
-
-    kind: str
-    keys: tuple[str, ...]
-    encode: Callable[[Any, Nested], StateDict]
-    decode: Callable[[dict[str, Any], Nested], object]
+_UNNAMED = ("items", "spaces", "value_schedule")  # entries that add no name to the path, as users know their parts
 
 
 def encode(value: object, field: str) -> StateValue:
@@ -53,11 +38,9 @@ def encode(value: object, field: str) -> StateValue:
     :param field: name of the setting; parts are named ``policy_kwargs.activation_fn``, ``net_arch.0``
     :raises CheckpointError: lists or dicts are nested deeper than any setting, or contain themselves
     """
-
-    def nested(part: Any, *names: object) -> StateValue:
-        return encode(part, ".".join((field, *map(str, names))))
-
-    _require_shallow(field)
+    if field.count(".") > _MAX_DEPTH:
+        what = f"the setting {quoted(field, 120)} is nested more than {_MAX_DEPTH} deep"
+        raise CheckpointError(None, f"{what}; give it without such nesting")
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or type(value) in (bool, int, float, str):
@@ -65,30 +48,15 @@ def encode(value: object, field: str) -> StateValue:
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
     if type(value) is list:
-        return [nested(part, position) for position, part in enumerate(value)]
-    if isinstance(value, dict) and type(value) in (dict, OrderedDict):
-        # Others have keys that a file cannot hold, or one that would look like a mark.
-        if KIND not in value and all(type(key) in (str, int) for key in value):
-            return {key: nested(part, key) for key, part in value.items()}
-    elif isinstance(value, type) and value in _NAMES:
-        return {KIND: "class", "name": _NAMES[value]}
-    form = _FORMS.get(type(value))
-    if form is None or (isinstance(value, np.ndarray) and value.dtype.kind not in _NUMERIC):
+        return [encode(part, f"{field}.{position}") for position, part in enumerate(value)]
+    # Other dicts have keys that a file cannot hold, or one that would look like a mark.
+    if isinstance(value, dict) and type(value) in (dict, OrderedDict) and KIND not in value and _has_keys(value):
+        return {key: encode(part, f"{field}.{key}") for key, part in value.items()}
+    form = _FORMS.get(type if isinstance(value, type) else type(value))
+    is_unknown = value not in _NAMES if isinstance(value, type) else form is None
+    if form is None or is_unknown or (isinstance(value, np.ndarray) and value.dtype.kind not in _NUMERIC):
         return {KIND: "placeholder", "description": _described(value)}
-    return {KIND: form.kind, **form.encode(value, nested)}
-
-
-def same(left: object, right: object) -> bool:
-    """Whether two encoded values are equal; what no file can hold counts by its description."""
-    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
-        if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
-            return False
-        return left.dtype == right.dtype and torch.equal(left, right)
-    if isinstance(left, dict) and isinstance(right, dict):
-        return set(left) == set(right) and all(same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(same(*pair) for pair in zip(left, right, strict=True))
-    return left is right or (isinstance(left, bool | int | float | str) and left == right)
+    return {KIND: form.kind, **{name: encode(part, _of(field, name)) for name, part in form.parts(value).items()}}
 
 
 def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) -> object:
@@ -98,22 +66,50 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
     :param custom_objects: objects by field, which stand in place of whatever the file has there
     :raises CheckpointError: a placeholder without its custom object, an unregistered class, or a malformed value
     """
-
-    def nested(part: Any, *names: object) -> object:
-        return decode(part, ".".join((field, *map(str, names))), custom_objects)
-
     if field in custom_objects:
         return custom_objects[field]
-    _require_shallow(field)
     if value is None or isinstance(value, bool | int | float | str | torch.Tensor):
         return value
     if isinstance(value, list):
-        return [nested(part, position) for position, part in enumerate(value)]
+        return [decode(part, f"{field}.{position}", custom_objects) for position, part in enumerate(value)]
     if not isinstance(value, dict):
         raise _malformed(field, f"a {type(value).__name__}, which a model file cannot hold")
     if KIND not in value:
-        return {key: nested(part, key) for key, part in value.items()}
-    return _decode_marked(cast("dict[str, Any]", value), field, nested)
+        return {key: decode(part, f"{field}.{key}", custom_objects) for key, part in value.items()}
+    entries = cast("dict[str, Any]", {**value})
+    form = _form_of(entries.pop(KIND), entries, field)
+    parts = {name: decode(part, _of(field, name), custom_objects) for name, part in entries.items()}
+    try:
+        return form.make(**parts)
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise _malformed(field, f"a {form.kind} that cannot be built ({quoted(str(error), 120)})") from error
+
+
+def _form_of(kind: object, entries: Mapping[str, object], field: str) -> _Form:
+    remedy = f"pass custom_objects={{{field!r}: ...}} with the object to use"
+    if kind == "placeholder":
+        was = quoted(entries.get("description"), 120)
+        raise CheckpointError(None, f"the setting {field!r} was {was}, which no model file can hold; {remedy}")
+    name = entries.get("name")
+    if kind == "class" and not (isinstance(name, str) and name in _CLASSES):
+        message = f"the setting {field!r} is the class {quoted(name, 120)}, which is not registered; {remedy}"
+        raise CheckpointError(None, f"{message}, or register it with rlcore.checkpoint.codec.register_class")
+    for form in _FORMS.values():
+        if form.kind == kind:
+            return form
+    raise _malformed(field, f"a value of the unknown kind {quoted(kind, 120)}")
+
+
+def same(left: object, right: object) -> bool:
+    """Whether two encoded values are equal; what no file can hold counts by its description."""
+    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+        return left.dtype == right.dtype and torch.equal(left, right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return set(left) == set(right) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    scalar = bool | int | float | str
+    return left is right or (isinstance(left, scalar) and isinstance(right, scalar) and left == right)
 
 
 def register_class(name: str, cls: type) -> None:
@@ -123,43 +119,20 @@ def register_class(name: str, cls: type) -> None:
     :raises SettingError: the name stands for another class, or the class has another name
     """
     known, known_name = _CLASSES.get(name, cls), _NAMES.get(cls, name)
-    if known is not cls:
-        raise SettingError(
-            "name", f"{name!r} already stands for {known.__name__}; give {cls.__name__} a name of its own"
-        )
-    if known_name != name:
-        raise SettingError("name", f"{cls.__name__} is already registered as {known_name!r}; a class has one name")
-    _CLASSES[name] = cls
-    _NAMES[cls] = name
+    if known is not cls or known_name != name:
+        message = f"{name!r} stands for {known.__name__}, and {cls.__name__} is {known_name!r}; a class has one name"
+        raise SettingError("name", message)
+    _CLASSES[name], _NAMES[cls] = cls, name
 
 
-def _decode_marked(value: dict[str, Any], field: str, nested: Nested) -> object:
-    kind, name, keys = value[KIND], value.get("name"), set(value) - {KIND}
-    if kind == "class":
-        if not isinstance(name, str) or name not in _CLASSES:
-            raise CheckpointError(
-                None,
-                f"the setting {field!r} is the class {quoted(name, 120)}, which is not registered; register it with "
-                f"rlcore.checkpoint.codec.register_class or pass custom_objects={{{field!r}: ...}}",
-            )
-        return _CLASSES[name]
-    if kind == "placeholder":
-        raise CheckpointError(
-            None,
-            f"the setting {field!r} was {quoted(value.get('description'), 120)}, which no model file can hold; "
-            f"pass custom_objects={{{field!r}: ...}} with the object to use",
-        )
-    form = _KINDS.get(kind) if isinstance(kind, str) else None
-    if form is None:
-        raise _malformed(field, f"a value of the unknown kind {quoted(kind, 120)}")
-    if keys != set(form.keys):
-        raise _malformed(field, f"a {form.kind} with the entries {quoted(sorted(map(str, keys)), 120)}")
-    try:
-        return form.decode(value, nested)
-    except CheckpointError:
-        raise
-    except (AssertionError, ValueError, TypeError, OverflowError, RuntimeError) as error:
-        raise _malformed(field, f"a {form.kind} that cannot be built ({quoted(str(error), 120)})") from error
+class _Form(NamedTuple):
+    kind: str  # in the file
+    parts: Callable[[Any], dict[str, Any]]  # of an object, the other entries of its dict; they are encoded in turn
+    make: Callable[..., object]  # of decoded entries, the object; may raise what the type's constructor raises
+
+
+def _of(field: str, name: object) -> str:
+    return field if name in _UNNAMED else f"{field}.{name}"
 
 
 def _described(value: object) -> str:
@@ -171,61 +144,56 @@ def _described(value: object) -> str:
     return f"an object of the class {type(value).__module__}.{type(value).__qualname__}"
 
 
-def _require_shallow(field: str) -> None:
-    if field.count(".") > _MAX_DEPTH:
-        raise CheckpointError(
-            None,
-            f"the setting {quoted(field, 120)} is nested more than {_MAX_DEPTH} deep; give it without such nesting",
-        )
+def _has_keys(value: dict[Any, object]) -> bool:
+    return all(type(key) in (str, int) for key in value)
 
 
 def _malformed(field: str, found: str) -> CheckpointError:
-    return CheckpointError(
-        None, f"the setting {field!r} holds {found}; the file is damaged or was written by a newer version"
-    )
+    message = f"the setting {field!r} holds {found}; the file is damaged or was written by a newer version"
+    return CheckpointError(None, message)
 
 
-def _encode_array(array: np.ndarray[Any, Any]) -> StateDict:
-    """Write an array as its bytes, little-endian: exact for every dtype, also those that torch lacks."""
+def _typed(value: object, *kinds: type) -> Any:
+    if type(value) not in kinds:
+        raise TypeError(f"{quoted(value, 120)} is not of the type {kinds[0].__name__}")
+    return value
+
+
+def _parts_of_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Return an array as its bytes, little-endian: exact for every dtype, also those that torch lacks."""
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     content = torch.from_numpy(np.frombuffer(little.tobytes(), np.uint8).copy())
-    return {"dtype": array.dtype.name, "shape": [int(size) for size in array.shape], "bytes": content}
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "bytes": content}
 
 
-def _decode_array(value: object) -> np.ndarray[Any, Any]:
-    """Read an array; whatever does not fit together raises ValueError or TypeError."""
-    entries = _typed(value, dict)
-    dtype, content = _decode_dtype(entries.get("dtype")), entries.get("bytes")
-    if not isinstance(content, torch.Tensor) or content.dtype != torch.uint8 or content.ndim != 1:
+def _array(*, dtype: object, shape: object, bytes: object) -> np.ndarray[Any, Any]:
+    content = _typed(bytes, torch.Tensor)
+    if content.dtype != torch.uint8 or content.ndim != 1:
         raise ValueError("the bytes of an array must be a tensor of torch.uint8 with one dimension")
-    raw = content.detach().cpu().numpy().tobytes()
-    return np.frombuffer(raw, dtype.newbyteorder("<")).reshape(_decode_shape(entries.get("shape"))).astype(dtype)
+    numbers = np.frombuffer(content.detach().cpu().numpy().tobytes(), _dtype(dtype).newbyteorder("<"))
+    return numbers.reshape(_shape(shape)).astype(_dtype(dtype))
 
 
-def _decode_dtype(name: object) -> np.dtype[Any]:
-    dtype = np.dtype(name) if isinstance(name, str) else None
-    if dtype is None or dtype.kind not in _NUMERIC or dtype.name != name:
+def _dtype(name: object) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = np.dtype(_typed(name, str))
+    if dtype.kind not in _NUMERIC or dtype.name != name:
         raise ValueError(f"{quoted(name, 120)} is not the name of a numeric dtype")
     return dtype
 
 
-def _decode_shape(shape: object) -> tuple[int, ...]:
-    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-        raise ValueError(f"{quoted(shape, 120)} is not a shape")
-    return tuple(shape)
+def _shape(sizes: Any) -> tuple[int, ...]:
+    if not all(type(size) is int and size >= 0 for size in _typed(sizes, list)):
+        raise ValueError(f"{quoted(sizes, 120)} is not a shape")
+    return tuple(sizes)
 
 
-def _typed(value: object, kind: type) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{quoted(value, 120)} is not of the type {kind.__name__}")
-    return value
+def _as_array(value: Any) -> np.ndarray[Any, Any]:
+    """Return an array, also of the entries that older files have without their kind."""
+    return value if isinstance(value, np.ndarray) else _array(**value)
 
 
-_BOUNDS = ("low", "high", "bounded_below", "bounded_above")
-
-
-def _decode_box(entries: dict[str, Any], _: Nested) -> spaces.Box[Any]:
-    low, high, below, above = arrays = [_decode_array(entries[name]) for name in _BOUNDS]
+def _box(*, low: Any, high: Any, bounded_below: Any, bounded_above: Any) -> spaces.Box[Any]:
+    low, high, below, above = arrays = [_as_array(each) for each in (low, high, bounded_below, bounded_above)]
     if low.dtype != high.dtype or any(array.shape != low.shape for array in arrays):
         raise ValueError("the bounds differ in shape or dtype")
     box = spaces.Box(low, high, shape=low.shape, dtype=low.dtype)
@@ -234,117 +202,60 @@ def _decode_box(entries: dict[str, Any], _: Nested) -> spaces.Box[Any]:
     return box
 
 
-def _decode_discrete(entries: dict[str, Any], _: Nested) -> object:
-    n, start, dtype = _typed(entries["n"], int), _typed(entries["start"], int), _decode_dtype(entries["dtype"])
-    if dtype == np.int64:
-        return spaces.Discrete(n, start=start)
-    return spaces.Discrete(n, start=start, dtype=dtype.type)
+def _discrete(*, n: object, start: object, dtype: object) -> object:
+    # An older Gymnasium has one dtype alone, and no argument for it.
+    more: dict[str, Any] = {} if dtype == "int64" else {"dtype": _dtype(dtype).type}
+    return spaces.Discrete(_typed(n, int), start=_typed(start, int), **more)
 
 
-def _decode_multi_discrete(entries: dict[str, Any], _: Nested) -> object:
-    nvec, start = _decode_array(entries["nvec"]), _decode_array(entries["start"])
-    return spaces.MultiDiscrete(nvec, dtype=nvec.dtype.type, start=start)
+def _multi_discrete(*, nvec: Any, start: Any) -> spaces.MultiDiscrete:
+    counts = _as_array(nvec)
+    return spaces.MultiDiscrete(counts, dtype=counts.dtype.type, start=_as_array(start))
 
 
-def _decode_dict_space(entries: dict[str, Any], nested: Nested) -> object:
-    return spaces.Dict(OrderedDict((_typed(key, str), nested(part, key)) for key, part in entries["spaces"]))
+def _multi_binary(*, n: Any) -> spaces.MultiBinary:
+    return spaces.MultiBinary(n if type(n) is int else _shape(list(n)))
 
 
-def _encode_items(items: Any, nested: Nested) -> StateDict:
-    return {"items": [nested(part, position) for position, part in enumerate(items)]}
+def _dict_space(*, spaces: Any) -> gymnasium.spaces.Dict:
+    parts = dict(spaces)  # or pairs, in older files
+    return gymnasium.spaces.Dict(OrderedDict((_typed(key, str), part) for key, part in parts.items()))
 
 
-def _decode_items(entries: dict[str, Any], nested: Nested) -> tuple[Any, ...]:
-    return tuple(nested(part, position) for position, part in enumerate(_typed(entries["items"], list)))
-
-
-def _decode_torch_dtype(entries: dict[str, Any], _: Nested) -> torch.dtype:
-    dtype = vars(torch).get(_typed(entries["name"], str))
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"torch has no dtype {quoted(entries['name'], 120)}")
+def _torch_dtype(*, name: object) -> torch.dtype:
+    dtype: torch.dtype = _typed(vars(torch).get(_typed(name, str)), torch.dtype)
     return dtype
 
 
-def _numbers(kind: str, cls: type, names: tuple[str, ...]) -> Form:
-    """Return the form of a class that is built from numbers, which it keeps under the names of its parameters."""
-
-    def read(entries: dict[str, Any], nested: Nested) -> object:
-        numbers = [nested(entries[name], name) for name in names]
-        for number in numbers:
-            if isinstance(number, bool) or not isinstance(number, int | float):
-                raise TypeError(f"{quoted(number, 120)} is not a number")
-        return cls(*numbers)
-
-    return Form(kind, names, lambda value, nested: {name: nested(getattr(value, name), name) for name in names}, read)
+def _of_numbers(cls: type, **numbers: object) -> object:
+    return cls(**{name: _typed(number, float, int) for name, number in numbers.items()})
 
 
-_FORMS: dict[type, Form] = {
-    tuple: Form("tuple", ("items",), _encode_items, _decode_items),
-    np.ndarray: Form(
-        "numpy.ndarray",
-        ("dtype", "shape", "bytes"),
-        lambda array, _: _encode_array(array),
-        lambda entries, _: _decode_array(entries),
+def _attributes(*names: str) -> Callable[[object], dict[str, Any]]:
+    return lambda value: {name: getattr(value, name) for name in names}
+
+
+_FORMS: dict[type, _Form] = {
+    type: _Form("class", lambda cls: {"name": _NAMES[cls]}, lambda name: _CLASSES[name]),
+    tuple: _Form("tuple", lambda value: {"items": list(value)}, lambda items: tuple(_typed(items, list))),
+    np.ndarray: _Form("numpy.ndarray", _parts_of_array, _array),
+    torch.device: _Form("torch.device", lambda device: {"name": str(device)}, lambda name: torch.device(str(name))),
+    torch.dtype: _Form("torch.dtype", lambda dtype: {"name": str(dtype).removeprefix("torch.")}, _torch_dtype),
+    spaces.Box: _Form("Box", _attributes("low", "high", "bounded_below", "bounded_above"), _box),
+    spaces.Discrete: _Form(
+        "Discrete", lambda space: {"n": space.n, "start": space.start, "dtype": np.dtype(space.dtype).name}, _discrete
     ),
-    torch.device: Form(
-        "torch.device",
-        ("name",),
-        lambda device, _: {"name": str(device)},
-        lambda entries, _: torch.device(_typed(entries["name"], str)),
-    ),
-    torch.dtype: Form(
-        "torch.dtype",
-        ("name",),
-        lambda dtype, _: {"name": str(dtype).removeprefix("torch.")},
-        _decode_torch_dtype,
-    ),
-    spaces.Box: Form(
-        "Box",
-        _BOUNDS,
-        lambda box, _: {name: _encode_array(getattr(box, name)) for name in _BOUNDS},
-        _decode_box,
-    ),
-    spaces.Discrete: Form(
-        "Discrete",
-        ("n", "start", "dtype"),
-        lambda space, _: {"n": int(space.n), "start": int(space.start), "dtype": np.dtype(space.dtype).name},
-        _decode_discrete,
-    ),
-    spaces.MultiDiscrete: Form(
-        "MultiDiscrete",
-        ("nvec", "start"),
-        lambda space, _: {"nvec": _encode_array(space.nvec), "start": _encode_array(space.start)},
-        _decode_multi_discrete,
-    ),
-    spaces.MultiBinary: Form(
-        "MultiBinary",
-        ("n",),
-        lambda space, _: {"n": space.n if isinstance(space.n, int) else [int(size) for size in space.n]},
-        lambda entries, _: spaces.MultiBinary(n if type(n := entries["n"]) is int else _decode_shape(n)),
-    ),
-    spaces.Dict: Form(
-        "Dict",
-        ("spaces",),
-        lambda space, nested: {"spaces": [[key, nested(part, key)] for key, part in space.spaces.items()]},
-        _decode_dict_space,
-    ),
-    spaces.Tuple: Form(
-        "Tuple",
-        ("items",),
-        lambda space, nested: _encode_items(space.spaces, nested),
-        lambda entries, nested: spaces.Tuple(_decode_items(entries, nested)),
-    ),
+    spaces.MultiDiscrete: _Form("MultiDiscrete", _attributes("nvec", "start"), _multi_discrete),
+    spaces.MultiBinary: _Form("MultiBinary", _attributes("n"), _multi_binary),
+    spaces.Dict: _Form("Dict", _attributes("spaces"), _dict_space),
+    spaces.Tuple: _Form("Tuple", lambda space: {"items": list(space.spaces)}, lambda items: spaces.Tuple(items)),
     # The callable inside has the name of the setting: that is what the user would pass as a custom object.
-    FloatSchedule: Form(
-        "FloatSchedule",
-        ("value_schedule",),
-        lambda schedule, nested: {"value_schedule": nested(schedule.value_schedule)},
-        lambda entries, nested: FloatSchedule(nested(entries["value_schedule"])),
+    FloatSchedule: _Form("FloatSchedule", _attributes("value_schedule"), FloatSchedule),
+    ConstantSchedule: _Form("ConstantSchedule", _attributes("val"), partial(_of_numbers, ConstantSchedule)),
+    LinearSchedule: _Form(
+        "LinearSchedule", _attributes("start", "end", "end_fraction"), partial(_of_numbers, LinearSchedule)
     ),
-    ConstantSchedule: _numbers("ConstantSchedule", ConstantSchedule, ("val",)),
-    LinearSchedule: _numbers("LinearSchedule", LinearSchedule, ("start", "end", "end_fraction")),
 }
-_KINDS: dict[str, Form] = {form.kind: form for form in _FORMS.values()}
 _CLASSES: dict[str, type] = {}
 _NAMES: dict[type, str] = {}
 

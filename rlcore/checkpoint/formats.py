@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -63,8 +61,8 @@ def save_checkpoint(path: PathOrFile, parameters: StateDict, *, step: int, perfo
     payload: StateDict = {
         "format_version": FORMAT_V2,
         "data": parameters,
-        "step": int(step) if _is_number(step, Integral) else step,
-        "performance": float(performance) if _is_number(performance, Real) else performance,
+        "step": _plain(step, Integral, int),
+        "performance": _plain(performance, Real, float),
     }
     with refusals_name(path):
         _v2_from(payload)
@@ -149,49 +147,47 @@ def _v2_from(payload: StateDict) -> Checkpoint:
     if not isinstance(version, str) or version != FORMAT_V2:
         raise RefusedError(f"has the unknown format_version {_described(version)}; this version reads {FORMAT_V2}")
     _check_names(payload, _FIELDS, (), "the checkpoint")
-    step, performance, data = payload["step"], payload["performance"], payload["data"]
-    if type(step) is not int or step < 0:
-        raise RefusedError(f"'step' must be an integer of at least 0, and is {_described(step)}")
-    if type(performance) is not float:
-        raise RefusedError(f"'performance' must be a float, and is {_described(performance)}")
-    if not isinstance(data, dict):
-        raise RefusedError(f"'data' must be a dict, and is {_described(data)}")
+    step: Any = payload["step"]
+    performance: Any = payload["performance"]
+    data: Any = payload["data"]
+    _require(type(step) is int and step >= 0, "'step' must be an integer of at least 0", step)
+    _require(type(performance) is float, "'performance' must be a float", performance)
+    _require(isinstance(data, dict), "'data' must be a dict", data)
     _check_names(data, _REQUIRED_DATA, _OPTIONAL_DATA, "'data'")
     _check_policy(data["policy"], "'data'['policy']")
-    if not isinstance(data["policy.optimizer"], dict):
-        raise RefusedError(f"'data'['policy.optimizer'] must be a dict, and is {_described(data['policy.optimizer'])}")
+    optimizer = data["policy.optimizer"]
+    _require(isinstance(optimizer, dict), "'data'['policy.optimizer'] must be a dict", optimizer)
     for name in _OPTIONAL_DATA:
         part = data.get(name)
-        if part is not None and not isinstance(part, dict):
-            raise RefusedError(f"'data'[{name!r}] must be a dict or None, and is {_described(part)}")
+        _require(part is None or isinstance(part, dict), f"'data'[{name!r}] must be a dict or None", part)
     return Checkpoint(FORMAT_V2, data, step=step, performance=performance)
 
 
-def _is_number(value: object, kind: type) -> bool:
-    """Say whether a NumPy or plain number of this kind was given; a bool is none."""
-    return isinstance(value, kind) and not isinstance(value, bool)
+def _plain(value: Any, kind: type, plain: type) -> Any:
+    """Return a number of NumPy or Python as Python's; anything else as it is, as a bool."""
+    return plain(value) if isinstance(value, kind) and not isinstance(value, bool) else value
 
 
-def _check_policy(policy: object, place: str) -> None:
-    if not isinstance(policy, dict) or not policy:
-        raise RefusedError(f"{place} must be a dict from parameter name to tensor, and is {_described(policy)}")
+def _check_policy(policy: Any, place: str) -> None:
+    _require(isinstance(policy, dict) and policy, f"{place} must be a dict from parameter name to tensor", policy)
     for name, tensor in policy.items():
-        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
-            raise RefusedError(f"{place}[{quoted(name)}] must be a tensor under a name, and is {_described(tensor)}")
+        is_named = isinstance(name, str) and isinstance(tensor, torch.Tensor)
+        _require(is_named, f"{place}[{quoted(name)}] must be a tensor under a name", tensor)
 
 
-def _check_names(found: Iterable[object], required: tuple[str, ...], optional: tuple[str, ...], place: str) -> None:
-    """Refuse missing and unknown names; for an unknown one the closest known name is suggested."""
-    names = set(found)
-    known = [*required, *optional]
-    unknown = sorted(names - set(known), key=str)
-    if unknown:
-        close = difflib.get_close_matches(str(unknown[0])[:80], known, n=1)
-        remedy = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-        raise RefusedError(f"{place} has the unknown key {quoted(unknown[0])}; {remedy}")
+def _check_names(found: StateDict, required: tuple[str, ...], optional: tuple[str, ...], place: str) -> None:
+    for name in found:
+        if name not in required and name not in optional:
+            known = ", ".join((*required, *optional))
+            raise RefusedError(f"{place} has the unknown key {quoted(name)}; known are {known}")
     for name in required:
-        if name not in names:
+        if name not in found:
             raise RefusedError(f"{place} lacks {name!r}")
+
+
+def _require(condition: object, wanted: str, found: object) -> None:
+    if not condition:
+        raise RefusedError(f"{wanted}, and is {_described(found)}")
 
 
 def _described(value: object) -> str:

@@ -42,32 +42,29 @@ def plain(payload: object) -> StateDict:
 
     :raises RefusedError: a value that a checkpoint cannot hold, with the path of keys to it
     """
+    storages: set[int] = set()  # the addresses of those that the tensors so far have
+    texts: dict[str, str] = {}  # the object that is written for each text
+
+    def copied(value: Any, place: str = "payload", depth: int = 0) -> Any:
+        parts = [copied(part, where, depth + 1) for where, part in _checked(value, place, depth)]
+        if isinstance(value, torch.Tensor):
+            return _alone(value.detach(), storages)
+        if isinstance(value, str):
+            return texts.setdefault(value, value)
+        if isinstance(value, tuple):
+            return tuple(parts)
+        if not isinstance(value, dict):
+            return parts if isinstance(value, list) else value
+        keys = [texts.setdefault(key, key) if isinstance(key, str) else key for key in value]
+        made = type(value)(zip(keys, parts, strict=False))
+        if hasattr(value, "_metadata"):
+            made._metadata = parts[-1] if len(parts) > len(keys) else None  # type: ignore[attr-defined]
+        return made
+
     if not isinstance(payload, dict):
         raise RefusedError(f"a checkpoint holds a dict, not {type(payload).__name__}")
-    check_values(payload, may_repeat=True)
-    copied: StateDict = _copied(payload, set(), {})
-    return copied
-
-
-def _copied(value: Any, storages: set[int], texts: dict[str, str]) -> Any:
-    """
-    :param storages: addresses of those that tensors before this one have; those in ``value`` are added
-    :param texts: the object that stands for each text; the texts in ``value`` are added
-    """
-    if isinstance(value, torch.Tensor):
-        return _alone(value.detach(), storages)
-    if isinstance(value, str):
-        return texts.setdefault(value, value)
-    if isinstance(value, list):
-        return [_copied(item, storages, texts) for item in value]
-    if isinstance(value, tuple):
-        return tuple([_copied(item, storages, texts) for item in value])  # a new one, also where two are one object
-    if not isinstance(value, dict):
-        return value
-    made = type(value)((_copied(key, storages, texts), _copied(item, storages, texts)) for key, item in value.items())
-    if hasattr(value, "_metadata"):
-        made._metadata = _copied(value._metadata, storages, texts)  # type: ignore[attr-defined]
-    return made
+    state: StateDict = copied(payload)
+    return state
 
 
 def _alone(tensor: torch.Tensor, storages: set[int]) -> torch.Tensor:
@@ -79,51 +76,57 @@ def _alone(tensor: torch.Tensor, storages: set[int]) -> torch.Tensor:
     return tensor
 
 
-def check_values(payload: object, *, may_repeat: bool = False) -> None:
-    """Refuse everything that a checkpoint may not hold: a foreign type, a bad key, a shared or too deeply nested list.
+def check_values(payload: object) -> None:
+    """Refuse what a checkpoint may not hold in what was read, and a list or dict that stands in two places.
 
-    The walk keeps its own stack, of the lists and dicts that it is inside of. As it refuses one that stands in two
-    places, its cost is bounded by the size of the file.
+    So the cost is bounded by the size of the file.
 
-    :param may_repeat: whether a list or dict may stand in several places, as it may in what is to be saved
+    :raises RefusedError: with the path of keys to it
     """
     seen: set[int] = set()
-    inside: list[Iterator[tuple[str, object]]] = [iter([("payload", payload)])]
-    while inside:
-        place, value = next(inside[-1], (None, None))
-        if place is None:
-            inside.pop()
-        elif isinstance(value, torch.Tensor):
-            _check_tensor(value, place)
-        elif isinstance(value, dict) or type(value) is list:
-            if len(inside) > MAX_DEPTH:
-                raise RefusedError(f"{place[:80]}... is nested deeper than {MAX_DEPTH} levels")
-            if id(value) in seen and not may_repeat:
+
+    def check(value: object, place: str = "payload", depth: int = 0) -> None:
+        if isinstance(value, list | dict):
+            if id(value) in seen:
                 raise RefusedError(f"{place} is a {type(value).__name__} that stands in two places")
             seen.add(id(value))
-            inside.append(_items(value, place))
-        else:
-            _check_plain(value, place)
+        for where, part in _checked(value, place, depth):
+            check(part, where, depth + 1)
+
+    check(payload)
 
 
-def _items(container: dict[object, object] | list[object], place: str) -> Iterator[tuple[str, object]]:
-    if isinstance(container, list):
-        yield from ((f"{place}[{index}]", item) for index, item in enumerate(container))
-        return
-    if type(container) not in (dict, OrderedDict):
-        raise RefusedError(f"{place} is a {type(container).__name__}; save a plain dict of it")
-    for key in container:
-        if type(key) is int:
-            _check_int(key, f"a key of {place}")
-        elif type(key) is not str:
-            raise RefusedError(f"{place} has a key of type {type(key).__name__}; keys must be str or int")
-    yield from ((f"{place}[{quoted(key)}]", item) for key, item in container.items())
-    attributes = getattr(container, "__dict__", {})
-    if attributes.keys() - {"_metadata"}:
-        names = quoted(sorted(map(str, attributes)))
+def _checked(value: Any, place: str, depth: int) -> Iterator[tuple[str, object]]:
+    """Check the value itself, and yield the parts of a list, tuple or dict, each with the path of keys to it."""
+    if isinstance(value, torch.Tensor):
+        _check_tensor(value, place)
+    elif isinstance(value, dict) or type(value) is list:
+        if depth >= MAX_DEPTH:
+            raise RefusedError(f"{place[:80]}... is nested deeper than {MAX_DEPTH} levels")
+        items = _checked_items(value, place) if isinstance(value, dict) else enumerate(value)
+        yield from ((f"{place}[{quoted(key)}]", item) for key, item in items)
+        metadata = getattr(value, "_metadata", None)
+        if metadata is not None:
+            yield f"{place}._metadata", metadata
+    elif type(value) is tuple:
+        for item in value:
+            _check_plain(item, f"{place} is a tuple that holds")
+        yield from ((place, item) for item in value)
+    else:
+        _check_plain(value, f"{place} is")
+
+
+def _checked_items(value: dict[Any, object], place: str) -> Iterator[tuple[object, object]]:
+    if type(value) not in (dict, OrderedDict):
+        raise RefusedError(f"{place} is a {type(value).__name__}; save a plain dict of it")
+    if getattr(value, "__dict__", {}).keys() - {"_metadata"}:
+        names = quoted(sorted(map(str, vars(value))))
         raise RefusedError(f"{place} carries attributes {names}; only _metadata may be attached")
-    if attributes.get("_metadata") is not None:
-        yield f"{place}._metadata", attributes["_metadata"]
+    for key, item in value.items():
+        if type(key) not in (int, str):
+            raise RefusedError(f"{place} has a key of type {type(key).__name__}; keys must be str or int")
+        _check_plain(key, f"a key of {place} is")
+        yield key, item
 
 
 def _check_tensor(tensor: torch.Tensor, place: str) -> None:
@@ -134,18 +137,10 @@ def _check_tensor(tensor: torch.Tensor, place: str) -> None:
         raise RefusedError(f"{place} is a {type(tensor).__name__}; save a plain torch.Tensor of it")
 
 
-def _check_plain(value: object, place: str) -> None:
-    items = value if type(value) is tuple else (value,)
-    for item in items:
-        if type(item) is int:
-            _check_int(item, place)
-        elif item is not None and type(item) not in (bool, float, str):
-            kind = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
-            held = "is" if items is not value else "is a tuple that holds"
-            hint = "; use .item() for a NumPy scalar, torch.as_tensor for an array" if kind.startswith("numpy.") else ""
-            raise RefusedError(f"{place} {held} a {kind}; a checkpoint holds {_ALLOWED}{hint}")
-
-
-def _check_int(value: int, place: str) -> None:
-    if value.bit_length() > _MAX_INT_BITS:
-        raise RefusedError(f"{place} is an integer of {value.bit_length()} bits; at most {_MAX_INT_BITS} can be saved")
+def _check_plain(value: object, what: str) -> None:
+    if value is not None and type(value) not in (bool, int, float, str):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+        hint = "; use .item() for a NumPy scalar, torch.as_tensor for an array" if kind.startswith("numpy.") else ""
+        raise RefusedError(f"{what} a {kind}; a checkpoint holds {_ALLOWED}{hint}")
+    if isinstance(value, int) and value.bit_length() > _MAX_INT_BITS:
+        raise RefusedError(f"{what} an integer of {value.bit_length()} bits; at most {_MAX_INT_BITS} can be saved")

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from rlcore.checkpoint import load_checkpoint, load_container, save_checkpoint
-from rlcore.checkpoint.archive import read_records
-from rlcore.checkpoint.digest import MARK
+from rlcore.checkpoint.container import MARK, decode
 from rlcore.checkpoint.refusal import RefusedError
 from rlcore.errors import CheckpointError
 
@@ -78,10 +77,10 @@ def test_a_damaged_record_of_a_file_without_digest_is_named() -> None:
     torch.save({"w": torch.arange(64.0)}, file)
     place = file.getvalue().find(torch.arange(64.0).numpy().tobytes())
     damaged = flipped(file.getvalue(), 8 * place)
-    with pytest.raises(CheckpointError, match=r"its record '.*/data/0' is damaged"):
+    with pytest.raises(CheckpointError, match="its record 'data/0' is damaged"):
         load_container(damaged)
     with pytest.raises(RefusedError):
-        read_records(memoryview(damaged.getvalue()))
+        decode(memoryview(damaged.getvalue()))
 
 
 def test_two_files_spliced_together_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import struct
 import subprocess
 import sys
 import zipfile
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xxhash
 
-from rlcore.checkpoint import load_container, save_container, storage
-from rlcore.checkpoint.digest import DigestWriter
+from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint.container import MARK
 from tests.support.training import make_model
 
 CHILD = """
@@ -60,11 +62,8 @@ def empty_lists(mebibytes: int) -> Callable[[Path, Path], None]:
             pickled = b"\x80\x02}(X\x01\x00\x00\x00x](" + b"]" * (mebibytes * 2**20 - 64) + b"eu."
             archive.writestr("archive/data.pkl", pickled)
             archive.writestr("archive/version", b"3\n")
-        with path.open("wb") as protected:
-            writer = DigestWriter(protected, storage.DEFAULT_MAX_BYTES)
-            for part in (file.getvalue()[:-22], file.getvalue()[-22:]):
-                writer.write(part)
-            writer.finish()
+        content = file.getvalue()[:-2] + struct.pack("<H", len(MARK) + 32) + MARK
+        path.write_bytes(content + xxhash.xxh3_128(content).hexdigest().encode())
 
     return write
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlcore.checkpoint import load_container, outline
+from rlcore.checkpoint import load_container, torch_file
 from rlcore.errors import CheckpointError
 
 FRAME = 8
@@ -30,21 +30,23 @@ def read(file: io.BytesIO) -> Any:
 
 
 def test_a_pickle_has_as_many_instructions_as_are_read_and_no_more(forge: Any) -> None:
-    most = outline.OPERATIONS - FRAME - 1
+    most = torch_file.OPERATIONS - FRAME - 1
     assert len(read(forge.file(nothings(forge, most), {}))["x"]) == most
-    refused(forge.file(nothings(forge, most + 1), {}), f"more than {outline.OPERATIONS} instructions")
+    refused(forge.file(nothings(forge, most + 1), {}), f"more than {torch_file.OPERATIONS} instructions")
 
 
 def test_every_record_of_tensor_data_may_have_instructions_of_its_own(forge: Any) -> None:
     tensors = {f"t{number}": forge.tensor(key=str(number)) for number in range(3)}
     records = {str(number): bytes(16) for number in range(3)}
-    most = outline.OPERATIONS + 3 * outline.OPERATIONS_OF_A_TENSOR
+    most = torch_file.OPERATIONS + 3 * torch_file.OPERATIONS_OF_A_TENSOR
     refused(forge.file(nothings(forge, most, **tensors), records), f"more than {most} instructions")
-    assert len(read(forge.file(nothings(forge, outline.OPERATIONS, **tensors), records))["x"]) == outline.OPERATIONS
+    assert (
+        len(read(forge.file(nothings(forge, torch_file.OPERATIONS, **tensors), records))["x"]) == torch_file.OPERATIONS
+    )
 
 
 def test_no_number_of_records_buys_more_than_the_most(forge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outline, "MAX_OPERATIONS", 1000)
+    monkeypatch.setattr(torch_file, "MAX_OPERATIONS", 1000)
     refused(forge.file(nothings(forge, 1000), {}), "more than 1000 instructions")
 
 
@@ -71,12 +73,12 @@ def with_keys(forge: Any, count: int, first: int = MODULUS, step: int = MODULUS)
 
 @pytest.mark.usefixtures("torch_sees_nothing")
 def test_integers_whose_hashes_are_equal_are_few(forge: Any) -> None:
-    refused(with_keys(forge, outline.LARGE_KEYS + 1), "pickle is damaged")
+    refused(with_keys(forge, torch_file.LARGE_KEYS + 1), "pickle is damaged")
 
 
 def test_a_few_large_integers_are_keys_as_good_as_others(forge: Any) -> None:
-    assert len(read(with_keys(forge, outline.LARGE_KEYS))["x"]) == outline.LARGE_KEYS
+    assert len(read(with_keys(forge, torch_file.LARGE_KEYS))["x"]) == torch_file.LARGE_KEYS
 
 
 def test_integers_of_60_bits_are_keys_without_a_limit(forge: Any) -> None:
-    assert len(read(with_keys(forge, outline.LARGE_KEYS + 1, 2**60 - 2000, 1))["x"]) == outline.LARGE_KEYS + 1
+    assert len(read(with_keys(forge, torch_file.LARGE_KEYS + 1, 2**60 - 2000, 1))["x"]) == torch_file.LARGE_KEYS + 1

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
 
-from rlcore.checkpoint import storage
-from rlcore.checkpoint.digest import DigestWriter
+from rlcore.checkpoint import container
 from rlcore.types import StateDict
 from rlverify import fault
 
@@ -53,9 +52,8 @@ def device_of_the_file(
 @fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="7187a6611f5f4482")
 def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
     """Save values as they are given, so that a mean computed by NumPy stays a NumPy scalar."""
-    writer: Any = DigestWriter(file, storage.DEFAULT_MAX_BYTES)
-    torch.save({name: np.float64(each) if type(each) is float else each for name, each in payload.items()}, writer)
-    writer.finish()
+    torch.save({name: np.float64(each) if type(each) is float else each for name, each in payload.items()}, file)
+    container.add_digest(file)
 
 
 @fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.formats:is_v1", pins="6099ca7db6bc265b")

@@ -97,10 +97,10 @@ def files_never_removed(folder: Path, member: PopulationMember) -> None:
 @fault(
     "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="40cffaa92ef7c8e4"
 )
-def file_written_in_place(target: Path, write: Any) -> None:
+def file_written_in_place(target: Path, content: Any) -> None:
     """Overwrite the old file in place, so that a failed write leaves neither version."""
     with target.open("w+b") as file:
-        write(file)
+        file.write(content) if isinstance(content, bytes) else content(file)
 
 
 @fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="71d80db6f23f2c29")

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rlcore.checkpoint import archive, load_container, outline, save_container
+from rlcore.checkpoint import load_container, save_container, torch_file
 from rlcore.checkpoint.container import decode
 from rlcore.checkpoint.refusal import RefusedError
 from rlcore.checkpoint.values import check_values, plain
@@ -93,10 +93,12 @@ def test_nan_comes_back() -> None:
 def test_state_dict_of_a_module_keeps_its_order_values_and_metadata() -> None:
     network, _ = trained_network()
     state: Any = network.state_dict()
+    state._metadata["w"] = torch.arange(3)
     result: Any = loaded(saved({"policy": state}))["policy"]
     assert type(result).__name__ == "OrderedDict"
     assert list(result) == list(state)
     assert all(torch.equal(result[name], state[name]) for name in state)
+    assert result._metadata.pop("w").tolist() == state._metadata.pop("w").tolist() == [0, 1, 2]
     assert result._metadata == state._metadata
     assert result._metadata["1"]["version"] == 2  # BatchNorm's, without which load_state_dict resets its counter
 
@@ -325,37 +327,16 @@ def test_what_contains_itself_is_refused() -> None:
             saved(payload)
 
 
-def test_metadata_hold_what_a_payload_holds_and_what_they_cannot_is_named() -> None:
-    result = loaded(saved({"policy": described({"w": torch.arange(3)})}))["policy"]
-    assert result._metadata["w"].tolist() == [0, 1, 2]
-    with pytest.raises(CheckpointError, match=r"payload\['policy'\]\._metadata\['w'\] is a bytes"):
-        saved({"policy": described({"w": b""})})
-
-
-def test_foreign_attributes_of_an_ordered_dict_are_refused_not_dropped() -> None:
-    with pytest.raises(CheckpointError, match=r"attributes.*note"):
-        saved(annotated())
-
-
 def test_a_file_without_digest_warns_once_and_is_refused_on_demand(tmp_path: Path) -> None:
     torch.save({"x": torch.ones(2)}, tmp_path / "x.pt")
-    with pytest.warns(UserWarning, match="carries no digest") as caught:
+    with pytest.warns(UserWarning, match=f"^{re.escape(str(tmp_path / 'x.pt'))} carries no digest") as caught:
         payload = load_container(tmp_path / "x.pt")
     assert torch.equal(payload["x"], torch.ones(2))  # type: ignore[arg-type]
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
     with pytest.raises(CheckpointError, match="carries no digest"):
         load_container(tmp_path / "x.pt", require_digest=True)
-
-
-def test_a_file_without_digest_is_named_where_it_has_a_name_and_refused_on_demand(tmp_path: Path) -> None:
-    torch.save({"n": 1}, tmp_path / "x.pt")
-    with pytest.warns(UserWarning, match=f"^{re.escape(str(tmp_path / 'x.pt'))} carries no digest"):
-        load_container(tmp_path / "x.pt")
-    file = io.BytesIO((tmp_path / "x.pt").read_bytes())
     with pytest.warns(UserWarning, match=r"^the file object carries no digest"):
-        load_container(file)
-    with pytest.raises(CheckpointError, match="carries no digest"):
-        load_container(tmp_path / "x.pt", require_digest=True)
+        load_container(io.BytesIO((tmp_path / "x.pt").read_bytes()))
 
 
 def test_a_content_comes_back_and_a_damaged_one_is_refused_unless_it_is_known_to_be_intact() -> None:
@@ -402,8 +383,8 @@ def test_tensors_are_put_on_the_device_that_is_asked_for(monkeypatch: pytest.Mon
     """Shown by one that every machine has, and that holds no data, for which the tensors are refused in the end."""
     content = memoryview(bytearray(saved({"x": torch.ones(1)})))
     with pytest.raises(RefusedError, match="on meta"):
-        outline.read_pickle(archive.read_records(content), torch.device("meta"))
-    monkeypatch.setattr(outline, "read_pickle", lambda _, device: {"device": str(device)})
+        check_values(torch_file.read_pickle(torch_file.read_records(content), torch.device("meta")))
+    monkeypatch.setattr(torch_file, "read_pickle", lambda _, device: {"device": str(device)})
     assert decode(content, "cpu:0") == {"device": "cpu:0"}
 
 

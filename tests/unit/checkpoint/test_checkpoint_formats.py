@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -95,9 +94,8 @@ WRONG_FIELDS = [
     ({"data": torch.ones(2)}, "'data' must be a dict, and is a tensor"),
     ({"data": {}}, "'data' lacks 'policy'"),
     ({"data": {"policy": {"w": torch.ones(1)}}}, "'data' lacks 'policy.optimizer'"),
-    ({"data": parameters(vgs_stat={})}, "'data' has the unknown key 'vgs_stat'; did you mean 'vgs_state'?"),
-    ({"data": parameters(xyz={})}, "unknown key 'xyz'; known are policy, policy.optimizer, vgs_state"),
-    ({"data": {**parameters(xyz={}), 7: {}}}, "'data' has the unknown key 7; known are policy"),
+    ({"data": parameters(vgs_stat={})}, "'data' has the unknown key 'vgs_stat'; known are policy, "),
+    ({"data": {**parameters(), 7: {}}}, "unknown key 7; known are policy, policy.optimizer, vgs_state"),
     ({"data": parameters(vgs_state=3)}, "'data'['vgs_state'] must be a dict or None, and is 3"),
     ({"data": parameters(lstm_state=[1])}, "'data'['lstm_state'] must be a dict or None, and is a list of 1"),
     (
@@ -143,8 +141,8 @@ def test_a_missing_field_is_named(field: str) -> None:
         load_checkpoint(container_of(payload))
 
 
-def test_an_unknown_field_is_named_with_the_close_one() -> None:
-    with pytest.raises(CheckpointError, match="unknown key 'preformance'; did you mean 'performance'"):
+def test_an_unknown_field_is_named_with_the_known_ones() -> None:
+    with pytest.raises(CheckpointError, match="unknown key 'preformance'; known are format_version, data"):
         load_checkpoint(container_of(v2_payload(preformance=1.0)))
 
 
@@ -205,12 +203,6 @@ def test_a_v2_file_without_digest_is_read_with_a_warning(tmp_path: Path) -> None
         checkpoint = load_checkpoint(tmp_path / "x.pt")
     assert checkpoint.step == 3
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
-
-
-def test_a_v2_file_without_digest_is_named(tmp_path: Path) -> None:
-    torch.save(v2_payload(), tmp_path / "x.pt")
-    with pytest.warns(UserWarning, match=f"^{re.escape(str(tmp_path / 'x.pt'))} carries no digest"):
-        load_checkpoint(tmp_path / "x.pt")
 
 
 def test_a_checkpoint_goes_to_the_device_that_is_asked_for() -> None:
