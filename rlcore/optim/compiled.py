@@ -1,7 +1,6 @@
-"""What the compiled loops share: how they are compiled and kept on disk, and how they reach the memory of tensors.
+"""How the compiled loops are built and kept on disk, and which memory they take. Importing this module imports Numba.
 
-Importing this module imports Numba. Numba's cache follows changes of a kernel's own file alone, so delete the folder
-``__pycache__`` after a change here.
+Numba's cache follows changes of a kernel's own file alone, so delete the folder ``__pycache__`` after a change here.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -9,13 +8,20 @@ Importing this module imports Numba. Numba's cache follows changes of a kernel's
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from numba import njit, types
+import numpy as np
+import torch
+from numba import carray, njit, types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
+from torch import Tensor
 
 from rlcore.warn import warn_caller
+
+COMPILES: Final = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 inlined = njit(error_model="numpy", fastmath={"contract"})
 summing = njit(error_model="numpy", fastmath={"contract", "reassoc"})
@@ -26,21 +32,22 @@ def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for one signature, and keep it on disk for the next process if that can be written."""
 
     def decorate(function: Callable[..., Any]) -> Any:
+        options = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
         try:
-            return njit(signature, cache=True, error_model="numpy", fastmath={"contract"}, nogil=True)(function)
+            return njit(signature, cache=True, **options)(function)
         except (RuntimeError, OSError) as error:  # RuntimeError: Numba knows no folder that it can write
             warn_caller(
                 f"the compiled optimizer step cannot be kept on disk ({error}), so every process compiles it again, "
                 "which takes seconds; set NUMBA_CACHE_DIR to a folder that can be written",
                 UserWarning,
             )
-            return njit(signature, error_model="numpy", fastmath={"contract"}, nogil=True)(function)
+            return njit(signature, **options)(function)
 
     return decorate
 
 
 @intrinsic
-def pointer(_: Any, address: Any) -> Any:
+def _pointer(_: Any, address: Any) -> Any:
     """The float32 memory at an address."""
     signature = types.CPointer(types.float32)(address)
 
@@ -48,3 +55,28 @@ def pointer(_: Any, address: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return signature, generate
+
+
+@inlined
+def vector(table, row, column, size_column):
+    """The float32 elements of one tensor of a table of addresses."""
+    return carray(_pointer(table[row, column]), table[row, size_column])
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether the loops can take a tensor: float32 that lies row by row on the CPU, in a process that compiles."""
+    is_float32 = tensor.dtype is torch.float32 and tensor.is_cpu
+    return is_float32 and tensor.is_contiguous() and not tensor.is_neg() and COMPILES
+
+
+def table_of(*columns: Sequence[Tensor]) -> tuple[NDArray[np.int64], list[int], list[int]]:
+    """Split the rows of tensors into those that the loops can take and the others.
+
+    :param columns: at least one, of one length; the tensors of a row have one number of elements
+    :return: addresses and number of elements, int64 ``[k, len(columns) + 1]``; the k rows that it has; the other rows
+    """
+    rows = list(zip(*columns, strict=True))
+    taken = [i for i, row in enumerate(rows) if all(map(is_plain, row))]
+    table = [[*(each.data_ptr() for each in rows[i]), rows[i][0].numel()] for i in taken]
+    others = sorted(set(range(len(rows))) - set(taken))
+    return np.array(table, np.int64).reshape(-1, len(columns) + 1), taken, others

@@ -17,38 +17,94 @@ If the norm of the gradients is clipped after the scaling, a smaller factor mean
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
-from rlcore.optim.gradient_moments import LARGEST, Floats, Gradients, Integers, Moments
-from rlcore.optim.gradient_variance import ESTIMATORS, TensorLayout, VarianceEstimator, carry_over, snapshot
-from rlcore.optim.scaler_state import GLOBAL_AVERAGES, STATE_VERSION, LoadedState
-from rlcore.optim.settings import Estimator, Normalization, ScalableParameters, ScalerSettings, checked_parameters
+from rlcore.optim import gradient_variance
+from rlcore.optim.gradient_variance import (
+    ESTIMATORS,
+    LARGEST,
+    REMOVED_ESTIMATORS,
+    Estimator,
+    Floats,
+    Integers,
+    Moments,
+    TensorLayout,
+    VarianceEstimator,
+    carry_over,
+    read_numbers,
+)
+from rlcore.state.schema import describe, misfit, read_count, read_number, read_record, read_tensor
 from rlcore.types import StateDict, StateValue
 from rlcore.warn import warn_caller
 
+Normalization: TypeAlias = Literal["squared_mean", "second_moment"]
+ScalableParameters: TypeAlias = "Iterable[nn.Parameter] | Iterable[tuple[str, nn.Parameter]]"
+
+NORMALIZATIONS: Final = get_args(Normalization)
 PERCENTILE: Final = 0.9
 # The largest magnitude takes as long to find as all else that is measured, and no rule depends on it.
 MAXIMUM_EVERY: Final = 10
+STATE_VERSION: Final = 1
+GLOBAL_AVERAGES: Final = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema", "grad_max_ema")
 
 Count = TypeVar("Count", float, Floats)
 
 
-@dataclass(frozen=True)
-class Pending:
+def _plain(value: object) -> object:
+    """Numbers of other kinds as Python's, so that a saved state holds none of them."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+Number = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
+
+
+class ScalerSettings(BaseModel):
+    """Settings of :class:`VarianceGradientScaler`, which describes them.
+
+    :raises SettingError: a value has the wrong type or lies outside its range
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    enabled: bool = True
+    beta: Annotated[Number, Field(ge=0, lt=1)] = 0.99
+    alpha: Annotated[Number, Field(ge=0)] = 0.1
+    eps: Annotated[Number, Field(gt=0)] = 1e-8
+    warmup_steps: Annotated[int, BeforeValidator(_plain), Field(ge=0)] = 100
+    estimator: Estimator = "mean"
+    normalization: Normalization = "squared_mean"
+    min_scaling_factor: Annotated[Number, Field(ge=0, le=1)] = 0.1
+    max_normalized_variance: Annotated[Number, Field(gt=0)] = 100.0
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name, removed = str(first["loc"][0]), isinstance(first["input"], str) and first["input"]
+            reason = REMOVED_ESTIMATORS.get(str(removed), first["msg"])
+            default = type(self).model_fields[name].default
+            raise SettingError(name, f"{name}={first['input']!r}: {reason} (default {default!r}).") from error
+
+
+class Pending(NamedTuple):
     """The raw gradients of one step, measured and not yet committed.
 
     :param weights: of this step in each tensor's averages, float64 ``[k]``
     """
 
     positions: Integers
-    gradients: Gradients
+    gradients: list[Tensor]
     moments: Moments
     weights: Floats
 
@@ -98,7 +154,7 @@ class VarianceGradientScaler:
             **{name: value for name, value in locals().items() if name in ScalerSettings.model_fields}
         )
         self._pending: Pending | None = None
-        self._link(*checked_parameters(parameters))
+        self._link(*_checked_parameters(parameters))
         self._forget()
 
     @property
@@ -224,7 +280,7 @@ class VarianceGradientScaler:
 
         :raises SettingError: the list of parameters cannot be used; nothing is changed
         """
-        names, linked = checked_parameters(parameters)
+        names, linked = _checked_parameters(parameters)
         layouts = tuple(map(TensorLayout.of, linked))
         pairs = enumerate(zip(self._layouts, layouts, strict=False))
         kept = [position for position, (old, new) in pairs if old.shape == new.shape]
@@ -239,8 +295,8 @@ class VarianceGradientScaler:
 
     def state_dict(self) -> StateDict:
         """Return a snapshot of settings and statistics as tensors and plain Python values, without what is pending."""
-        shapes: list[StateValue] = [list(layout.shape) for layout in self._layouts]
         settings: StateDict = dict(iter(self._settings))
+        shapes: list[StateValue] = [list(layout.shape) for layout in self._layouts]
         return {
             "version": STATE_VERSION,
             **settings,
@@ -248,9 +304,9 @@ class VarianceGradientScaler:
             "global_observations": self._global_observations,
             **{name: self._global_average(name) for name in GLOBAL_AVERAGES},
             "shapes": shapes,
-            "observations": snapshot(self._observations),
-            "mean": snapshot(self._mean),
-            "mean_square": snapshot(self._mean_square),
+            "observations": torch.from_numpy(self._observations.copy()),
+            "mean": torch.from_numpy(self._mean.copy()),
+            "mean_square": torch.from_numpy(self._mean_square.copy()),
             "estimator_state": self._estimator.state_dict(),
         }
 
@@ -259,13 +315,37 @@ class VarianceGradientScaler:
 
         :raises StateError: the state is of another version, damaged or for other shapes; nothing is changed
         """
-        loaded = LoadedState.read(state, self._layouts)
-        self._settings = loaded.settings
-        self._step_count = loaded.step_count
-        self._observations, self._mean, self._mean_square = loaded.observations, loaded.mean, loaded.mean_square
-        self._global_observations, self._global_averages = loaded.global_observations, loaded.global_averages
-        self._estimator = loaded.estimator
-        self._pending = None
+        own, size = self.state_dict(), len(self._layouts)
+        version = state.get("version") if isinstance(state, Mapping) else None
+        if isinstance(version, bool) or version != STATE_VERSION:
+            raise StateError(
+                f"The state of the gradient scaler has version {describe(version)}, and this program reads version "
+                f"{STATE_VERSION}; load it with the program that wrote it. Nothing was changed."
+            )
+        entries = read_record(state, "state of the gradient scaler", own)
+        try:
+            settings = ScalerSettings(**{name: entries[name] for name in ScalerSettings.model_fields})
+        except SettingError as error:
+            raise StateError(f"The state of the gradient scaler holds an unusable setting: {error}") from error
+        if repr(entries["shapes"]) != repr(own["shapes"]):
+            raise misfit("shapes", f"{own['shapes']}, those of the scaler's parameters,", str(entries["shapes"]))
+        steps = read_count(entries["step_count"], "step_count")
+        observed = read_count(entries["global_observations"], "global_observations", steps)
+        if not observed and any(entries[name] is not None for name in GLOBAL_AVERAGES):
+            raise misfit("global_observations", "above 0 where there are averages", observed)
+        averages = [read_number(entries[name], name) if observed else 0.0 for name in GLOBAL_AVERAGES]
+        observations = read_tensor(entries["observations"], "observations", (size,), (torch.int64,), least=0)
+        if bool((observations > steps).any()):
+            raise StateError(f"observations exceeds step_count={steps}, the state is damaged; nothing was changed.")
+        mean, mean_square = (
+            read_numbers(entries["mean"], "mean", size),
+            read_numbers(entries["mean_square"], "mean_square", size, 0.0),
+        )
+        estimator = ESTIMATORS[settings.estimator](self._layouts)
+        estimator.load_state_dict(entries["estimator_state"])
+        self._settings, self._estimator, self._step_count, self._pending = settings, estimator, steps, None
+        self._observations, self._mean, self._mean_square = np.array(observations.cpu().numpy()), mean, mean_square
+        self._global_observations, self._global_averages = observed, np.array(averages)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the parameters out: copies of them are not what an optimizer trains, so a copy must be linked anew."""
@@ -285,13 +365,14 @@ class VarianceGradientScaler:
                 "of any; call update_parameters(model.parameters()) first."
             )
         found = {i: p.grad for i, p in self._observable if p.grad is not None}
-        tensors = [self._usable(position, gradient) for position, gradient in found.items()]
+        gradients = [self._usable(position, gradient) for position, gradient in found.items()]
         positions = np.array(list(found), dtype=np.int64)
-        weights = _newest_weight(self._settings.beta, (self._observations[positions] + 1).astype(np.float64))
         maximum = self._global_observations % MAXIMUM_EVERY == 0
-        gradients, moments = self._estimator.measure(positions, tensors, weights, maximum=maximum)
+        moments = gradient_variance.measure(gradients, maximum=maximum)
         if not np.isfinite(moments.mean_square).all():
             self._refuse_non_finite(found)
+        self._estimator.observe(positions, gradients)
+        weights = _newest_weight(self._settings.beta, (self._observations[positions] + 1).astype(np.float64))
         self._pending = Pending(positions, gradients, moments, weights)
 
     def _usable(self, position: int, gradient: Tensor) -> Tensor:
@@ -315,7 +396,7 @@ class VarianceGradientScaler:
 
     def _apply(self, factor: float) -> None:
         if self._pending is not None and factor != 1.0:
-            self._pending.gradients.scale(factor)
+            gradient_variance.scale(self._pending.gradients, factor)
 
     def _commit(self, pending: Pending) -> None:
         observed, moments, weights = pending.positions, pending.moments, pending.weights
@@ -388,3 +469,26 @@ def _global_measures(moments: Moments) -> Floats:
     power = float(moments.size @ moments.mean_square)
     variance = max(0.0, power / elements - mean * mean)
     return np.array([mean, variance, math.sqrt(power)])
+
+
+def _checked_parameters(parameters: ScalableParameters) -> tuple[tuple[str | None, ...], tuple[nn.Parameter, ...]]:
+    """Return names (None where there is none) and parameters, or raise :class:`SettingError`."""
+    if not isinstance(parameters, Iterable):
+        raise _unusable(f"parameters is a {type(parameters).__name__}; pass module.parameters().")
+    pairs = [each if isinstance(each, tuple) and len(each) == 2 else (None, each) for each in parameters]
+    for position, (_, tensor) in enumerate(pairs):
+        if not isinstance(tensor, nn.Parameter) or not tensor.is_floating_point():
+            kind = str(tensor.dtype) if isinstance(tensor, nn.Parameter) else type(tensor).__name__
+            raise _unusable(
+                f"parameters[{position}] is a {kind}, and only a real-valued nn.Parameter can be scaled; "
+                "pass module.parameters()."
+            )
+    if not pairs:
+        raise _unusable("parameters is empty, so there is nothing to scale; was a generator used up before?")
+    if len({id(tensor) for _, tensor in pairs}) != len(pairs):
+        raise _unusable("parameters holds a parameter more than once, so its gradient would be scaled twice.")
+    return tuple(name for name, _ in pairs), tuple(tensor for _, tensor in pairs)
+
+
+def _unusable(message: str) -> SettingError:
+    return SettingError("parameters", message)
