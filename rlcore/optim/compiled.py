@@ -63,20 +63,20 @@ def vector(table, row, column, size_column):
     return carray(_pointer(table[row, column]), table[row, size_column])
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Whether the loops can take a tensor: float32 that lies row by row on the CPU, in a process that compiles."""
-    is_float32 = tensor.dtype is torch.float32 and tensor.is_cpu
-    return is_float32 and tensor.is_contiguous() and not tensor.is_neg() and COMPILES
-
-
 def table_of(*columns: Sequence[Tensor]) -> tuple[NDArray[np.int64], list[int], list[int]]:
-    """Split the rows of tensors into those that the loops can take and the others.
+    """Split rows of tensors into those that the loops can take and the others.
+
+    The loops take float32 that lies row by row on the CPU and is not empty, in a process that compiles.
 
     :param columns: at least one, of one length; the tensors of a row have one number of elements
     :return: addresses and number of elements, int64 ``[k, len(columns) + 1]``; the k rows that it has; the other rows
     """
-    rows = list(zip(*columns, strict=True))
-    taken = [i for i, row in enumerate(rows) if all(map(is_plain, row))]
-    table = [[*(each.data_ptr() for each in rows[i]), rows[i][0].numel()] for i in taken]
-    others = sorted(set(range(len(rows))) - set(taken))
-    return np.array(table, np.int64).reshape(-1, len(columns) + 1), taken, others
+    float32 = torch.float32
+    places = [
+        [t.data_ptr() if t.dtype is float32 and t.is_cpu and t.is_contiguous() and not t.is_neg() else 0 for t in column]
+        for column in columns
+    ]
+    rows = list(zip(*places, map(Tensor.numel, columns[0]), strict=True))
+    taken = [i for i, row in enumerate(rows) if 0 not in row and COMPILES]
+    others = sorted({*range(len(rows))} - {*taken}) if len(taken) < len(rows) else []
+    return np.array([rows[i] for i in taken], np.int64).reshape(-1, len(columns) + 1), taken, others

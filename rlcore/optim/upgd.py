@@ -92,11 +92,6 @@ class Update:
     index: int
     taken: Tensor | bool = True
 
-    @property
-    def adapts(self) -> bool:
-        """Whether the noise follows the direction."""
-        return bool(self.group["adaptive_noise"] and self.group["sigma"] > 0)
-
     def count(self, counters: Iterable[str]) -> None:
         """Count one step, if it is taken."""
         for counter in counters:
@@ -292,8 +287,10 @@ class UPGD(Optimizer):
 
         self._check(updates)
         self._require_finite(updates)
+        needed = {id(group): self.state_names(group) for group in self.param_groups}
         for update in updates:
-            self._complete(update)
+            if not update.state.keys() >= needed[id(update.group)]:
+                self._complete(update)
             update.count(self._averages)
         names = [name for names in self._averages.values() for name in names]
         part, others = CompiledPart.of(updates, names, self._coefficients)
@@ -309,7 +306,10 @@ class UPGD(Optimizer):
                 direction = functional.bounded(direction + drawn * std)
             update.change(c, direction, scale)
         if part:
-            stds = [self._noise_std(*each) for each in zip(part.updates, part.direction_rms(), strict=True)]
+            stds = [update.group["sigma"] for update in part.updates]
+            if any(self._adapts(group) for group in self.param_groups):
+                pairs = zip(part.updates, part.direction_rms(), strict=True)
+                stds = [self._noise_std(*each) for each in pairs]
             part.change(stds, scale)
 
     def _check(self, updates: Sequence[Update]) -> None:
@@ -326,9 +326,9 @@ class UPGD(Optimizer):
             for what, tensor in (("gradient", update.gradient), ("average of the utility", utility)):
                 if tensor is not None and tensor.shape != shape:
                     raise StateError(
-                        f"the {what} of {self._label(update)} has the shape {tuple(tensor.shape)}, so no step was made: "
-                        "the parameter has got other memory since. Compute the gradients again; if the average is "
-                        "named, build the optimizer again."
+                        f"the {what} of {self._label(update)} has the shape {tuple(tensor.shape)}, so no step was "
+                        "made: the parameter has got other memory since. Set its gradient to None and call backward() "
+                        "again, or build the optimizer again, which starts the averages fresh."
                     )
 
     def _require_finite(self, updates: Sequence[Update]) -> None:
@@ -365,8 +365,11 @@ class UPGD(Optimizer):
                 state.update({name: _initial_average(name, update.parameter) for name in names})
 
     def _averages_of(self, group: Group) -> Mapping[str, tuple[str, ...]]:
-        adapts = group["adaptive_noise"] and group["sigma"] > 0
-        return {**self._averages, **NOISE_AVERAGES} if adapts else self._averages
+        return {**self._averages, **NOISE_AVERAGES} if self._adapts(group) else self._averages
+
+    def _adapts(self, group: Group) -> bool:
+        """Whether noise follows the direction."""
+        return bool(group["adaptive_noise"] and group["sigma"] > 0)
 
     def state_names(self, group: Group) -> set[str]:
         """What the state of a parameter of a group holds after a step."""
@@ -387,7 +390,7 @@ class UPGD(Optimizer):
         :param rms: root mean square of the direction, 0-dimensional
         """
         group, state = update.group, update.state
-        if not update.adapts:
+        if not self._adapts(group):
             return float(group["sigma"])
         update.count(NOISE_AVERAGES)
         update.move("direction_rms", rms, 1 - group["noise_beta"])

@@ -317,7 +317,9 @@ class CompiledPart:
         tensors = [[each.parameter for each in updates], [each.gradient for each in updates]]
         tensors += [[each.state[name] for each in updates] for name in names]
         has_moments = len(names) > 1
-        places, taken, others = table_of(*tensors, *([] if has_moments else [tensors[1]] * 2))
+        places, taken, others = table_of(*tensors)
+        if not has_moments:
+            places = np.insert(places, 3, [places[:, 1], places[:, 1]], axis=1)
         chosen = [updates[i] for i in taken]
         part = cls(chosen, places, has_moments, coefficients_of) if chosen else None
         return part, [updates[i] for i in others]
@@ -328,10 +330,9 @@ class CompiledPart:
         return UtilityExtremes(maximum=high, maximum_magnitude=max(high, -low))
 
     def direction_rms(self) -> Sequence[Tensor]:
-        """Root mean square of the direction of each tensor, 0-dimensional; 0 where the noise follows no direction."""
-        means = np.zeros(len(self.updates))
-        if any(update.adapts for update in self.updates):
-            _mean_squares(self._table, self._coefficients, means)
+        """Root mean square of the direction of each tensor, 0-dimensional."""
+        means = np.empty(len(self.updates))
+        _mean_squares(self._table, self._coefficients, means)
         return torch.from_numpy(np.sqrt(means).astype(np.float32)).unbind()
 
     def change(self, stds: Sequence[Scalar], scale: Scalar) -> None:
