@@ -12,7 +12,8 @@ from torch import nn
 
 from rlcore.errors import SettingError
 from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.settings import ScalerSettings, checked_parameters
+from rlcore.optim.scaler import ScalerSettings
+from rlcore.optim.scaler import _checked_parameters as checked_parameters
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from rlcore.errors import CallOrderError, ResumeWarning, SettingError, StateErro
 from rlcore.optim.gradient_variance import ESTIMATORS as ESTIMATOR_CLASSES
 from rlcore.optim.gradient_variance import TensorLayout
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.optim.scaler_state import GLOBAL_AVERAGES
+from rlcore.optim.scaler import GLOBAL_AVERAGES
 
 SHAPES = ((3, 2), (4,), (1,))
 ESTIMATORS = list(ESTIMATOR_CLASSES)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import NonFiniteGradientError, SettingError
-from rlcore.optim import settings
+from rlcore.optim import upgd as settings
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from tests.unit.optim.upgd_steps import BOTH, assert_same, make_parameters, parameters_of, snapshot, take_steps
 
