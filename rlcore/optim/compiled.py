@@ -32,7 +32,7 @@ def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for one signature, and keep it on disk for the next process if that can be written."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        options = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
+        options: Any = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
         try:
             return njit(signature, cache=True, **options)(function)
         except (RuntimeError, OSError) as error:  # RuntimeError: Numba knows no folder that it can write
@@ -73,7 +73,10 @@ def table_of(*columns: Sequence[Tensor]) -> tuple[NDArray[np.int64], list[int], 
     """
     float32 = torch.float32
     places = [
-        [t.data_ptr() if t.dtype is float32 and t.is_cpu and t.is_contiguous() and not t.is_neg() else 0 for t in column]
+        [
+            t.data_ptr() if t.dtype is float32 and t.is_cpu and t.is_contiguous() and not t.is_neg() else 0
+            for t in column
+        ]
         for column in columns
     ]
     rows = list(zip(*places, map(Tensor.numel, columns[0]), strict=True))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from torch import Tensor
 from rlcore.state.schema import read_list, read_record, read_tensor
 from rlcore.types import StateDict, StateValue
 
-Estimator: TypeAlias = Literal["mean", "spatial", "total", "element"]
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
@@ -32,11 +31,6 @@ Number = TypeVar("Number", bound=np.generic)
 LARGEST: Final = 1e150
 # Elementwise statistics take gradients for no larger than this, so that sums of their squares stay finite.
 LARGEST_ELEMENT: Final = {torch.float32: 1e16, torch.float64: 1e74}
-
-REMOVED_ESTIMATORS: Final = {
-    "sketch": "'sketch' was removed. Use 'element', which measures the same over all elements. To load a model file, "
-    "pass vgs_estimator='element': its statistics start fresh"
-}
 
 
 class Moments(NamedTuple):
@@ -194,11 +188,10 @@ class VarianceEstimator:
 
     def load_state_dict(self, state: StateValue) -> None:
         """Restore a snapshot; :class:`StateError` if it does not fit, and nothing is changed then."""
-        entries = read_record(state, f"state of the estimator {self._kind!r}", self._names)
+        entries, size = read_record(state, f"state of the estimator {self._kind!r}", self._names), len(self._layouts)
+        least = {"mean": -math.inf}
         self._statistics = {
-            name: read_numbers(
-                entries[name], f"{name} of the estimator", len(self._layouts), -math.inf if name == "mean" else 0.0
-            )
+            name: read_numbers(entries[name], f"{name} of the estimator", size, least.get(name, 0.0))
             for name in self._names
         }
 
@@ -285,7 +278,8 @@ class ElementEstimator(VarianceEstimator):
         variance_kernel.total(table, own)
         sums[taken] = own
         sums[others] = _on_host([self._variances[i].sum().double() for i in others])
-        return sums / np.array([max(1, variance.numel()) for variance in self._variances])
+        sizes: Floats = np.array([max(1, variance.numel()) for variance in self._variances], dtype=np.float64)
+        return np.asarray(sums / sizes, dtype=np.float64)
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
         estimator = type(self)(layouts)
@@ -306,17 +300,14 @@ class ElementEstimator(VarianceEstimator):
 
     def load_state_dict(self, state: StateValue) -> None:
         entries = read_record(state, "state of the estimator 'element'", ("means", "variances"))
-        means = self._read_list(entries["means"], "means of the estimator")
-        variances = self._read_list(entries["variances"], "variances of the estimator", least=0.0)
-        for position, pair in enumerate(zip(means, variances, strict=True)):
+        pairs = []
+        for name, least in (("means", -math.inf), ("variances", 0.0)):
+            values = zip(read_list(entries[name], name, len(self._layouts)), self._layouts, strict=True)
+            pairs.append(
+                [read_tensor(each, f"{name}[{i}]", x.shape, least=least) for i, (each, x) in enumerate(values)]
+            )
+        for position, pair in enumerate(zip(*pairs, strict=True)):
             self._take(position, *pair)
-
-    def _read_list(self, values: StateValue, where: str, least: float = -math.inf) -> list[Tensor]:
-        tensors = zip(read_list(values, where, len(self._layouts)), self._layouts, strict=True)
-        return [
-            read_tensor(value, f"{where}, position {position}", layout.shape, least=least).detach()
-            for position, (value, layout) in enumerate(tensors)
-        ]
 
 
 def _largest_mean(layout: TensorLayout) -> float:

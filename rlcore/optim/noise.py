@@ -111,8 +111,9 @@ def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) ->
     if "betas" not in group:
         return functional.bounded(gradient).double()
     first, second = (bias_correction(beta, int(state["moment_step"])) for beta in group["betas"])
-    result: Tensor = state["first_moment"].double() / first
-    return result / ((state["second_moment"].double() / second).sqrt() + group["eps"])
+    root = (state["second_moment"].double() / second).sqrt() + group["eps"]
+    result: Tensor = state["first_moment"].double() / first / root
+    return result
 
 
 def _noise_std(state: dict[str, Any], group: dict[str, Any]) -> float:

@@ -6,13 +6,9 @@ ICLR 2024 (global, first-order utility).
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from numbers import Integral, Real
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,126 +17,20 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from rlcore.errors import NonFiniteGradientError, ResumeWarning, SettingError, StateError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes, bias_correction
-from rlcore.optim import noise
-from rlcore.state.schema import describe
+from rlcore.optim.settings import checked
+from rlcore.optim.upgd_step import (
+    NOISE_AVERAGES,
+    Averages,
+    Coefficients,
+    Group,
+    Scalar,
+    Update,
+    initial_average,
+    noises_of,
+    read_state,
+    rescaled,
+)  # fmt: skip
 from rlcore.warn import warn_caller
-
-Group: TypeAlias = dict[str, Any]
-Scalar: TypeAlias = float | Tensor
-
-NOISE_AVERAGES: Final[Mapping[str, tuple[str, ...]]] = {"noise_step": ("direction_rms",)}
-
-_FLOAT32: Final = torch.finfo(torch.float32)
-_RANGES: Final = {
-    **dict.fromkeys(("lr", "weight_decay", "sigma", "min_noise_std"), (0.0, _FLOAT32.max)),
-    **dict.fromkeys(("beta_utility", "noise_beta"), (0.0, math.nextafter(1.0, 0.0))),
-    "eps": (_FLOAT32.tiny, math.inf),
-}
-_OTHERS: Final = {"adaptive_noise": "True or False", "seed": "a whole number in [0, 2**64)", "betas": "two numbers"}
-
-
-def checked(name: str, where: str, value: Any) -> Any:
-    """Return a setting as a plain Python value.
-
-    :raises SettingError: the value cannot be used; the error names ``where``
-    """
-    if name == "betas" and isinstance(value, tuple | list) and len(value) == 2:
-        return tuple(checked("beta_utility", where, each) for each in value)
-    if name == "adaptive_noise" and isinstance(value, bool):
-        return value
-    low, high = _RANGES.get(name, (0, 2**64 - 1))
-    kind = Integral if name == "seed" else Real
-    is_number = name not in ("betas", "adaptive_noise") and isinstance(value, kind) and not isinstance(value, bool)
-    if is_number and low <= value <= high and math.isfinite(value):
-        return int(value) if name == "seed" else float(value)
-    wanted = _OTHERS.get(name, f"a number from {low:.3g} to {high:.3g}" if high >= 1 else "a number in [0, 1)")
-    raise SettingError(where, f"{where}={value!r}: the optimizer cannot make steps with it. Give {wanted}.")
-
-
-class Coefficients(NamedTuple):
-    """The scalars of one parameter's step, in the order of the kernel; tensors where only a device has the counter.
-
-    :param kept: share of a parameter that weight decay leaves, 1 - lr * weight_decay
-    :param correction: divides the average of the utility
-    :param utility_weight: of the newest value in the average of the utility; the next two in those of the moments
-    :param mean_factor: d = mean_factor * m / (root_factor * sqrt(v) + eps)
-    """
-
-    kept: float
-    lr: float
-    correction: Scalar
-    utility_weight: float
-    first_weight: float = 1.0
-    second_weight: float = 1.0
-    mean_factor: Scalar = 1.0
-    root_factor: Scalar = 0.0
-    eps: float = 1.0
-
-
-@dataclass(slots=True)
-class Update:
-    """One parameter that has a gradient in this step, and its step by plain torch.
-
-    :param index: of the parameter, counted through all groups
-    :param taken: whether the step changes anything; 0-dimensional where only a device knows
-    """
-
-    parameter: Tensor
-    gradient: Tensor
-    group: Group
-    state: dict[str, Any]
-    index: int
-    taken: Tensor | bool = True
-
-    def count(self, counters: Iterable[str]) -> None:
-        """Count one step, if it is taken."""
-        for counter in counters:
-            self.state[counter] = self.state[counter] + self.taken
-
-    def move(self, name: str, value: Tensor, weight: float) -> None:
-        """Move an average towards a value, if the step is taken; both are bounded, so their difference is finite."""
-        average = self.state[name]
-        average.copy_(self._if_taken(average.lerp(value, weight), average))
-
-    def average(self, c: Coefficients) -> UtilityExtremes:
-        """Move all averages one step; return the extremes of the corrected utility."""
-        gradient = self._gradient()
-        self.move("utility", functional.weight_utility(gradient, self._wide(self.parameter)), c.utility_weight)
-        if "first_moment" in self.state:
-            self.move("first_moment", gradient, c.first_weight)
-            self.move("second_moment", functional.bounded(gradient * gradient), c.second_weight)
-        return functional.utility_extremes([self._utility(c)])
-
-    def direction(self, c: Coefficients) -> Tensor:
-        """The direction d of this step."""
-        if "first_moment" not in self.state:
-            return self._gradient()
-        root = self.state["second_moment"].sqrt() * self._wide(c.root_factor) + c.eps
-        return functional.bounded(self.state["first_moment"] / root * self._wide(c.mean_factor))
-
-    def change(self, c: Coefficients, direction: Tensor, scale: Scalar) -> None:
-        """Change the parameter.
-
-        :param direction: with its noise
-        :param scale: divisor of the corrected utilities
-        """
-        parameter, share = self._wide(self.parameter), 1 - functional.gate(self._utility(c), scale)
-        changed = parameter * c.kept - c.lr * (direction * share)
-        self.parameter.copy_(self._if_taken(changed, parameter))
-
-    def _gradient(self) -> Tensor:
-        return functional.bounded(self._wide(self.gradient))
-
-    def _utility(self, c: Coefficients) -> Tensor:
-        utility: Tensor = self.state["utility"] / self._wide(c.correction)
-        return utility
-
-    def _wide(self, value: Any) -> Any:
-        """In the precision of the state, as tensors without dimensions would otherwise widen one another."""
-        return value.to(state_dtype(self.parameter)) if isinstance(value, Tensor) else value
-
-    def _if_taken(self, new: Tensor, old: Tensor) -> Tensor:
-        return new if isinstance(self.taken, bool) else torch.where(self.taken, new, old)
 
 
 class UPGD(Optimizer):
@@ -184,7 +74,7 @@ class UPGD(Optimizer):
     _settings: ClassVar[tuple[str, ...]] = (
         *("lr", "weight_decay", "beta_utility", "sigma", "adaptive_noise", "noise_beta", "min_noise_std", "seed"),
     )
-    _averages: ClassVar[Mapping[str, tuple[str, ...]]] = {"step": ("utility",)}
+    _averages: ClassVar[Averages] = {"step": ("utility",)}
     """Counter -> the averages that it counts; one that is missing starts fresh with a counter of its own."""
 
     def __init__(
@@ -223,13 +113,13 @@ class UPGD(Optimizer):
         group = self._checked_settings(param_group, where)
         if not isinstance(group["params"], Tensor | set):  # torch takes the one and refuses the other
             group["params"] = list(group["params"])
-        for index, each in enumerate([group["params"]] if isinstance(group["params"], Tensor) else group["params"]):
+        for each in [group["params"]] if isinstance(group["params"], Tensor) else group["params"]:
             parameter = each[1] if isinstance(each, tuple) and len(each) == 2 else each
             if isinstance(parameter, Tensor) and not parameter.is_floating_point():
                 raise SettingError(
                     f"{where}['params']",
-                    f"{where}['params'][{index}] has the dtype {parameter.dtype}: utilities are ordered, so only real "
-                    "floating-point parameters can be optimized. Pass torch.view_as_real of a complex one.",
+                    f"{where}['params'] holds a parameter of the dtype {parameter.dtype}: utilities are ordered, so "
+                    "only real floating-point parameters can be optimized. Pass torch.view_as_real of a complex one.",
                 )
         super().add_param_group(group)
 
@@ -256,7 +146,7 @@ class UPGD(Optimizer):
         for parameter in parameters:
             if "utility" in self.state.get(parameter, {}):
                 utility = self.state[parameter]["utility"]
-                utility.copy_(_rescaled(utility, factor))
+                utility.copy_(rescaled(utility, factor))
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Change every parameter that has a gradient.
@@ -297,7 +187,7 @@ class UPGD(Optimizer):
         plain = [(update, self._coefficients(update)) for update in others]
         extremes = [update.average(c) for update, c in plain] + ([part.average()] if part else [])
         scale = self._gate_scale(functional.joint_extremes(extremes))
-        noises = _noises([update for update in others if update.group["sigma"] > 0])
+        noises = noises_of([update for update in others if update.group["sigma"] > 0])
         for update, c in plain:
             direction = update.direction(c)
             if update.group["sigma"] > 0:
@@ -349,12 +239,10 @@ class UPGD(Optimizer):
             update.taken = finite.to(update.parameter.device)
 
     def _label(self, update: Update) -> str:
-        """The name of a parameter, or its group, its index there and its shape."""
-        number = next(number for number, group in enumerate(self.param_groups) if group is update.group)
-        index = update.index - sum(len(group["params"]) for group in self.param_groups[:number])
-        if names := update.group.get("param_names"):
-            return str(names[index])
-        return f"parameter {index} of group {number}, shape {tuple(update.parameter.shape)}"
+        """The name of a parameter, or its index and shape."""
+        names = [name for group in self.param_groups for name in group.get("param_names") or group["params"]]
+        name = names[update.index]
+        return name if isinstance(name, str) else f"parameter {update.index}, shape {tuple(update.parameter.shape)}"
 
     def _complete(self, update: Update) -> None:
         """Start those averages fresh that the state of a parameter lacks."""
@@ -362,9 +250,9 @@ class UPGD(Optimizer):
         for counter, names in self._averages_of(update.group).items():
             if not all(name in state for name in (counter, *names)):
                 state[counter] = 0
-                state.update({name: _initial_average(name, update.parameter) for name in names})
+                state.update({name: initial_average(name, update.parameter) for name in names})
 
-    def _averages_of(self, group: Group) -> Mapping[str, tuple[str, ...]]:
+    def _averages_of(self, group: Group) -> Averages:
         return {**self._averages, **NOISE_AVERAGES} if self._adapts(group) else self._averages
 
     def _adapts(self, group: Group) -> bool:
@@ -398,16 +286,11 @@ class UPGD(Optimizer):
         return functional.bounded((level * group["sigma"]).clamp(min=group["min_noise_std"]))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore; settings that the saved groups or defaults do not know yet take their defaults."""
+        """Restore; settings that the saved groups do not know yet take the constructor's values."""
         super().__setstate__(state)
-        self.__dict__.setdefault("_skipped", 0)
-        self._accepted = {}
-        signature = inspect.signature(AdaptiveUPGD).parameters
-        for name in self._settings:
-            if name not in self.defaults:
-                self.defaults[name] = _draw_seed() if name == "seed" else signature[name].default
-            for group in self.param_groups:
-                group.setdefault(name, self.defaults[name])
+        self._skipped, self._accepted = getattr(self, "_skipped", 0), {}
+        for group in self.param_groups:
+            group.update({name: self.defaults[name] for name in self._settings if name not in group})
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the last step. Counters are plain integers; where a device has them, this waits for it."""
@@ -428,7 +311,7 @@ class UPGD(Optimizer):
         :raises SettingError: a group holds an unusable setting; nothing was changed
         """
         averages = {**self._averages, **NOISE_AVERAGES}
-        restored = _read_state(state_dict, self.param_groups, averages)
+        restored = read_state(state_dict, self.param_groups, averages)
         groups = [
             self._checked_settings(group, f"param_groups[{index}]")
             for index, group in enumerate(state_dict["param_groups"])
@@ -459,7 +342,7 @@ class AdaptiveUPGD(UPGD):
     """
 
     _settings = (*UPGD._settings, "betas", "eps")
-    _averages: ClassVar[Mapping[str, tuple[str, ...]]] = {
+    _averages: ClassVar[Averages] = {
         **UPGD._averages,
         "moment_step": ("first_moment", "second_moment"),
     }
@@ -494,104 +377,6 @@ class AdaptiveUPGD(UPGD):
                 eps=update.group["eps"],
             )
         )
-
-
-def _noises(updates: Sequence[Update]) -> Iterator[Tensor]:
-    """Draw the noise of each; a device draws that of a whole group in the time of one."""
-    for _, batch in groupby(updates, lambda each: (each.index, 0) if each.parameter.is_cpu else _place(each)):
-        own = list(batch)
-        sizes, steps = [each.parameter.numel() for each in own], [each.state["step"] for each in own]
-        indices, seed = [each.index for each in own], own[0].group["seed"]
-        yield from noise.normal(sizes, indices, steps, seed, own[0].parameter.device)
-
-
-def _place(update: Update) -> tuple[int, str]:
-    return id(update.group), str(update.parameter.device)
-
-
-def state_dtype(parameter: Tensor) -> torch.dtype:
-    """float64 for float64 parameters, else float32: an average with decay 0.999 stands still in bfloat16."""
-    return torch.float64 if parameter.dtype == torch.float64 else torch.float32
-
-
-def _initial_average(name: str, parameter: Tensor) -> Tensor:
-    shape = () if name == "direction_rms" else parameter.shape
-    return torch.zeros(shape, dtype=state_dtype(parameter), device=parameter.device)
-
-
-def _read_state(
-    saved: dict[str, Any], groups: Sequence[Group], averages: Mapping[str, tuple[str, ...]]
-) -> dict[Tensor, dict[str, Any]]:
-    """Return copies of the saved averages of each parameter, in the precision of the state.
-
-    :raises StateError: for the first thing that does not fit
-    """
-    if not {"state", "param_groups"} <= saved.keys():
-        raise StateError(
-            f"the saved state has the entries {sorted(map(str, saved))}, but 'state' and 'param_groups' are needed. "
-            "Pass what an optimizer's state_dict() returned."
-        )
-    sizes, own = ([len(group["params"]) for group in each] for each in (saved["param_groups"], groups))
-    if sizes != own:
-        raise StateError(
-            f"the saved state has groups of {sizes} parameters, the optimizer has {own}: their averages cannot be "
-            "matched. Build the optimizer with the groups it was saved with."
-        )
-    names = [name for each in averages.values() for name in each]
-    return {
-        parameter: {
-            name: _read_counter(f"state[{key}][{name!r}]", value)
-            if name in averages
-            else _read_average(f"state[{key}][{name!r}]", value, _initial_average(name, parameter))
-            for name, value in saved["state"][key].items()
-            if name in {*averages, *names}
-        }
-        for key, parameter in _matched(saved, groups)
-    }
-
-
-def _matched(saved: dict[str, Any], groups: Sequence[Group]) -> list[tuple[int, Tensor]]:
-    keys = [key for group in saved["param_groups"] for key in group["params"]]
-    parameters = [parameter for group in groups for parameter in group["params"]]
-    return [(key, parameter) for key, parameter in zip(keys, parameters, strict=True) if key in saved["state"]]
-
-
-def _read_counter(where: str, value: object) -> int:
-    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0 or number % 1 != 0:
-        raise StateError(f"{where} is {value!r}: bias correction needs a whole number of steps of at least 0.")
-    return int(number)
-
-
-def _read_average(where: str, value: object, like: Tensor) -> Tensor:
-    if not isinstance(value, Tensor) or not value.is_floating_point() or value.shape != like.shape:
-        wanted = f"but a floating-point tensor of shape {tuple(like.shape)} is needed"
-        raise StateError(f"{where} is {describe(value)}, {wanted}")
-    if not bool(value.isfinite().all()):
-        raise StateError(f"{where} holds NaN or infinity, which would reach every parameter in the next step")
-    return value.to(like.device, like.dtype, copy=True)
-
-
-def with_rescaled_utilities(
-    saved: dict[str, Any], groups: Sequence[Group], parameters: Collection[Tensor], factor: float
-) -> dict[str, Any]:
-    """A saved state as it would be had ``parameters`` been multiplied by ``factor``; what is given stays.
-
-    :param saved: has the groups of ``groups``
-    :param parameters: of ``groups``
-    """
-    chosen, state = set(map(id, parameters)), dict(saved["state"])
-    for key, parameter in _matched(saved, groups):
-        utility = state[key].get("utility")
-        if id(parameter) in chosen and isinstance(utility, Tensor) and utility.is_floating_point():
-            state[key] = {**state[key], "utility": _rescaled(utility.to(state_dtype(parameter)), factor)}
-    return {**saved, "state": state}
-
-
-def _rescaled(utility: Tensor, factor: float) -> Tensor:
-    """The utility of a parameter that was multiplied by ``factor``, computed in float64, in the range of its dtype."""
-    limit = torch.finfo(utility.dtype).max / 4
-    return (utility.double() * factor).clamp(-limit, limit).to(utility.dtype)
 
 
 def _draw_seed() -> int:

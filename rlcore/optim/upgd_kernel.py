@@ -3,7 +3,7 @@
 :class:`CompiledPart` is what the optimizers call. Each loop serves all tensors of a step in one call. ``table`` has a
 row per tensor: the addresses of its parameter, gradient, utility, first and second moment, its number of elements, its
 index among all parameters, and the row of ``coefficients`` that it follows. These rows are
-:class:`rlcore.optim.upgd.Coefficients`. Without moments, as in UPGD, the gradient is used for both, and the
+:class:`rlcore.optim.upgd_step.Coefficients`. Without moments, as in UPGD, the gradient is used for both, and the
 coefficients make it the direction.
 The formulas are those of :mod:`rlcore.functional.utility` and :mod:`rlcore.optim.noise`.
 
@@ -28,7 +28,7 @@ from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim.compiled import compiled, inlined, summing, table_of, vector
 
 if TYPE_CHECKING:
-    from rlcore.optim.upgd import Coefficients, Scalar, Update
+    from rlcore.optim.upgd_step import Coefficients, Scalar, Update
 
 PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, SIZE, INDEX, COEFFICIENTS = range(8)
 LIMIT: Final = np.finfo(np.float32).max / np.float32(4)
@@ -284,7 +284,7 @@ def are_finite(tensors: Sequence[Tensor]) -> bool:
 
 
 class CompiledPart:
-    """The contiguous float32 parameters of a step on the CPU; as :class:`rlcore.optim.upgd.Update`, but all at once."""
+    """The contiguous float32 parameters of a step on the CPU; the twin of :class:`rlcore.optim.upgd_step.Update`."""
 
     def __init__(
         self,

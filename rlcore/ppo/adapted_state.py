@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from rlcore.errors import ResumeWarning
-from rlcore.optim import upgd
-from rlcore.optim.gradient_variance import ESTIMATORS, REMOVED_ESTIMATORS
+from rlcore.optim import upgd_step
+from rlcore.optim.gradient_variance import ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.optim.upgd import UPGD
 from rlcore.ppo import optimizer_state, weights
 from rlcore.ppo.configured import ConfiguredPPO
@@ -82,7 +83,7 @@ def _with_rescaled_critics(
     optimizer_state.check_optimizer(saved, optimizer)
     outputs = [each for layer in model.policy.value_net.output_layers() for each in layer.parameters()]
     factor = before.std / after.std
-    fitted = upgd.with_rescaled_utilities(saved, optimizer.param_groups, outputs, factor)
+    fitted = upgd_step.with_rescaled_utilities(saved, optimizer.param_groups, outputs, factor)
     return {**state, "policy": policy, "policy.optimizer": fitted}
 
 

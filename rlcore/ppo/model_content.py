@@ -18,7 +18,7 @@ from rlcore.checkpoint.container import load_container
 from rlcore.checkpoint.formats import FORMAT_MODEL
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
-from rlcore.optim.gradient_variance import REMOVED_ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import space_support
 from rlcore.ppo.arguments import reject_unknown
 from rlcore.ppo.policy import DistributionalRecurrentPolicy

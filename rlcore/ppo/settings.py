@@ -14,7 +14,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, Flatten
 from torch import nn
 
 from rlcore.errors import SettingError
-from rlcore.optim.gradient_variance import REMOVED_ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo.arguments import Schedule, plain
 from rlcore.ppo.arguments import reject_unknown as reject_unknown
 from rlcore.ppo.optimizers import find_optimizer, optimizer_options

@@ -13,7 +13,7 @@ constant of a module. For each mutation, a new process does what the gate does:
 4. It measures 2 of the claims that are selected, and counts how many change: else the mutations could be harmless.
 
 Every difference in step 3 is printed, and the exit code is 1. To see that the check can fail, remove a function from
-the records of all claims with ``--forget rlcore.optim.upgd:checked``; then only this function is mutated.
+the records of all claims with ``--forget rlcore.optim.settings:checked``; then only this function is mutated.
 """
 
 from __future__ import annotations

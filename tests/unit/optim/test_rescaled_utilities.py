@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rlcore.optim.upgd import UPGD
-from rlcore.optim.upgd import with_rescaled_utilities
+from rlcore.optim.upgd_step import with_rescaled_utilities
 from tests.unit.optim.upgd_steps import assert_same, make_parameters, take_steps
 
 

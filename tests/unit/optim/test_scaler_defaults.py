@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.optim.scaler import ScalerSettings
+from rlcore.optim.settings import ScalerSettings
 from rlcore.ppo.settings import PPOSettings
 
 

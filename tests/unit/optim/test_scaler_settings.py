@@ -12,7 +12,7 @@ from torch import nn
 
 from rlcore.errors import SettingError
 from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.scaler import ScalerSettings
+from rlcore.optim.settings import ScalerSettings
 from rlcore.optim.scaler import _checked_parameters as checked_parameters
 
 
