@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcore.state.schema import read_list, read_record, read_tensor
+from rlcore.state.tree import NOT_NEGATIVE, Rules, fit
 from rlcore.types import StateDict, StateValue
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -31,6 +31,9 @@ Number = TypeVar("Number", bound=np.generic)
 LARGEST: Final = 1e150
 # Elementwise statistics take gradients for no larger than this, so that sums of their squares stay finite.
 LARGEST_ELEMENT: Final = {torch.float32: 1e16, torch.float64: 1e74}
+
+
+_RULES: Final[Rules] = dict.fromkeys(("variance", "spatial_variance", "variances"), NOT_NEGATIVE)
 
 
 class Moments(NamedTuple):
@@ -188,12 +191,8 @@ class VarianceEstimator:
 
     def load_state_dict(self, state: StateValue) -> None:
         """Restore a snapshot; :class:`StateError` if it does not fit, and nothing is changed then."""
-        entries, size = read_record(state, f"state of the estimator {self._kind!r}", self._names), len(self._layouts)
-        least = {"mean": -math.inf}
-        self._statistics = {
-            name: read_numbers(entries[name], f"{name} of the estimator", size, least.get(name, 0.0))
-            for name in self._names
-        }
+        saved = fit(state, self.state_dict(), f"state of the estimator {self._kind!r}", _RULES)
+        self._statistics = {name: np.array(saved[name].cpu().numpy()) for name in self._names}
 
 
 class MeanEstimator(VarianceEstimator):
@@ -299,14 +298,9 @@ class ElementEstimator(VarianceEstimator):
         return {"means": [x.clone() for x in self._means], "variances": [x.clone() for x in self._variances]}
 
     def load_state_dict(self, state: StateValue) -> None:
-        entries = read_record(state, "state of the estimator 'element'", ("means", "variances"))
-        pairs = []
-        for name, least in (("means", -math.inf), ("variances", 0.0)):
-            values = zip(read_list(entries[name], name, len(self._layouts)), self._layouts, strict=True)
-            pairs.append(
-                [read_tensor(each, f"{name}[{i}]", x.shape, least=least) for i, (each, x) in enumerate(values)]
-            )
-        for position, pair in enumerate(zip(*pairs, strict=True)):
+        wide = [torch.empty(x.shape, dtype=torch.float64, device="meta") for x in self._layouts]
+        saved = fit(state, {"means": wide, "variances": wide}, "state of the estimator 'element'", _RULES)
+        for position, pair in enumerate(zip(saved["means"], saved["variances"], strict=True)):
             self._take(position, *pair)
 
 
@@ -319,12 +313,6 @@ def carry_over(values: NDArray[Number], kept: Sequence[int], size: int) -> NDArr
     carried = np.zeros(size, dtype=values.dtype)
     carried[list(kept)] = values[list(kept)]
     return carried
-
-
-def read_numbers(value: StateValue, where: str, size: int, least: float = -math.inf) -> Floats:
-    """Read a copy of float64 ``[size]``; raises as :func:`read_tensor`."""
-    numbers: Floats = np.array(read_tensor(value, where, (size,), (torch.float64,), least=least).detach().cpu().numpy())
-    return numbers
 
 
 ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(

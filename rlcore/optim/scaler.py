@@ -28,7 +28,7 @@ from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning,
 from rlcore.optim import gradient_variance
 from rlcore.optim.gradient_variance import ESTIMATORS, LARGEST, Floats, Integers, Moments, TensorLayout
 from rlcore.optim.settings import Estimator, Normalization, ScalerSettings
-from rlcore.state.schema import misfit, read_count, read_number, read_record, read_tensor
+from rlcore.state.tree import FREE, NOT_NEGATIVE, OPTIONAL, SAME, Rules, fit, misfit
 from rlcore.types import StateDict, StateValue
 from rlcore.warn import warn_caller
 
@@ -39,6 +39,13 @@ PERCENTILE: Final = 0.9
 MAXIMUM_EVERY: Final = 10
 STATE_VERSION: Final = 1
 GLOBAL_AVERAGES: Final = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema", "grad_max_ema")
+
+_RULES: Final[Rules] = {
+    **dict.fromkeys(("version", "shapes"), SAME),
+    **dict.fromkeys(("estimator_state", *ScalerSettings.model_fields), FREE),
+    **dict.fromkeys(GLOBAL_AVERAGES, OPTIONAL),
+    **dict.fromkeys(("observations", "mean_square"), NOT_NEGATIVE),
+}
 
 Count = TypeVar("Count", float, Floats)
 
@@ -259,30 +266,25 @@ class VarianceGradientScaler:
 
         :raises StateError: the state is of another version, damaged or for other shapes; nothing is changed
         """
-        own, size = self.state_dict(), len(self._layouts)
-        entries = read_record(state, "state of the gradient scaler", map(str, own))
-        for name in ("version", "shapes"):
-            if repr(entries[name]) != repr(own[name]):
-                raise misfit(f"{name} of the gradient scaler", str(own[name]), str(entries[name]))
+        like = {**self.state_dict(), **dict.fromkeys(GLOBAL_AVERAGES, 0.0)}
+        saved = fit(state, like, "state of the gradient scaler", _RULES)
         try:
-            settings = ScalerSettings(**{name: entries[name] for name in ScalerSettings.model_fields})
+            settings = ScalerSettings(**{name: saved[name] for name in ScalerSettings.model_fields})
         except SettingError as error:
             raise StateError(f"The state of the gradient scaler holds an unusable setting: {error}") from error
-        steps = read_count(entries["step_count"], "step_count")
-        observed = read_count(entries["global_observations"], "global_observations", steps)
-        if not observed and any(entries[name] is not None for name in GLOBAL_AVERAGES):
-            raise misfit("global_observations", "above 0 where there are averages", observed)
-        averages = [read_number(entries[name], name) if observed else 0.0 for name in GLOBAL_AVERAGES]
-        observations = read_tensor(entries["observations"], "observations", (size,), (torch.int64,), least=0)
-        if bool((observations > steps).any()):
-            raise misfit("observations", f"at most step_count={steps}", observations.tolist())
-        mean = gradient_variance.read_numbers(entries["mean"], "mean", size)
-        mean_square = gradient_variance.read_numbers(entries["mean_square"], "mean_square", size, 0.0)
+        steps, observed = saved["step_count"], saved["global_observations"]
+        averages = [saved[name] for name in GLOBAL_AVERAGES]
+        if any((average is None) != (observed == 0) for average in averages):
+            raise misfit("global_observations", "0 where the averages are None, and only there", observed)
+        if observed > steps or bool((saved["observations"] > steps).any()):
+            raise StateError(f"observations exceeds step_count={steps}, the state is damaged; nothing was changed.")
         estimator = ESTIMATORS[settings.estimator](self._layouts)
-        estimator.load_state_dict(entries["estimator_state"])
+        estimator.load_state_dict(saved["estimator_state"])
         self._settings, self._estimator, self._step_count, self._pending = settings, estimator, steps, None
-        self._observations, self._mean, self._mean_square = np.array(observations.cpu().numpy()), mean, mean_square
-        self._global_observations, self._global_averages = observed, np.array(averages)
+        self._observations, self._mean, self._mean_square = (
+            np.array(saved[name].cpu().numpy()) for name in ("observations", "mean", "mean_square")
+        )
+        self._global_observations, self._global_averages = observed, np.array([average or 0.0 for average in averages])
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the parameters out: copies of them are not what an optimizer trains, so a copy must be linked again."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ from rlcore.errors import StateError
 from rlcore.functional import utility as functional
 from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim import noise
-from rlcore.state.schema import read_count, read_record, read_tensor
+from rlcore.state.tree import FREE, STEPS, Rule, fit
 
 Group: TypeAlias = dict[str, Any]
 Scalar: TypeAlias = float | Tensor
@@ -25,6 +25,7 @@ Averages: TypeAlias = Mapping[str, tuple[str, ...]]
 """Counter -> the averages that it counts; one that is missing starts fresh with a counter of its own."""
 
 NOISE_AVERAGES: Final[Averages] = {"noise_step": ("direction_rms",)}
+MAY_LACK: Final = Rule(may_lack=True)
 
 
 def state_dtype(parameter: Tensor) -> torch.dtype:
@@ -141,26 +142,23 @@ def read_state(saved: dict[str, Any], groups: Sequence[Group], averages: Average
 
     :raises StateError: for the first thing that does not fit
     """
-    record = read_record(saved, "the saved state of the optimizer", ("state", "param_groups"))
+    record = fit(saved, {"state": {}, "param_groups": []}, "the saved optimizer", {"state": FREE, "param_groups": FREE})
     sizes, own = ([len(group["params"]) for group in each] for each in (record["param_groups"], groups))
     if sizes != own:
         raise StateError(
             f"the saved state has groups of {sizes} parameters, the optimizer has {own}: their averages cannot be "
             "matched. Build the optimizer with the groups it was saved with."
         )
+    tensors = [name for names in averages.values() for name in names]
+    rules = {**dict.fromkeys(tensors, MAY_LACK), **dict.fromkeys(averages, replace(STEPS, may_lack=True))}
     read: dict[Tensor, dict[str, Any]] = {}
     for key, parameter in _matched(record, groups):
-        read[parameter] = {}
-        for name, value in record["state"][key].items():
-            where = f"state[{key}][{name!r}]"
-            if name in averages:
-                number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-                whole = isinstance(number, float) and number.is_integer()
-                read[parameter][name] = read_count(int(number) if whole else number, where)
-            elif any(name in names for names in averages.values()):
-                like = initial_average(name, parameter)
-                tensor = read_tensor(value, where, tuple(like.shape), dtypes=None)
-                read[parameter][name] = tensor.to(like.device, like.dtype, copy=True)
+        like: dict[str, Any] = {name: initial_average(name, parameter) for name in tensors}
+        entries = {name: value for name, value in record["state"][key].items() if name in rules}
+        read[parameter] = {
+            name: value.to(parameter.device, copy=True) if isinstance(value, Tensor) else value
+            for name, value in fit(entries, {**like, **dict.fromkeys(averages, 0)}, f"state[{key}]", rules).items()
+        }
     return read
 
 
