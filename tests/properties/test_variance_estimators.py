@@ -255,9 +255,7 @@ def statistics(scaler: VarianceGradientScaler) -> list[np.ndarray[Any, Any]]:
     return [each.double().numpy() for each in [*state["means"], *state["variances"]]]
 
 
-@given(
-    st.lists(st.sampled_from(EVENTS), min_size=1, max_size=8), st.integers(0, 2**16), st.sampled_from([0, 1, -100])
-)
+@given(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=8), st.integers(0, 2**16), st.sampled_from([0, 1, -100]))
 @example(["commit", "drop", "commit", "one is missing", "column by column", "commit", "save and load", "commit"], 0, 1)
 def test_compiled_statistics_of_elements_are_those_of_torch_whatever_happens_between_the_steps(
     events: list[str], seed: int, offset: float

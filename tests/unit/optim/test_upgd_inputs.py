@@ -155,7 +155,9 @@ class TestGradients:
         optimizer = UPGD([*dense.parameters(), embedding.weight])
         dense(embedding(torch.tensor([1, 2]))).sum().backward()
         before = snapshot(optimizer)
-        with pytest.raises(SettingError, match=r"parameter 2, shape \(4, 2\) is sparse.* with sparse=False\.$") as caught:
+        with pytest.raises(
+            SettingError, match=r"parameter 2, shape \(4, 2\) is sparse.* with sparse=False\.$"
+        ) as caught:
             optimizer.step()
         assert caught.value.setting == "sparse"
         assert_same(snapshot(optimizer), before)

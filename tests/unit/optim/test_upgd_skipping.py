@@ -16,7 +16,14 @@ from rlcore.optim import UPGD
 from rlcore.optim.noise import noise_to_signal
 from tests.support.training import differing, make_envs, make_model
 from tests.unit.optim.upgd_steps import (
-    BOTH, EVERY_NOISE, Elsewhere, assert_same, every_parameter, make, parameters_of, take_steps,
+    BOTH,
+    EVERY_NOISE,
+    Elsewhere,
+    assert_same,
+    every_parameter,
+    make,
+    parameters_of,
+    take_steps,
 )  # fmt: skip
 
 

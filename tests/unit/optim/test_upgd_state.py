@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim import UPGD, AdaptiveUPGD
 from tests.unit.optim.upgd_steps import (
-    BOTH, SETTINGS, assert_same, every_parameter, make_parameters, parameters_of, snapshot, take_steps,
+    BOTH,
+    SETTINGS,
+    assert_same,
+    every_parameter,
+    make_parameters,
+    parameters_of,
+    snapshot,
+    take_steps,
 )  # fmt: skip
 
 COUNTERS = {"step": ("utility",), "moment_step": ("first_moment", "second_moment"), "noise_step": ("direction_rms",)}

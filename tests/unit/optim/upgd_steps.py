@@ -51,9 +51,7 @@ def every_parameter(optimizer: torch.optim.Optimizer, count: int | None = None) 
     return [parameter for group in optimizer.param_groups for parameter in group["params"]][:count]
 
 
-def take_steps(
-    optimizer: Any, first: int, count: int, absent: Callable[[int, int], bool] = lambda *_: False
-) -> None:
+def take_steps(optimizer: Any, first: int, count: int, absent: Callable[[int, int], bool] = lambda *_: False) -> None:
     """Steps whose gradients depend on the step index alone.
 
     :param absent: whether in that step the parameter of that index has no gradient
