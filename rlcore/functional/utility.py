@@ -35,6 +35,11 @@ def bounded(values: Tensor) -> Tensor:
     return values.clamp(-limit, limit)
 
 
+def bias_correction(decay: float, steps: int | Tensor) -> float | Tensor:
+    """Sum of the weights that an average started at zero has given out after ``steps`` steps."""
+    return 1.0 - float(decay) ** (steps.double() if isinstance(steps, Tensor) else steps)
+
+
 def weight_utility(gradient: Tensor, parameter: Tensor) -> Tensor:
     """First-order utility -g * p: the estimated rise of the loss if the weight were set to zero.
 
@@ -56,7 +61,10 @@ def utility_extremes(utilities: Sequence[Tensor]) -> UtilityExtremes:
 
 
 def joint_extremes(extremes: Sequence[UtilityExtremes]) -> UtilityExtremes:
-    """Of all tensors of which ``extremes`` has some each; at least one."""
+    """Extremes over all tensors together.
+
+    :param extremes: those of each tensor, at least one
+    """
     if len(extremes) == 1:
         return extremes[0]
     maxima = gather([torch.as_tensor(each.maximum) for each in extremes])

@@ -1,35 +1,121 @@
-"""What gradients are measured as, and how their variance over time is estimated from it.
+"""Moments of the gradients of one step, and four estimators of their variance over time.
 
 Notation: ``mean_s`` and ``Var_s`` are mean and population variance over the n elements of one tensor; ``E_t`` and
 ``Var_t`` those over the steps in which the tensor had a gradient, with exponential weights that sum to 1.
+
+Contiguous float32 memory on the CPU is computed by the compiled loops of :mod:`rlcore.optim.variance_kernel`, all other
+by torch, which is the reference. They differ in rounding alone. The first step compiles the loops, or loads them from
+the cache on disk.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcore.optim import memory
-from rlcore.optim.gradient_moments import Floats, Gradients, Integers, Moments, on_host
-from rlcore.state.schema import read_list, read_record, read_tensor
+from rlcore.state.tree import NOT_NEGATIVE, Rules, fit
 from rlcore.types import StateDict, StateValue
 
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 
+# Measured numbers are limited to this, so that their squares are finite in float64.
+LARGEST: Final = 1e150
 # Elementwise statistics take gradients for no larger than this, so that sums of their squares stay finite.
 LARGEST_ELEMENT: Final = {torch.float32: 1e16, torch.float64: 1e74}
 
 
-@dataclass(frozen=True)
-class TensorLayout:
+_RULES: Final[Rules] = dict.fromkeys(("variance", "spatial_variance", "variances"), NOT_NEGATIVE)
+
+
+class Moments(NamedTuple):
+    """Moments of the k gradients of one step.
+
+    :param size: number of elements, float64 ``[k]``, as the three below
+    :param mean: ``mean_s g``; NaN for a gradient that holds NaN or infinity
+    :param variance: ``Var_s g``, at least 0 where the mean is no NaN; exact to about 1e-6 next to a mean of any size
+    :param mean_square: ``mean_s g^2 = Var_s g + (mean_s g)^2``; NaN where the mean is NaN
+    :param maximum: largest magnitude of an element of all of them, or None where it was not asked for
+    """
+
+    size: Floats
+    mean: Floats
+    variance: Floats
+    mean_square: Floats
+    maximum: float | None
+
+
+def measure(gradients: Sequence[Tensor], *, maximum: bool) -> Moments:
+    """Measure gradients in one pass over memory; what is on a device is waited for once.
+
+    :param gradients: dense and not empty, of any shapes, dtypes and devices
+    :param maximum: whether to look for the largest magnitude
+    """
+    from rlcore.optim import compiled, variance_kernel  # imports Numba, which only the first step needs
+
+    measured = np.zeros((len(gradients), 3))
+    table, taken, others = compiled.table_of(gradients)
+    own = np.zeros((len(taken), 3))
+    variance_kernel.measure(table, maximum, own)
+    measured[taken] = own
+    measured[others] = _plain_moments([gradients[i] for i in others], maximum)
+    mean, variance, magnitude = measured.T
+    size = np.array([gradient.numel() for gradient in gradients], dtype=np.float64)
+    mean_square = np.minimum(variance + np.square(mean), LARGEST)
+    return Moments(size, mean, variance, mean_square, float(magnitude.max(initial=0.0)) if maximum else None)
+
+
+def scale(gradients: Sequence[Tensor], factor: float) -> None:
+    """Multiply the gradients by ``factor`` in place."""
+    from rlcore.optim import compiled, variance_kernel
+
+    table, taken, others = compiled.table_of(gradients)
+    variance_kernel.scale(table, factor)
+    # Autograd refuses to go back through a gradient that has changed since, if it is told.
+    torch.autograd.graph.increment_version([gradients[i] for i in taken])
+    if others:
+        torch._foreach_mul_([gradients[i] for i in others], factor)
+
+
+def _plain_moments(tensors: Sequence[Tensor], maximum: bool) -> Floats:
+    """Mean, variance and, where it is asked for, largest magnitude of each tensor, float64 ``[k, 3]``."""
+    numbers: list[Tensor] = []
+    for tensor in tensors:
+        variance, mean = torch.var_mean(tensor.double(), correction=0)
+        numbers += [mean, variance, tensor.abs().amax().double() if maximum else mean]
+    measured = _on_host(numbers).reshape(-1, 3)
+    for position in np.flatnonzero(~np.isfinite(measured[:, 1])).tolist():
+        measured[position, :2] = _extreme_moments(tensors[position].double())
+    measured[:, :2] = measured[:, :2].clip(-LARGEST, LARGEST)
+    return measured
+
+
+def _extreme_moments(tensor: Tensor) -> tuple[float, float]:
+    """Mean and variance, taken in units of the largest magnitude; NaN where that is not finite."""
+    largest = float(tensor.abs().amax())
+    if not math.isfinite(largest):
+        return math.nan, math.nan
+    variance, mean = torch.var_mean(tensor / largest, correction=0)
+    return float(mean) * largest, float(variance) * largest * largest
+
+
+def _on_host(values: Sequence[Tensor]) -> Floats:
+    """Bring float64 scalars of any device to the CPU, in one copy."""
+    if not values:
+        return np.zeros(0)
+    joined: Floats = torch.stack([value.to(values[0].device) for value in values]).cpu().numpy()
+    return joined
+
+
+class TensorLayout(NamedTuple):
     """What an estimator needs to know of a parameter; it holds no reference to it."""
 
     shape: tuple[int, ...]
@@ -48,10 +134,10 @@ class TensorLayout:
 
 
 class VarianceEstimator:
-    """An estimate of the gradient variance of each of N tensors, of which the subclasses define which variance it is.
+    """An estimate of the gradient variance of each of N tensors; the subclasses define which variance it is.
 
-    One step is :meth:`measure` (reads the raw gradients, changes no estimate) and later :meth:`commit` (takes them into
-    account). A measurement that is not committed leaves no trace.
+    One step is :meth:`observe` (reads the raw gradients, changes no estimate) and later :meth:`commit`. A step that is
+    not committed leaves no trace.
 
     This class keeps one number per tensor for each name in ``_names``, all of them float64: ``mean`` and ``variance``
     are E_t and Var_t of mean_s g; ``spatial_variance`` is E_t[Var_s g].
@@ -64,25 +150,19 @@ class VarianceEstimator:
         self._layouts = tuple(layouts)
         self._statistics = {name: np.zeros(len(layouts)) for name in self._names}
 
-    def measure(
-        self,
-        positions: Integers,  # noqa: ARG002
-        tensors: Sequence[Tensor],
-        weights: Floats,  # noqa: ARG002
-        *,
-        maximum: bool = False,
-    ) -> tuple[Gradients, Moments]:
-        """Measure the k gradients ``tensors``, and what :meth:`commit` needs of them.
+    def observe(self, positions: Integers, gradients: Sequence[Tensor]) -> None:
+        """Read what :meth:`commit` needs of the k raw gradients beyond their moments.
 
         :param positions: which of the N tensors they are of, int64 ``[k]``
-        :param weights: of this step in each tensor's averages, ``[k]``
-        :param maximum: whether to look for the largest magnitude
         """
-        gradients = Gradients(tensors)
-        return gradients, gradients.measure(maximum=maximum)[0]
 
     def commit(self, positions: Integers, moments: Moments, weights: Floats) -> None:
-        """Take one step into account, with what the last :meth:`measure` was given and returned."""
+        """Take one step into account.
+
+        :param positions: of the last :meth:`observe`
+        :param moments: of its gradients
+        :param weights: of this step in each tensor's averages, ``[k]``
+        """
         statistics = self._statistics
         if "variance" in statistics:
             delta = moments.mean - statistics["mean"][positions]
@@ -107,17 +187,12 @@ class VarianceEstimator:
 
     def state_dict(self) -> StateDict:
         """Return a snapshot that later steps do not change."""
-        return {name: snapshot(values) for name, values in self._statistics.items()}
+        return {name: torch.from_numpy(values.copy()) for name, values in self._statistics.items()}
 
     def load_state_dict(self, state: StateValue) -> None:
         """Restore a snapshot; :class:`StateError` if it does not fit, and nothing is changed then."""
-        entries = read_record(state, f"state of the estimator {self._kind!r}", self._names)
-        self._statistics = {
-            name: read_numbers(
-                entries[name], f"{name} of the estimator", len(self._layouts), -math.inf if name == "mean" else 0.0
-            )
-            for name in self._names
-        }
+        saved = fit(state, self.state_dict(), f"state of the estimator {self._kind!r}", _RULES)
+        self._statistics = {name: np.array(saved[name].cpu().numpy()) for name in self._names}
 
 
 class MeanEstimator(VarianceEstimator):
@@ -149,152 +224,88 @@ class ElementEstimator(VarianceEstimator):
     """``E = mean_s Var_t[g]``, the stochastic variance of the elements: three numbers of memory per element.
 
     Gradients are taken for no larger than ``LARGEST_ELEMENT``, 1e16 for float32.
-
-    The kernel settles a committed step in the pass over memory that measures the next one. Everything that reads the
-    statistics settles them first; only their sums are known at once.
     """
 
     _kind, _names = "element", ()
 
     def __init__(self, layouts: Sequence[TensorLayout]) -> None:
         super().__init__(layouts)
-        self._sizes = np.array([max(1, math.prod(layout.shape)) for layout in layouts], dtype=np.float64)
-        means = [torch.zeros(x.shape, dtype=x.state_dtype, device=x.device) for x in layouts]
-        self._keep(means, [torch.zeros_like(mean) for mean in means])
-
-    def _keep(self, means: list[Tensor], variances: list[Tensor]) -> None:
-        self._means, self._variances = means, variances
-        self._deviations = [torch.zeros_like(mean) for mean in means]
-        # Of the deviations that are committed and not settled, 0 for none.
-        self._weights = np.zeros(len(means))
-        # Of the variances once the deviations are settled, and as the last measurement announces them; NaN: to be taken
-        self._sums, self._announced = np.full(len(means), np.nan), np.full(len(means), np.nan)
-        triples = zip(self._means, self._variances, self._deviations, strict=True)
-        places = [[0, *map(memory.address, each), each[0].numel()] for each in triples]
-        self._table = np.array(places, dtype=np.int64).reshape(-1, 5)
-        self._compilable = [0 not in row[1:4] for row in places]
+        self._means = [torch.zeros(x.shape, dtype=x.state_dtype, device=x.device) for x in layouts]
+        self._variances = [torch.zeros_like(mean) for mean in self._means]
+        self._deviations = [torch.zeros_like(mean) for mean in self._means]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is of no use after the step, and addresses."""
-        self._settle()
-        names = ("_layouts", "_statistics", "_sizes", "_means", "_variances")
-        return {name: self.__dict__[name] for name in names}
+        """Leave out the deviations, which are of no use after the step."""
+        return {name: value for name, value in self.__dict__.items() if name != "_deviations"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._keep(self._means, self._variances)
+        self._deviations = [torch.zeros_like(mean) for mean in self._means]
 
-    def measure(
-        self, positions: Integers, tensors: Sequence[Tensor], weights: Floats, *, maximum: bool = False
-    ) -> tuple[Gradients, Moments]:
-        gradients = Gradients(tensors, [self._compilable[position] for position in positions.tolist()])
-        rows = positions[gradients.compiled]
-        gradients.table[:, 1:4] = self._table[rows, 1:4]
-        pairs = np.empty((len(rows), 2))
-        pairs[:, 0], pairs[:, 1] = self._weights[rows], weights[gradients.compiled]
-        moments, sums = gradients.measure(maximum=maximum, weights=pairs)
-        self._weights[rows] = 0.0
-        self._announced[positions], self._announced[rows] = np.nan, sums
-        if gradients.plain:
-            self._settle()
-        largest_norm = math.sqrt((moments.size * moments.mean_square).max(initial=0.0))
-        for i in gradients.plain:
-            mean = self._means[positions[i]]
-            limited = _limited(tensors[i], mean.dtype, largest_norm)
-            torch.sub(limited, mean, out=self._deviations[positions[i]])
-        return gradients, moments
+    def observe(self, positions: Integers, gradients: Sequence[Tensor]) -> None:
+        from rlcore.optim import compiled, variance_kernel
+
+        means, deviations = self._of(positions, self._means, self._deviations)
+        table, _, others = compiled.table_of(gradients, means, deviations)
+        variance_kernel.deviate(table)
+        for i in others:
+            limit = LARGEST_ELEMENT[means[i].dtype]
+            torch.sub(gradients[i].to(means[i].dtype).clamp(-limit, limit), means[i], out=deviations[i])
 
     def commit(self, positions: Integers, moments: Moments, weights: Floats) -> None:  # noqa: ARG002
-        self._sums[positions] = self._announced[positions]
-        plain = np.isnan(self._sums[positions])
-        self._weights[positions[~plain]] = weights[~plain]
-        for weight in np.unique(weights[plain]).tolist() if plain.any() else ():
-            self._move(positions[plain & (weights == weight)].tolist(), weight)
+        from rlcore.optim import compiled, variance_kernel
 
-    def _move(self, positions: Sequence[int], weight: float) -> None:
-        """Settle deviations by torch."""
-        variances = [self._variances[position] for position in positions]
-        deviations = [self._deviations[position] for position in positions]
-        # The same as (1 - w) * (v + w * delta^2), without a temporary for the square.
-        torch._foreach_addcmul_(variances, deviations, deviations, value=weight)
-        torch._foreach_mul_(variances, 1.0 - weight)
-        torch._foreach_add_([self._means[position] for position in positions], deviations, alpha=weight)
+        means, variances, deviations = self._of(positions, self._means, self._variances, self._deviations)
+        table, taken, others = compiled.table_of(means, variances, deviations)
+        variance_kernel.settle(table, weights[taken])
+        for i in others:
+            weight = float(weights[i])
+            # The same as (1 - w) * (v + w * delta^2), without a temporary for the square.
+            variances[i].addcmul_(deviations[i], deviations[i], value=weight).mul_(1.0 - weight)
+            means[i].add_(deviations[i], alpha=weight)
 
-    def _settle(self) -> None:
-        """Settle what is committed."""
-        rows = np.flatnonzero(self._weights)
-        if len(rows):
-            from rlcore.optim import variance_kernel
-
-            variance_kernel.settle(self._table[rows], self._weights[rows])
-            self._weights[rows] = 0.0
+    @staticmethod
+    def _of(positions: Integers, *lists: list[Tensor]) -> list[list[Tensor]]:
+        return [[tensors[position] for position in positions.tolist()] for tensors in lists]
 
     def variance(self) -> Floats:
-        unknown = np.isnan(self._sums)
-        if unknown.any():
-            self._take_sums(np.flatnonzero(unknown))
-        return self._sums / self._sizes
+        from rlcore.optim import compiled, variance_kernel
 
-    def _take_sums(self, positions: Integers) -> None:
-        compiled = np.array(self._compilable, dtype=bool)[positions]
-        if compiled.any():
-            from rlcore.optim import variance_kernel
-
-            sums = np.empty(int(compiled.sum()))
-            variance_kernel.sum_variances(self._table[positions[compiled]], sums)
-            self._sums[positions[compiled]] = sums
-        plain = positions[~compiled]
-        self._sums[plain] = on_host([self._variances[position].sum() for position in plain])
+        sums = np.zeros(len(self._variances))
+        table, taken, others = compiled.table_of(self._variances)
+        own = np.zeros(len(taken))
+        variance_kernel.total(table, own)
+        sums[taken] = own
+        sums[others] = _on_host([self._variances[i].sum().double() for i in others])
+        sizes: Floats = np.array([max(1, variance.numel()) for variance in self._variances], dtype=np.float64)
+        return np.asarray(sums / sizes, dtype=np.float64)
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
-        self._settle()
         estimator = type(self)(layouts)
         for position in kept:
-            layout = layouts[position]
-            estimator._means[position] = _converted(self._means[position], layout, _largest_mean(layout))
-            estimator._variances[position] = _converted(self._variances[position], layout, _largest_variance(layout))
-        estimator._keep(estimator._means, estimator._variances)
+            estimator._take(position, self._means[position], self._variances[position])
         return estimator
 
+    def _take(self, position: int, mean: Tensor, variance: Tensor) -> None:
+        """Copy the statistics of a tensor, no larger than they may grow in their precision here."""
+        dtype = self._layouts[position].state_dtype
+        largest = _largest_mean(self._layouts[position])
+        self._means[position].copy_(mean.to(dtype).clamp(-largest, largest))
+        # Of elements that lie at both ends: the square of their distance.
+        self._variances[position].copy_(variance.to(dtype).clamp(max=4.0 * LARGEST_ELEMENT[dtype] ** 2))
+
     def state_dict(self) -> StateDict:
-        self._settle()
         return {"means": [x.clone() for x in self._means], "variances": [x.clone() for x in self._variances]}
 
     def load_state_dict(self, state: StateValue) -> None:
-        entries = read_record(state, "state of the estimator 'element'", ("means", "variances"))
-        means = self._read_list(entries["means"], "means of the estimator")
-        variances = self._read_list(entries["variances"], "variances of the estimator", least=0.0)
-        pairs = list(zip(means, variances, self._layouts, strict=True))
-        self._keep(
-            [_converted(mean, layout, _largest_mean(layout)) for mean, _, layout in pairs],
-            [_converted(variance, layout, _largest_variance(layout)) for _, variance, layout in pairs],
-        )
-
-    def _read_list(self, values: StateValue, where: str, least: float = -math.inf) -> list[Tensor]:
-        tensors = zip(read_list(values, where, len(self._layouts)), self._layouts, strict=True)
-        return [
-            read_tensor(value, f"{where}, position {position}", layout.shape, least=least).detach().clone()
-            for position, (value, layout) in enumerate(tensors)
-        ]
-
-
-def _limited(gradient: Tensor, dtype: torch.dtype, largest_norm: float) -> Tensor:
-    limit, wide = LARGEST_ELEMENT[dtype], gradient.to(dtype)
-    return wide if largest_norm <= limit else wide.clamp(-limit, limit)
+        wide = [torch.empty(x.shape, dtype=torch.float64, device="meta") for x in self._layouts]
+        saved = fit(state, {"means": wide, "variances": wide}, "state of the estimator 'element'", _RULES)
+        for position, pair in enumerate(zip(saved["means"], saved["variances"], strict=True)):
+            self._take(position, *pair)
 
 
 def _largest_mean(layout: TensorLayout) -> float:
     return LARGEST_ELEMENT[layout.state_dtype]
-
-
-def _largest_variance(layout: TensorLayout) -> float:
-    """Of elements that lie at both ends: the square of their distance."""
-    return 4.0 * LARGEST_ELEMENT[layout.state_dtype] ** 2
-
-
-def _converted(values: Tensor, layout: TensorLayout, largest: float) -> Tensor:
-    """Copy elementwise statistics to where and how ``layout`` wants them, no larger than they may grow there."""
-    return values.to(layout.device, layout.state_dtype, copy=True).clamp_(-largest, largest)
 
 
 def carry_over(values: NDArray[Number], kept: Sequence[int], size: int) -> NDArray[Number]:
@@ -302,17 +313,6 @@ def carry_over(values: NDArray[Number], kept: Sequence[int], size: int) -> NDArr
     carried = np.zeros(size, dtype=values.dtype)
     carried[list(kept)] = values[list(kept)]
     return carried
-
-
-def snapshot(values: NDArray[Any]) -> Tensor:
-    """Return a copy of ``values`` as a tensor on the CPU, as a saved state holds it."""
-    return torch.from_numpy(values.copy())
-
-
-def read_numbers(value: StateValue, where: str, size: int, least: float = -math.inf) -> Floats:
-    """Read a copy of float64 ``[size]``; raises as :func:`read_tensor`."""
-    numbers: Floats = np.array(read_tensor(value, where, (size,), (torch.float64,), least=least).detach().cpu().numpy())
-    return numbers
 
 
 ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(

@@ -17,40 +17,45 @@ If the norm of the gradients is clipped after the scaling, a smaller factor mean
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
-from rlcore.optim.gradient_moments import LARGEST, Floats, Gradients, Integers, Moments
-from rlcore.optim.gradient_variance import ESTIMATORS, TensorLayout, VarianceEstimator, carry_over, snapshot
-from rlcore.optim.scaler_state import GLOBAL_AVERAGES, STATE_VERSION, LoadedState
-from rlcore.optim.settings import Estimator, Normalization, ScalableParameters, ScalerSettings, checked_parameters
+from rlcore.optim import gradient_variance
+from rlcore.optim.gradient_variance import ESTIMATORS, LARGEST, Floats, Integers, Moments, TensorLayout
+from rlcore.optim.settings import Estimator, Normalization, ScalerSettings
+from rlcore.state.tree import FREE, NOT_NEGATIVE, OPTIONAL, SAME, Rules, fit, misfit
 from rlcore.types import StateDict, StateValue
 from rlcore.warn import warn_caller
+
+ScalableParameters: TypeAlias = "Iterable[nn.Parameter] | Iterable[tuple[str, nn.Parameter]]"
 
 PERCENTILE: Final = 0.9
 # The largest magnitude takes as long to find as all else that is measured, and no rule depends on it.
 MAXIMUM_EVERY: Final = 10
+STATE_VERSION: Final = 1
+GLOBAL_AVERAGES: Final = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema", "grad_max_ema")
+
+_RULES: Final[Rules] = {
+    **dict.fromkeys(("version", "shapes"), SAME),
+    **dict.fromkeys(("estimator_state", *ScalerSettings.model_fields), FREE),
+    **dict.fromkeys(GLOBAL_AVERAGES, OPTIONAL),
+    **dict.fromkeys(("observations", "mean_square"), NOT_NEGATIVE),
+}
 
 Count = TypeVar("Count", float, Floats)
 
 
-@dataclass(frozen=True)
-class Pending:
-    """The raw gradients of one step, measured and not yet committed.
-
-    :param weights: of this step in each tensor's averages, float64 ``[k]``
-    """
+class Pending(NamedTuple):
+    """The raw gradients of one step, measured and not yet committed."""
 
     positions: Integers
-    gradients: Gradients
+    gradients: list[Tensor]
     moments: Moments
-    weights: Floats
 
 
 class VarianceGradientScaler:
@@ -67,16 +72,14 @@ class VarianceGradientScaler:
     :param alpha: strength of the scaling, >= 0
     :param eps: added to the denominator, > 0
     :param warmup_steps: number of committed steps during which the factor is 1
-    :param estimator: which variance of a tensor's gradient g, over its elements (mean_s, Var_s) and over steps (E_t,
-        Var_t). ``"mean"``: M = Var_t[mean_s g]; ``"element"``: E = mean_s Var_t[g];
-        ``"spatial"``: S = E_t[Var_s g], which is no noise; ``"total"``: T = M + S. All take O(1) memory per
-        tensor, ``"element"`` three numbers per element
+    :param estimator: which variance of a tensor's gradient g; see :mod:`rlcore.optim.gradient_variance`. ``"element"``
+        needs three numbers of memory per element, the others O(1) per tensor
     :param normalization: denominator ``"squared_mean"``: (E_t[mean_s g])^2, the published rule, whatever the estimator;
         ``"second_moment"``: E_t[mean_s g^2], which makes a scale-free fraction
     :param min_scaling_factor: smallest factor, in [0, 1]
     :param max_normalized_variance: cap of the normalized variance of each tensor, > 0; the default lies above 90, where
-        the default floor is reached. Under the published 50 the factor stood still at 1/6 for more than half of the
-        steps of small minibatches, above a floor that it never reached (``benchmarks/vgs_defaults.py``)
+        the default floor is reached. Under the published 50 the factor stayed at 1/6 for more than half of the steps of
+        small minibatches (``benchmarks/vgs_defaults.py``)
     :raises SettingError: a setting, or the list of parameters, cannot be used
     """
 
@@ -98,7 +101,7 @@ class VarianceGradientScaler:
             **{name: value for name, value in locals().items() if name in ScalerSettings.model_fields}
         )
         self._pending: Pending | None = None
-        self._link(*checked_parameters(parameters))
+        self._link(*_checked_parameters(parameters))
         self._forget()
 
     @property
@@ -206,14 +209,14 @@ class VarianceGradientScaler:
         self._forget()
 
     def _forget(self) -> None:
-        """Start with no statistics, without a word: for a new scaler, and for who says so itself."""
+        """Start with no statistics, without a warning."""
         size = len(self._layouts)
         self._step_count = 0
         self._observations = np.zeros(size, dtype=np.int64)
         self._mean, self._mean_square = np.zeros(size), np.zeros(size)
         self._global_observations = 0
         self._global_averages = np.zeros(len(GLOBAL_AVERAGES))
-        self._estimator: VarianceEstimator = ESTIMATORS[self._settings.estimator](self._layouts)
+        self._estimator = ESTIMATORS[self._settings.estimator](self._layouts)
         self._pending = None
 
     def update_parameters(self, parameters: ScalableParameters) -> None:
@@ -224,23 +227,27 @@ class VarianceGradientScaler:
 
         :raises SettingError: the list of parameters cannot be used; nothing is changed
         """
-        names, linked = checked_parameters(parameters)
+        names, linked = _checked_parameters(parameters)
         layouts = tuple(map(TensorLayout.of, linked))
         pairs = enumerate(zip(self._layouts, layouts, strict=False))
         kept = [position for position, (old, new) in pairs if old.shape == new.shape]
-        self._observations = carry_over(self._observations, kept, len(layouts))
-        self._mean = carry_over(self._mean, kept, len(layouts))
-        self._mean_square = carry_over(self._mean_square, kept, len(layouts))
-        self._estimator = self._estimator.relinked(layouts, kept)
-        self._pending = None
-        dropped = len(self._layouts) - len(kept)
+        for name in ("_observations", "_mean", "_mean_square"):
+            vars(self)[name] = gradient_variance.carry_over(vars(self)[name], kept, len(layouts))
+        self._estimator, self._pending = self._estimator.relinked(layouts, kept), None
+        fresh, dropped = sorted({*range(len(layouts))} - {*kept}), len(self._layouts) - len(kept)
         self._link(names, linked)
-        self._warn_of_fresh_statistics([i for i in range(len(layouts)) if i not in set(kept)], dropped)
+        if self._step_count > 0 and (fresh or dropped):
+            named = "; ".join(map(self._describe, fresh)) or "no parameter"
+            warn_caller(
+                f"Gradient statistics start fresh after {self._step_count} steps for {named}; those of {dropped} "
+                "earlier tensor(s) had no parameter of their shape in their place and were dropped.",
+                ResumeWarning,
+            )
 
     def state_dict(self) -> StateDict:
         """Return a snapshot of settings and statistics as tensors and plain Python values, without what is pending."""
-        shapes: list[StateValue] = [list(layout.shape) for layout in self._layouts]
         settings: StateDict = dict(iter(self._settings))
+        shapes: list[StateValue] = [list(layout.shape) for layout in self._layouts]
         return {
             "version": STATE_VERSION,
             **settings,
@@ -248,9 +255,9 @@ class VarianceGradientScaler:
             "global_observations": self._global_observations,
             **{name: self._global_average(name) for name in GLOBAL_AVERAGES},
             "shapes": shapes,
-            "observations": snapshot(self._observations),
-            "mean": snapshot(self._mean),
-            "mean_square": snapshot(self._mean_square),
+            "observations": torch.from_numpy(self._observations.copy()),
+            "mean": torch.from_numpy(self._mean.copy()),
+            "mean_square": torch.from_numpy(self._mean_square.copy()),
             "estimator_state": self._estimator.state_dict(),
         }
 
@@ -259,16 +266,28 @@ class VarianceGradientScaler:
 
         :raises StateError: the state is of another version, damaged or for other shapes; nothing is changed
         """
-        loaded = LoadedState.read(state, self._layouts)
-        self._settings = loaded.settings
-        self._step_count = loaded.step_count
-        self._observations, self._mean, self._mean_square = loaded.observations, loaded.mean, loaded.mean_square
-        self._global_observations, self._global_averages = loaded.global_observations, loaded.global_averages
-        self._estimator = loaded.estimator
-        self._pending = None
+        like = {**self.state_dict(), **dict.fromkeys(GLOBAL_AVERAGES, 0.0)}
+        saved = fit(state, like, "state of the gradient scaler", _RULES)
+        try:
+            settings = ScalerSettings(**{name: saved[name] for name in ScalerSettings.model_fields})
+        except SettingError as error:
+            raise StateError(f"The state of the gradient scaler holds an unusable setting: {error}") from error
+        steps, observed = saved["step_count"], saved["global_observations"]
+        averages = [saved[name] for name in GLOBAL_AVERAGES]
+        if any((average is None) != (observed == 0) for average in averages):
+            raise misfit("global_observations", "0 where the averages are None, and only there", observed)
+        if observed > steps or bool((saved["observations"] > steps).any()):
+            raise StateError(f"observations exceeds step_count={steps}, the state is damaged; nothing was changed.")
+        estimator = ESTIMATORS[settings.estimator](self._layouts)
+        estimator.load_state_dict(saved["estimator_state"])
+        self._settings, self._estimator, self._step_count, self._pending = settings, estimator, steps, None
+        self._observations, self._mean, self._mean_square = (
+            np.array(saved[name].cpu().numpy()) for name in ("observations", "mean", "mean_square")
+        )
+        self._global_observations, self._global_averages = observed, np.array([average or 0.0 for average in averages])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the parameters out: copies of them are not what an optimizer trains, so a copy must be linked anew."""
+        """Leave the parameters out: copies of them are not what an optimizer trains, so a copy must be linked again."""
         return {**self.__dict__, "_parameters": None, "_observable": [], "_pending": None}
 
     def _link(self, names: tuple[str | None, ...], parameters: tuple[nn.Parameter, ...]) -> None:
@@ -285,22 +304,18 @@ class VarianceGradientScaler:
                 "of any; call update_parameters(model.parameters()) first."
             )
         found = {i: p.grad for i, p in self._observable if p.grad is not None}
-        tensors = [self._usable(position, gradient) for position, gradient in found.items()]
+        gradients = [self._usable(position, gradient) for position, gradient in found.items()]
         positions = np.array(list(found), dtype=np.int64)
-        weights = _newest_weight(self._settings.beta, (self._observations[positions] + 1).astype(np.float64))
-        maximum = self._global_observations % MAXIMUM_EVERY == 0
-        gradients, moments = self._estimator.measure(positions, tensors, weights, maximum=maximum)
+        moments = gradient_variance.measure(gradients, maximum=self._global_observations % MAXIMUM_EVERY == 0)
         if not np.isfinite(moments.mean_square).all():
             self._refuse_non_finite(found)
-        self._pending = Pending(positions, gradients, moments, weights)
+        self._estimator.observe(positions, gradients)
+        self._pending = Pending(positions, gradients, moments)
 
     def _usable(self, position: int, gradient: Tensor) -> Tensor:
         if gradient.layout != torch.strided:
-            raise SettingError(
-                "parameters",
-                f"The gradient of {self._describe(position)} is sparse, and its moments over all elements are not "
-                "defined here; use sparse=False in its module, or leave the parameter out.",
-            )
+            name = self._describe(position)
+            raise SettingError("parameters", f"The gradient of {name} is sparse; use sparse=False in its module.")
         return gradient.detach() if gradient.requires_grad else gradient
 
     def _refuse_non_finite(self, gradients: dict[int, Tensor]) -> NoReturn:
@@ -315,28 +330,30 @@ class VarianceGradientScaler:
 
     def _apply(self, factor: float) -> None:
         if self._pending is not None and factor != 1.0:
-            self._pending.gradients.scale(factor)
+            gradient_variance.scale(self._pending.gradients, factor)
 
     def _commit(self, pending: Pending) -> None:
-        observed, moments, weights = pending.positions, pending.moments, pending.weights
+        observed, moments = pending.positions, pending.moments
         self._step_count += 1
         if not len(observed):
             return
         self._observations[observed] += 1
+        weights = _newest_weight(self._settings.beta, self._observations[observed].astype(np.float64))
         self._mean[observed] += weights * (moments.mean - self._mean[observed])
         self._mean_square[observed] += weights * (moments.mean_square - self._mean_square[observed])
         self._estimator.commit(observed, moments, weights)
         self._commit_global(moments)
 
     def _commit_global(self, moments: Moments) -> None:
-        weight = _newest_weight(self._settings.beta, self._global_observations + 1)
-        averages = self._global_averages.copy()
-        averages[:3] += weight * (_global_measures(moments) - averages[:3])
+        elements, power = moments.size.sum(), float(moments.size @ moments.mean_square)
+        mean = float(moments.size @ moments.mean) / elements
+        measures = np.array([mean, max(0.0, power / elements - mean * mean), math.sqrt(power)])
+        averages, seen = self._global_averages.copy(), self._global_observations
+        averages[:3] += _newest_weight(self._settings.beta, seen + 1) * (measures - averages[:3])
         if moments.maximum is not None:
-            weight = _newest_weight(self._settings.beta, 1 + self._global_observations // MAXIMUM_EVERY)
+            weight = _newest_weight(self._settings.beta, 1 + seen // MAXIMUM_EVERY)
             averages[3] += weight * (min(moments.maximum, LARGEST) - averages[3])
-        self._global_averages = averages
-        self._global_observations += 1
+        self._global_averages, self._global_observations = averages, seen + 1
 
     def _normalized_variances(self) -> Floats:
         """Return variance / denominator per tensor, float64 ``[N]``, in [0, max_normalized_variance]."""
@@ -350,20 +367,8 @@ class VarianceGradientScaler:
         return float(self._global_averages[GLOBAL_AVERAGES.index(name)]) if self._global_observations else None
 
     def _describe(self, position: int) -> str:
-        name = self._names[position]
-        return (
-            f"parameter {position}{f' ({name!r})' if name is not None else ''}, shape {self._layouts[position].shape}"
-        )
-
-    def _warn_of_fresh_statistics(self, fresh: Sequence[int], dropped: int) -> None:
-        if self._step_count == 0 or not (fresh or dropped):
-            return
-        named = "; ".join(map(self._describe, fresh)) or "no parameter"
-        warn_caller(
-            f"Gradient statistics start fresh after {self._step_count} steps for {named}; those of {dropped} earlier "
-            "tensor(s) had no parameter of their shape in their place and were dropped.",
-            ResumeWarning,
-        )
+        name = "" if self._names[position] is None else f" ({self._names[position]!r})"
+        return f"parameter {position}{name}, shape {self._layouts[position].shape}"
 
 
 def _newest_weight(beta: float, observations: Count) -> Count:
@@ -381,10 +386,14 @@ def _percentile(values: Floats) -> float:
     return float(ordered[below] + (rank - below) * (ordered[above] - ordered[below]))
 
 
-def _global_measures(moments: Moments) -> Floats:
-    """Mean, variance and norm over all elements of one step, float64 ``[3]``."""
-    elements = moments.size.sum()
-    mean = float(moments.size @ moments.mean) / elements
-    power = float(moments.size @ moments.mean_square)
-    variance = max(0.0, power / elements - mean * mean)
-    return np.array([mean, variance, math.sqrt(power)])
+def _checked_parameters(parameters: ScalableParameters) -> tuple[tuple[str | None, ...], tuple[nn.Parameter, ...]]:
+    """Return names (None where there is none) and parameters, or raise :class:`SettingError`."""
+    pairs = [each if isinstance(each, tuple) and len(each) == 2 else (None, each) for each in parameters]
+    problem = "holds a parameter more than once" if pairs else "is empty; was a generator used up before?"
+    for position, (_, tensor) in enumerate(pairs):
+        if not isinstance(tensor, nn.Parameter) or not tensor.is_floating_point():
+            kind = tensor.dtype if isinstance(tensor, nn.Parameter) else type(tensor).__name__
+            raise SettingError("parameters", f"parameters[{position}] is a {kind}; pass module.parameters().")
+    if not pairs or len({id(tensor) for _, tensor in pairs}) != len(pairs):
+        raise SettingError("parameters", f"parameters {problem}, so its gradients cannot be scaled.")
+    return tuple(name for name, _ in pairs), tuple(tensor for _, tensor in pairs)

@@ -1,9 +1,10 @@
 """The UPGD step as compiled CPU loops over contiguous float32 memory. Importing this module compiles or loads them.
 
-Each function serves all tensors of a step in one call. ``table`` has a row per tensor: the addresses of its parameter,
-gradient, utility, first and second moment, its number of elements, its index among all parameters, and the row of
-``coefficients`` that it follows. These rows are :class:`rlcore.optim.upgd_paths.Coefficients`. Without moments, as in
-UPGD, the gradient stands for both, and coefficients make it the direction.
+:class:`CompiledPart` is what the optimizers call. Each loop serves all tensors of a step in one call. ``table`` has a
+row per tensor: the addresses of its parameter, gradient, utility, first and second moment, its number of elements, its
+index among all parameters, and the row of ``coefficients`` that it follows. These rows are
+:class:`rlcore.optim.upgd_step.Coefficients`. Without moments, as in UPGD, the gradient is used for both, and the
+coefficients make it the direction.
 The formulas are those of :mod:`rlcore.functional.utility` and :mod:`rlcore.optim.noise`.
 
 NaN and infinity are treated as IEEE 754 has them; products may be fused with sums. Where a loop is written in an
@@ -15,12 +16,19 @@ unusual way, it vectorises in this way only.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numba import carray
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from rlcore.optim.compiled import compiled, inlined, pointer, summing
+from rlcore.functional.utility import UtilityExtremes
+from rlcore.optim.compiled import compiled, inlined, summing, table_of, vector
+
+if TYPE_CHECKING:
+    from rlcore.optim.upgd_step import Coefficients, Scalar, Update
 
 PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, SIZE, INDEX, COEFFICIENTS = range(8)
 LIMIT: Final = np.finfo(np.float32).max / np.float32(4)
@@ -142,15 +150,15 @@ def _nearer(average, value, weight):
 
 @inlined
 def _tensor(table, row, column):
-    return carray(pointer(table[row, column]), table[row, SIZE])
+    return vector(table, row, column, SIZE)
 
 
-@compiled("boolean(int64[::1], int64[::1])")
-def all_finite(addresses, sizes):
-    """Whether no tensor holds NaN or infinity."""
+@compiled("boolean(int64[:, ::1])")
+def _all_finite(table):
+    """Whether no tensor holds NaN or infinity; ``table`` has addresses and sizes."""
     bad = np.int32(0)
-    for row in range(len(sizes)):
-        bits = carray(pointer(addresses[row]), sizes[row]).view(np.int32)
+    for row in range(len(table)):
+        bits = vector(table, row, 0, 1).view(np.int32)
         for i in range(len(bits)):
             bad |= np.int32((bits[i] & _EXPONENT) == _EXPONENT)
     return bad == 0
@@ -177,7 +185,7 @@ def _average_moments(gradient, first, second, first_weight, second_weight):
 
 
 @compiled("UniTuple(float32, 2)(int64[:, ::1], float32[:, ::1], boolean)")
-def average(table, coefficients, has_moments):
+def _average(table, coefficients, has_moments):
     """Move all averages one step, and return the smallest and the largest of the corrected utilities."""
     smallest, largest = np.float32(np.inf), np.float32(-np.inf)
     for row in range(len(table)):
@@ -216,7 +224,7 @@ def _direct(direction, first, second, mean_factor, root_factor, eps):
 
 
 @compiled("void(int64[:, ::1], float32[:, ::1], float64[::1])")
-def mean_squares(table, coefficients, means):
+def _mean_squares(table, coefficients, means):
     """Write the mean square of the direction of each tensor to ``means``."""
     direction = np.empty(BLOCK, np.float32)
     for row in range(len(table)):
@@ -244,7 +252,7 @@ def _move(parameter, first, second, utility, noise, std, kept, lr, half, other, 
 
 
 @compiled("void(int64[:, ::1], float32[:, ::1], uint64[:, ::1], float32[::1], float64)")
-def change(table, coefficients, keys, stds, scale):
+def _change(table, coefficients, keys, stds, scale):
     """Change every parameter.
 
     :param keys: of the noise, like ``coefficients``: step and seed
@@ -267,3 +275,72 @@ def change(table, coefficients, keys, stds, scale):
                 _draw(words, noise, end - start, start // BLOCK, table[row, INDEX], keys[choice, 0], keys[choice, 1])
             p, u, m, v = parameter[start:end], utility[start:end], first[start:end], second[start:end]
             _move(p, m, v, u, noise, std, kept, lr, half, other, mean_factor, root_factor, eps)
+
+
+def are_finite(tensors: Sequence[Tensor]) -> bool:
+    """Whether no tensor, of any kind, holds NaN or infinity."""
+    table, _, others = table_of(tensors)
+    return all(bool(tensors[i].isfinite().all()) for i in others) and bool(_all_finite(table))
+
+
+class CompiledPart:
+    """The contiguous float32 parameters of a step on the CPU; the twin of :class:`rlcore.optim.upgd_step.Update`."""
+
+    def __init__(
+        self,
+        updates: Sequence[Update],
+        places: NDArray[np.int64],
+        has_moments: bool,
+        coefficients_of: Callable[[Update], Coefficients],
+    ) -> None:
+        self.updates, self._has_moments = updates, has_moments
+        kinds = [(id(each.group), each.state["step"], each.state.get("moment_step")) for each in updates]
+        first = dict(zip(reversed(kinds), reversed(updates), strict=True))
+        rows = {kind: row for row, kind in enumerate(first)}
+        own = [(each.index, rows[kind]) for each, kind in zip(updates, kinds, strict=True)]
+        self._table = np.concatenate([places, np.array(own, np.int64)], axis=1)
+        self._coefficients = np.array([coefficients_of(update) for update in first.values()], dtype=np.float32)
+        self._keys = np.array([(each.state["step"], each.group["seed"]) for each in first.values()], dtype=np.uint64)
+
+    @classmethod
+    def of(
+        cls, updates: Sequence[Update], names: Sequence[str], coefficients_of: Callable[[Update], Coefficients]
+    ) -> tuple[CompiledPart | None, list[Update]]:
+        """Return the part of a step that the loops compute, None if there is none, and the rest.
+
+        A float64 parameter leaves all to the rest, as its utility scales the others'.
+
+        :param names: of the averages that have the parameter's shape, the utility first
+        """
+        if any(update.parameter.dtype is torch.float64 or not isinstance(update.taken, bool) for update in updates):
+            return None, list(updates)
+        tensors = [[each.parameter for each in updates], [each.gradient for each in updates]]
+        tensors += [[each.state[name] for each in updates] for name in names]
+        has_moments = len(names) > 1
+        places, taken, others = table_of(*tensors)
+        if not has_moments:
+            places = np.insert(places, 3, [places[:, 1], places[:, 1]], axis=1)
+        chosen = [updates[i] for i in taken]
+        part = cls(chosen, places, has_moments, coefficients_of) if chosen else None
+        return part, [updates[i] for i in others]
+
+    def average(self) -> UtilityExtremes:
+        """Move all averages one step; return the extremes of the corrected utilities."""
+        low, high = _average(self._table, self._coefficients, self._has_moments)
+        return UtilityExtremes(maximum=high, maximum_magnitude=max(high, -low))
+
+    def direction_rms(self) -> Sequence[Tensor]:
+        """Root mean square of the direction of each tensor, 0-dimensional."""
+        means = np.empty(len(self.updates))
+        _mean_squares(self._table, self._coefficients, means)
+        return torch.from_numpy(np.sqrt(means).astype(np.float32)).unbind()
+
+    def change(self, stds: Sequence[Scalar], scale: Scalar) -> None:
+        """Change the parameters.
+
+        :param stds: of the noise of each tensor
+        :param scale: divisor of the corrected utilities
+        """
+        _change(self._table, self._coefficients, self._keys, np.array(stds, dtype=np.float32), float(scale))
+        # Autograd refuses to go back through a parameter that has changed since, if it is told.
+        torch.autograd.graph.increment_version([update.parameter for update in self.updates])

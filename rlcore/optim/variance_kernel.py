@@ -1,8 +1,7 @@
 """What the gradient scaler computes of contiguous float32 memory on the CPU, as compiled loops.
 
-``table`` has a row per tensor: the addresses of its gradient, of the means and variances of its elements and of their
-deviations from these means, and its number of elements. The formulas are those of
-:mod:`rlcore.optim.gradient_variance`.
+Each ``table`` has a row per tensor: addresses, then its number of elements; see
+:func:`rlcore.optim.compiled.table_of`. The formulas are those of :mod:`rlcore.optim.gradient_variance`.
 
 Sums are taken in float32 within a block, about the block's own mean, and in float64 over blocks. A block whose squares
 leave the range of float32 is summed in float64.
@@ -16,11 +15,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import carray
 
-from rlcore.optim.compiled import compiled, inlined, pointer, summing
-
-GRADIENT, MEANS, VARIANCES, DEVIATIONS, SIZE = range(5)
+from rlcore.optim.compiled import compiled, inlined, summing, vector
 
 BLOCK: Final = 512
 # Between these a float32 sum of the squares of a block neither overflowed nor lost small elements.
@@ -28,11 +24,6 @@ LEAST, MOST = np.float32(1e-20), np.float32(1e30)
 # That of rlcore.optim.gradient_variance, which a test compares.
 LARGEST_ELEMENT: Final = np.float32(1e16)
 _MAGNITUDE = np.int32(0x7FFFFFFF)
-
-
-@inlined
-def _tensor(table, row, column):
-    return carray(pointer(table[row, column]), table[row, SIZE])
 
 
 @summing
@@ -89,64 +80,17 @@ def _largest(block):
     return largest
 
 
-@inlined
-def _limited(value):
-    return -LARGEST_ELEMENT if value < -LARGEST_ELEMENT else LARGEST_ELEMENT if value > LARGEST_ELEMENT else value
+@compiled("void(int64[:, ::1], boolean, float64[:, ::1])")
+def measure(table, has_maximum, measured):
+    """Measure every gradient.
 
-
-@inlined
-def _next_variance(variance, deviation, weight, kept):
-    return kept * (variance + weight * (deviation * deviation))
-
-
-@inlined
-def _settle(means, variances, deviations, weight, kept):
-    for i in range(len(means)):
-        means[i] = means[i] + weight * deviations[i]
-        variances[i] = _next_variance(variances[i], deviations[i], weight, kept)
-
-
-@inlined
-def _settle_and_deviate(gradient, means, variances, deviations, weight, kept):
-    """The two in one pass, for their memory is the cost."""
-    for i in range(len(gradient)):
-        mean = means[i] + weight * deviations[i]
-        variances[i] = _next_variance(variances[i], deviations[i], weight, kept)
-        means[i] = mean
-        deviations[i] = _limited(gradient[i]) - mean
-
-
-@inlined
-def _deviate(gradient, means, deviations):
-    for i in range(len(gradient)):
-        deviations[i] = _limited(gradient[i]) - means[i]
-
-
-@inlined
-def _announce(announced, variances, deviations, weight, kept):
-    for i in range(len(variances)):
-        announced[i] = _next_variance(variances[i], deviations[i], weight, kept)
-
-
-@inlined
-def _rest(weight):
-    return np.float32(1.0 - weight)
-
-
-@compiled("void(int64[:, ::1], float64[:, ::1], boolean, float64[:, ::1])")
-def measure(table, weights, has_maximum, measured):
-    """Measure every gradient. Settle its elements' averages, and take its deviations from them.
-
-    :param weights: of the deviations that were committed and are still to be settled, 0 for none; and of these. Without
-        rows where no elements are averaged
+    :param table: gradient
     :param has_maximum: whether to look for the largest magnitude
-    :param measured: where mean, variance and largest magnitude of each gradient go, and the sum of its elements'
-        variances once the deviations are settled
+    :param measured: takes mean, variance and largest magnitude of each gradient
     """
-    announced = np.empty(BLOCK, np.float32)
     for row in range(len(table)):
-        gradient = _tensor(table, row, GRADIENT)
-        mean, squares, total, largest = 0.0, 0.0, 0.0, np.int32(0)
+        gradient = vector(table, row, 0, 1)
+        mean, squares, largest = 0.0, 0.0, np.int32(0)
         for start in range(0, len(gradient), BLOCK):
             end = min(start + BLOCK, len(gradient))
             block = gradient[start:end]
@@ -157,42 +101,64 @@ def measure(table, weights, has_maximum, measured):
             squares += block_squares + difference * difference * (start * ((end - start) / end))
             if has_maximum:
                 largest = max(largest, _largest(block))
-            if len(weights) > 0:
-                means, variances = _tensor(table, row, MEANS)[start:end], _tensor(table, row, VARIANCES)[start:end]
-                deviations = _tensor(table, row, DEVIATIONS)[start:end]
-                old, new = weights[row]
-                if old > 0:
-                    _settle_and_deviate(block, means, variances, deviations, np.float32(old), _rest(old))
-                else:
-                    _deviate(block, means, deviations)
-                _announce(announced[: end - start], variances, deviations, np.float32(new), _rest(new))
-                total += np.float64(_sum(announced[: end - start]))
         measured[row, 0], measured[row, 1] = mean, squares / len(gradient)
-        measured[row, 2], measured[row, 3] = np.int32(largest).view(np.float32), total
+        measured[row, 2] = np.int32(largest).view(np.float32)
+
+
+@inlined
+def _limited(value):
+    return -LARGEST_ELEMENT if value < -LARGEST_ELEMENT else LARGEST_ELEMENT if value > LARGEST_ELEMENT else value
+
+
+@inlined
+def _deviate(gradient, means, deviations):
+    for i in range(len(gradient)):
+        deviations[i] = _limited(gradient[i]) - means[i]
+
+
+@inlined
+def _settle(means, variances, deviations, weight, kept):
+    for i in range(len(means)):
+        means[i] = means[i] + weight * deviations[i]
+        variances[i] = kept * (variances[i] + weight * (deviations[i] * deviations[i]))
+
+
+@compiled("void(int64[:, ::1])")
+def deviate(table):
+    """Write the deviations of gradients from the means of their elements.
+
+    :param table: gradient, means, deviations
+    """
+    for row in range(len(table)):
+        _deviate(vector(table, row, 0, 3), vector(table, row, 1, 3), vector(table, row, 2, 3))
 
 
 @compiled("void(int64[:, ::1], float64[::1])")
 def settle(table, weights):
-    """Move the averages of all elements by their deviations."""
+    """Move the averages of all elements by their deviations.
+
+    :param table: means, variances, deviations
+    """
     for row in range(len(table)):
-        means, variances = _tensor(table, row, MEANS), _tensor(table, row, VARIANCES)
-        _settle(means, variances, _tensor(table, row, DEVIATIONS), np.float32(weights[row]), _rest(weights[row]))
+        means, variances = vector(table, row, 0, 3), vector(table, row, 1, 3)
+        weight, kept = np.float32(weights[row]), np.float32(1.0 - weights[row])
+        _settle(means, variances, vector(table, row, 2, 3), weight, kept)
 
 
 @compiled("void(int64[:, ::1], float64[::1])")
-def sum_variances(table, sums):
-    """Sum the variances of each tensor's elements, to the bit as :func:`measure` announces it."""
+def total(table, sums):
+    """Write the sum of each tensor's elements to ``sums``."""
     for row in range(len(table)):
-        variances, total = _tensor(table, row, VARIANCES), 0.0
-        for start in range(0, len(variances), BLOCK):
-            total += np.float64(_sum(variances[start : min(start + BLOCK, len(variances))]))
-        sums[row] = total
+        values, result = vector(table, row, 0, 1), 0.0
+        for start in range(0, len(values), BLOCK):
+            result += np.float64(_sum(values[start : min(start + BLOCK, len(values))]))
+        sums[row] = result
 
 
 @compiled("void(int64[:, ::1], float32)")
 def scale(table, factor):
     """Multiply every gradient by the factor."""
     for row in range(len(table)):
-        gradient = _tensor(table, row, GRADIENT)
+        gradient = vector(table, row, 0, 1)
         for i in range(len(gradient)):
             gradient[i] = gradient[i] * factor

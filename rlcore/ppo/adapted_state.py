@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from rlcore.errors import ResumeWarning
-from rlcore.optim import upgd_state
+from rlcore.optim import upgd_step
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.settings import REMOVED_ESTIMATORS
-from rlcore.optim.upgd import UtilityGatedOptimizer
+from rlcore.optim.upgd import UPGD
 from rlcore.ppo import optimizer_state, weights
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import find_optimizer
@@ -78,12 +78,12 @@ def _with_rescaled_critics(
     """
     policy = _rescaled_policy(model, state["policy"], before, after)
     saved, optimizer = state.get("policy.optimizer"), model.policy.optimizer
-    if not isinstance(optimizer, UtilityGatedOptimizer) or not isinstance(saved, dict):
+    if not isinstance(optimizer, UPGD) or not isinstance(saved, dict):
         return {**state, "policy": policy}
     optimizer_state.check_optimizer(saved, optimizer)
     outputs = [each for layer in model.policy.value_net.output_layers() for each in layer.parameters()]
     factor = before.std / after.std
-    fitted = upgd_state.with_rescaled_utilities(saved, optimizer.param_groups, outputs, factor)
+    fitted = upgd_step.with_rescaled_utilities(saved, optimizer.param_groups, outputs, factor)
     return {**state, "policy": policy, "policy.optimizer": fitted}
 
 

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from rlcore import env_state
 from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.errors import ResumeWarning, SettingError, StateError
-from rlcore.optim.upgd import UtilityGatedOptimizer
+from rlcore.optim.upgd import UPGD
 from rlcore.ppo import adapted_state, construction, gradients, losses, monitoring, returns, space_support, state_parts
 from rlcore.ppo.arguments import check_schedule, whole_number
 from rlcore.ppo.buffer import Samples
@@ -84,7 +84,7 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
         """As in Stable-Baselines3. Noise of an optimizer without a seed in its settings is reseeded as well."""
         super().set_random_seed(seed)
         optimizer = self.policy.optimizer if hasattr(self, "policy") else None
-        if seed is not None and isinstance(optimizer, UtilityGatedOptimizer) and "seed" not in self.optimizer_kwargs:
+        if seed is not None and isinstance(optimizer, UPGD) and "seed" not in self.optimizer_kwargs:
             optimizer.reseed()
 
     def _setup_network(self) -> None:
@@ -183,7 +183,7 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
         """Show the rollout's returns to the scale; critics follow it, and what the optimizer keeps of them."""
         layers = self.policy.value_net.output_layers()
         factor = self.value_scale.before_update(self.rollout_buffer.returns, layers)
-        if isinstance(self.policy.optimizer, UtilityGatedOptimizer):
+        if isinstance(self.policy.optimizer, UPGD):
             self.policy.optimizer.rescale_utilities((each for layer in layers for each in layer.parameters()), factor)
 
     def _train_epoch(self, log: UpdateLog) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import rlcore.optim.upgd_paths
+import rlcore.optim.upgd
 import rlcore.pbt.files
 import rlcore.ppo.settings
 from rlcore import DistributionalPPO, NonFiniteGradientError, ResumeWarning
@@ -42,7 +42,7 @@ def test_an_error_that_names_another_tensor_is_not_one_that_names_it(monkeypatch
     def vague(_: str, message: str) -> NonFiniteGradientError:
         return NonFiniteGradientError("some parameter", message)
 
-    monkeypatch.setattr(rlcore.optim.upgd_paths, "NonFiniteGradientError", vague)
+    monkeypatch.setattr(rlcore.optim.upgd, "NonFiniteGradientError", vague)
     seen = observe("one-infinite-gradient-harms-nothing")
     assert seen["finite tensors after an infinite gradient, UPGD"].holds
     assert not seen["steps refused with an error that names the tensor, UPGD"].holds

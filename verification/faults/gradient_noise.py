@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from rlcore.optim.gradient_moments import Floats, Integers, Moments
-from rlcore.optim.gradient_variance import TensorLayout
+from rlcore.optim.gradient_variance import Floats, Integers, Moments, TensorLayout
 from rlverify import fault, healthy
 
 
@@ -26,7 +24,6 @@ def variance_of_the_mean(
     weights: Floats,
 ) -> None:
     """Compute version 3.0's variance of the mean, Var_t[mean_s g], instead of the elements' variance."""
-    self._sums[positions] = np.nan
     for position, weight in zip(positions, weights.tolist(), strict=True):
         delta = self._deviations[position]
         of_mean = delta.double().mean().square().to(delta.dtype)

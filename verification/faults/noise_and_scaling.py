@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlcore.optim.upgd_paths import Update
+from rlcore.optim.upgd_step import Scalar, Update
 from rlcore.ppo import gradients
-from rlverify import fault
+from rlverify import fault, healthy
 
 
 def _step(self: Any, loss: Tensor, factor: float | None = None) -> float:
@@ -111,22 +111,23 @@ def weaker_scaling(self: Any, loss: Tensor) -> float:
 
 @fault(
     "int-04-fix-noise-follows-the-norm-of-the-gradient",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
-    pins="da8d89e49278e413",
+    target="rlcore.optim.upgd:UPGD._noise_std",
+    pins="bbdab65db5d5c1f4",
     area="optimizers",
 )
-def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
+def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001
     """Scale noise as document 001 does: sigma times the averaged gradient norm, in both optimizers."""
-    norm: Tensor = torch.linalg.vector_norm(update.gradient)
-    return norm
+    norm = torch.linalg.vector_norm(update.gradient)
+    std: Scalar = healthy("int-04-fix-noise-follows-the-norm-of-the-gradient")(self, update, norm)
+    return std
 
 
 @fault(
     "asr-05-adaptive-noise-that-does-not-adapt",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_std",
-    pins="71591b4b820ece6b",
+    target="rlcore.optim.upgd:UPGD._noise_std",
+    pins="7a091e5f8bcbdc5c",
     area="optimizers",
 )
-def adaptive_noise_that_does_not_adapt(self: Any, update: Update, rms: Tensor) -> Tensor | float:  # noqa: ARG001
+def adaptive_noise_that_does_not_adapt(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001
     """Use sigma as the size of the noise, even where it should follow the step."""
     return float(update.group["sigma"])

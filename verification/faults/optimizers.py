@@ -11,14 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.functional import utility as utility_functions
-from rlcore.functional.utility import UtilityExtremes
-from rlcore.optim.noise import normal
-from rlcore.optim.upgd_paths import Coefficients, Part, Scalar, Update
-from rlcore.optim.upgd_state import bias_correction
+from rlcore.functional.utility import UtilityExtremes, bias_correction
+from rlcore.optim import noise
+from rlcore.optim.upgd_step import Coefficients, Scalar, Update
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UtilityGatedOptimizer._gate_scale", pins="c2ac3e99e94a05b0")
+@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UPGD._gate_scale", pins="441d5aee2eb49573")
 def zero_over_zero(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Use sigmoid(u / max u) for every maximum, in all optimizers: 0/0 where every utility is 0."""
     return extremes.maximum
@@ -32,19 +31,28 @@ def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa:
 
 @fault(
     "bug-06-maximum-starts-at-minus-infinity",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
-    pins="b19b652426f5265a",
+    target="rlcore.optim.upgd:UPGD._gate_scale",
+    pins="4f9d97be897e6f47",
 )
-def maximum_starts_at_minus_infinity(
-    self: Any, parts: Sequence[Part], found: Sequence[UtilityExtremes]
-) -> UtilityExtremes:
+def maximum_starts_at_minus_infinity(self: Any, extremes: UtilityExtremes) -> Scalar:
     """Start the maximum at -inf and raise it tensor by tensor, as the published implementation does."""
-    extremes: UtilityExtremes = healthy("bug-06-maximum-starts-at-minus-infinity")(self, parts, found)
-    maximum = torch.tensor(-math.inf)
-    for each in found:
-        own = torch.as_tensor(each.maximum)
-        maximum = torch.maximum(maximum.to(own), own)
-    return replace(extremes, maximum=maximum if isinstance(extremes.maximum, Tensor) else float(maximum))
+    maximum = -math.inf
+    for update in _updates_of(self):
+        maximum = max(maximum, float(_corrected_utility(update).max()))
+    like = extremes.maximum
+    own = torch.as_tensor(maximum).to(like) if isinstance(like, Tensor) else maximum
+    scale: Scalar = healthy("bug-06-maximum-starts-at-minus-infinity")(self, replace(extremes, maximum=own))
+    return scale
+
+
+def _updates_of(optimizer: Any) -> list[Update]:
+    """The updates of the present step, whose averages have been moved."""
+    return [
+        Update(parameter, parameter.grad, group, optimizer.state[parameter], 0)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.grad is not None and parameter.numel() > 0
+    ]
 
 
 def _corrected_utility(update: Update) -> Tensor:
@@ -65,28 +73,26 @@ def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
 
 @fault(
     "fnd-29-maximum-of-uncorrected-averages",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._extremes",
-    pins="b19b652426f5265a",
+    target="rlcore.optim.upgd:UPGD._gate_scale",
+    pins="4f9d97be897e6f47",
 )
-def maximum_of_uncorrected_averages(
-    self: Any,  # noqa: ARG001
-    parts: Sequence[Part],
-    found: Sequence[UtilityExtremes],  # noqa: ARG001
-) -> UtilityExtremes:
+def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Divide bias-corrected utilities by a maximum that is not bias-corrected."""
-    return utility_functions.utility_extremes([update.state["utility"] for part in parts for update in part.updates])
+    uncorrected = utility_functions.utility_extremes([update.state["utility"] for update in _updates_of(self)])
+    scale: Scalar = healthy("fnd-29-maximum-of-uncorrected-averages")(self, uncorrected)
+    return scale
 
 
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._update",
-    pins="640e43e86e0ae3e7",
+    target="rlcore.optim.upgd:UPGD._update",
+    pins="3f4c3c09ac487a39",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
     for update in updates:
         self._complete(update)
-        update.advance(self._averages)
+        update.count(self._averages)
         beta, utility = update.group["beta_utility"], update.state["utility"]
         utility.mul_(beta).add_(-update.gradient * update.parameter, alpha=1 - beta)
     maximum = torch.stack([_corrected_utility(update).max() for update in updates]).max()
@@ -101,11 +107,12 @@ def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) 
 
 def _noise(optimizer: Any, update: Update, direction: Tensor) -> Tensor:
     size, step, seed = direction.numel(), update.state["step"], update.group["seed"]
-    draw: Tensor = normal([size], [update.index], step, seed).to(direction.dtype).view(direction.shape)
+    (drawn,) = noise.normal([size], [update.index], [step], seed)
+    draw: Tensor = drawn.to(direction.dtype).view(direction.shape)
     if not optimizer._adapts(update.group):
         return draw.mul(update.group["sigma"])
-    noise: Tensor = draw * optimizer._noise_std(update, utility_functions.root_mean_square(direction))
-    return noise
+    adapted: Tensor = draw * optimizer._noise_std(update, utility_functions.root_mean_square(direction))
+    return adapted
 
 
 def _unlimited_direction(update: Update) -> Tensor:
@@ -124,8 +131,8 @@ def _unlimited_direction(update: Update) -> Tensor:
 
 @fault(
     "fnd-31-averages-only-of-a-fresh-state",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._complete",
-    pins="71afbcb250eefe1d",
+    target="rlcore.optim.upgd:UPGD._complete",
+    pins="aa5346d45198045b",
 )
 def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
     """Create averages only when a parameter is first seen, not when a setting needs them later."""
@@ -135,58 +142,52 @@ def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
 
 @fault(
     "fnd-32-noise-average-starts-at-one",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._initial_average",
-    pins="0bfa5a29718b6385",
+    target="rlcore.optim.upgd_step:initial_average",
+    pins="a726bdafc4269f7c",
 )
-def noise_average_starts_at_one(self: Any, name: str, parameter: Tensor) -> Tensor:
+def noise_average_starts_at_one(name: str, parameter: Tensor) -> Tensor:
     """Start the average for adaptive noise at 1, but correct it as if it started at 0."""
-    initial: Tensor = healthy("fnd-32-noise-average-starts-at-one")(self, name, parameter)
+    initial: Tensor = healthy("fnd-32-noise-average-starts-at-one")(name, parameter)
     return initial.fill_(1.0) if name == "direction_rms" else initial
 
 
 @fault(
     "fnd-33-noise-follows-the-norm",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
-    pins="da8d89e49278e413",
+    target="rlcore.optim.upgd:UPGD._noise_std",
+    pins="bbdab65db5d5c1f4",
 )
-def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
+def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Scalar:
     """Make noise proportional to the norm of the direction instead of its root mean square."""
-    return rms * math.sqrt(update.gradient.numel())
+    std: Scalar = healthy("fnd-33-noise-follows-the-norm")(self, update, rms * math.sqrt(update.gradient.numel()))
+    return std
 
 
 @unclaimed(
     "state-in-the-precision-of-the-parameter",
-    target="rlcore.optim.upgd_state:state_dtype",
-    pins="036f4f3d97708dbf",
+    target="rlcore.optim.upgd_step:state_dtype",
+    pins="f72e9ee06781ac23",
 )
 def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
     """Keep averages in 16 bits, where a decay of 0.999 can leave them unchanged."""
     return parameter.dtype
 
 
-@unclaimed(
-    "noise-adaptive-unasked", target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_stds", pins="505d10f3bb7e39f5"
-)
-def noise_adaptive_unasked(self: Any, part: Part) -> list[Scalar]:
-    """Make noise follow the step even if that is not requested, without a floor."""
-    return [_unasked_std(self, *pair) for pair in zip(part.updates, part.direction_rms(), strict=True)]
-
-
-def _unasked_std(optimizer: Any, update: Update, rms: Tensor) -> Scalar:
-    if not optimizer._adapts(update.group):
-        return rms * float(update.group["sigma"])
-    std: Scalar = optimizer._noise_std(replace(update, group={**update.group, "min_noise_std": 0.0}), rms)
-    return std
+@unclaimed("noise-adaptive-unasked", target="rlcore.optim.upgd:UPGD._adapts", pins="25cab8d91f64ac21")
+def noise_adaptive_unasked(self: Any, group: dict[str, Any]) -> bool:  # noqa: ARG001
+    """Make noise follow the step even if that is not requested."""
+    return bool(group["sigma"] > 0)
 
 
 @fault(
     "fnd-37-noise-follows-the-gradient",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer._noise_reference",
-    pins="da8d89e49278e413",
+    target="rlcore.optim.upgd:UPGD._noise_std",
+    pins="bbdab65db5d5c1f4",
 )
-def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Tensor:  # noqa: ARG001
+def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001
     """Make adaptive noise proportional to the gradient, even where the step does not depend on its scale."""
-    return utility_functions.root_mean_square(update.gradient)
+    gradient = utility_functions.root_mean_square(update.gradient)
+    std: Scalar = healthy("fnd-37-noise-follows-the-gradient")(self, update, gradient)
+    return std
 
 
 @unclaimed(
@@ -206,8 +207,8 @@ def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm:
 
 @fault(
     "fnd-63-utilities-left-as-they-were",
-    target="rlcore.optim.upgd:UtilityGatedOptimizer.rescale_utilities",
-    pins="ae20ae7b42ea9b23",
+    target="rlcore.optim.upgd:UPGD.rescale_utilities",
+    pins="12cf6c63122efc1e",
 )
 def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
     """Correct weights without correcting their utilities."""

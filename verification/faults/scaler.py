@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlcore.optim.gradient_moments import Floats, Integers, Moments
-from rlcore.optim.gradient_variance import LARGEST_ELEMENT, TensorLayout
+from rlcore.optim.gradient_variance import LARGEST_ELEMENT, Floats, Integers, Moments, TensorLayout
 from rlcore.optim.scaler import Pending
 from rlcore.ppo import construction
 from rlcore.types import StateDict
@@ -96,7 +95,6 @@ def spread_over_elements_for_noise(
     weights: Floats,
 ) -> None:
     """Apply the document's option 2: average over time the variance between the elements of a gradient."""
-    self._sums[positions] = np.nan
     for position, weight in zip(positions, weights.tolist(), strict=True):
         gradient = self._deviations[position] + self._means[position]
         self._variances[position].mul_(1 - weight).add_(gradient.var(correction=0), alpha=weight)
@@ -114,7 +112,6 @@ def difference_of_float32_averages(
     weights: Floats,
 ) -> None:
     """Compute E[g^2] - E[g]^2 in float32, where the difference of two large numbers is lost."""
-    self._sums[positions] = np.nan
     for position, weight in zip(positions, weights.tolist(), strict=True):
         mean, variance = self._means[position], self._variances[position]
         gradient = self._deviations[position] + mean

@@ -29,7 +29,7 @@ SEED = 2024
 
 
 def draws(size: int = SAMPLE, index: int = 0, step: int = 1, seed: int = SEED) -> np.ndarray:
-    return noise.normal([size], [index], step, seed).numpy()
+    return noise.normal([size], [index], [step], seed)[0].numpy()
 
 
 @pytest.mark.parametrize(("counter", "key", "words"), KNOWN.values(), ids=KNOWN)
@@ -116,13 +116,12 @@ def assert_independent(one: np.ndarray, other: np.ndarray) -> None:
     assert abs(np.corrcoef(one**2, other**2)[0, 1]) < 4 * error
 
 
-def test_a_longer_parameter_begins_with_the_noise_of_a_shorter_one() -> None:
-    np.testing.assert_array_equal(draws(5000)[:700], draws(700))
-
-
-def test_the_step_may_be_a_tensor() -> None:
-    expected = noise.normal([10], [0], 2**32 + 3, SEED)
-    assert torch.equal(noise.normal([10], [0], torch.tensor(2**32 + 3), SEED), expected)
+def test_parameters_drawn_together_have_the_noise_of_each_drawn_alone() -> None:
+    """Each in its own step, which may be a tensor."""
+    sizes, indices, steps = [5000, 1, 3, 4096], [7, 0, 2, 3], [1, 2**32 + 3, torch.tensor(2**32 + 3), 9]
+    together = noise.normal(sizes, indices, steps, SEED)
+    for size, index, step, drawn in zip(sizes, indices, steps, together, strict=True):
+        np.testing.assert_array_equal(drawn.numpy(), draws(size, index, int(step)))
 
 
 def noisy_step(optimizer: UPGD) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.optim.settings import ScalerSettings
+from rlcore.ppo.settings import PPOSettings
 from tests.reference import variance_reference as reference
 
 PATTERN = torch.tensor([0.5, -0.5, 0.5, -0.5])
@@ -129,27 +132,16 @@ def test_the_cap_holds_for_each_tensor_and_the_floor_for_the_factor() -> None:
     assert observed_scaler(history, max_normalized_variance=7.0).get_normalized_variance() == 7.0
     assert observed_scaler(history, max_normalized_variance=50.0).get_scaling_factor() == pytest.approx(1 / 6)
     assert observed_scaler(history, alpha=1e6).get_scaling_factor() == 0.1
+    assert observed_scaler(history).get_scaling_factor() == 0.1  # the default cap is high enough for the floor
     assert observed_scaler(history, alpha=1e6, min_scaling_factor=0.25).get_scaling_factor() == 0.25
 
 
-def test_the_percentile_interpolates_over_observed_tensors_only() -> None:
-    scaler = VarianceGradientScaler(parameters_of(*[(1,)] * 12), beta=0.5, eps=1.0, warmup_steps=0)
-    amplitudes = torch.arange(11, dtype=torch.float64)
-    for sign in (1.0, -1.0, 1.0):
-        observe(scaler, [*(sign * amplitudes[:, None]), None])
-    ratios = [
-        reference.normalized_variance([np.array([[a], [-a], [a]])], beta=0.5, eps=1.0) for a in amplitudes.tolist()
-    ]
-    # Rank 0.9 * (11 - 1) = 9 of eleven sorted values; the twelfth tensor never had a gradient.
-    assert scaler.get_normalized_variance() == pytest.approx(ratios[9], rel=1e-6)
-
-
-@pytest.mark.parametrize("count", [1, 2, 12, 25])
-def test_the_percentile_is_that_of_numpy_for_any_number_of_tensors(count: int) -> None:
-    scaler = VarianceGradientScaler(parameters_of(*[(1,)] * count), beta=0.5, eps=1.0, warmup_steps=0)
+@pytest.mark.parametrize("count", [1, 2, 11, 12, 25])
+def test_the_percentile_is_that_of_numpy_over_observed_tensors_only(count: int) -> None:
+    scaler = VarianceGradientScaler(parameters_of(*[(1,)] * (count + 1)), beta=0.5, eps=1.0, warmup_steps=0)
     amplitudes = np.arange(count)[::-1]
     for sign in (1.0, -1.0):
-        observe(scaler, [*torch.as_tensor(sign * amplitudes[:, None])])
+        observe(scaler, [*torch.as_tensor(sign * amplitudes[:, None]), None])
     # Weights of 1/3 and 2/3 give an amplitude a the mean -a/3 and the variance 8/9 a^2.
     ratios = 8 / 9 * amplitudes**2 / (amplitudes**2 / 9 + 1.0)
     assert scaler.get_normalized_variance() == pytest.approx(np.percentile(ratios, 90), rel=1e-6)
@@ -355,40 +347,82 @@ def test_low_precision_gradients_are_averaged_in_float32() -> None:
     assert scalers[0].get_normalized_variance() == scalers[1].get_normalized_variance() > 0.5
 
 
+GOOD: list[tuple[str, Any, Any]] = [
+    ("enabled", False, False), ("beta", 0.0, 0.0), ("beta", np.float32(0.5), 0.5), ("beta", 0.9999, 0.9999),
+    ("alpha", 0, 0.0), ("alpha", Fraction(1, 4), 0.25), ("alpha", 1e9, 1e9), ("eps", 1e-300, 1e-300), ("eps", 1, 1.0),
+    ("warmup_steps", 0, 0), ("warmup_steps", np.int64(7), 7), ("min_scaling_factor", 0, 0.0),
+    ("min_scaling_factor", np.int64(1), 1.0), ("max_normalized_variance", 1e-6, 1e-6),
+    ("max_normalized_variance", 90, 90.0), ("max_normalized_variance", 1e300, 1e300),
+    *(("estimator", name, name) for name in ESTIMATORS),
+    *(("normalization", name, name) for name in ("squared_mean", "second_moment")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("setting", "value", "plain"), GOOD)
+def test_a_setting_may_lie_anywhere_in_its_range_with_its_ends(setting: str, value: Any, plain: Any) -> None:
+    kept = getattr(VarianceGradientScaler(parameters_of((2,)), **{setting: value}).settings, setting)
+    assert (kept, type(kept)) == (plain, type(plain))
+
+
 @pytest.mark.parametrize(
-    ("setting", "value"),
+    ("setting", "value", "message"),
     [
-        ("enabled", "false"), ("enabled", 1), ("enabled", None), ("beta", 1.0), ("beta", -0.1), ("beta", float("nan")),
-        ("beta", True), ("beta", "0.9"), ("alpha", -1.0), ("alpha", float("inf")), ("alpha", None), ("alpha", True),
-        ("eps", 0.0), ("eps", -1e-8),
-        ("warmup_steps", -1), ("warmup_steps", 1.5), ("warmup_steps", True), ("warmup_steps", "10"),
-        ("estimator", "variance"), ("estimator", None), ("normalization", "mean"), ("normalization", 2),
-        ("min_scaling_factor", 1.1), ("min_scaling_factor", -0.1), ("max_normalized_variance", 0.0),
-        ("max_normalized_variance", float("nan")),
+        *(("enabled", value, "boolean") for value in ("false", 1, None)),
+        *(("beta", value, "less than 1") for value in (1.0, 1.5)), ("beta", -0.1, "greater than or equal to 0"),
+        *(("beta", value, "number") for value in (float("nan"), True, "0.9")),
+        ("alpha", -1.0, "greater than or equal to 0"), *(("alpha", value, "number") for value in (np.inf, None, True)),
+        *(("eps", value, "greater than 0") for value in (0.0, -1e-8)),
+        ("warmup_steps", -1, "greater than or equal to 0"),
+        *(("warmup_steps", value, "integer") for value in (1.5, True, "10")),
+        *(("estimator", value, "'mean', 'spatial', 'total' or 'element'") for value in ("variance", None)),
+        ("estimator", "sketch", r"'sketch' was removed\. Use 'element'"),
+        *(("normalization", value, "'squared_mean' or 'second_moment'") for value in ("mean", 2)),
+        ("min_scaling_factor", 1.1, "less than or equal to 1"), ("min_scaling_factor", -0.1, "equal to 0"),
+        ("max_normalized_variance", 0.0, "greater than 0"), ("max_normalized_variance", float("nan"), "number"),
     ],
 )  # fmt: skip
-def test_an_unusable_setting_is_refused_by_name_and_value(setting: str, value: Any) -> None:
-    with pytest.raises(SettingError) as caught:
+def test_an_unusable_setting_is_refused_by_name_value_and_range(setting: str, value: Any, message: str) -> None:
+    with pytest.raises(SettingError, match=f"^{setting}={re.escape(repr(value))}: .*{message}") as caught:
         VarianceGradientScaler(parameters_of((2,)), **{setting: value})
     assert caught.value.setting == setting
-    assert f"{setting}={value!r}" in str(caught.value)
+
+
+def test_scaler_and_model_have_the_same_defaults() -> None:
+    settings = VarianceGradientScaler(parameters_of((1,))).settings
+    assert settings == ScalerSettings()
+    of_model = {name: PPOSettings.model_fields[f"vgs_{name}"].default for name, _ in settings if name != "enabled"}
+    assert {"enabled": True, **of_model} == dict(settings)
+
+
+A, B = parameters_of((2,), (2,))
 
 
 @pytest.mark.parametrize(
-    ("choose", "message"),
+    ("parameters", "message"),
     [
-        (lambda _: [], "empty"),
-        (lambda parameter: [parameter, parameter], "more than once"),
-        (lambda _: [torch.zeros(2)], "Tensor"),
-        (lambda _: [nn.Parameter(torch.zeros(2, dtype=torch.complex64))], "complex64"),
-        (lambda parameter: parameter, "parameters"),
-        (lambda _: nn.Linear(1, 1), "module.parameters"),
-        (lambda parameter: [{"params": [parameter]}], "dict"),
+        ([], "parameters is empty"),
+        (iter([]), "parameters is empty"),
+        ([A, B, A], "parameters holds a parameter more than once"),
+        ([("a", A), ("b", A)], "parameters holds a parameter more than once"),
+        ([A, torch.zeros(2)], "parameters[1] is a Tensor;"),
+        (A, "parameters[0] is a Tensor;"),
+        ([A, ("b", 3.0)], "parameters[1] is a float;"),
+        ([("a", "b", A)], "parameters[0] is a tuple;"),
+        ([{"params": [A]}], "parameters[0] is a dict;"),
+        ([nn.Parameter(torch.zeros(2, dtype=torch.complex64))], "parameters[0] is a torch.complex64;"),
+        ([nn.Parameter(torch.zeros(2, dtype=torch.int32), requires_grad=False)], "parameters[0] is a torch.int32;"),
     ],
 )
-def test_unusable_parameters_are_refused(choose: Callable[[nn.Parameter], Any], message: str) -> None:
-    with pytest.raises(SettingError, match=message):
-        VarianceGradientScaler(choose(*parameters_of((2,))))
+def test_unusable_parameters_are_refused_and_leave_a_scaler_as_it_was(parameters: Any, message: str) -> None:
+    scaler = observed_scaler([torch.ones(2)])
+    before, linked = repr(scaler.state_dict()), scaler.parameters
+    given = list(parameters) if parameters is not A else A
+    for take in (VarianceGradientScaler, scaler.update_parameters):
+        with pytest.raises(SettingError, match=f"^{re.escape(message)}") as caught:
+            take(given)  # type: ignore[operator]
+        assert caught.value.setting == "parameters"
+    assert repr(scaler.state_dict()) == before
+    assert scaler.parameters is linked
 
 
 def test_a_sparse_gradient_is_refused() -> None:
@@ -426,16 +460,7 @@ def test_reset_forgets_statistics_and_what_is_pending() -> None:
     with pytest.raises(CallOrderError):
         scaler.step()
     scaler.reset_statistics()  # nothing to lose, so nothing is said
-
-
-def test_a_reset_says_how_many_steps_are_forgotten_and_nothing_where_there_are_none() -> None:
-    scaler = observed_scaler([torch.tensor([1.0])])
-    with pytest.warns(ResumeWarning, match="statistics of 1 steps are reset"):
-        scaler.reset_statistics()
     assert scaler.step_count == 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        scaler.reset_statistics()
 
 
 def test_a_factor_of_one_leaves_the_gradients_to_whoever_differentiates_them() -> None:

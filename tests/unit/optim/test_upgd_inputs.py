@@ -1,114 +1,82 @@
-"""UPGD and AdaptiveUPGD: what they are given (settings, groups, gradients)."""
+"""UPGD and AdaptiveUPGD: what they are given (settings, seeds, groups, gradients)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rlcore.errors import NonFiniteGradientError, SettingError
-from rlcore.optim import settings
-from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.optim import UPGD, AdaptiveUPGD
 from tests.unit.optim.upgd_steps import BOTH, assert_same, make_parameters, parameters_of, snapshot, take_steps
 
 NUMBERS = ["lr", "weight_decay", "sigma", "min_noise_std"]
-DECAYS = ["beta_utility", "noise_beta"]
-
-
 BAD = [
     *((name, value) for name in NUMBERS for value in (-1e-9, float("nan"), float("inf"), True, "0.1", None, 1e300)),
-    *((name, value) for name in DECAYS for value in (-0.1, 1.0, 1.5, float("nan"), True, "0.9", None)),
+    *((name, x) for name in ("beta_utility", "noise_beta") for x in (-0.1, 1.0, 1.5, float("nan"), True, "0.9", None)),
     *(("adaptive_noise", value) for value in ("false", 1, 0, None)),
     *(("seed", value) for value in (-1, 2**64, 1.5, True, "1", float("nan"))),
-]
-BAD_ADAPTIVE = [
-    *(("betas", value) for value in ((0.9,), (0.9, 1.0), (-0.1, 0.9), (True, 0.9), "ab", 0.9, None)),
+    *(("betas", value) for value in ((0.9,), (0.9, 1.0), (-0.1, 0.9), (True, 0.9), (0.9, 0.9, 0.9), "ab", 0.9, None)),
     *(("eps", value) for value in (0.0, -1e-8, 1e-45, float("nan"), True, "1e-8")),
+]
+GOOD: list[tuple[str, Any, Any]] = [
+    *((name, value, float(value)) for name in NUMBERS for value in (0, 1, np.float32(0.5), torch.finfo().max)),
+    *((name, value, float(value)) for name in ("beta_utility", "noise_beta") for value in (0, 0.9999)),
+    *(("seed", value, int(value)) for value in (0, np.int64(5), 2**64 - 1)),
+    *(("betas", value, (0.0, 0.5)) for value in ((0, 0.5), [np.float64(0), 0.5])),
+    ("eps", 1, 1.0),
+    ("eps", torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).tiny),
 ]
 
 
 class TestSettings:
     @pytest.mark.parametrize(("name", "value"), BAD)
-    @BOTH
-    def test_unusable_setting_is_named_with_its_value(self, optimizer_class: Any, name: str, value: Any) -> None:
-        with pytest.raises(SettingError) as caught:
-            optimizer_class(make_parameters(), **{name: value})
-        assert caught.value.setting == name
-        assert str(caught.value).startswith(f"{name}={value!r}: ")
-        assert "Give " in str(caught.value)
+    def test_unusable_setting_is_named_with_its_value_wherever_it_is_given(self, name: str, value: Any) -> None:
+        def refused(where: str, make: Any) -> None:
+            with pytest.raises(SettingError) as caught:
+                make()
+            assert caught.value.setting == where
+            assert str(caught.value).startswith(f"{where}={value!r}: ")
+            assert "Give " in str(caught.value)
 
-    @pytest.mark.parametrize(("name", "value"), BAD_ADAPTIVE)
-    def test_unusable_setting_of_the_adaptive_direction(self, name: str, value: Any) -> None:
-        with pytest.raises(SettingError) as caught:
-            AdaptiveUPGD(make_parameters(), **{name: value})
-        assert caught.value.setting == name
-
-    @pytest.mark.parametrize(("name", "value"), BAD)
-    def test_unusable_setting_of_a_group_adds_no_group(self, name: str, value: Any) -> None:
-        optimizer = UPGD(make_parameters())
-        with pytest.raises(SettingError) as caught:
-            optimizer.add_param_group({"params": make_parameters(), name: value})
-        assert caught.value.setting == f"param_groups[1]['{name}']"
-        assert len(optimizer.param_groups) == 1
-
-    @pytest.mark.parametrize(("name", "value"), [("lr", float("nan")), ("beta_utility", 1.0), ("sigma", -1.0)])
-    @BOTH
-    def test_setting_that_was_spoilt_later_stops_the_step_unchanged(
-        self, optimizer_class: Any, name: str, value: float
-    ) -> None:
-        optimizer = optimizer_class([{"params": make_parameters()}, {"params": make_parameters()}])
+        refused(name, lambda: AdaptiveUPGD(make_parameters(), **{name: value}))
+        optimizer = AdaptiveUPGD([{"params": make_parameters()}, {"params": make_parameters()}])
+        refused(f"param_groups[2]['{name}']", lambda: optimizer.add_param_group({"params": [], name: value}))
+        assert len(optimizer.param_groups) == 2
         take_steps(optimizer, 0, 1)
-        optimizer.param_groups[1][name] = value
         before = parameters_of(optimizer)
-        with pytest.raises(SettingError, match=rf"param_groups\[1\]\['{name}'\]="):
-            optimizer.step()
+        unchanged = optimizer.param_groups[1][name] == value  # 0 for False
+        optimizer.param_groups[1][name] = value
+        if unchanged:
+            return
+        refused(f"param_groups[1]['{name}']", optimizer.step)
         assert_same(parameters_of(optimizer), before)
 
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [
-            ("lr", 0),
-            ("lr", 1),
-            ("weight_decay", 0),
-            ("sigma", 0),
-            ("beta_utility", 0),
-            ("lr", np.float32(0.5)),
-            ("min_noise_std", torch.finfo(torch.float32).max),
-        ],
-    )
-    def test_limits_and_other_number_types_are_accepted_as_floats(self, name: str, value: Any) -> None:
-        optimizer = UPGD(make_parameters(), **{name: value})
+    @pytest.mark.parametrize(("name", "value", "plain"), GOOD)
+    def test_limits_and_other_number_types_are_accepted_as_plain_numbers(
+        self, name: str, value: Any, plain: Any
+    ) -> None:
+        optimizer = AdaptiveUPGD(make_parameters(), **{name: value})
         take_steps(optimizer, 0, 2)
-        assert type(optimizer.param_groups[0][name]) is float
-        assert optimizer.param_groups[0][name] == value
+        assert_same(optimizer.param_groups[0][name], plain)
 
     @BOTH
-    def test_defaults_of_the_signature_are_those_of_the_rules(self, optimizer_class: Any) -> None:
-        defaults = optimizer_class(make_parameters()).defaults
-        assert {name: defaults[name] for name in optimizer_class._settings} == {
-            **{name: settings.AdaptiveSettings.model_fields[name].default for name in optimizer_class._settings},
-            "seed": defaults["seed"],
-        }
-        assert type(defaults["seed"]) is int
-        assert defaults["lr"] == 1e-5
-        assert defaults["beta_utility"] == 0.999
+    def test_defaults(self, optimizer_class: Any) -> None:
+        defaults = optimizer_class(make_parameters(), seed=3).defaults
+        adam = {"betas": (0.9, 0.999), "eps": 1e-8} if optimizer_class is AdaptiveUPGD else {}
+        shared = {"lr": 1e-5, "weight_decay": 1e-3, "beta_utility": 0.999, "sigma": 1e-3, "adaptive_noise": False}
+        assert defaults == {**shared, "noise_beta": 0.999, "min_noise_std": 1e-6, **adam, "seed": 3}
 
     @pytest.mark.parametrize("dtype", [torch.complex64, torch.int64])
-    @pytest.mark.parametrize("wrap", [list, lambda tensors: [("name", tensors[0])]])
-    def test_parameters_that_are_not_real_are_refused(
-        self, dtype: torch.dtype, wrap: Callable[[list[Tensor]], Any]
-    ) -> None:
-        tensor = torch.zeros(2, dtype=dtype)
-        with pytest.raises(SettingError, match=rf"\['params'\]\[0\] has the dtype {dtype}") as caught:
-            UPGD(wrap([tensor]))
-        assert caught.value.setting == "param_groups[0]['params']"
+    @pytest.mark.parametrize("as_given", [lambda each: each, lambda each: [each], lambda each: [("name", each)]])
+    def test_parameters_that_are_not_real_are_refused(self, dtype: torch.dtype, as_given: Any) -> None:
         optimizer = UPGD(make_parameters())
-        with pytest.raises(SettingError, match=r"param_groups\[1\]"):
-            optimizer.add_param_group({"params": tensor})
+        with pytest.raises(SettingError, match=rf"param_groups\[1\]\['params'\] .* dtype {dtype}") as caught:
+            optimizer.add_param_group({"params": as_given(torch.zeros(2, dtype=dtype))})
+        assert caught.value.setting == "param_groups[1]['params']"
         assert len(optimizer.param_groups) == 1
 
     def test_what_torch_refuses_is_still_refused_by_torch(self) -> None:
@@ -116,8 +84,33 @@ class TestSettings:
             UPGD([])
         with pytest.raises(TypeError, match="ordered collections"):
             UPGD(make_parameters()).add_param_group({"params": set(make_parameters())})
-        with pytest.raises(TypeError, match="learning_rate"):
-            UPGD(make_parameters(), learning_rate=0.1)  # type: ignore[call-arg]
+        for unknown in ("learning_rate", "eps"):
+            with pytest.raises(TypeError, match=unknown):
+                UPGD(make_parameters(), **{unknown: 0.1})
+
+
+class TestSeeds:
+    @BOTH
+    def test_a_seed_is_one_draw_from_the_global_generator_below_2_to_the_63(self, optimizer_class: Any) -> None:
+        """When it is not given, and when the noise gets another; one for all groups, on any default device."""
+        parameters = make_parameters()
+        optimizer = optimizer_class([{"params": make_parameters()}, {"params": make_parameters(), "seed": 5}], seed=4)
+        found = set()
+        for global_seed in range(4):
+            torch.manual_seed(global_seed)
+            expected = torch.randint(2**63 - 1, ()).item()
+            after = torch.get_rng_state()
+            for device in ("cpu", "meta"):
+                torch.manual_seed(global_seed)
+                with torch.device(device):
+                    drawn = optimizer_class(parameters).defaults["seed"]
+                assert_same(drawn, expected)
+                assert torch.equal(torch.get_rng_state(), after)
+            torch.manual_seed(global_seed)
+            optimizer.reseed()
+            assert [group["seed"] for group in optimizer.param_groups] == [expected] * 2
+            found.add(expected)
+        assert len(found) == 4
 
 
 class TestGradients:
@@ -127,49 +120,35 @@ class TestGradients:
     def test_single_non_finite_gradient_changes_nothing(
         self, optimizer_class: Any, bad: float, steps_before: int
     ) -> None:
-        optimizer = optimizer_class(make_parameters(), lr=0.1, sigma=0.1, adaptive_noise=True)
-        take_steps(optimizer, 0, steps_before)
-        first, second = optimizer.param_groups[0]["params"]
-        first.grad, second.grad = torch.ones(3, 2), torch.ones(3, 2)
-        second.grad[1, 0] = bad
+        """Also nothing of what follows."""
+        optimizer, other = (
+            optimizer_class(make_parameters(), lr=0.1, sigma=0.1, adaptive_noise=True, seed=1) for _ in range(2)
+        )
+        for each in (optimizer, other):
+            take_steps(each, 0, steps_before)
         before = snapshot(optimizer)
-        with pytest.raises(NonFiniteGradientError) as caught:
+        for parameter in optimizer.param_groups[0]["params"]:
+            parameter.grad = torch.ones(3, 2)
+        parameter.grad[2, 1] = bad
+        with pytest.raises(NonFiniteGradientError, match="look at the loss"):
             optimizer.step()
         assert_same(snapshot(optimizer), before)
-        assert caught.value.parameter == "parameter 1 of group 0, shape (3, 2)"
-        assert caught.value.parameter in str(caught.value)
+        for each in (optimizer, other):
+            take_steps(each, steps_before, 2)
+        assert_same(snapshot(optimizer), snapshot(other))
 
-    def test_non_finite_gradient_names_the_parameter_where_names_were_given(self) -> None:
+    @pytest.mark.parametrize("named", [True, False])
+    def test_the_parameter_of_a_bad_gradient_is_named(self, named: bool) -> None:
         model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
-        optimizer = UPGD(model.named_parameters())
+        given: list[Any] = list(model.named_parameters() if named else model.parameters())
+        optimizer = UPGD([{"params": given[:1]}, {"params": given[1:]}])
         for parameter in model.parameters():
-            parameter.grad = torch.zeros_like(parameter)
-        model.get_parameter("1.weight").grad = torch.full((1, 2), float("nan"))
+            parameter.grad = torch.ones_like(parameter)
+        parameters = list(model.parameters())
+        parameters[2].grad = torch.full((1, 2), float("nan"))
         with pytest.raises(NonFiniteGradientError) as caught:
             optimizer.step()
-        assert caught.value.parameter == "1.weight"
-
-    def test_non_finite_gradient_is_counted_within_its_group(self) -> None:
-        parameters = make_parameters(count=5)
-        optimizer = UPGD([{"params": parameters[:3]}, {"params": parameters[3:]}])
-        take_steps(optimizer, 0, 1)
-        parameters[4].grad = torch.full((3, 2), float("nan"))
-        with pytest.raises(NonFiniteGradientError) as caught:
-            optimizer.step()
-        assert caught.value.parameter == "parameter 1 of group 1, shape (3, 2)"
-
-    def test_step_after_a_refused_one_is_as_if_there_had_been_none(self) -> None:
-        ends = []
-        for refused in (False, True):
-            optimizer = AdaptiveUPGD(make_parameters(), lr=0.1, seed=1)
-            take_steps(optimizer, 0, 2)
-            if refused:
-                optimizer.param_groups[0]["params"][0].grad = torch.full((3, 2), float("nan"))
-                with pytest.raises(NonFiniteGradientError):
-                    optimizer.step()
-            take_steps(optimizer, 2, 2)
-            ends.append(snapshot(optimizer))
-        assert_same(ends[0], ends[1])
+        assert caught.value.parameter == ("1.weight" if named else "parameter 2, shape (1, 2)")
 
     def test_sparse_gradient_is_refused_before_any_change(self) -> None:
         dense, embedding = nn.Linear(2, 1), nn.Embedding(4, 2, sparse=True)
@@ -177,7 +156,7 @@ class TestGradients:
         dense(embedding(torch.tensor([1, 2]))).sum().backward()
         before = snapshot(optimizer)
         with pytest.raises(
-            SettingError, match=r"parameter 2 of group 0, shape \(4, 2\) is sparse.* with sparse=False\.$"
+            SettingError, match=r"parameter 2, shape \(4, 2\) is sparse.* with sparse=False\.$"
         ) as caught:
             optimizer.step()
         assert caught.value.setting == "sparse"
@@ -191,21 +170,14 @@ class TestGradients:
         assert_same(snapshot(optimizer), before)
 
     @BOTH
-    def test_parameter_without_elements_is_left_alone(self, optimizer_class: Any) -> None:
+    def test_a_step_leaves_empty_parameters_gradients_and_graph_alone(self, optimizer_class: Any) -> None:
         empty, other = nn.Parameter(torch.zeros(0, 3)), nn.Parameter(torch.ones(2))
-        empty.grad, other.grad = torch.zeros(0, 3), torch.ones(2)
+        empty.grad, other.grad = torch.zeros(0, 3), torch.tensor([1.0, -2.0])
         optimizer_class([empty, other], lr=0.1, adaptive_noise=True).step()
         assert torch.isfinite(other).all()
         assert not torch.equal(other.detach(), torch.ones(2))
-
-    def test_step_leaves_gradients_and_graph_alone(self) -> None:
-        parameter = nn.Parameter(torch.ones(3))
-        gradient = torch.tensor([1.0, -2.0, 3.0])
-        parameter.grad = gradient
-        AdaptiveUPGD([parameter], lr=0.1, adaptive_noise=True).step()
-        assert gradient.tolist() == [1.0, -2.0, 3.0]
-        assert parameter.requires_grad
-        assert parameter.is_leaf
+        assert other.grad.tolist() == [1.0, -2.0]
+        assert (other.requires_grad, other.is_leaf) == (True, True)
 
     def test_closure_is_evaluated_with_gradients_and_its_loss_returned(self) -> None:
         parameter = nn.Parameter(torch.tensor([3.0]))
@@ -217,7 +189,7 @@ class TestGradients:
             torch.autograd.backward(loss)
             return loss.item()
 
-        losses = [optimizer.step(closure) for _ in range(3)]
+        losses: list[Any] = [optimizer.step(closure) for _ in range(3)]
         assert losses[0] == 9.0
         assert losses[0] > losses[1] > losses[2]
 
@@ -227,35 +199,27 @@ class TestGroups:
         optimizer = AdaptiveUPGD(make_parameters(), lr=0.1, sigma=0.2, betas=(0.5, 0.6))
         take_steps(optimizer, 0, 2)
         added = make_parameters()
-        given = {"params": iter(added), "lr": 0.3, "lr_multiplier": 4, "note": "critic", "layers": [1, 2]}
-        optimizer.add_param_group(given)
+        optimizer.add_param_group({"params": iter(added), "lr": 0.3, "lr_multiplier": 4, "layers": [1, 2]})
         before = parameters_of(optimizer)
         take_steps(optimizer, 2, 1)
         group = optimizer.param_groups[1]
         assert (group["lr"], group["sigma"], group["betas"]) == (0.3, 0.2, (0.5, 0.6))
-        assert_same([group["lr_multiplier"], group["note"], group["layers"]], [4, "critic", [1, 2]])
+        assert (group["lr_multiplier"], group["layers"]) == (4, [1, 2])
         assert not any(torch.equal(old, new) for old, new in zip(before, parameters_of(optimizer), strict=True))
         assert optimizer.state[added[0]]["step"] == 1
         assert optimizer.state[optimizer.param_groups[0]["params"][0]]["step"] == 3
+        restored = AdaptiveUPGD([{"params": make_parameters()}, {"params": make_parameters()}])
+        restored.load_state_dict(optimizer.state_dict())
+        assert restored.param_groups[1]["lr_multiplier"] == 4
 
     @BOTH
-    def test_a_group_may_be_a_single_parameter_without_dimensions(self, optimizer_class: Any) -> None:
-        optimizer = optimizer_class(make_parameters(), lr=0.1)
+    def test_a_group_may_be_a_single_parameter_without_dimensions_and_have_a_scheduler(
+        self, optimizer_class: Any
+    ) -> None:
         temperature = nn.Parameter(torch.tensor(1.0))
-        optimizer.add_param_group({"params": temperature})
-        take_steps(optimizer, 0, 1)
-        assert temperature.item() != 1.0
-
-    def test_extra_keys_survive_a_round_trip(self) -> None:
-        optimizer = UPGD([{"params": make_parameters(), "lr_multiplier": 0.5}])
-        restored = UPGD(make_parameters())
-        restored.load_state_dict(optimizer.state_dict())
-        assert restored.param_groups[0]["lr_multiplier"] == 0.5
-
-    def test_single_tensor_and_learning_rate_schedulers_work(self) -> None:
-        parameter = make_parameters()[0]
-        optimizer = UPGD([{"params": parameter}], lr=0.1, sigma=0.0)
+        optimizer = optimizer_class([{"params": temperature}], lr=0.1)
         scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
         take_steps(optimizer, 0, 1)
         scheduler.step()
+        assert temperature.item() != 1.0
         assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)

@@ -1,0 +1,190 @@
+"""The state of one parameter, and its step by plain torch.
+
+:mod:`rlcore.optim.upgd_kernel` computes the same step for many parameters at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from rlcore.errors import StateError
+from rlcore.functional import utility as functional
+from rlcore.functional.utility import UtilityExtremes
+from rlcore.optim import noise
+from rlcore.state.tree import FREE, STEPS, Rule, fit
+
+Group: TypeAlias = dict[str, Any]
+Scalar: TypeAlias = float | Tensor
+Averages: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Counter -> the averages that it counts; one that is missing starts fresh with a counter of its own."""
+
+NOISE_AVERAGES: Final[Averages] = {"noise_step": ("direction_rms",)}
+MAY_LACK: Final = Rule(may_lack=True)
+
+
+def state_dtype(parameter: Tensor) -> torch.dtype:
+    """float64 for float64 parameters, else float32: an average with decay 0.999 stands still in bfloat16."""
+    return torch.float64 if parameter.dtype == torch.float64 else torch.float32
+
+
+class Coefficients(NamedTuple):
+    """The scalars of one parameter's step, in the order of the kernel; tensors where only a device has the counter.
+
+    :param kept: share of a parameter that weight decay leaves, 1 - lr * weight_decay
+    :param correction: divides the average of the utility
+    :param utility_weight: of the newest value in the average of the utility; the next two in those of the moments
+    :param mean_factor: d = mean_factor * m / (root_factor * sqrt(v) + eps)
+    """
+
+    kept: float
+    lr: float
+    correction: Scalar
+    utility_weight: float
+    first_weight: float = 1.0
+    second_weight: float = 1.0
+    mean_factor: Scalar = 1.0
+    root_factor: Scalar = 0.0
+    eps: float = 1.0
+
+
+@dataclass(slots=True)
+class Update:
+    """One parameter that has a gradient in this step, and its step by plain torch.
+
+    :param index: of the parameter, counted through all groups
+    :param taken: whether the step changes anything; 0-dimensional where only a device knows
+    """
+
+    parameter: Tensor
+    gradient: Tensor
+    group: Group
+    state: dict[str, Any]
+    index: int
+    taken: Tensor | bool = True
+
+    def count(self, counters: Iterable[str]) -> None:
+        """Count one step, if it is taken."""
+        for counter in counters:
+            self.state[counter] = self.state[counter] + self.taken
+
+    def move(self, name: str, value: Tensor, weight: float) -> None:
+        """Move an average towards a value, if the step is taken; both are bounded, so their difference is finite."""
+        average = self.state[name]
+        average.copy_(self._if_taken(average.lerp(value, weight), average))
+
+    def average(self, c: Coefficients) -> UtilityExtremes:
+        """Move all averages one step; return the extremes of the corrected utility."""
+        gradient = self._gradient()
+        self.move("utility", functional.weight_utility(gradient, self._wide(self.parameter)), c.utility_weight)
+        if "first_moment" in self.state:
+            self.move("first_moment", gradient, c.first_weight)
+            self.move("second_moment", functional.bounded(gradient * gradient), c.second_weight)
+        return functional.utility_extremes([self._utility(c)])
+
+    def direction(self, c: Coefficients) -> Tensor:
+        """The direction d of this step."""
+        if "first_moment" not in self.state:
+            return self._gradient()
+        root = self.state["second_moment"].sqrt() * self._wide(c.root_factor) + c.eps
+        return functional.bounded(self.state["first_moment"] / root * self._wide(c.mean_factor))
+
+    def change(self, c: Coefficients, direction: Tensor, scale: Scalar) -> None:
+        """Change the parameter.
+
+        :param direction: with its noise
+        :param scale: divisor of the corrected utilities
+        """
+        parameter, share = self._wide(self.parameter), 1 - functional.gate(self._utility(c), scale)
+        changed = parameter * c.kept - c.lr * (direction * share)
+        self.parameter.copy_(self._if_taken(changed, parameter))
+
+    def _gradient(self) -> Tensor:
+        return functional.bounded(self._wide(self.gradient))
+
+    def _utility(self, c: Coefficients) -> Tensor:
+        utility: Tensor = self.state["utility"] / self._wide(c.correction)
+        return utility
+
+    def _wide(self, value: Any) -> Any:
+        """In the precision of the state, as tensors without dimensions would otherwise widen one another."""
+        return value.to(state_dtype(self.parameter)) if isinstance(value, Tensor) else value
+
+    def _if_taken(self, new: Tensor, old: Tensor) -> Tensor:
+        return new if isinstance(self.taken, bool) else torch.where(self.taken, new, old)
+
+
+def noises_of(updates: Sequence[Update]) -> Iterator[Tensor]:
+    """Draw the noise of each; a device draws that of a whole group in the time of one."""
+    for _, batch in groupby(updates, lambda each: (each.index, 0) if each.parameter.is_cpu else _place(each)):
+        own = list(batch)
+        sizes, steps = [each.parameter.numel() for each in own], [each.state["step"] for each in own]
+        indices, seed = [each.index for each in own], own[0].group["seed"]
+        yield from noise.normal(sizes, indices, steps, seed, own[0].parameter.device)
+
+
+def _place(update: Update) -> tuple[int, str]:
+    return id(update.group), str(update.parameter.device)
+
+
+def initial_average(name: str, parameter: Tensor) -> Tensor:
+    shape = () if name == "direction_rms" else parameter.shape
+    return torch.zeros(shape, dtype=state_dtype(parameter), device=parameter.device)
+
+
+def read_state(saved: dict[str, Any], groups: Sequence[Group], averages: Averages) -> dict[Tensor, dict[str, Any]]:
+    """Return copies of the saved averages of each parameter, in the precision of the state.
+
+    :raises StateError: for the first thing that does not fit
+    """
+    record = fit(saved, {"state": {}, "param_groups": []}, "the saved optimizer", {"state": FREE, "param_groups": FREE})
+    sizes, own = ([len(group["params"]) for group in each] for each in (record["param_groups"], groups))
+    if sizes != own:
+        raise StateError(
+            f"the saved state has groups of {sizes} parameters, the optimizer has {own}: their averages cannot be "
+            "matched. Build the optimizer with the groups it was saved with."
+        )
+    tensors = [name for names in averages.values() for name in names]
+    rules = {**dict.fromkeys(tensors, MAY_LACK), **dict.fromkeys(averages, replace(STEPS, may_lack=True))}
+    read: dict[Tensor, dict[str, Any]] = {}
+    for key, parameter in _matched(record, groups):
+        like: dict[str, Any] = {name: initial_average(name, parameter) for name in tensors}
+        entries = {name: value for name, value in record["state"][key].items() if name in rules}
+        read[parameter] = {
+            name: value.to(parameter.device, copy=True) if isinstance(value, Tensor) else value
+            for name, value in fit(entries, {**like, **dict.fromkeys(averages, 0)}, f"state[{key}]", rules).items()
+        }
+    return read
+
+
+def _matched(saved: dict[str, Any], groups: Sequence[Group]) -> list[tuple[int, Tensor]]:
+    keys = [key for group in saved["param_groups"] for key in group["params"]]
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    return [(key, parameter) for key, parameter in zip(keys, parameters, strict=True) if key in saved["state"]]
+
+
+def with_rescaled_utilities(
+    saved: dict[str, Any], groups: Sequence[Group], parameters: Collection[Tensor], factor: float
+) -> dict[str, Any]:
+    """A saved state as it would be had ``parameters`` been multiplied by ``factor``; what is given stays.
+
+    :param saved: has the groups of ``groups``
+    :param parameters: of ``groups``
+    """
+    chosen, state = set(map(id, parameters)), dict(saved["state"])
+    for key, parameter in _matched(saved, groups):
+        utility = state[key].get("utility")
+        if id(parameter) in chosen and isinstance(utility, Tensor) and utility.is_floating_point():
+            state[key] = {**state[key], "utility": rescaled(utility.to(state_dtype(parameter)), factor)}
+    return {**saved, "state": state}
+
+
+def rescaled(utility: Tensor, factor: float) -> Tensor:
+    """The utility of a parameter that was multiplied by ``factor``, computed in float64, in the range of its dtype."""
+    limit = torch.finfo(utility.dtype).max / 4
+    return (utility.double() * factor).clamp(-limit, limit).to(utility.dtype)
