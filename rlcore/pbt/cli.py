@@ -5,11 +5,13 @@ Exit codes: 0 trained to the end, or shown; 2 something cannot be used, read or 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,17 +25,11 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs import ResumableEnv
 from rlcore.errors import RLCoreError, SettingError
-from rlcore.pbt.executor_options import (
-    ExecutorKind,
-    ExecutorOption,
-    JobsOption,
-    RayAddressOption,
-    make_executor,
-)
 from rlcore.pbt.hyperparams import HyperparamConfig, PBTConfig
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
 from rlcore.pbt.turns import MakeModel
-from rlcore.pbt.watch_view import watch as show_population
+from rlcore.pbt.watch import watch as show_population
+from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.warn import warn_caller
 
@@ -48,10 +44,42 @@ def show_instead(context: typer.Context, folder: str | None) -> None:
     if folder is not None:
         if folder.startswith("-"):
             raise SettingError("watch", f"--watch needs a folder, and {folder} is an option; write --watch DIR")
-        if "://" in folder:
-            raise SettingError("watch", f"--watch {folder} is a URL, and only folders of this machine can be watched")
         show_population(Path(folder), once=context.params["once"])
         raise typer.Exit
+
+
+class ExecutorKind(StrEnum):
+    """The processes in which members train."""
+
+    inline = "inline"
+    processes = "processes"
+
+
+ExecutorOption = Annotated[
+    ExecutorKind,
+    typer.Option(help="Where members train: one after the other in this process, or in worker processes."),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Members that train at the same time, each on one thread. [default: one a core]"),
+]
+
+
+def make_executor(kind: ExecutorKind, jobs: int | None) -> Executor:
+    """Make the executor that the options describe.
+
+    :raises SettingError: if they contradict each other
+    """
+    if kind is ExecutorKind.processes:
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        return ProcessExecutor(cores if jobs is None else jobs)
+    if jobs is not None:
+        raise SettingError(
+            "jobs",
+            f"--jobs {jobs} and --executor inline contradict each other, as one member trains at a time; give "
+            "--executor processes, or leave --jobs out",
+        )
+    return InlineExecutor()
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -60,9 +88,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command(help=(__doc__ or "").replace("``", ""))
 def train(
     env: Annotated[str, typer.Option(help="Id of a Gymnasium environment.")],
-    folder: Annotated[
-        str, typer.Option(help="Where all is kept, a path or a URL of fsspec; a population that is there goes on.")
-    ],
+    folder: Annotated[str, typer.Option(help="Where all is kept; a population that is there goes on.")],
     population: Annotated[int, typer.Option(help="Number of members.")] = 4,
     updates: Annotated[int, typer.Option(help="Updates of each member, in all.")] = 20,
     interval: Annotated[
@@ -90,7 +116,6 @@ def train(
     once: Annotated[bool, typer.Option("--once", is_eager=True, help="With --watch: show it once and end.")] = False,
     executor: ExecutorOption = ExecutorKind.inline,
     jobs: JobsOption = None,
-    ray_address: RayAddressOption = None,
 ) -> None:
     if once and watched is None:
         raise SettingError("once", "--once shows a population once, and there is no --watch DIR; give it as well")
@@ -112,10 +137,10 @@ def train(
         config,
         folder=folder,
         seed=seed,
-        executor=make_executor(executor, jobs, ray_address),
+        executor=make_executor(executor, jobs),
     )
     result = train_shown(trained, updates)
-    Console(soft_wrap=True).print(result_table(result), f"best model: {result.location}", sep="\n")
+    Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

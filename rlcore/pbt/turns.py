@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import PicklingError
 from typing import Any, TypeAlias
@@ -15,11 +14,8 @@ import cloudpickle
 import numpy as np
 from stable_baselines3.common.utils import set_random_seed
 
-from rlcore.checkpoint import values
-from rlcore.checkpoint.refusal import refusals_name
 from rlcore.errors import CheckpointError, NonFiniteError, SettingError
 from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit
-from rlcore.pbt.files import BRING_BACK
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
@@ -131,18 +127,6 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A model file.
-
-    :param path: where it is, for errors
-    :param content: its bytes
-    """
-
-    path: Path
-    content: bytes
-
-
-@dataclass(frozen=True)
 class Turn:
     """Train, and score.
 
@@ -164,18 +148,20 @@ class TakeOver:
 
 @dataclass(frozen=True)
 class MemberTask:
-    """One piece of a member's work, in plain data, so that any process can do it.
+    """A piece of a member's work, in plain data, so that any process of this machine can do it.
 
     :param seed: the member's
     :param hyperparams: under which its last file was saved, or the first ones
-    :param saved: its last file; None if it has none, or if who does the work has the live model
+    :param saved: its last file; None if it has none
+    :param target: its new model file
     :param total: updates of the member in all, by which schedules count
     """
 
     member_id: int
     seed: int
     hyperparams: Hyperparams
-    saved: Saved | None
+    saved: Path | None
+    target: Path
     total: int
     work: Turn | TakeOver
 
@@ -186,25 +172,18 @@ class MemberTask:
 
 @dataclass(frozen=True)
 class TurnResult:
-    """What came of a piece of work.
+    """The result of a piece of work, next to the new model file.
 
-    :param model: the content of the member's new model file
     :param score: of a turn; NaN if the member diverged, None after an exploit
-    :param parameters: of a turn, what other members may copy
+    :param parameters: of a turn, for other members to copy
     :param diverged: why the member diverged, or None
-    :param vgs_transferred: whether an exploit brought statistics of variance gradient scaling
+    :param vgs_transferred: True if an exploit brought statistics of variance gradient scaling
     """
 
-    model: bytes
     score: float | None = None
     parameters: dict[Any, Any] | None = None
     diverged: str | None = None
     vgs_transferred: bool = False
-
-
-def needed(path: Path, error: CheckpointError) -> CheckpointError:
-    """The error of a model file that cannot be used, with a way on."""
-    return CheckpointError(path, f"{error.reason}; without it the population cannot go on: {BRING_BACK}")
 
 
 class LiveMember:
@@ -215,9 +194,7 @@ class LiveMember:
     :raises CheckpointError: if the file cannot be read as a model
     """
 
-    def __init__(
-        self, recipe: Recipe, member_id: int, seed: int, hyperparams: Hyperparams, saved: Saved | None
-    ) -> None:
+    def __init__(self, recipe: Recipe, member_id: int, seed: int, hyperparams: Hyperparams, saved: Path | None) -> None:
         self._recipe = recipe
         self._name = f"member_{member_id}"
         self._generators = OwnGenerators(seed)
@@ -227,12 +204,16 @@ class LiveMember:
             set_hyperparameters(self.model, hyperparams)
             if saved is not None:
                 try:
-                    self.model = continuing.continued(io.BytesIO(saved.content), self.model)
+                    self.model = continuing.continued(saved, self.model)
                 except CheckpointError as error:
-                    raise needed(saved.path, error) from error
+                    raise CheckpointError(
+                        saved,
+                        f"{error.reason}; without it the population cannot go on: bring it back from a copy, or begin "
+                        "again in another folder",
+                    ) from error
 
     def begin(self, total: int) -> None:
-        """Put the environments and generators where the run stood.
+        """Put the environments and generators where the run was.
 
         :param total: updates in all
         """
@@ -240,10 +221,12 @@ class LiveMember:
         with self._generators.in_place():
             self._training = TurnwiseTraining(self.model, timesteps, self._name)
 
-    def work(self, work: Turn | TakeOver) -> TurnResult:
-        """Do a piece of work, after :meth:`begin`."""
+    def work(self, task: MemberTask) -> TurnResult:
+        """Do a task of this member after :meth:`begin`, and save its model."""
         with self._generators.in_place():
-            return self._turn(work) if isinstance(work, Turn) else self._take_over(work)
+            result = self._turn(task.work) if isinstance(task.work, Turn) else self._take_over(task.work)
+            self.model.save(task.target)
+            return result
 
     def close(self) -> None:
         """End the environments, which may be processes."""
@@ -259,26 +242,21 @@ class LiveMember:
             diverged = str(error)
         else:
             score = float(self._recipe.performance(self.model))
-        return TurnResult(self._saved(), score, self.model.get_parameters(), diverged)
+        return TurnResult(score, self.model.get_parameters(), diverged)
 
     def _take_over(self, work: TakeOver) -> TurnResult:
-        """Apply an exploit; what was earned with the old weights is no longer counted."""
+        """Apply an exploit; episodes that the old weights played no longer count."""
         model, parameters = self.model, work.parameters
         if parameters is None:
             set_hyperparameters(model, work.hyperparams)
-            return TurnResult(self._saved())
+            return TurnResult()
         strategy = self._recipe.optimizer_exploit_strategy
         apply_exploit(model, parameters, work.hyperparams, optimizer_exploit_strategy=strategy)
         for window in (model.ep_info_buffer, model.ep_success_buffer):
             if window is not None:
                 window.clear()
         transferred = model.variance_gradient_scaler is not None and parameters.get("vgs_state") is not None
-        return TurnResult(self._saved(), vgs_transferred=transferred)
-
-    def _saved(self) -> bytes:
-        content = io.BytesIO()
-        self.model.save(content)
-        return content.getvalue()
+        return TurnResult(vgs_transferred=transferred)
 
 
 def work_from_file(recipe: bytes, task: MemberTask) -> TurnResult:
@@ -289,10 +267,6 @@ def work_from_file(recipe: bytes, task: MemberTask) -> TurnResult:
     live = LiveMember(cloudpickle.loads(recipe), task.member_id, task.seed, task.hyperparams, task.saved)
     try:
         live.begin(task.total)
-        result = live.work(task.work)
+        return live.work(task)
     finally:
         live.close()
-    if result.parameters is None:
-        return result
-    with refusals_name(f"the checkpoint of member {task.member_id}"):
-        return replace(result, parameters=values.plain(result.parameters))  # on the CPU: the parent may have no other
