@@ -173,7 +173,7 @@ def test_an_int_moves_by_at_least_one(value: int, factor: float, seed: int) -> N
 
 @pytest.mark.parametrize("is_log_scale", [False, True])
 def test_every_int_of_a_range_has_the_share_of_what_rounds_to_it(is_log_scale: bool) -> None:
-    """Without the half below 1, 1 has 0.20 of a log range from 1 to 4 (and half its share of a linear one), not 0.50."""
+    """Without the half below 1, it would have 0.20 of a log range from 1 to 4 instead of 0.50."""
     config, draws = HyperparamConfig("x", min_value=1, max_value=4, is_log_scale=is_log_scale), 800
     generator = np.random.default_rng(0)
     drawn = [config.resample(generator) for _ in range(draws)]

@@ -134,31 +134,28 @@ class TestPopulation:
         assert caught.value.__notes__ == ["in member 0, turn of 1 updates"]
 
 
+def fail(how: str) -> None:
+    if how == "setting":
+        raise SettingError("gamma", "gamma=2 cannot be used")
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    error = ValueError("holds a lock")
+    error.lock = Lock()  # type: ignore[attr-defined]
+    raise error
+
+
 def answer(question: Any) -> Any:
     """What a worker does that is asked."""
-    if question == "setting":
-        raise SettingError("gamma", "gamma=2 cannot be used")
-    if question == "interrupt":
-        raise KeyboardInterrupt
-    if question == "unpicklable":
-        error = ValueError("holds a lock")
-        error.lock = Lock()  # type: ignore[attr-defined]
-        raise error
     if question == "warn":
         warnings.warn("the answer is old", ResumeWarning, stacklevel=1)
-    if question == "threads":
-        return torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"]
-    if question == "signals":
-        return signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    if question == "lock":
-        return Lock()
-    if question == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if question == "sleep":
-        time.sleep(600)
-    if question == "pid":
-        return os.getpid()
-    return 2 // question
+    answers: dict[str, Callable[[], Any]] = {
+        "threads": lambda: (torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"]),
+        "signals": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, []),
+        "lock": Lock,
+        "sleep": lambda: time.sleep(600),
+        "pid": os.getpid,
+    }
+    return answers[question]() if question in answers else 2 // question
 
 
 def touch_and_divide(folder: str, number: int) -> int:
@@ -185,20 +182,20 @@ class TestProcesses:
             assert list(executor.map(bytes.upper, [b"a" * 2**24])) == [(b"a" * 2**24, b"A" * 2**24)]
 
     def test_errors_come_with_the_task_and_the_traceback_of_the_worker(self) -> None:
-        expected: list[tuple[Any, type[BaseException], str]] = [
-            (0, ZeroDivisionError, "division"),
-            ("setting", SettingError, "gamma=2 cannot be used"),
-            ("unpicklable", WorkerError, r"cannot send back a ValueError .*holds a lock"),
-            ("lock", WorkerError, "cannot send back a lock"),
-            ("interrupt", KeyboardInterrupt, ""),
+        expected: list[tuple[Any, Any, type[BaseException], str]] = [
+            (answer, 0, ZeroDivisionError, "division"),
+            (fail, "setting", SettingError, "gamma=2 cannot be used"),
+            (fail, "unpicklable", WorkerError, r"cannot send back a ValueError .*holds a lock"),
+            (answer, "lock", WorkerError, "cannot send back a lock"),
+            (fail, "interrupt", KeyboardInterrupt, ""),
         ]
         with ProcessExecutor(1) as executor:
-            for question, kind, words in expected:
+            for function, task, kind, words in expected:
                 with pytest.raises(kind, match=words) as caught:
-                    list(executor.map(answer, [question]))
-                if question not in ("interrupt", "lock"):
-                    assert f"in {question}, in a worker:" in caught.value.__notes__[0]
-                    assert "in answer\n" in caught.value.__notes__[0]
+                    list(executor.map(function, [task]))
+                if task not in ("interrupt", "lock"):
+                    assert f"in {task}, in a worker:" in caught.value.__notes__[0]
+                    assert f"in {function.__name__}\n" in caught.value.__notes__[0]
                 assert getattr(caught.value, "setting", "gamma") == "gamma"
 
     def test_warnings_are_raised_again_and_workers_have_one_thread_and_no_ctrl_c(self) -> None:
@@ -233,14 +230,11 @@ class TestProcesses:
         assert (tmp_path / "0").read_text() == 4 * "x"
 
     def test_the_error_names_the_task_that_kills_workers_and_its_neighbours_end(self, tmp_path: Path) -> None:
-        results = []
-        with (
-            ProcessExecutor(3) as executor,
-            pytest.raises(WorkerError, match=r"^0: 4 worker processes died \(exit code -9\).*lack of memory"),
-        ):
-            for task, _ in executor.map(partial(touch_and_die_at, str(tmp_path)), [1, 2, 0]):
-                results.append(task)
-        assert sorted(results) == [1, 2]
+        with ProcessExecutor(3) as executor:
+            results = executor.map(partial(touch_and_die_at, str(tmp_path)), [1, 2, 0])
+            assert sorted(next(results)[0] for _ in range(2)) == [1, 2]
+            with pytest.raises(WorkerError, match=r"^0: 4 worker processes died \(exit code -9\).*lack of memory"):
+                next(results)
 
     def test_what_has_ended_comes_before_an_error_of_another_task(self) -> None:
         def failing_then_double(folder: str) -> Iterator[int]:
