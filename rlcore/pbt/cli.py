@@ -28,6 +28,7 @@ from rlcore.errors import RLCoreError, SettingError
 from rlcore.pbt.hyperparams import HyperparamConfig, PBTConfig
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
 from rlcore.pbt.turns import MakeModel
+from rlcore.pbt.watch import shown
 from rlcore.pbt.watch import watch as show_population
 from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
 from rlcore.ppo.algorithm import DistributionalPPO
@@ -74,11 +75,7 @@ def make_executor(kind: ExecutorKind, jobs: int | None) -> Executor:
         cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
         return ProcessExecutor(cores if jobs is None else jobs)
     if jobs is not None:
-        raise SettingError(
-            "jobs",
-            f"--jobs {jobs} and --executor inline contradict each other, as one member trains at a time; give "
-            "--executor processes, or leave --jobs out",
-        )
+        raise SettingError("jobs", f"--jobs {jobs} needs --executor processes, as inline trains one member at a time")
     return InlineExecutor()
 
 
@@ -125,21 +122,14 @@ def train(
         hyperparams=[parsed_range(text) for text in hyperparam or EXPLORED],
     )
     if updates < 1:
-        raise SettingError("updates", f"--updates {updates} trains nothing, so no model would be best; give 1 or more")
+        raise SettingError("updates", f"--updates {updates} trains nothing; give 1 or more")
     if updates <= interval:
-        warn_caller(
-            f"--interval {interval} is not less than --updates {updates}, so no member copies another until the same "
-            "command goes on with more updates",
-            UserWarning,
-        )
-    trained = Population(
-        model_maker(env, n_envs, normalize=normalize),
-        config,
-        folder=folder,
-        seed=seed,
-        executor=make_executor(executor, jobs),
-    )
-    result = train_shown(trained, updates)
+        words = f"--interval {interval} is not less than --updates {updates}, so no member copies another yet"
+        warn_caller(words, UserWarning)
+    where = make_executor(executor, jobs)
+    make_model = model_maker(env, n_envs, normalize=normalize)
+    trained = Population(make_model, config, folder=folder, seed=seed, executor=where)
+    result = trainshown(trained, updates)
     Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
 
 
@@ -176,14 +166,13 @@ def parsed_range(text: str) -> HyperparamConfig:
             raise ValueError("not of that form")
         low, high = (int(end) if end.strip("+-").isdigit() else float(end) for end in found.group(2, 3))
     except ValueError as error:
-        raise SettingError(
-            "hyperparam", f"--hyperparam {text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log"
-        ) from error
+        words = f"--hyperparam {text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log"
+        raise SettingError("hyperparam", words) from error
     return HyperparamConfig(name=found[1], min_value=low, max_value=high, is_log_scale=found[4] is not None)
 
 
 def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
-    """What builds a member: environments that a resumed run can restore, and the settings' defaults."""
+    """Return a function that builds a member with restorable environments and the defaults of all settings."""
 
     def make(_: Mapping[str, Any], seed: int) -> DistributionalPPO:  # the population applies the hyperparameters
         try:
@@ -195,11 +184,11 @@ def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
     return make
 
 
-def train_shown(population: Population, updates: int) -> PopulationResult:
+def trainshown(population: Population, updates: int) -> PopulationResult:
     """Train with one bar a member, which shows its score and how often it has copied another."""
 
     def fields(status: MemberStatus) -> dict[str, Any]:
-        return {"completed": status.step, "performance": _shown(status.performance), "exploits": status.exploits}
+        return {"completed": status.step, "performance": shown(status.performance), "exploits": status.exploits}
 
     figures = TextColumn("return {task.fields[performance]}, exploits {task.fields[exploits]}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), figures)
@@ -212,13 +201,9 @@ def train_shown(population: Population, updates: int) -> PopulationResult:
 
 
 def result_table(result: PopulationResult) -> Table:
-    """Every member, the best first."""
+    """Make a table of every member, the best first."""
     table = Table("member", "return", "updates", "exploits", "hyperparameters")
     for status in result.table:
-        values = ", ".join(f"{name}={_shown(value)}" for name, value in status.hyperparams.items())
-        table.add_row(str(status.member_id), _shown(status.performance), str(status.step), str(status.exploits), values)
+        values = ", ".join(f"{name}={shown(value)}" for name, value in status.hyperparams.items())
+        table.add_row(str(status.member_id), shown(status.performance), str(status.step), str(status.exploits), values)
     return table
-
-
-def _shown(value: object) -> str:
-    return "-" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from rlcore.pbt.turns import (
     MemberTask,
     Performance,
     Recipe,
-    TakeOver,
-    Turn,
     TurnResult,
     work_from_file,
 )
@@ -244,17 +242,16 @@ class Population:
         assert live is not None, "an executor of this process has live models"
         return live.work(task)
 
-    def _task(
-        self, trainee: _Trainee, trained_under: Hyperparams, total: int, work: Turn | TakeOver, name: str
-    ) -> MemberTask:
+    def _task(self, trainee: _Trainee, trained_under: Hyperparams, total: int, name: str, **work: Any) -> MemberTask:
         """
         :param trained_under: hyperparameters of the member's last file
         :param name: of its new file, which no committed state uses yet
+        :param work: what to do
         """
         number = trainee.member.member_id
         trainee.target = f"member_{number}_step_{name}.zip"
         saved, target = self._saved(trainee), self._model_file(trainee.target).absolute()
-        return MemberTask(number, trainee.seed, dict(trained_under), saved, target, total, work)
+        return MemberTask(number, trainee.seed, trained_under, saved, target, total, **work)
 
     def _take_turns(self, target: int, total: int) -> Iterator[_Trainee]:
         """Train every member up to the step ``target``, and make each turn durable as it ends."""
@@ -264,8 +261,8 @@ class Population:
             for trainee in self._trainees:
                 if trainee.member.step < target:
                     counts = {"pbt/exploit_count": trainee.exploits, "pbt/vgs_transferred": trainee.vgs_transfers}
-                    turn = Turn(target - trainee.member.step, {**counts, **stats})
-                    yield self._task(trainee, trainee.member.hyperparams, total, turn, str(target))
+                    work = {"updates": target - trainee.member.step, "figures": {**counts, **stats}}
+                    yield self._task(trainee, dict(trainee.member.hyperparams), total, str(target), **work)
 
         for task, result in self._executor.map(self._work, tasks()):
             trainee = self._trainees[task.member_id]
@@ -303,7 +300,8 @@ class Population:
             parameters, after, checkpoint_format = self.scheduler.exploit_and_explore(member)
             if parameters is not None or after != before:
                 events[member.member_id] = self._event(member, before, checkpoint_format)
-                yield self._task(trainee, before, total, TakeOver(after, parameters), f"{member.step}_explored")
+                work = {"explored": after, "parameters": parameters}
+                yield self._task(trainee, before, total, f"{member.step}_explored", **work)
 
     def _event(self, member: PopulationMember, before: Hyperparams, checkpoint_format: str | None) -> LineageEvent:
         score = member.performance if math.isfinite(member.performance or 0.0) else None

@@ -1,13 +1,12 @@
-"""What a member of a population does between two decisions: train for a turn, or take over what another has learnt."""
+"""The work of a member between two decisions: train for a turn, or take over what another has learnt."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from pickle import PicklingError
 from typing import Any, TypeAlias
 
 import cloudpickle
@@ -30,7 +29,7 @@ Performance: TypeAlias = Callable[[DistributionalPPO], float]
 
 
 class OwnGenerators:
-    """The global generators as one member has them: what others draw in between changes nothing for it.
+    """The state of the global generators for one member, which other members do not change.
 
     :param seed: of Python's, NumPy's and torch's generators at first
     """
@@ -55,9 +54,9 @@ class OwnGenerators:
 class TurnwiseTraining:
     """``learn()`` in pieces: after all of them the model has the bits that one call would have left.
 
-    A model that was loaded goes on where its run stood.
+    A model that was loaded goes on where its run was.
 
-    :param total_timesteps: of the whole run, what the model has already made included; schedules count by it
+    :param total_timesteps: of the whole run, with those that the model has made already; schedules count by it
     :param name: of the run in TensorBoard
     """
 
@@ -69,81 +68,57 @@ class TurnwiseTraining:
     def advance(self, updates: int, figures: Mapping[str, float]) -> None:
         """Collect a rollout and update, several times.
 
-        :param figures: what is logged with every rollout beside the model's own
+        :param figures: logged with every rollout, next to the model's own
         :raises NonFiniteError: if a rollout or an update cannot be made; it leaves no trace, the rollout is lost, and
             the next turn goes on from where the environments are, or from a reset if they returned NaN
         """
-        for _ in range(updates):
-            try:
-                self._advance_once(figures)
-            except NonFiniteError:
-                self.model._boundary = None
-                with suppress(NonFiniteError):  # an environment that returns NaN again is reset in the next turn
-                    self._reset_if_lost()
-                raise
+        model = self.model
+        assert model.env is not None, "learn() cannot be entered without an environment"
+        try:
+            for _ in range(updates):
+                self._reset_if_lost()
+                model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+                model._update_current_progress_remaining(model.num_timesteps, self.total_timesteps)
+                for key, value in figures.items():
+                    model.logger.record(key, value)
+                model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
+                model.train()
+        except NonFiniteError:
+            model._boundary = None
+            with suppress(NonFiniteError):  # an environment that returns NaN again is reset in the next turn
+                self._reset_if_lost()
+            raise
 
     def _reset_if_lost(self) -> None:
         """Reset the environments if what they returned last could not be used."""
         model = self.model
-        assert model.env is not None, "learn() cannot be entered without an environment"
-        if model._last_obs is None:
+        if model._last_obs is None and model.env is not None:
             model._last_obs = model.env.reset()
             model._last_episode_starts = np.ones(model.n_envs, dtype=bool)
-
-    def _advance_once(self, figures: Mapping[str, float]) -> None:
-        model = self.model
-        self._reset_if_lost()
-        assert model.env is not None
-        model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
-        model._update_current_progress_remaining(model.num_timesteps, self.total_timesteps)
-        for key, value in figures.items():
-            model.logger.record(key, value)
-        model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
-        model.train()
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is the same for all members and all turns."""
+    """The part of the work that is the same for all members and all turns."""
 
     make_model: MakeModel
     performance: Performance
     optimizer_exploit_strategy: OptimizerStrategy
 
     def pickled(self) -> bytes:
-        """For :func:`work_from_file`.
+        """Pickle it for :func:`work_from_file`.
 
         :raises SettingError: if it cannot be pickled
         """
         try:
             content: bytes = cloudpickle.dumps(self)
-        except (PicklingError, TypeError, AttributeError, ValueError) as error:
+        except Exception as error:
             raise SettingError(
                 "make_model",
                 f"make_model={self.make_model!r:.80} or performance={self.performance!r:.80} cannot be sent to workers "
                 f"({error}); build what cannot be pickled inside of make_model, or give executor=InlineExecutor()",
             ) from error
         return content
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Train, and score.
-
-    :param updates: how many
-    :param figures: what is logged with every rollout beside the model's own
-    """
-
-    updates: int
-    figures: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class TakeOver:
-    """Go on under other hyperparameters, and from other parameters if some are given."""
-
-    hyperparams: Hyperparams
-    parameters: Mapping[Any, Any] | None
 
 
 @dataclass(frozen=True)
@@ -155,6 +130,10 @@ class MemberTask:
     :param saved: its last file; None if it has none
     :param target: its new model file
     :param total: updates of the member in all, by which schedules count
+    :param updates: to train for; 0 for an exploit
+    :param figures: logged with every rollout, next to the model's own
+    :param explored: of an exploit, the hyperparameters to go on with
+    :param parameters: of an exploit, those of the source; None if only hyperparameters change
     """
 
     member_id: int
@@ -163,11 +142,13 @@ class MemberTask:
     saved: Path | None
     target: Path
     total: int
-    work: Turn | TakeOver
+    updates: int = 0
+    figures: Mapping[str, float] = field(default_factory=dict)
+    explored: Hyperparams = field(default_factory=dict)
+    parameters: Mapping[Any, Any] | None = None
 
     def __str__(self) -> str:
-        what = f"turn of {self.work.updates} updates" if isinstance(self.work, Turn) else "exploit"
-        return f"member {self.member_id}, {what}"
+        return f"member {self.member_id}, {f'turn of {self.updates} updates' if self.updates else 'exploit'}"
 
 
 @dataclass(frozen=True)
@@ -208,8 +189,7 @@ class LiveMember:
                 except CheckpointError as error:
                     raise CheckpointError(
                         saved,
-                        f"{error.reason}; without it the population cannot go on: bring it back from a copy, or begin "
-                        "again in another folder",
+                        f"{error.reason}; to go on, bring it back from a copy, or begin again in another folder",
                     ) from error
 
     def begin(self, total: int) -> None:
@@ -224,7 +204,7 @@ class LiveMember:
     def work(self, task: MemberTask) -> TurnResult:
         """Do a task of this member after :meth:`begin`, and save its model."""
         with self._generators.in_place():
-            result = self._turn(task.work) if isinstance(task.work, Turn) else self._take_over(task.work)
+            result = self._turn(task) if task.updates else self._take_over(task.explored, task.parameters)
             self.model.save(task.target)
             return result
 
@@ -233,7 +213,7 @@ class LiveMember:
         if self.model.env is not None:
             self.model.env.close()
 
-    def _turn(self, turn: Turn) -> TurnResult:
+    def _turn(self, turn: MemberTask) -> TurnResult:
         assert self._training is not None, "begin() comes first"
         score, diverged = math.nan, None
         try:
@@ -244,14 +224,13 @@ class LiveMember:
             score = float(self._recipe.performance(self.model))
         return TurnResult(score, self.model.get_parameters(), diverged)
 
-    def _take_over(self, work: TakeOver) -> TurnResult:
+    def _take_over(self, explored: Hyperparams, parameters: Mapping[Any, Any] | None) -> TurnResult:
         """Apply an exploit; episodes that the old weights played no longer count."""
-        model, parameters = self.model, work.parameters
+        model, strategy = self.model, self._recipe.optimizer_exploit_strategy
         if parameters is None:
-            set_hyperparameters(model, work.hyperparams)
+            set_hyperparameters(model, explored)
             return TurnResult()
-        strategy = self._recipe.optimizer_exploit_strategy
-        apply_exploit(model, parameters, work.hyperparams, optimizer_exploit_strategy=strategy)
+        apply_exploit(model, parameters, explored, optimizer_exploit_strategy=strategy)
         for window in (model.ep_info_buffer, model.ep_success_buffer):
             if window is not None:
                 window.clear()

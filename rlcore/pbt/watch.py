@@ -85,7 +85,7 @@ class Seen:
         self.events = files.read_lineage(folder, state.lineage_size)
 
     def view(self, console: Console, now: float) -> Group:
-        """Everything that is shown.
+        """Lay out everything that is shown.
 
         :param console: hyperparameters have a table of their own if it is narrow; its height limits the events
         :param now: in seconds since 1970
@@ -94,16 +94,16 @@ class Seen:
         needed = Measurement.get(console, console.options.update(max_width=UNLIMITED), whole).maximum
         tables = [whole] if needed <= console.width else [self.table(), self.hyperparams_table()]
         room = console.height - AROUND - len(self.state.members) * len(tables) if console.is_terminal else EVENTS
-        shown = self.events[-min(EVENTS, room) :] if room > 0 else ()
+        events = self.events[-min(EVENTS, room) :] if room > 0 else ()
         figures = ", ".join(
-            f"{name.removeprefix('pbt/')} {_shown(value)}" for name, value in self.scheduler.get_stats().items()
+            f"{name.removeprefix('pbt/')} {shown(value)}" for name, value in self.scheduler.get_stats().items()
         )
         return Group(
             *self._heading(now),
             *(part for table in tables for part in (Text(), table)),
             Text(),
-            *(event_line(each, cut=console.is_terminal) for each in shown),
-            *([Text()] if shown else []),
+            *(event_line(each, cut=console.is_terminal) for each in events),
+            *([Text()] if events else []),
             Text(f"pbt/: {figures}", style="dim"),
         )
 
@@ -119,7 +119,7 @@ class Seen:
         yield Text("x2 next to a hyperparameter: the last exploit or exploration doubled it", style="dim")
 
     def table(self, *, with_hyperparams: bool = False) -> Table:
-        """A row for each member, the best first."""
+        """Make a row for each member, the best first."""
         names = self._names() if with_hyperparams else []
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in ("rank", "member", "score", "trend", "update"):
@@ -144,7 +144,7 @@ class Seen:
         return table
 
     def hyperparams_table(self) -> Table:
-        """The hyperparameters alone, in the order of the members' table."""
+        """Make a table of the hyperparameters alone, in the order of the members' table."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("member", justify="right")
         for name in self._names():
@@ -162,18 +162,18 @@ class Seen:
     def _hyperparam(self, member: PopulationMember, name: str) -> Text:
         own, value = self._own(member), member.hyperparams.get(name)
         before = (own[-1].hyperparams_before or {}).get(name) if own else value
-        text = Text(_shown(value))
+        text = Text(shown(value))
         return text if before == value else text.append(f" {change(before, value)}", style="dim")
 
 
 def lineage(member: int, sources: Sequence[int]) -> str:
-    """The members that its weights come from, such as ``3 <- 1 <- 0``."""
+    """Return the members that its weights come from, such as ``3 <- 1 <- 0``."""
     named = [member, *sources][: SHOWN_SOURCES + 1]
     return " <- ".join([*map(str, named), *(["..."] if len(sources) > SHOWN_SOURCES else [])]) if sources else "-"
 
 
 def trend_of(history: Sequence[Mapping[str, Any]]) -> float | None:
-    """The last score minus the one before; None unless there are two and both are finite."""
+    """Subtract the last score but one from the last; None unless there are two and both are finite."""
     if len(history) < 2:
         return None
     before, last = (float(each["performance"]) for each in history[-2:])
@@ -181,8 +181,8 @@ def trend_of(history: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def divergence(history: Sequence[Mapping[str, Any]], copies: Sequence[int], sources: Sequence[int]) -> Text:
-    """The update since which reports have no number. "no score" if its weights never had one: it may have diverged, or
-    no episode has ended since the start or since the last copy.
+    """Return the update since which reports have no number. "no score" means that its weights never had one: it may
+    have diverged, or no episode has ended since the start or since the last copy.
 
     :param copies: updates that the member had made when it copied another, after its report of that step
     """
@@ -198,19 +198,19 @@ def divergence(history: Sequence[Mapping[str, Any]], copies: Sequence[int], sour
 
 
 def event_line(event: LineageEvent, *, cut: bool = False) -> Text:
-    """An event in words.
+    """Describe an event.
 
     :param cut: show as much as fits into one line
     """
     line = Text(f"update {event.step}: member {event.member} ", no_wrap=cut, overflow="ellipsis" if cut else "fold")
     if event.event == "start":
-        values = ", ".join(f"{name} {_shown(value)}" for name, value in event.hyperparams.items())
+        values = ", ".join(f"{name} {shown(value)}" for name, value in event.hyperparams.items())
         return line.append(f"started with {values}")
     score = "" if event.performance is None else f", score {event.performance:.4g}"
     copied = "explored" if event.source is None else f"copied member {event.source} of update {event.source_step}"
     before = event.hyperparams_before or {}
     changes = [
-        f"{name} {_shown(before.get(name))} -> {_shown(value)}"
+        f"{name} {shown(before.get(name))} -> {shown(value)}"
         for name, value in event.hyperparams.items()
         if before.get(name) != value
     ]
@@ -218,10 +218,11 @@ def event_line(event: LineageEvent, *, cut: bool = False) -> Text:
 
 
 def change(before: HyperparamValue, value: HyperparamValue) -> str:
-    """The factor between two numbers, or the value before."""
+    """Return the factor between two numbers, or the value before."""
     numbers = [each for each in (before, value) if isinstance(each, int | float) and not isinstance(each, bool)]
-    return f"x{value / before:.3g}" if len(numbers) == 2 and all(numbers) else f"was {_shown(before)}"  # type: ignore[operator]
+    return f"x{value / before:.3g}" if len(numbers) == 2 and all(numbers) else f"was {shown(before)}"  # type: ignore[operator]
 
 
-def _shown(value: HyperparamValue) -> str:
+def shown(value: HyperparamValue) -> str:
+    """Return a value in three digits."""
     return "-" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -122,7 +122,7 @@ class TestPopulation:
         class Listening(InlineExecutor):
             def map(self, function: Any, tasks: Any) -> Any:
                 for task, result in super().map(function, tasks):
-                    seen.append(getattr(task.work, "figures", {}))
+                    seen.append(task.figures)
                     yield task, result
 
         build("population", executor=Listening()).train(1)
@@ -321,7 +321,7 @@ RUN = "environment: {id: CartPole-v1}\ntotal_timesteps: 64\n"
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (lambda: run(["--env", "CartPole-v1", "--folder", "p", "--jobs", "2"]), "--jobs 2 and --executor inline"),
+        (lambda: run(["--env", "CartPole-v1", "--folder", "p", "--jobs", "2"]), "--jobs 2 needs --executor processes"),
         (lambda: run(["--env", "CartPole-v1", "--folder", "s3://a/b"]), "folder=s3://a/b is a URL.* Ray Tune"),
         (
             lambda: CliRunner().invoke(train.app, ["run.yaml", "--output", "s3://a/model.zip"]),
