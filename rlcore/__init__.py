@@ -24,13 +24,11 @@ from rlcore.errors import (
 )
 from rlcore.optim import UPGD, AdaptiveUPGD, VarianceGradientScaler
 from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
-from rlcore.pbt.executors import InlineExecutor
 from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
 from rlcore.pbt.files import Ancestor, LineageEvent, ancestors, read_lineage
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
-from rlcore.pbt.process_executor import ProcessExecutor
-from rlcore.pbt.ray_executor import RayExecutor
+from rlcore.pbt.workers import InlineExecutor, ProcessExecutor
 from rlcore.ppo import (
     CategoricalValues,
     DistributionalPPO,
@@ -87,7 +85,6 @@ __all__ = [
     "ProcessExecutor",
     "QuantileValues",
     "RLCoreError",
-    "RayExecutor",
     "ResumableEnv",
     "ResumeWarning",
     "ReturnScale",

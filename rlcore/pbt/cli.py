@@ -5,11 +5,13 @@ Exit codes: 0 trained to the end, or shown; 2 something cannot be used, read or 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,17 +25,12 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs import ResumableEnv
 from rlcore.errors import RLCoreError, SettingError
-from rlcore.pbt.executor_options import (
-    ExecutorKind,
-    ExecutorOption,
-    JobsOption,
-    RayAddressOption,
-    make_executor,
-)
 from rlcore.pbt.hyperparams import HyperparamConfig, PBTConfig
 from rlcore.pbt.population import MemberStatus, Population, PopulationResult
 from rlcore.pbt.turns import MakeModel
-from rlcore.pbt.watch_view import watch as show_population
+from rlcore.pbt.watch import shown
+from rlcore.pbt.watch import watch as show_population
+from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.warn import warn_caller
 
@@ -48,10 +45,38 @@ def show_instead(context: typer.Context, folder: str | None) -> None:
     if folder is not None:
         if folder.startswith("-"):
             raise SettingError("watch", f"--watch needs a folder, and {folder} is an option; write --watch DIR")
-        if "://" in folder:
-            raise SettingError("watch", f"--watch {folder} is a URL, and only folders of this machine can be watched")
         show_population(Path(folder), once=context.params["once"])
         raise typer.Exit
+
+
+class ExecutorKind(StrEnum):
+    """The processes in which members train."""
+
+    inline = "inline"
+    processes = "processes"
+
+
+ExecutorOption = Annotated[
+    ExecutorKind,
+    typer.Option(help="Where members train: one after the other in this process, or in worker processes."),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Members that train at the same time, each on one thread. [default: one a core]"),
+]
+
+
+def make_executor(kind: ExecutorKind, jobs: int | None) -> Executor:
+    """Make the executor that the options describe.
+
+    :raises SettingError: if they contradict each other
+    """
+    if kind is ExecutorKind.processes:
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        return ProcessExecutor(cores if jobs is None else jobs)
+    if jobs is not None:
+        raise SettingError("jobs", f"--jobs {jobs} needs --executor processes, as inline trains one member at a time")
+    return InlineExecutor()
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -60,9 +85,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command(help=(__doc__ or "").replace("``", ""))
 def train(
     env: Annotated[str, typer.Option(help="Id of a Gymnasium environment.")],
-    folder: Annotated[
-        str, typer.Option(help="Where all is kept, a path or a URL of fsspec; a population that is there goes on.")
-    ],
+    folder: Annotated[str, typer.Option(help="Where all is kept; a population that is there goes on.")],
     population: Annotated[int, typer.Option(help="Number of members.")] = 4,
     updates: Annotated[int, typer.Option(help="Updates of each member, in all.")] = 20,
     interval: Annotated[
@@ -90,7 +113,6 @@ def train(
     once: Annotated[bool, typer.Option("--once", is_eager=True, help="With --watch: show it once and end.")] = False,
     executor: ExecutorOption = ExecutorKind.inline,
     jobs: JobsOption = None,
-    ray_address: RayAddressOption = None,
 ) -> None:
     if once and watched is None:
         raise SettingError("once", "--once shows a population once, and there is no --watch DIR; give it as well")
@@ -100,22 +122,15 @@ def train(
         hyperparams=[parsed_range(text) for text in hyperparam or EXPLORED],
     )
     if updates < 1:
-        raise SettingError("updates", f"--updates {updates} trains nothing, so no model would be best; give 1 or more")
+        raise SettingError("updates", f"--updates {updates} trains nothing; give 1 or more")
     if updates <= interval:
-        warn_caller(
-            f"--interval {interval} is not less than --updates {updates}, so no member copies another until the same "
-            "command goes on with more updates",
-            UserWarning,
-        )
-    trained = Population(
-        model_maker(env, n_envs, normalize=normalize),
-        config,
-        folder=folder,
-        seed=seed,
-        executor=make_executor(executor, jobs, ray_address),
-    )
-    result = train_shown(trained, updates)
-    Console(soft_wrap=True).print(result_table(result), f"best model: {result.location}", sep="\n")
+        words = f"--interval {interval} is not less than --updates {updates}, so no member copies another yet"
+        warn_caller(words, UserWarning)
+    where = make_executor(executor, jobs)
+    make_model = model_maker(env, n_envs, normalize=normalize)
+    trained = Population(make_model, config, folder=folder, seed=seed, executor=where)
+    result = trainshown(trained, updates)
+    Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -151,14 +166,13 @@ def parsed_range(text: str) -> HyperparamConfig:
             raise ValueError("not of that form")
         low, high = (int(end) if end.strip("+-").isdigit() else float(end) for end in found.group(2, 3))
     except ValueError as error:
-        raise SettingError(
-            "hyperparam", f"--hyperparam {text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log"
-        ) from error
+        words = f"--hyperparam {text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log"
+        raise SettingError("hyperparam", words) from error
     return HyperparamConfig(name=found[1], min_value=low, max_value=high, is_log_scale=found[4] is not None)
 
 
 def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
-    """What builds a member: environments that a resumed run can restore, and the settings' defaults."""
+    """Return a function that builds a member with restorable environments and the defaults of all settings."""
 
     def make(_: Mapping[str, Any], seed: int) -> DistributionalPPO:  # the population applies the hyperparameters
         try:
@@ -170,11 +184,11 @@ def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
     return make
 
 
-def train_shown(population: Population, updates: int) -> PopulationResult:
+def trainshown(population: Population, updates: int) -> PopulationResult:
     """Train with one bar a member, which shows its score and how often it has copied another."""
 
     def fields(status: MemberStatus) -> dict[str, Any]:
-        return {"completed": status.step, "performance": _shown(status.performance), "exploits": status.exploits}
+        return {"completed": status.step, "performance": shown(status.performance), "exploits": status.exploits}
 
     figures = TextColumn("return {task.fields[performance]}, exploits {task.fields[exploits]}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), figures)
@@ -187,13 +201,9 @@ def train_shown(population: Population, updates: int) -> PopulationResult:
 
 
 def result_table(result: PopulationResult) -> Table:
-    """Every member, the best first."""
+    """Make a table of every member, the best first."""
     table = Table("member", "return", "updates", "exploits", "hyperparameters")
     for status in result.table:
-        values = ", ".join(f"{name}={_shown(value)}" for name, value in status.hyperparams.items())
-        table.add_row(str(status.member_id), _shown(status.performance), str(status.step), str(status.exploits), values)
+        values = ", ".join(f"{name}={shown(value)}" for name, value in status.hyperparams.items())
+        table.add_row(str(status.member_id), shown(status.performance), str(status.step), str(status.exploits), values)
     return table
-
-
-def _shown(value: object) -> str:
-    return "-" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import sys
@@ -11,16 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rlcore.checkpoint import Checkpoint, load_checkpoint, load_container, save_container
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError
 from rlcore.pbt.hyperparams import Hyperparams, PBTConfig
-from rlcore.pbt.selection import Natural, PopulationMember
-from rlcore.types import StateDict
+from rlcore.pbt.selection import PopulationMember
 from rlcore.warn import warn_caller
 
 if sys.platform != "win32":
@@ -33,13 +31,10 @@ MEMBERS = "members"
 LINEAGE_FILE = "lineage.jsonl"
 FORMAT: Final = "population_v2"
 FORMAT_V1: Final = "population_v1"
-BRING_BACK = "bring it back from a copy, or begin anew in another folder"
-
-_logger = logging.getLogger("rlcore.pbt")
 
 
 def path_of(folder: Path, member: PopulationMember, step: int) -> Path:
-    """Where a member's parameters of a step are saved."""
+    """Return the file of a member's parameters of a step."""
     return folder / f"member_{member.member_id}_step_{step}.pt"
 
 
@@ -55,12 +50,11 @@ def make_folder(folder: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from training in the folder meanwhile; the lock ends with the process, a killed one too.
 
-    :raises CheckpointError: if another process has it, or it cannot be had
+    :raises CheckpointError: if another process trains in it, or it cannot be locked
     """
-    path = folder / "lock"
     with ExitStack() as held:
         try:
-            file = held.enter_context(path.open("ab"))
+            file = held.enter_context((folder / "lock").open("ab"))
             if sys.platform != "win32":  # which has no flock
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -68,12 +62,21 @@ def locked(folder: Path) -> Iterator[None]:
                 folder, "cannot be used, as another process is training in it; wait for it, or give another folder"
             ) from error
         except OSError as error:
-            raise CheckpointError(path, f"cannot be locked ({error.strerror}); give another folder") from error
+            raise CheckpointError(folder, f"cannot be locked ({error.strerror}); give another folder") from error
         yield
 
 
+def stamp_of(folder: Path) -> tuple[int, ...] | None:
+    """Return values that differ after another commit, or None if there is no state."""
+    try:
+        status = (folder / STATE_FILE).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 def read_source(source: PopulationMember) -> Checkpoint | None:
-    """What a member last saved, in tensors of its own; None, with one ResumeWarning, where that cannot be read."""
+    """Read what a member last saved, in tensors of its own; None, with one ResumeWarning, if it cannot be read."""
     if source.checkpoint_path is None:
         reason = f"member {source.member_id} has saved no checkpoint; give model_parameters to update_performance"
     else:
@@ -89,26 +92,21 @@ def read_source(source: PopulationMember) -> Checkpoint | None:
 def prune(folder: Path, member: PopulationMember) -> None:
     """Remove the member's files but the last :data:`KEPT`."""
     for step in member.saved_steps[:-KEPT]:
-        path = path_of(folder, member, step)
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            _logger.warning("%s could not be removed and is tried again later: %s", path, error)
-        else:
-            member.saved_steps.remove(step)
+        path_of(folder, member, step).unlink(missing_ok=True)
+        member.saved_steps.remove(step)
 
 
 @dataclass(frozen=True)
 class LineageEvent:
-    """What happened to one member.
+    """An event in the life of one member.
 
-    :param event: ``start``; ``exploit`` where it copied another, ``explore`` where only its hyperparameters changed
+    :param event: ``start``; ``exploit`` if it copied another, ``explore`` if only its hyperparameters changed
     :param step: updates that the member had made
     :param performance: its score then; None for none, or none that is finite
-    :param hyperparams: what trains from here on
-    :param hyperparams_before: what trained until here; None at the start
+    :param hyperparams: those that train from here on
+    :param hyperparams_before: those that trained until here; None at the start
     :param source: the member that was copied
-    :param source_step: updates that had made what was copied
+    :param source_step: updates that the source had made
     :param format: of the source's checkpoint
     """
 
@@ -124,17 +122,17 @@ class LineageEvent:
 
 
 class Ancestor(NamedTuple):
-    """Where weights came from: the member they were copied from, and after how many of its updates."""
+    """The member that weights were copied from, and the number of updates that it had made."""
 
     member: int
     step: int
 
 
 class LineageFile:
-    """Appends events so that an interrupted run, cut back to what it had committed, holds each of them once.
+    """Appends events so that the file of an interrupted run that goes on holds each of them once.
 
     :param path: a file that is made when the first event is appended
-    :param size: bytes that are committed; what follows them is cut off before the next event is appended
+    :param size: bytes that are committed; :meth:`append` cuts off the rest first
     """
 
     def __init__(self, path: Path, size: int = 0) -> None:
@@ -152,8 +150,6 @@ class LineageFile:
             return
         try:
             with self.path.open("r+b" if self.size else "w+b") as file:
-                if os.fstat(file.fileno()).st_size < self.size:
-                    raise CheckpointError(self.path, f"has lost some of the {self.size} bytes that were written to it")
                 file.truncate(self.size)
                 file.seek(self.size)
                 file.write(lines)
@@ -164,17 +160,18 @@ class LineageFile:
         self.size += len(lines)
 
 
-def read_lineage(path: str | Path) -> list[LineageEvent]:
-    """The events of a file, oldest first; a last line that was cut off while it was written is left out.
+def read_lineage(path: str | Path, size: int | None = None) -> list[LineageEvent]:
+    """Read the events of a file, oldest first; a last line that was cut off while it was written is left out.
 
     :param path: the file, or the folder of the population that it is in
+    :param size: bytes to read; default all
     :raises CheckpointError: if the file cannot be read or a line is no event
     """
     path = Path(path)
     path = path / LINEAGE_FILE if path.is_dir() else path
     events = []
     try:
-        for line in path.read_bytes().split(b"\n")[:-1]:
+        for line in path.read_bytes()[:size].split(b"\n")[:-1]:
             events.append(LineageEvent(**{"performance": None, **json.loads(line)}))
     except OSError as error:
         raise CheckpointError(path, f"cannot be read ({error.strerror})") from error
@@ -184,9 +181,9 @@ def read_lineage(path: str | Path) -> list[LineageEvent]:
 
 
 def ancestors(events: Sequence[LineageEvent], member: int) -> list[Ancestor]:
-    """Whose weights a member's present ones descend from, latest first; empty if they are its own from the start.
+    """Return the members that a member's weights come from, latest first; empty if it never copied another.
 
-    What was copied is what the source had before it copied anybody itself at the same step.
+    If the source copied another member at the same step, its weights from before that were copied.
     """
     found: list[Ancestor] = []
     step = math.inf
@@ -198,69 +195,56 @@ def ancestors(events: Sequence[LineageEvent], member: int) -> list[Ancestor]:
         found.append(Ancestor(member, copies[-1].source_step))
 
 
-class _Saved(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+class SavedMember(BaseModel):
+    """The part of a member that its scheduler does not know; ``file`` is its model, by name."""
+
+    file: str | None = None
+    exploits: int = 0
+    vgs_transfers: int = 0
 
 
-class SavedMember(_Saved):
-    """What a population knows of a member and its scheduler does not; ``file`` is its model, by name."""
-
-    file: Annotated[str, Field(pattern=r"^[^/\\]+$")] | None = None
-    exploits: Natural = 0
-    vgs_transfers: Natural = 0
-
-
-class SavedPopulation(_Saved):
+class SavedPopulation(BaseModel):
     """The state of a population that a run commits after every turn."""
 
     seed: int
     config: dict[str, Any]
-    explored_step: Natural
-    lineage_size: Natural
+    explored_step: int
+    lineage_size: int
     scheduler: dict[Any, Any]
     members: list[SavedMember]
 
 
 def read_state(folder: Path) -> SavedPopulation | None:
-    """The state that a run last committed, or None if none was begun.
+    """Read the state that a run last committed, or return None if none was begun.
 
     :raises CheckpointError: if the file is damaged or no state of a population, or is missing where members have models
     """
     path, members = folder / STATE_FILE, folder / MEMBERS
     if not path.exists():
-        found = sorted(path.name for path in members.glob("*.zip"))
-        if found:
+        if any(members.glob("*.zip")):
             raise CheckpointError(
                 members,
-                f"holds {', '.join(found[:3])} of a population whose {STATE_FILE} is missing, so it cannot go on and "
-                "would be overwritten; give another folder, or move this one away",
+                f"holds models of a population whose {STATE_FILE} is missing, so it cannot go on and would be "
+                "overwritten; give another folder, or move this one away",
             )
         return None
-    content = load_container(path, require_digest=True)
-    try:
-        return SavedPopulation.model_validate(_fields(content, path))
-    except ValidationError as error:
-        wrong = ", ".join(sorted({str(each["loc"][0]) if each["loc"] else "state" for each in error.errors()}))
-        raise CheckpointError(
-            path, f"has other fields than a population's state ({wrong}); it is damaged or of another version"
-        ) from error
-
-
-def _fields(content: StateDict, path: Path) -> object:
-    """What a state file holds: in version 1 next to the format, since version 2 as one text in JSON."""
-    version, fields = content.get("format_version"), {**content}
-    fields.pop("format_version", None)
-    if version == FORMAT_V1:
-        return fields
-    if version != FORMAT:
+    fields: dict[Any, Any] = {**load_container(path, require_digest=True)}
+    version = fields.pop("format_version", None)
+    if version not in (FORMAT, FORMAT_V1):
         raise CheckpointError(path, f"is no state of a population ({FORMAT}); give another folder")
-    state = fields.get("state")
-    if set(fields) != {"state"} or not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
-        return None
     try:
-        return json.loads(state.numpy().tobytes())
-    except (ValueError, RecursionError):
-        return None
+        state = fields if version == FORMAT_V1 else json.loads(fields["state"].numpy().tobytes())
+        return SavedPopulation.model_validate(state)
+    except (KeyError, AttributeError, ValueError) as error:
+        raise CheckpointError(path, f"is damaged, or of another version: {first_problem(error)}") from error
+
+
+def first_problem(error: Exception) -> str:
+    """Return the text of an error; only the first problem if pydantic found several."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'state'}: {first['msg'].lower()}"
 
 
 def write_state(state: SavedPopulation, folder: Path) -> None:
@@ -277,32 +261,16 @@ def write_state(state: SavedPopulation, folder: Path) -> None:
 
 
 def described(config: PBTConfig) -> dict[str, Any]:
-    """What a run that goes on must have in common with the one before, in plain Python."""
+    """Return the settings that must not change when a run goes on, in plain Python."""
     return config.model_dump(mode="json", exclude={"checkpoint_dir", "seed"})
 
 
-def require_same_config(config: PBTConfig, state: SavedPopulation, file: str) -> None:
+def require_same_config(config: PBTConfig, state: SavedPopulation, folder: Path) -> None:
     """Raise SettingError for the first setting in which ``config`` differs from the state's."""
     for name, value in described(config).items():
         if state.config.get(name) != value:
             raise SettingError(
                 f"PBTConfig[{name!r}]",
-                f"{name}={value!r}, and the population in {file} was begun with {state.config.get(name)!r}; give the "
+                f"{name}={value!r}, and the population in {folder} was begun with {state.config.get(name)!r}; give the "
                 "same, or another folder",
             )
-
-
-def require_checkpoints(members: Iterable[PopulationMember], state: SavedPopulation) -> None:
-    """
-    :param members: as they are restored, with the paths that their parameters are to have now
-    :raises CheckpointError: if no checkpoint is there; a single one that is missing brings a warning when it is copied
-    """
-    pairs = zip(members, state.scheduler["members"], strict=True)
-    places = [(Path(member.checkpoint_path), saved) for member, saved in pairs if member.checkpoint_path is not None]
-    if places and not any(path.exists() for path, _ in places):
-        path, saved = places[0]
-        raise CheckpointError(
-            path,
-            f"is missing, as is every other checkpoint of a member, and the population saved it as "
-            f"{saved['checkpoint_path']}; give that checkpoint_dir, or {BRING_BACK}",
-        )

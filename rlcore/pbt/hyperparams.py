@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -32,56 +31,22 @@ class Table(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    def __init__(self, *positional: Any, **named: Any) -> None:
-        given, where = self.by_name(positional, named), type(self).__name__
+    def __init__(self, **given: Any) -> None:
+        where = type(self).__name__
         reject_unknown(given, where, {table.__name__: list(table.model_fields) for table in Table.__subclasses__()})
         try:
             super().__init__(**given)
         except ValidationError as error:
-            raise _explained(where, given, error) from error
+            errors = error.errors(include_url=False, include_context=False)
+            name = str(errors[0]["loc"][0])
+            # Each type that a value may have reports an error of its own; the last type is the widest.
+            message = [each["msg"] for each in errors if each["loc"][0] == name][-1]
+            text = f"{where}: {name}={given.get(name)!r} cannot be used: {message[0].lower()}{message[1:]}"
+            raise SettingError(f"{where}[{name!r}]", text) from error
         self.check_rules()
-
-    @classmethod
-    def by_name(cls, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings by name, where some are given by position, in the order of the table."""
-        where, fields = cls.__name__, list(cls.model_fields)
-        if len(positional) > len(fields):
-            raise SettingError(
-                where, f"{where} has {len(fields)} settings and {len(positional)} values are given; give them by name"
-            )
-        given = dict(zip(fields, positional, strict=False))
-        for name in named:
-            if name in given:
-                raise SettingError(
-                    f"{where}[{name!r}]",
-                    f"{where}: {name} is given by position, as {given[name]!r}, and by name; give it once",
-                )
-        return {**given, **named}
 
     def check_rules(self) -> None:
         """Raise SettingError for settings that contradict each other."""
-
-    @classmethod
-    def from_mapping(cls, given: Mapping[str, Any]) -> Self:
-        """The table that a plain mapping describes, such as one read from YAML.
-
-        :raises SettingError: as the constructor, and for anything but a mapping from names to values
-        """
-        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-            raise SettingError(
-                cls.__name__, f"{cls.__name__} is written as {given!r}; give a mapping from names to values"
-            )
-        return cls(**given)
-
-
-def _explained(where: str, given: Mapping[str, Any], error: ValidationError) -> SettingError:
-    """One sentence about the first thing that is wrong."""
-    errors = error.errors(include_url=False, include_context=False)
-    place, name = errors[0]["loc"][:-1], str(errors[0]["loc"][0])
-    # Each type that a value may have reports an error of its own; the last type is the widest.
-    message = [each for each in errors if each["loc"][:-1] == place][-1 if place else 0]["msg"]
-    text = f"{where}: {name}={given.get(name)!r} cannot be used: {message[0].lower()}{message[1:]}"
-    return SettingError(f"{where}[{name!r}]", text)
 
 
 class HyperparamConfig(Table):
@@ -95,9 +60,9 @@ class HyperparamConfig(Table):
     :param min_value: lower end of the range, inclusive
     :param max_value: upper end of the range, inclusive
     :param values: at least two different values, in an order in which neighbours are similar
-    :param perturbation_factor: greater than 1; of a range alone
+    :param perturbation_factor: greater than 1; for a range only
     :param resample_probability: under ``explore_method="both"``, how often a value is drawn again instead
-    :param is_log_scale: draw log-uniformly; the range must lie above 0
+    :param is_log_scale: draw log-uniformly; the range must be above 0
     :raises SettingError: naming the settings that cannot be used, or not together
     """
 
@@ -108,6 +73,9 @@ class HyperparamConfig(Table):
     perturbation_factor: Annotated[float, BeforeValidator(plain), Field(gt=1, allow_inf_nan=False)] = 1.2
     resample_probability: Fraction = 0.25
     is_log_scale: Flag = False
+
+    def __init__(self, name: Any = None, **given: Any) -> None:
+        super().__init__(name=name, **given)
 
     @property
     def is_categorical(self) -> bool:
@@ -131,8 +99,15 @@ class HyperparamConfig(Table):
 
     def check_rules(self) -> None:
         """Require either a range that can be drawn from, or a list of different values."""
-        if self.values is not None:
-            self._check_values(self.values)
+        values = self.values
+        if values is not None:
+            names = "min_value", "max_value", "is_log_scale", "perturbation_factor"
+            defaults = {name: type(self).model_fields[name].default for name in names}
+            given = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name) != defaults[name]]
+            if given:
+                raise self._error(f"{', '.join(given)} and values={values} contradict each other; give one of them")
+            if len(values) < 2 or any(value in values[:position] for position, value in enumerate(values)):
+                raise self._error(f"values={values} must be at least two, all different")
             return
         ends = f"min_value={self.min_value!r} and max_value={self.max_value!r}"
         if self.min_value is None or self.max_value is None:
@@ -142,7 +117,7 @@ class HyperparamConfig(Table):
         self._check_log_scale()
 
     def resample(self, generator: np.random.Generator) -> HyperparamValue:
-        """A value drawn uniformly, or log-uniformly with ``is_log_scale``."""
+        """Draw a value uniformly, or log-uniformly with ``is_log_scale``."""
         if self.values is not None:
             return self.values[int(generator.integers(len(self.values)))]
         # An int stands for the interval of what rounds to it, so that every int has its share.
@@ -154,7 +129,7 @@ class HyperparamConfig(Table):
         return self._fitted(generator.uniform(low - margin, high + margin))
 
     def perturb(self, value: HyperparamValue, generator: np.random.Generator) -> HyperparamValue:
-        """A value near ``value``, inside the range and of its type.
+        """Return a value near ``value``, inside the range and of its type.
 
         :raises SettingError: if ``value`` is no finite number, or none of ``values``
         """
@@ -180,7 +155,7 @@ class HyperparamConfig(Table):
             raise self._error(f"{value!r} cannot be its value; give {kind} from {low!r} to {high!r}")
 
     def _fitted(self, value: float) -> int | float:
-        """The nearest value that the range holds, of the range's type."""
+        """Return the nearest value that the range holds, of the range's type."""
         low, high = self._range()
         clipped = min(max(value, low), high)
         return round(clipped) if self.is_integer else float(clipped)
@@ -193,7 +168,7 @@ class HyperparamConfig(Table):
     def _number(self, value: HyperparamValue) -> int | float:
         number = plain(value)
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise self._error(f"{value!r} is no finite number, so it cannot be its value; give one")
+            raise self._error(f"{value!r} is no finite number; give one")
         return number
 
     def _position(self, value: HyperparamValue, values: Sequence[HyperparamValue]) -> int:
@@ -201,23 +176,10 @@ class HyperparamConfig(Table):
             raise self._error(f"{value!r} is none of its values; give one of {values}")
         return values.index(value)
 
-    def _check_values(self, values: Sequence[HyperparamValue]) -> None:
-        defaults = {name: field.default for name, field in type(self).model_fields.items()}
-        of_a_range = [
-            f"{name}={getattr(self, name)!r}"
-            for name in ("min_value", "max_value", "is_log_scale", "perturbation_factor")
-            if getattr(self, name) != defaults[name]
-        ]
-        if of_a_range:
-            raise self._error(f"{', '.join(of_a_range)} and values={values} contradict each other; give one of them")
-        if len(values) < 2 or any(value in values[:position] for position, value in enumerate(values)):
-            raise self._error(f"values={values} must be at least two, all different; otherwise nothing is explored")
-
     def _check_log_scale(self) -> None:
         if self.is_log_scale and self._range()[0] <= 0:
             raise self._error(
-                f"min_value={self.min_value!r} and is_log_scale=True contradict each other, because 0 and less have no "
-                "logarithm; give a min_value above 0, or leave is_log_scale out"
+                f"min_value={self.min_value!r} and is_log_scale=True contradict each other; give a min_value above 0"
             )
 
     def _error(self, problem: str) -> SettingError:
@@ -230,7 +192,7 @@ def explored(
     method: ExploreMethod,
     generator: np.random.Generator,
 ) -> Hyperparams:
-    """Hyperparameters near the given ones; those that no config names stay as they are.
+    """Return hyperparameters near the given ones; those that no config names stay as they are.
 
     :param method: ``perturb`` or ``resample`` every one, or ``both``: resample with each one's ``resample_probability``
     """
@@ -290,45 +252,41 @@ class PBTConfig(Table):
     explore_without_exploit: Flag = False
     seed: Seed | None = None
 
-    def __init__(self, *positional: Any, **named: Any) -> None:
-        given = self.by_name(positional, named)
+    def __init__(self, **given: Any) -> None:
         if isinstance(given.get("hyperparams"), list | tuple):
             given["hyperparams"] = [_hyperparam(i, each) for i, each in enumerate(given["hyperparams"])]
         super().__init__(**given)
 
     def check_rules(self) -> None:
-        """Require every hyperparameter once, and ``truncation_ratio`` only where something is truncated."""
+        """Require every hyperparameter once, and ``truncation_ratio`` only for truncation."""
         names = [each.name for each in self.hyperparams]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise SettingError(
-                "PBTConfig['hyperparams']", f"hyperparams names {', '.join(repeated)} more than once; give each once"
-            )
+            raise SettingError("PBTConfig['hyperparams']", f"hyperparams names {', '.join(repeated)} more than once")
         if self.exploit_method != "truncation" and "truncation_ratio" in self.model_fields_set:
             raise SettingError(
                 "PBTConfig['truncation_ratio']",
                 f"truncation_ratio={self.truncation_ratio!r} and exploit_method={self.exploit_method!r} contradict "
-                "each other: it would do nothing; leave truncation_ratio out, or set exploit_method='truncation'",
+                "each other; leave truncation_ratio out, or set exploit_method='truncation'",
             )
 
 
 def _hyperparam(position: int, given: object) -> object:
     try:
-        return HyperparamConfig.from_mapping(given) if isinstance(given, Mapping) else given
+        return HyperparamConfig(**given) if isinstance(given, Mapping) else given
     except SettingError as error:
         raise type(error)(f"hyperparams[{position}].{error.setting}", str(error)) from error
 
 
 def check_explorable(hyperparams: Sequence[HyperparamConfig], settings: Any, plan: Plan) -> None:
-    """Try the ends of every range, each with those of every other, because a later contradiction ends a population.
+    """Try every end of every range with the first ends of the others and with their last ends.
 
-    :param settings: what has every setting of the algorithm as an attribute
-    :raises SettingError: naming the settings that could not be explored, or not together, or that would do nothing;
-        its ``setting`` is ``hyperparams[i]``
+    :param settings: an object that has every setting of the algorithm as an attribute
+    :raises SettingError: naming the setting that could not be explored, not together with the others, or that would do
+        nothing; its ``setting`` is ``hyperparams[i]``
     """
     ends = {each.name: each.ends for each in hyperparams}
-    first = {name: values[0] for name, values in ends.items()}
-    for position, (name, values) in enumerate(ends.items()):
+    for position, name in enumerate(ends):
         switch = idle_under(name, settings)
         if switch is not None and switch not in ends:
             raise SettingError(
@@ -336,26 +294,18 @@ def check_explorable(hyperparams: Sequence[HyperparamConfig], settings: Any, pla
                 f"{name} is explored, which would do nothing under {switch}={getattr(settings, switch)!r}; give "
                 f"{switch}, or leave {name} out",
             )
-        for value in values:
-            _try(plan, first | {name: value}, name)
-    for left, right in combinations(ends, 2):
-        for pair in product(ends[left], ends[right]):
-            _try(plan, first | dict(zip((left, right), pair, strict=True)), right)
-
-
-def _try(plan: Plan, changes: Mapping[str, HyperparamValue], name: str) -> None:
-    """
-    :param name: what has just been changed, to blame where the error names nothing that is explored
-    """
-    try:
-        plan(changes)
-    except SettingError as error:
-        blamed = [each for each in changes if each in re.findall(r"\w+", error.setting)] or [name]
-        raise type(error)(f"hyperparams[{list(changes).index(blamed[0])}]", str(error)) from error
+    for end in (0, -1):
+        others = {name: values[end] for name, values in ends.items()}
+        for name, value in ((name, value) for name, values in ends.items() for value in values):
+            try:
+                plan(others | {name: value})
+            except SettingError as error:
+                blamed = [each for each in ends if each in re.findall(r"\w+", error.setting)] or [name]
+                raise type(error)(f"hyperparams[{list(ends).index(blamed[0])}]", str(error)) from error
 
 
 def optimizer_steps_per_update(*, n_steps: int, n_envs: int, batch_size: int, n_epochs: int) -> int:
-    """Optimizer steps that one update takes, unless ``target_kl`` stops it early."""
+    """Return the optimizer steps that one update takes, unless ``target_kl`` stops it early."""
     return n_epochs * math.ceil(n_steps * n_envs / batch_size)
 
 
@@ -372,27 +322,26 @@ def check_interval(perturbation_interval: int, steps_per_update: int, vgs_warmup
         raise SettingError(
             "perturbation_interval",
             f"perturbation_interval={perturbation_interval} updates of {steps_per_update} optimizer steps are {steps} "
-            f"steps, not more than vgs_warmup_steps={vgs_warmup_steps}, so the first exploits would hand over gradient "
-            "statistics that have not warmed up; give an interval of at least "
-            f"{vgs_warmup_steps // steps_per_update + 1} updates, or a warm-up of fewer than {steps} steps",
+            f"steps, not more than vgs_warmup_steps={vgs_warmup_steps}, so the first exploits would copy gradient "
+            f"statistics that are warming up; give at least {vgs_warmup_steps // steps_per_update + 1} updates, or a "
+            f"warm-up of fewer than {steps} steps",
         )
 
 
 def check_warm_up(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """:func:`check_interval` with what may be explored: the fewest optimizer steps an update, the longest warm-up.
 
-    :param settings: what has every setting of the algorithm as an attribute
+    :param settings: an object that has every setting of the algorithm as an attribute
     """
     if not settings.variance_gradient_scaling:
         return
     explored = {each.name: each.ends for each in config.hyperparams}
     choices: dict[str, Callable[[Any], Any]] = {"n_epochs": min, "batch_size": max, "vgs_warmup_steps": max}
     worst = {name: choose(explored.get(name, [getattr(settings, name)])) for name, choose in choices.items()}
-    steps = optimizer_steps_per_update(
-        n_steps=settings.n_steps, n_envs=n_envs, batch_size=worst["batch_size"], n_epochs=worst["n_epochs"]
-    )
+    ends = ", ".join(f"{name}={value}" for name, value in worst.items() if name in explored)
+    warm_up = worst.pop("vgs_warmup_steps")
     try:
-        check_interval(config.perturbation_interval, steps, worst["vgs_warmup_steps"])
+        steps = optimizer_steps_per_update(n_steps=settings.n_steps, n_envs=n_envs, **worst)
+        check_interval(config.perturbation_interval, steps, warm_up)
     except SettingError as error:
-        ends = ", ".join(f"{name}={value}" for name, value in worst.items() if name in explored)
         raise SettingError(error.setting, f"{error}{ends and f'; counted at {ends}, which may be explored'}") from error

@@ -14,30 +14,23 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rlcore.checkpoint.refusal import refusals_name
-from rlcore.checkpoint.storage import read_content, write_atomic
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt import files, hyperparams
-from rlcore.pbt.executors import Executor, InlineExecutor
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
 from rlcore.pbt.scheduler import PBTScheduler, agreed_seed
 from rlcore.pbt.selection import PopulationMember
-from rlcore.pbt.storage import RemoteFolder, Storage, storage_of
 from rlcore.pbt.turns import (
     LiveMember,
     MakeModel,
     MemberTask,
     Performance,
     Recipe,
-    Saved,
-    TakeOver,
-    Turn,
     TurnResult,
-    needed,
     work_from_file,
 )
+from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import whole_number
 from rlcore.ppo.live_settings import plan_change
@@ -47,12 +40,12 @@ _logger = logging.getLogger("rlcore.pbt")
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """Where a member is.
+    """The progress of a member.
 
     :param step: updates that it has made
     :param performance: its last score; None before the first
     :param exploits: how often it has copied another
-    :param copied_from: the member that it has just copied, where this reports an exploit
+    :param copied_from: the member that it has just copied, if this reports an exploit
     """
 
     member_id: int
@@ -65,31 +58,30 @@ class MemberStatus:
 
 @dataclass(frozen=True)
 class PopulationResult:
-    """What a population came to.
+    """The result of a population.
 
     :param best: the member of the best score
-    :param model_file: its model, for ``DistributionalPPO.load``; of a folder that is a URL a copy, which is there as
-        long as the population
+    :param model_file: its model, for ``DistributionalPPO.load``
     :param table: every member, the best first
-    :param location: the path or the URL of the model
     """
 
     best: MemberStatus
     model_file: Path
     table: tuple[MemberStatus, ...]
-    location: str = ""
 
 
 Progress: TypeAlias = Callable[[MemberStatus], None]
 
 
 class _Trainee:
-    """A member, with what the scheduler does not know of it; its live model where it trains in this process."""
+    """A member, with what the scheduler does not know of it; its live model if it trains in this process."""
 
     def __init__(self, member: PopulationMember, seed: int, saved: SavedMember) -> None:
         self.member = member
         self.seed = seed
         self.live: LiveMember | None = None
+        self.target: str | None = None
+        """The model file that its work writes; it counts as soon as it is ``file``."""
         self.file, self.exploits, self.vgs_transfers = saved.file, saved.exploits, saved.vgs_transfers
 
     def status(self, copied_from: int | None = None) -> MemberStatus:
@@ -103,32 +95,29 @@ class Population:
     """Population-based training (Jaderberg et al., 2017) of :class:`DistributionalPPO` models.
 
     Every member makes ``perturbation_interval`` updates a turn; when all have, the scheduler decides who copies whom.
-    A member's environments and generators are its own, so that it trains as it would alone. All is kept in ``folder``:
-    after every turn the models, the scheduler and the lineage are there as one whole, and a population made on the
-    same folder goes on exactly where the last one was interrupted, also by a kill. After an exception make a new one
-    on the folder. A member's checkpoint that has gone missing or is damaged is not copied: who was to copy it keeps its
-    own parameters, and one ResumeWarning names the file.
+    A member's environments and generators are its own, so that it trains as it would alone. ``folder`` has everything:
+    after every turn it holds models, scheduler and lineage as one whole, and a population that is made on the same
+    folder goes on exactly where the last one was interrupted, also by a kill. After an exception make a new one on the
+    folder. If a member's checkpoint is missing or damaged, nobody copies it, and one ResumeWarning names the file.
 
     A member's score counts the episodes that ended since it last copied another, among the last
     ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose observations,
-    returns or gradients are no longer finite: it makes no more updates in that turn, and goes on if it is let copy
-    another.
+    returns or gradients are no longer finite: it makes no more updates in that turn, and goes on if it copies another.
 
-    The members train one after the other in this process, or, with another ``executor``, at the same time elsewhere.
-    The decisions, the scores and the weights are then the same, and so are the files after each round, but for the
+    The members train one after the other in this process, or with ``ProcessExecutor`` at the same time in worker
+    processes. Decisions, scores and weights are then the same, and so are the files after each round, but for the
     seconds that Monitor notes of an episode. For that the workers need environments that can be restored (see
     :class:`rlcore.envs.ResumableEnv`), as every turn goes on from the member's last file; others are reset before each
     turn. ``make_model`` and ``performance`` are pickled by cloudpickle, so what they change outside themselves does not
-    reach this process. Only this process writes into the folder.
+    reach this process.
 
     :param make_model: called once a member, and with workers once a turn
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
-    :param folder: new, empty, or of a population of the same configuration; a path, or a URL of fsspec such as
-        ``s3://bucket/population``, of which the attribute ``folder`` is then a temporary copy
+    :param folder: new, empty, or of a population of the same configuration
     :param seed: everything derives from it; default ``config.seed``, or the one that the folder was begun with
     :param performance: the score of a model; default the mean return of the last episodes
     :param initial_hyperparams: one mapping a member, instead of drawn ones
-    :param executor: where members train; default :class:`rlcore.pbt.executors.InlineExecutor`
+    :param executor: where members train; default :class:`rlcore.InlineExecutor`
     :raises SettingError: a setting that cannot be used, or another than the folder was begun with
     :raises CheckpointError: files in the folder that cannot be read
     """
@@ -144,18 +133,23 @@ class Population:
         initial_hyperparams: Sequence[Mapping[str, HyperparamValue]] | None = None,
         executor: Executor | None = None,
     ) -> None:
-        self._storage: Storage = storage_of(folder)
-        self.folder = self._storage.folder
+        if "://" in str(folder):
+            raise SettingError(
+                "folder",
+                f"folder={folder} is a URL, and a population is kept in a folder of this machine; give one, or train "
+                "with Ray Tune (rlcore.tune), which stores under URLs",
+            )
+        self.folder = Path(folder)
         self._executor = InlineExecutor() if executor is None else executor
-        if isinstance(executor, type) or not hasattr(self._executor, "in_process"):
+        if not isinstance(self._executor, InlineExecutor | ProcessExecutor):
             raise SettingError("executor", f"executor={executor!r} is no executor; give rlcore.ProcessExecutor(jobs=2)")
         self._recipe = Recipe(
             make_model, performance or _default_performance(config), config.optimizer_exploit_strategy
         )
+        self._stamp = files.stamp_of(self.folder)
         state = files.read_state(self.folder)
         agreed = agreed_seed(config, seed, None if state is None else state.seed)
         self.seed = secrets.randbits(32) if agreed is None else agreed
-        _require_within(config, self._storage)
         own = {} if "checkpoint_dir" in config.model_fields_set else {"checkpoint_dir": self.folder / "checkpoints"}
         self.config = config.model_copy(update={"seed": self.seed, **own})
         self.scheduler = PBTScheduler(self.config)
@@ -164,9 +158,8 @@ class Population:
         if state is None:
             self.scheduler.initialize_population(initial_hyperparams)
         else:
-            files.require_same_config(self.config, state, self._storage.shown(self.folder / files.STATE_FILE))
+            files.require_same_config(self.config, state, self.folder)
             self.scheduler.load_state_dict(state.scheduler)
-            files.require_checkpoints(self.scheduler.population, state)
             self._explored_step, self._lineage.size = state.explored_step, state.lineage_size
         saved = [SavedMember()] * self.config.population_size if state is None else state.members
         self._trainees = [
@@ -174,64 +167,60 @@ class Population:
             for member, of_file in zip(self.scheduler.population, saved, strict=True)
         ]
         self._work: Callable[[MemberTask], TurnResult] = self._work_live
-        try:
-            if self._executor.in_process:
-                for trainee in self._trainees:
-                    trainee.live = self._built(trainee)
-                    self._check(trainee.live.model)
-            else:
-                self._work = partial(work_from_file, self._recipe.pickled())
-                with closing(self._built(self._trainees[0])) as first:
-                    self._check(first.model)
-        except CheckpointError:
-            with self._storage.locked():  # which says so if another scheduler trains there, or has since the first look
-                raise
+        if self._executor.in_process:
+            for trainee in self._trainees:
+                trainee.live = self._built(trainee)
+                self._check(trainee.live.model)
+        else:
+            self._work = partial(work_from_file, self._recipe.pickled())
+            with closing(self._built(self._trainees[0])) as first:
+                self._check(first.model)
 
     @property
     def models(self) -> list[DistributionalPPO]:
-        """The members' models, in the order of the members; with workers, made again from the members' files."""
+        """The members' models, in the order of the members; with workers, built again from the members' files."""
         return [(trainee.live or self._built(trainee)).model for trainee in self._trainees]
 
     def statuses(self) -> list[MemberStatus]:
-        """Where the members stand, in their order."""
+        """Return the progress of the members, in their order."""
         return [trainee.status() for trainee in self._trainees]
 
     def train(self, updates_per_member: int, progress: Progress | None = None) -> PopulationResult:
         """Train until every member has made ``updates_per_member`` updates in all.
 
-        After the last turn nobody copies, so that the result is what was trained. Asked for more later, the exploits
-        that were left out are made up for; schedules then count by the new total.
+        After the last turn nobody copies, so that the result is what was trained. If a later call asks for more, the
+        exploits that were left out come first; schedules then count by the new total.
 
-        :param progress: told of every turn and every exploit, once it is on disk; of turns in the order in which they
-            end
+        :param progress: called after every turn and every exploit, once it is on disk; turns in the order of their end
         :raises SettingError: if ``updates_per_member`` is no whole number of at least 0
         :raises CheckpointError: if something cannot be written, the folder is as after the last turn; or if another
-            process trains in it
-        :raises WorkerError: if the workers that train a member die again and again, or cannot be reached; the folder is
-            as after the last turn
+            process trains in it, or has since this population was made
+        :raises WorkerError: if the workers that train a member die again and again; the folder is as after the last
+            turn
         """
         total, tell = whole_number("updates_per_member", updates_per_member), progress or (lambda _: None)
-        files.make_folder(self.folder)
-        with self._executor, self._storage.locked():
+        files.make_folder(self.folder / files.MEMBERS)
+        with self._executor, files.locked(self.folder):
+            if files.stamp_of(self.folder) != self._stamp:
+                raise CheckpointError(
+                    self.folder, "was changed by another process since this population was made; make it again"
+                )
             self._begin(total)
             while True:
                 due = self._explored_step + self.config.perturbation_interval
                 for trainee in self._take_turns(min(due, total), total):
                     tell(trainee.status())
                 if due >= total:
-                    return self._result()
+                    ranked = [self._trainees[member.member_id] for member in self.scheduler.ranked()]
+                    table = tuple(trainee.status() for trainee in ranked)
+                    return PopulationResult(table[0], self._model_file(ranked[0].file or ""), table)
                 for trainee in self._exploit_and_explore(total):
                     tell(trainee.status(trainee.member.copied_from))
 
     def _built(self, trainee: _Trainee) -> LiveMember:
-        """A new model, or the one that the folder has."""
-        return LiveMember(
-            self._recipe,
-            trainee.member.member_id,
-            trainee.seed,
-            trainee.member.hyperparams,
-            self._saved(trainee),
-        )
+        """Build a new model, or the one that the folder has."""
+        member = trainee.member
+        return LiveMember(self._recipe, member.member_id, trainee.seed, member.hyperparams, self._saved(trainee))
 
     def _check(self, model: DistributionalPPO) -> None:
         """
@@ -251,14 +240,18 @@ class Population:
     def _work_live(self, task: MemberTask) -> TurnResult:
         live = self._trainees[task.member_id].live
         assert live is not None, "an executor of this process has live models"
-        return live.work(task.work)
+        return live.work(task)
 
-    def _task(self, trainee: _Trainee, trained_under: Hyperparams, total: int, work: Turn | TakeOver) -> MemberTask:
+    def _task(self, trainee: _Trainee, trained_under: Hyperparams, total: int, name: str, **work: Any) -> MemberTask:
         """
         :param trained_under: hyperparameters of the member's last file
+        :param name: of its new file, which no committed state uses yet
+        :param work: what to do
         """
-        saved = None if trainee.live is not None else self._saved(trainee)
-        return MemberTask(trainee.member.member_id, trainee.seed, dict(trained_under), saved, total, work)
+        number = trainee.member.member_id
+        trainee.target = f"member_{number}_step_{name}.zip"
+        saved, target = self._saved(trainee), self._model_file(trainee.target).absolute()
+        return MemberTask(number, trainee.seed, trained_under, saved, target, total, **work)
 
     def _take_turns(self, target: int, total: int) -> Iterator[_Trainee]:
         """Train every member up to the step ``target``, and make each turn durable as it ends."""
@@ -268,22 +261,18 @@ class Population:
             for trainee in self._trainees:
                 if trainee.member.step < target:
                     counts = {"pbt/exploit_count": trainee.exploits, "pbt/vgs_transferred": trainee.vgs_transfers}
-                    turn = Turn(target - trainee.member.step, {**counts, **stats})
-                    yield self._task(trainee, trainee.member.hyperparams, total, turn)
+                    work = {"updates": target - trainee.member.step, "figures": {**counts, **stats}}
+                    yield self._task(trainee, dict(trainee.member.hyperparams), total, str(target), **work)
 
         for task, result in self._executor.map(self._work, tasks()):
             trainee = self._trainees[task.member_id]
-            self._end_turn(trainee, target, result)
+            if result.diverged is not None:
+                _logger.warning("member %d has diverged and scores NaN: %s", task.member_id, result.diverged)
+            assert result.score is not None, "a turn has a score"
+            trainee.file = trainee.target
+            self.scheduler.update_performance(trainee.member, result.score, target, result.parameters)
+            self._commit()
             yield trainee
-
-    def _end_turn(self, trainee: _Trainee, target: int, result: TurnResult) -> None:
-        member = trainee.member
-        if result.diverged is not None:
-            _logger.warning("member %d has diverged and scores NaN: %s", member.member_id, result.diverged)
-        assert result.score is not None, "a turn has a score"
-        self._write_model(trainee, f"member_{member.member_id}_step_{target}.zip", result.model)
-        self.scheduler.update_performance(member, result.score, target, result.parameters)
-        self._commit()
 
     def _exploit_and_explore(self, total: int) -> list[_Trainee]:
         """Let every member that is due copy and explore, as one whole; the members for which something changed."""
@@ -291,9 +280,8 @@ class Population:
         with self.scheduler.ranked_once():
             for task, result in self._executor.map(self._work, self._exploits(events, total)):
                 trainee = self._trainees[task.member_id]
-                member = trainee.member
-                self._write_model(trainee, f"member_{member.member_id}_step_{member.step}_explored.zip", result.model)
-                if member.copied_from is not None:
+                trainee.file = trainee.target
+                if trainee.member.copied_from is not None:
                     self._count_exploit(trainee, result)
         self._explored_step += self.config.perturbation_interval
         self._commit([events[number] for number in sorted(events)])
@@ -302,7 +290,7 @@ class Population:
     def _exploits(self, events: dict[int, LineageEvent], total: int) -> Iterator[MemberTask]:
         """Decide member by member, in their order, as the scheduler draws from one generator.
 
-        :param events: what is decided is added, by member
+        :param events: every decision is added, by member
         """
         for trainee in self._trainees:
             member = trainee.member
@@ -312,7 +300,8 @@ class Population:
             parameters, after, checkpoint_format = self.scheduler.exploit_and_explore(member)
             if parameters is not None or after != before:
                 events[member.member_id] = self._event(member, before, checkpoint_format)
-                yield self._task(trainee, before, total, TakeOver(after, parameters))
+                work = {"explored": after, "parameters": parameters}
+                yield self._task(trainee, before, total, f"{member.step}_explored", **work)
 
     def _event(self, member: PopulationMember, before: Hyperparams, checkpoint_format: str | None) -> LineageEvent:
         score = member.performance if math.isfinite(member.performance or 0.0) else None
@@ -326,57 +315,29 @@ class Population:
         trainee.exploits += 1
         trainee.vgs_transfers += result.vgs_transferred
 
-    def _write_model(self, trainee: _Trainee, name: str, content: bytes) -> None:
-        """Write the model under a name that no committed state uses yet."""
-        path = self._model_file(name)
-        files.make_folder(path.parent)
-        write_atomic(path, content)
-        trainee.file = name
-
-    def _saved(self, trainee: _Trainee) -> Saved | None:
-        """The member's last file, or None if it has none.
-
-        :raises CheckpointError: if it cannot be read
-        """
-        if trainee.file is None:
-            return None
-        path = self._model_file(trainee.file)
-        try:
-            with refusals_name(path):
-                return Saved(path, bytes(read_content(path)))
-        except CheckpointError as error:
-            raise CheckpointError(self._storage.shown(path), needed(path, error).reason) from error
+    def _saved(self, trainee: _Trainee) -> Path | None:
+        return None if trainee.file is None else self._model_file(trainee.file).absolute()
 
     def _model_file(self, name: str) -> Path:
         return self.folder / files.MEMBERS / name
 
     def _commit(self, events: Sequence[LineageEvent] = ()) -> None:
-        """Make everything up to here what a resumed run starts from; then remove what no longer counts."""
+        """Make everything up to here the state that a resumed run starts from; then remove files without use."""
         self._lineage.append(events)
-        scheduler: Any = self.scheduler.state_dict()
-        for member in scheduler["members"]:
-            if member["checkpoint_path"] is not None:
-                member["checkpoint_path"] = self._storage.shown(Path(member["checkpoint_path"]))
         state = SavedPopulation(
             seed=self.seed,
             config=files.described(self.config),
             explored_step=self._explored_step,
             lineage_size=self._lineage.size,
-            scheduler=scheduler,
+            scheduler=self.scheduler.state_dict(),
             members=[SavedMember.model_validate(each, from_attributes=True) for each in self._trainees],
         )
         files.write_state(state, self.folder)
-        kept = {trainee.file for trainee in self._trainees}
+        self._stamp = files.stamp_of(self.folder)
+        kept = {name for trainee in self._trainees for name in (trainee.file, trainee.target)}
         for path in self._model_file("").glob("member_*_step_*.zip"):
             if path.name not in kept:
                 path.unlink(missing_ok=True)
-        self._storage.publish()
-
-    def _result(self) -> PopulationResult:
-        ranked = [self._trainees[member.member_id] for member in self.scheduler.ranked()]
-        table = tuple(trainee.status() for trainee in ranked)
-        path = self._model_file(ranked[0].file or "")
-        return PopulationResult(table[0], path, table, self._storage.shown(path))
 
 
 def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:
@@ -390,15 +351,6 @@ def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], flo
     return mean_episode_return
 
 
-def _require_within(config: PBTConfig, storage: Storage) -> None:
-    if isinstance(storage, RemoteFolder) and "checkpoint_dir" in config.model_fields_set:
-        raise SettingError(
-            "PBTConfig['checkpoint_dir']",
-            f"checkpoint_dir={str(config.checkpoint_dir)!r} and folder={storage.url!r} contradict each other, as the "
-            "run could not go on from the URL alone; leave checkpoint_dir out",
-        )
-
-
 def member_seed(seed: int, member_id: int) -> int:
-    """A member's seed; not near another's, for environments count up from it."""
+    """Derive a member's seed; not near another's, for environments count up from it."""
     return int(np.random.SeedSequence([seed, member_id]).generate_state(1)[0])

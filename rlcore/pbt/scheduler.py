@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from rlcore.checkpoint import save_checkpoint
 from rlcore.checkpoint.formats import save_policy
@@ -27,8 +27,7 @@ class PBTScheduler:
     """Decides exploits and explorations of a population (Jaderberg et al., 2017); it trains nothing itself.
 
     Report every member's score and parameters with :meth:`update_performance`; then, whenever
-    :meth:`should_exploit_and_explore`, ask :meth:`exploit_and_explore` what the member goes on with. It draws from a
-    generator of its own and leaves the global ones alone.
+    :meth:`should_exploit_and_explore`, call :meth:`exploit_and_explore`. It draws from a generator of its own.
 
     :param config: the population's settings
     :param seed: seed of the generator, instead of ``config.seed``
@@ -49,14 +48,12 @@ class PBTScheduler:
     ) -> list[PopulationMember]:
         """Start a population, with hyperparameters drawn from their ranges or with the given ones.
 
-        :param initial_hyperparams: one mapping a member, with every configured hyperparameter; others are carried along
+        :param initial_hyperparams: one mapping a member, with every configured hyperparameter; others are kept as given
         :raises SettingError: for another number of mappings, a name left out, or a value outside its range
         """
         if initial_hyperparams is None:
-            drawn = [
-                explored({}, self.config.hyperparams, "resample", self.generator)
-                for _ in range(self.config.population_size)
-            ]
+            size, ranges = self.config.population_size, self.config.hyperparams
+            drawn = [explored({}, ranges, "resample", self.generator) for _ in range(size)]
         else:
             drawn = self._checked_hyperparams(initial_hyperparams)
         self.population = [PopulationMember(member_id, each) for member_id, each in enumerate(drawn)]
@@ -65,7 +62,7 @@ class PBTScheduler:
         return self.population
 
     def should_exploit_and_explore(self, member: PopulationMember) -> bool:
-        """Whether the member's step is a multiple of ``perturbation_interval``, and not 0."""
+        """Return whether the member's step is a multiple of ``perturbation_interval``, and not 0."""
         return member.step > 0 and member.step % self.config.perturbation_interval == 0
 
     def update_performance(
@@ -88,11 +85,7 @@ class PBTScheduler:
         self._require_own(member)
         step, score = whole_number("step", step), plain(performance)
         if isinstance(score, bool) or not isinstance(score, int | float):
-            raise SettingError(
-                "performance",
-                f"performance={performance!r} is no number, so members could not be ranked; give one, or NaN",
-            )
-        performance = float(score)
+            raise SettingError("performance", f"performance={performance!r} is no number; give one, or NaN")
         if model_parameters is not None and model_state_dict is not None:
             raise SettingError(
                 "model_state_dict", "model_parameters and model_state_dict are both given; give model_parameters only"
@@ -101,17 +94,17 @@ class PBTScheduler:
             message = "model_state_dict saves the policy alone; give model_parameters=model.get_parameters() instead"
             warn_caller(message, DeprecationWarning)
         if model_parameters is not None or model_state_dict is not None:
-            self._save(member, performance, step, model_parameters, model_state_dict)
-        member.record_step(step, performance, member.hyperparams)
+            self._save(member, float(score), step, model_parameters, model_state_dict)
+        member.record_step(step, float(score), member.hyperparams)
         self._ranking = None
         files.prune(self.config.checkpoint_dir, member)
 
     def exploit_and_explore(self, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
         """Let a member copy a better one, and let it explore if it did.
 
-        Nothing happens before enough members have reported. ``member.hyperparams`` becomes what is returned, and
-        ``member.copied_from`` says who was copied; its performance stays until the next report. A source whose file
-        cannot be read is not copied, which one ResumeWarning says.
+        Nothing happens before enough members have reported. ``hyperparams`` of the member are then those that are
+        returned, and ``copied_from`` names the source. A source whose file cannot be read is not copied, with one
+        ResumeWarning.
 
         :return: the source's parameters (None if nothing is copied), the hyperparameters to go on with, and the format
             of the source's file (``v2_full_parameters``; ``v1_policy_only`` holds the policy alone; None)
@@ -129,45 +122,43 @@ class PBTScheduler:
             self.exploitation_count += 1
             _logger.info("member %d copies member %d (%s)", member.member_id, source.member_id, source.checkpoint_path)
         if self.explores(exploited=checkpoint is not None):
-            member.hyperparams = explored(
-                member.hyperparams, self.config.hyperparams, self.config.explore_method, self.generator
-            )
+            ranges, method = self.config.hyperparams, self.config.explore_method
+            member.hyperparams = explored(member.hyperparams, ranges, method, self.generator)
             self.exploration_count += 1
         if checkpoint is None:
             return None, dict(member.hyperparams), None
         return cast(dict[str, Any], checkpoint.data), dict(member.hyperparams), checkpoint.format_version
 
     def choose_source(self, member: PopulationMember) -> PopulationMember | None:
-        """The member that ``member`` would copy now, drawn by ``exploit_method``; None if there is none to copy."""
+        """Draw the member that ``member`` would copy now, by ``exploit_method``; None if there is none."""
         ranking = self._ranking or self.ranking()
         if member.member_id not in ranking.places:
             return None
         return selection.choose_source(member, ranking, self.config, self.generator)
 
     def explores(self, *, exploited: bool) -> bool:
-        """Whether a member explores, by whether it has just copied another."""
+        """Return whether a member explores, by whether it has just copied another."""
         return exploited or self.config.explore_without_exploit
 
     def ready_members(self) -> list[PopulationMember]:
-        """The members that have reported a performance."""
+        """Return the members that have reported a performance."""
         return [each for each in self.population if each.performance is not None]
 
     def is_ready(self) -> bool:
-        """Whether ``ready_percentage`` of the members have reported."""
+        """Return whether ``ready_percentage`` of the members have reported."""
         needed = selection.ready_count(self.config.population_size, self.config.ready_percentage)
         ready = self.ready_members() if self._ranking is None else self._ranking.ready
         return len(ready) >= needed
 
     def ranking(self) -> Ranking:
-        """The members that have reported, ranked by what they reported last."""
+        """Rank the members that have reported, by their last reports."""
         return selection.ranking_of(self.ready_members(), self.config.metric_mode)
 
     @contextmanager
     def ranked_once(self) -> Iterator[Ranking]:
-        """Rank the members once for all decisions inside the block.
+        """Rank the members once for all decisions inside the block, which changes their cost alone.
 
-        Every decision and every draw is the same as outside; only its cost no longer grows with the population. As soon
-        as a member reports, decisions rank for themselves again.
+        As soon as a member reports, decisions rank for themselves again.
         """
         self._ranking = self.ranking()
         try:
@@ -176,11 +167,11 @@ class PBTScheduler:
             self._ranking = None
 
     def ranked(self) -> list[PopulationMember]:
-        """The population from best to worst; those without a number come last."""
+        """Return the population from best to worst; those without a number come last."""
         return selection.rank(self.population, self.config.metric_mode)
 
     def get_stats(self) -> dict[str, int | float]:
-        """Figures for a logger; those of performance are over the finite ones, and NaN where there is none."""
+        """Return figures for a logger; those of performance are over the finite ones, and NaN if there is none."""
         return {
             "pbt/population_size": len(self.population),
             "pbt/ready_members": len(self.ready_members()),
@@ -190,7 +181,7 @@ class PBTScheduler:
         }
 
     def state_dict(self) -> StateDict:
-        """Members, counters and generator, in plain Python that shares nothing with the scheduler."""
+        """Return members, counters and generator, in plain Python that shares nothing with the scheduler."""
         return {
             "members": [member.state_dict() for member in self.population],
             "generator": self.generator.bit_generator.state,  # type: ignore[dict-item]
@@ -199,18 +190,24 @@ class PBTScheduler:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Go on exactly where :meth:`state_dict` was taken; ``population`` then holds new members.
+        """Go on exactly where :meth:`state_dict` was called; ``population`` then holds new members.
 
         A file in ``checkpoint_dir`` is found there even if the folder was moved.
 
         :raises StateError: if the state does not fit the configuration or is damaged; nothing is changed
         """
-        given, generator = _checked_state(state, self.config), make_generator(0)
+        generator = make_generator(0)
         try:
+            given = _State.model_validate(state)
             generator.bit_generator.state = given.generator
+            if len(given.members) not in (0, self.config.population_size):
+                size = self.config.population_size
+                raise ValueError(f"it has {len(given.members)} members and population_size={size}")
+            for member in given.members:
+                _require_values(f"member {member.member_id}", member.hyperparams, self.config)
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise StateError(
-                f"the generator's state is none that PCG64 takes ({error}); the state is damaged"
+                f"no state of this scheduler, {files.first_problem(error)}; it is damaged or of another configuration"
             ) from error
         for member in given.members:
             if member.saved_steps:
@@ -220,13 +217,13 @@ class PBTScheduler:
 
     def _checked_hyperparams(self, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:
         size = self.config.population_size
-        if isinstance(given, Mapping | str) or len(given) != size or not all(isinstance(e, Mapping) for e in given):
+        if len(given) != size or not all(isinstance(each, Mapping) for each in given):
             raise SettingError(
                 "initial_hyperparams",
                 f"initial_hyperparams must hold one mapping for each of population_size={size} members, and is "
                 f"a {type(given).__name__} of {len(given)}",
             )
-        members = [_plain_values(number, each) for number, each in enumerate(given)]
+        members = [{name: plain(value) for name, value in each.items()} for each in given]
         for number, each in enumerate(members):
             _require_values(f"initial_hyperparams[{number}]", each, self.config)
         return members
@@ -239,9 +236,8 @@ class PBTScheduler:
         parameters: dict[str, Any] | None,
         policy: dict[str, Any] | None,
     ) -> None:
-        folder = self.config.checkpoint_dir
-        files.make_folder(folder)
-        path = files.path_of(folder, member, step)
+        files.make_folder(self.config.checkpoint_dir)
+        path = files.path_of(self.config.checkpoint_dir, member, step)
         if parameters is not None:
             save_checkpoint(path, cast(StateDict, parameters), step=step, performance=performance)
         elif policy is not None:
@@ -251,47 +247,28 @@ class PBTScheduler:
         member.saved_steps = [*(each for each in member.saved_steps if each != step), step]
 
     def _require_own(self, member: PopulationMember) -> None:
-        if not self.population:
-            raise CallOrderError("the population is empty; call initialize_population() first")
-        if member.member_id >= len(self.population) or self.population[member.member_id] is not member:
-            raise CallOrderError(
-                f"this member {member.member_id} is not of this population (any more); take it from population"
-            )
+        if not any(each is member for each in self.population[member.member_id :][:1]):
+            raise CallOrderError(f"member {member.member_id} is not of this population; take one of population")
 
 
 def agreed_seed(config: PBTConfig, given: int | None, of_folder: int | None = None) -> int | None:
-    """The seed that is said, or None.
+    """Return the only seed that was given, or None if there is none.
 
     :param of_folder: with which the population's folder was begun
     :raises SettingError: if two of them differ, or ``given`` is no whole number
     """
-    said = {
-        "seed": None if given is None else whole_number("seed", given),
-        "PBTConfig.seed": config.seed,
-        "the folder's seed": of_folder,
-    }
-    known = {name: value for name, value in said.items() if value is not None}
-    if len(set(known.values())) > 1:
-        named = " and ".join(f"{name}={value}" for name, value in known.items())
-        raise SettingError("seed", f"{named} contradict each other; give one of them, or another folder")
-    return next(iter(known.values()), None)
+    own = None if given is None else whole_number("seed", given)
+    known = {"seed": own, "PBTConfig.seed": config.seed, "the folder's seed": of_folder}
+    named = {name: value for name, value in known.items() if value is not None}
+    if len(set(named.values())) > 1:
+        words = " and ".join(f"{name}={value}" for name, value in named.items())
+        raise SettingError("seed", f"{words} contradict each other; give one of them, or another folder")
+    return next(iter(named.values()), None)
 
 
 def make_generator(seed: int | None) -> np.random.Generator:
     """The scheduler's own generator."""
     return np.random.Generator(np.random.PCG64(seed))
-
-
-def _plain_values(number: int, given: Mapping[str, Any]) -> Hyperparams:
-    values = {name: plain(value) for name, value in given.items()}
-    for name, value in values.items():
-        if not isinstance(name, str) or not isinstance(value, bool | int | float | str | None):
-            raise SettingError(
-                "initial_hyperparams",
-                f"initial_hyperparams[{number}][{name!r}]={value!r} is no hyperparameter; give names with a number, a "
-                "text, True, False or None (an option of the optimizer by its own name)",
-            )
-    return values
 
 
 def _require_values(who: str, held: Hyperparams, config: PBTConfig) -> None:
@@ -313,26 +290,3 @@ class _State(BaseModel):
     generator: dict[str, Any]
     exploitation_count: Natural
     exploration_count: Natural
-
-
-def _checked_state(state: object, config: PBTConfig) -> _State:
-    try:
-        given = _State.model_validate(state)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        wrong = f"{'.'.join(map(str, first['loc'])) or 'state'}: {first['msg'].lower()}"
-        raise StateError(f"no state of a scheduler, {wrong}; it is damaged or of something else") from error
-    if len(given.members) not in (0, config.population_size):
-        raise StateError(
-            f"the state has {len(given.members)} members and population_size={config.population_size}; give the same "
-            "configuration"
-        )
-    for number, member in enumerate(given.members):
-        if member.member_id != number:
-            raise StateError(f"member {number} of the state has the number {member.member_id}; the state is damaged")
-        for held in (member.hyperparams, member.checkpoint_hyperparams):
-            try:
-                _require_values("it", member.hyperparams if held is None else held, config)
-            except SettingError as error:
-                raise StateError(f"member {number} of the state has another configuration's values: {error}") from error
-    return given

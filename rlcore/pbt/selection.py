@@ -17,7 +17,7 @@ from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
 from rlcore.types import StateDict
 
 _ROUNDING = 1e-9
-"""How far below a whole number a product may be and count as it, such as 100 * 0.29 = 28.999999999999996."""
+"""A product that is below a whole number by less counts as that number, such as 100 * 0.29 = 28.999999999999996."""
 
 Natural = Annotated[int, Field(strict=True, ge=0)]
 
@@ -26,17 +26,17 @@ Item = TypeVar("Item")
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class PopulationMember:
-    """What is known of one member; it holds plain Python only.
+    """One member, in plain Python.
 
     :param member_id: its number in the population, from 0
     :param hyperparams: values by name, which train it now
     :param performance: its last score; None before the first, NaN if it diverged
-    :param step: at which the score was reported
+    :param step: of the last report
     :param checkpoint_path: file of its last saved parameters, or None
     :param history: one ``{"step", "performance", "hyperparams"}`` a report, oldest first
-    :param checkpoint_hyperparams: those under which what is in the file was trained; None for ``hyperparams``
-    :param saved_steps: steps of which it still has a file, in the order of writing
-    :param copied_from: the member that it copied when it was last asked to exploit, or None if it copied nothing
+    :param checkpoint_hyperparams: those that trained the parameters in the file; None for ``hyperparams``
+    :param saved_steps: steps of its files, in the order of writing
+    :param copied_from: the member that it copied at its last exploit, or None if it copied none
     """
 
     member_id: Natural
@@ -50,18 +50,18 @@ class PopulationMember:
     copied_from: Natural | None = None
 
     def record_step(self, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
-        """Take a score, reached under ``hyperparams``, as the present one and add it to the history."""
+        """Record a score that was reached under ``hyperparams``."""
         self.step = step
         self.performance = performance
         self.history.append({"step": step, "performance": performance, "hyperparams": dict(hyperparams)})
 
     def state_dict(self) -> StateDict:
-        """The member as plain Python that shares nothing with it."""
+        """Return the member as plain Python that shares nothing with it."""
         return asdict(self)  # type: ignore[return-value]  # dict is invariant in its keys
 
 
 def performance_statistics(members: Sequence[PopulationMember]) -> dict[str, float]:
-    """Mean, population standard deviation, smallest and largest of the finite performances; NaN where there is none."""
+    """Return mean, population standard deviation, smallest and largest finite performance; NaN if there is none."""
     numbers = [each.performance for each in members if each.performance is not None]
     finite = np.array([number for number in numbers if math.isfinite(number)] or [math.nan])
     return {
@@ -76,8 +76,8 @@ def performance_statistics(members: Sequence[PopulationMember]) -> dict[str, flo
 class Ranking:
     """The members that have reported, ranked once; it holds until one of them reports again.
 
-    :param ready: them, in the order of their numbers
-    :param best_first: them, from best to worst; equal ones in the order of their numbers
+    :param ready: the members, in the order of their numbers
+    :param best_first: the members, from best to worst; equal ones in the order of their numbers
     :param places: position in ``best_first`` by member id, 0 for the best
     """
 
@@ -98,7 +98,7 @@ def ranking_of(ready: Sequence[PopulationMember], metric_mode: str) -> Ranking:
 def choose_source(
     member: PopulationMember, ranking: Ranking, config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
-    """The member that ``member`` is to copy, or None; a better one in every case, so never itself.
+    """Draw the member that ``member`` copies, or None; it is better in every case, so never itself.
 
     :param member: one of those that the ranking holds
     """
@@ -110,7 +110,7 @@ def choose_source(
 def truncation_source(
     member: PopulationMember, ranking: Ranking, config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
-    """If ``member`` is among the worst, one of the best that are better than it, each equally likely."""
+    """Draw one of the best that are better than ``member``, each equally likely; None unless it is among the worst."""
     size = len(ranking.best_first)
     count = truncation_count(size, config.truncation_ratio)
     if ranking.places[member.member_id] < size - count:
@@ -121,7 +121,7 @@ def truncation_source(
 def tournament_source(
     member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
-    """An opponent, drawn once from all others, if it is better: with b better of n others, P(copied) = b / n.
+    """Draw one opponent from all others; None unless it is better: with b better of n others, P(copied) = b / n.
 
     :param members: ``member`` and the others, in the order of their numbers
     """
@@ -134,12 +134,12 @@ def tournament_source(
 
 
 def rank(members: Sequence[PopulationMember], metric_mode: str) -> list[PopulationMember]:
-    """The members from best to worst; equal ones keep their order, and those without a number come last."""
+    """Sort members from best to worst; equal ones keep their order, and those without a number come last."""
     return sorted(members, key=lambda each: ranking_key(each, metric_mode), reverse=True)
 
 
 def ranking_key(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:
-    """What members are ordered by, larger for better: NaN or nothing is worse than every number, infinity included."""
+    """Return a key that is larger for better members: NaN or None is worse than every number, infinity included."""
     performance = member.performance
     if performance is None or math.isnan(performance):
         return False, 0.0
@@ -149,7 +149,7 @@ def ranking_key(member: PopulationMember, metric_mode: str) -> tuple[bool, float
 def eligible_sources(
     member: PopulationMember, candidates: Sequence[PopulationMember], metric_mode: str
 ) -> Sequence[PopulationMember]:
-    """The candidates that are strictly better than ``member``; copying an equal one would only lose diversity.
+    """Return the candidates that are strictly better than ``member``; copying an equal one would only lose diversity.
 
     :param candidates: from best to worst
     """
@@ -158,12 +158,12 @@ def eligible_sources(
 
 
 def truncation_count(size: int, ratio: float) -> int:
-    """How many of ``size`` members stand at either end: the share, rounded down, and at least one."""
+    """Return the number of members at either end: the share of ``size``, rounded down, and at least one."""
     return max(1, math.floor(size * ratio + _ROUNDING))
 
 
 def ready_count(size: int, ready_percentage: float) -> int:
-    """How many of ``size`` members must have reported: the share, rounded up, and at least two."""
+    """Return the number of members that must have reported: the share of ``size``, rounded up, and at least two."""
     return max(2, math.ceil(size * ready_percentage - _ROUNDING))
 
 

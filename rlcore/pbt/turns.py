@@ -1,25 +1,20 @@
-"""What a member of a population does between two decisions: train for a turn, or take over what another has learnt."""
+"""The work of a member between two decisions: train for a turn, or take over what another has learnt."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from pickle import PicklingError
 from typing import Any, TypeAlias
 
 import cloudpickle
 import numpy as np
 from stable_baselines3.common.utils import set_random_seed
 
-from rlcore.checkpoint import values
-from rlcore.checkpoint.refusal import refusals_name
 from rlcore.errors import CheckpointError, NonFiniteError, SettingError
 from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit
-from rlcore.pbt.files import BRING_BACK
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
@@ -34,7 +29,7 @@ Performance: TypeAlias = Callable[[DistributionalPPO], float]
 
 
 class OwnGenerators:
-    """The global generators as one member has them: what others draw in between changes nothing for it.
+    """The state of the global generators for one member, which other members do not change.
 
     :param seed: of Python's, NumPy's and torch's generators at first
     """
@@ -59,9 +54,9 @@ class OwnGenerators:
 class TurnwiseTraining:
     """``learn()`` in pieces: after all of them the model has the bits that one call would have left.
 
-    A model that was loaded goes on where its run stood.
+    A model that was loaded goes on where its run was.
 
-    :param total_timesteps: of the whole run, what the model has already made included; schedules count by it
+    :param total_timesteps: of the whole run, with those that the model has made already; schedules count by it
     :param name: of the run in TensorBoard
     """
 
@@ -73,55 +68,51 @@ class TurnwiseTraining:
     def advance(self, updates: int, figures: Mapping[str, float]) -> None:
         """Collect a rollout and update, several times.
 
-        :param figures: what is logged with every rollout beside the model's own
+        :param figures: logged with every rollout, next to the model's own
         :raises NonFiniteError: if a rollout or an update cannot be made; it leaves no trace, the rollout is lost, and
             the next turn goes on from where the environments are, or from a reset if they returned NaN
         """
-        for _ in range(updates):
-            try:
-                self._advance_once(figures)
-            except NonFiniteError:
-                self.model._boundary = None
-                with suppress(NonFiniteError):  # an environment that returns NaN again is reset in the next turn
-                    self._reset_if_lost()
-                raise
+        model = self.model
+        assert model.env is not None, "learn() cannot be entered without an environment"
+        try:
+            for _ in range(updates):
+                self._reset_if_lost()
+                model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
+                model._update_current_progress_remaining(model.num_timesteps, self.total_timesteps)
+                for key, value in figures.items():
+                    model.logger.record(key, value)
+                model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
+                model.train()
+        except NonFiniteError:
+            model._boundary = None
+            with suppress(NonFiniteError):  # an environment that returns NaN again is reset in the next turn
+                self._reset_if_lost()
+            raise
 
     def _reset_if_lost(self) -> None:
         """Reset the environments if what they returned last could not be used."""
         model = self.model
-        assert model.env is not None, "learn() cannot be entered without an environment"
-        if model._last_obs is None:
+        if model._last_obs is None and model.env is not None:
             model._last_obs = model.env.reset()
             model._last_episode_starts = np.ones(model.n_envs, dtype=bool)
-
-    def _advance_once(self, figures: Mapping[str, float]) -> None:
-        model = self.model
-        self._reset_if_lost()
-        assert model.env is not None
-        model.collect_rollouts(model.env, self._callback, model.rollout_buffer, n_rollout_steps=model.n_steps)
-        model._update_current_progress_remaining(model.num_timesteps, self.total_timesteps)
-        for key, value in figures.items():
-            model.logger.record(key, value)
-        model.dump_logs(model.num_timesteps // (model.n_steps * model.n_envs))
-        model.train()
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is the same for all members and all turns."""
+    """The part of the work that is the same for all members and all turns."""
 
     make_model: MakeModel
     performance: Performance
     optimizer_exploit_strategy: OptimizerStrategy
 
     def pickled(self) -> bytes:
-        """For :func:`work_from_file`.
+        """Pickle it for :func:`work_from_file`.
 
         :raises SettingError: if it cannot be pickled
         """
         try:
             content: bytes = cloudpickle.dumps(self)
-        except (PicklingError, TypeError, AttributeError, ValueError) as error:
+        except Exception as error:
             raise SettingError(
                 "make_model",
                 f"make_model={self.make_model!r:.80} or performance={self.performance!r:.80} cannot be sent to workers "
@@ -131,80 +122,49 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A model file.
-
-    :param path: where it is, for errors
-    :param content: its bytes
-    """
-
-    path: Path
-    content: bytes
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Train, and score.
-
-    :param updates: how many
-    :param figures: what is logged with every rollout beside the model's own
-    """
-
-    updates: int
-    figures: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class TakeOver:
-    """Go on under other hyperparameters, and from other parameters if some are given."""
-
-    hyperparams: Hyperparams
-    parameters: Mapping[Any, Any] | None
-
-
-@dataclass(frozen=True)
 class MemberTask:
-    """One piece of a member's work, in plain data, so that any process can do it.
+    """A piece of a member's work, in plain data, so that any process of this machine can do it.
 
     :param seed: the member's
     :param hyperparams: under which its last file was saved, or the first ones
-    :param saved: its last file; None if it has none, or if who does the work has the live model
+    :param saved: its last file; None if it has none
+    :param target: its new model file
     :param total: updates of the member in all, by which schedules count
+    :param updates: to train for; 0 for an exploit
+    :param figures: logged with every rollout, next to the model's own
+    :param explored: of an exploit, the hyperparameters to go on with
+    :param parameters: of an exploit, those of the source; None if only hyperparameters change
     """
 
     member_id: int
     seed: int
     hyperparams: Hyperparams
-    saved: Saved | None
+    saved: Path | None
+    target: Path
     total: int
-    work: Turn | TakeOver
+    updates: int = 0
+    figures: Mapping[str, float] = field(default_factory=dict)
+    explored: Hyperparams = field(default_factory=dict)
+    parameters: Mapping[Any, Any] | None = None
 
     def __str__(self) -> str:
-        what = f"turn of {self.work.updates} updates" if isinstance(self.work, Turn) else "exploit"
-        return f"member {self.member_id}, {what}"
+        return f"member {self.member_id}, {f'turn of {self.updates} updates' if self.updates else 'exploit'}"
 
 
 @dataclass(frozen=True)
 class TurnResult:
-    """What came of a piece of work.
+    """The result of a piece of work, next to the new model file.
 
-    :param model: the content of the member's new model file
     :param score: of a turn; NaN if the member diverged, None after an exploit
-    :param parameters: of a turn, what other members may copy
+    :param parameters: of a turn, for other members to copy
     :param diverged: why the member diverged, or None
-    :param vgs_transferred: whether an exploit brought statistics of variance gradient scaling
+    :param vgs_transferred: True if an exploit brought statistics of variance gradient scaling
     """
 
-    model: bytes
     score: float | None = None
     parameters: dict[Any, Any] | None = None
     diverged: str | None = None
     vgs_transferred: bool = False
-
-
-def needed(path: Path, error: CheckpointError) -> CheckpointError:
-    """The error of a model file that cannot be used, with a way on."""
-    return CheckpointError(path, f"{error.reason}; without it the population cannot go on: {BRING_BACK}")
 
 
 class LiveMember:
@@ -215,9 +175,7 @@ class LiveMember:
     :raises CheckpointError: if the file cannot be read as a model
     """
 
-    def __init__(
-        self, recipe: Recipe, member_id: int, seed: int, hyperparams: Hyperparams, saved: Saved | None
-    ) -> None:
+    def __init__(self, recipe: Recipe, member_id: int, seed: int, hyperparams: Hyperparams, saved: Path | None) -> None:
         self._recipe = recipe
         self._name = f"member_{member_id}"
         self._generators = OwnGenerators(seed)
@@ -227,12 +185,15 @@ class LiveMember:
             set_hyperparameters(self.model, hyperparams)
             if saved is not None:
                 try:
-                    self.model = continuing.continued(io.BytesIO(saved.content), self.model)
+                    self.model = continuing.continued(saved, self.model)
                 except CheckpointError as error:
-                    raise needed(saved.path, error) from error
+                    raise CheckpointError(
+                        saved,
+                        f"{error.reason}; to go on, bring it back from a copy, or begin again in another folder",
+                    ) from error
 
     def begin(self, total: int) -> None:
-        """Put the environments and generators where the run stood.
+        """Put the environments and generators where the run was.
 
         :param total: updates in all
         """
@@ -240,17 +201,19 @@ class LiveMember:
         with self._generators.in_place():
             self._training = TurnwiseTraining(self.model, timesteps, self._name)
 
-    def work(self, work: Turn | TakeOver) -> TurnResult:
-        """Do a piece of work, after :meth:`begin`."""
+    def work(self, task: MemberTask) -> TurnResult:
+        """Do a task of this member after :meth:`begin`, and save its model."""
         with self._generators.in_place():
-            return self._turn(work) if isinstance(work, Turn) else self._take_over(work)
+            result = self._turn(task) if task.updates else self._take_over(task.explored, task.parameters)
+            self.model.save(task.target)
+            return result
 
     def close(self) -> None:
         """End the environments, which may be processes."""
         if self.model.env is not None:
             self.model.env.close()
 
-    def _turn(self, turn: Turn) -> TurnResult:
+    def _turn(self, turn: MemberTask) -> TurnResult:
         assert self._training is not None, "begin() comes first"
         score, diverged = math.nan, None
         try:
@@ -259,26 +222,20 @@ class LiveMember:
             diverged = str(error)
         else:
             score = float(self._recipe.performance(self.model))
-        return TurnResult(self._saved(), score, self.model.get_parameters(), diverged)
+        return TurnResult(score, self.model.get_parameters(), diverged)
 
-    def _take_over(self, work: TakeOver) -> TurnResult:
-        """Apply an exploit; what was earned with the old weights is no longer counted."""
-        model, parameters = self.model, work.parameters
+    def _take_over(self, explored: Hyperparams, parameters: Mapping[Any, Any] | None) -> TurnResult:
+        """Apply an exploit; episodes that the old weights played no longer count."""
+        model, strategy = self.model, self._recipe.optimizer_exploit_strategy
         if parameters is None:
-            set_hyperparameters(model, work.hyperparams)
-            return TurnResult(self._saved())
-        strategy = self._recipe.optimizer_exploit_strategy
-        apply_exploit(model, parameters, work.hyperparams, optimizer_exploit_strategy=strategy)
+            set_hyperparameters(model, explored)
+            return TurnResult()
+        apply_exploit(model, parameters, explored, optimizer_exploit_strategy=strategy)
         for window in (model.ep_info_buffer, model.ep_success_buffer):
             if window is not None:
                 window.clear()
         transferred = model.variance_gradient_scaler is not None and parameters.get("vgs_state") is not None
-        return TurnResult(self._saved(), vgs_transferred=transferred)
-
-    def _saved(self) -> bytes:
-        content = io.BytesIO()
-        self.model.save(content)
-        return content.getvalue()
+        return TurnResult(vgs_transferred=transferred)
 
 
 def work_from_file(recipe: bytes, task: MemberTask) -> TurnResult:
@@ -289,10 +246,6 @@ def work_from_file(recipe: bytes, task: MemberTask) -> TurnResult:
     live = LiveMember(cloudpickle.loads(recipe), task.member_id, task.seed, task.hyperparams, task.saved)
     try:
         live.begin(task.total)
-        result = live.work(task.work)
+        return live.work(task)
     finally:
         live.close()
-    if result.parameters is None:
-        return result
-    with refusals_name(f"the checkpoint of member {task.member_id}"):
-        return replace(result, parameters=values.plain(result.parameters))  # on the CPU: the parent may have no other

@@ -1,220 +1,295 @@
-"""What executors with workers share: jobs, answers, and another try for a job whose worker died."""
+"""The processes in which the members of a population train: this one, or worker processes of this machine."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
 import traceback
 import warnings
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import connection, resource_tracker
+from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import cloudpickle
 import torch
 
-from rlcore.errors import CallOrderError, WorkerError
-from rlcore.pbt.executors import Result, Task
+from rlcore.errors import CallOrderError, SettingError, WorkerError
+from rlcore.ppo.arguments import whole_number
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 RETRIES: Final = 3
-"""How often a task whose worker died is given to a new worker."""
-POLL: Final = 1.0
-"""Seconds between two looks at the workers; a process that a dead worker started can keep its pipes open."""
+"""How often a task whose worker died is done again, the last time alone, so that an error names the right one."""
+THREAD_LIMITS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-@dataclass(frozen=True)
-class _Report:
-    """What a worker answers: the value of the function, or its error with the traceback."""
+class InlineExecutor:
+    """Calls the function in this process, one task after the other.
 
-    value: Any = None
-    error: BaseException | None = None
-    trace: str = ""
-    warned: tuple[tuple[str, type[Warning], str, int], ...] = ()
+    It leaves the number of threads as it is, and workers have one thread each. Sums over several threads can have other
+    bits, so call ``torch.set_num_threads(1)`` to get the same bits from both executors.
+    """
+
+    in_process = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
+        """Call ``function`` with each task, and yield the tasks with their results.
+
+        :raises Exception: what the function raised, with a note that names the task
+        """
+        for task in tasks:
+            try:
+                result = function(task)
+            except Exception as error:
+                error.add_note(f"in {task}")
+                raise
+            yield task, result
 
 
-def answered(payload: bytes) -> bytes:
-    """Call a pickled function with its pickled task, on one thread, and pickle the report."""
+@dataclass
+class _Job:
+    """A task, the file that it is in, and how many of its workers died."""
+
+    task: Any
+    path: Path
+    deaths: int = 0
+
+
+class _Context(SpawnContext):
+    """Starts processes with ``spawn``, and knows them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[SpawnProcess] = []
+
+    def Process(self, *given: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        self.started.append(SpawnProcess(*given, **options))
+        return self.started[-1]
+
+
+class ProcessExecutor:
+    """Calls the function in worker processes of this machine, each with one task at a time and one thread.
+
+    The workers are started with ``spawn``, so a script needs ``if __name__ == "__main__":`` around what it runs. They
+    import torch, which takes seconds, once, and end with the context. Ctrl-C reaches this process only, which then ends
+    them; if this process dies, they end themselves.
+
+    :param jobs: number of workers
+    :raises SettingError: if ``jobs`` is no whole number of at least 1
+    """
+
+    in_process = False
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = whole_number("jobs", jobs)
+        if self.jobs < 1:
+            raise SettingError("jobs", f"jobs={jobs!r} leaves no worker; give at least 1")
+        self._context = _Context()
+        self._pool: ProcessPoolExecutor | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._warned: dict[Any, Any] = {}
+
+    def __enter__(self) -> Self:
+        """Start no worker yet.
+
+        :raises CallOrderError: in a worker that imports the script which started it
+        """
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise CallOrderError(
+                "a worker process imports the script that started it, and this one starts workers whenever it is "
+                'imported; put what trains under: if __name__ == "__main__":'
+            )
+        resource_tracker.ensure_running()  # if a worker started it, that would let Ctrl-C through again
+        self._folder = tempfile.TemporaryDirectory(prefix="rlcore-", ignore_cleanup_errors=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the workers, and remove their files."""
+        self._end_workers()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
+        """Call ``function`` with every task, and yield the tasks with their results in the order in which they end.
+
+        A task is taken from ``tasks`` when there is a worker for it. If a worker dies, new workers do all tasks again
+        that have not ended. Warnings of the function are raised again in this process.
+
+        :param function: with the tasks and results it must be something that cloudpickle can pickle
+        :raises CallOrderError: outside the context
+        :raises WorkerError: if the workers of a task died more than :data:`RETRIES` times
+        :raises Exception: what the function raised, with the traceback of the worker and a note that names the task
+        """
+        if self._folder is None:
+            raise CallOrderError("the executor has no workers outside its context; write: with executor: ...")
+        jobs = (_Job(task, self._written(function, task)) for task in tasks)
+        again: deque[_Job] = deque()
+        running: dict[Future[None], _Job] = {}
+        try:
+            while True:
+                self._fill(running, again, jobs)
+                if not running:
+                    return
+                done, died = wait(running, return_when=FIRST_COMPLETED).done, list[int | None]()
+                if any(isinstance(each.exception(), BrokenProcessPool) for each in done):
+                    died, done = self._end_workers(), set(running)
+                ended = [(running.pop(each), each.exception()) for each in list(running) if each in done]
+                errors = [error for _, error in ended if error and not isinstance(error, BrokenProcessPool)]
+                for job in (job for job, error in ended if error is None):
+                    result, error = self._answer_to(job)
+                    if error is None:
+                        yield job.task, result
+                    else:
+                        errors.append(error)
+                for error in errors:
+                    raise error
+                again.extend(_after_death(job, died) for job, error in ended if error is not None)
+        except BaseException:
+            self._end_workers()
+            raise
+
+    def _fill(self, running: dict[Future[None], _Job], again: deque[_Job], jobs: Iterator[_Job]) -> None:
+        """Give tasks to workers that have none; a task that is on its last try runs alone."""
+        while True:
+            alone = any(job.deaths == RETRIES for job in (*again, *running.values()))
+            if len(running) >= (1 if alone else self.jobs):
+                return
+            job = again.popleft() if again else next(jobs, None)
+            if job is None:
+                return
+            try:
+                with _starting():
+                    if self._pool is None:
+                        self._context = _Context()
+                        self._pool = ProcessPoolExecutor(self.jobs, self._context, _begin)
+                    running[self._pool.submit(_answer, job.path)] = job
+            except BrokenProcessPool:  # a worker died that had no task
+                again.appendleft(job)
+                if running:
+                    return
+                self._end_workers()
+
+    def _written(self, function: Callable[[Any], Any], task: Any) -> Path:
+        """Write a task to a file. In a pipe, a worker that dies within a long message would block all others."""
+        assert self._folder is not None
+        handle, name = tempfile.mkstemp(dir=self._folder.name)
+        with os.fdopen(handle, "wb") as file:
+            cloudpickle.dump((function, task), file)
+        return Path(name)
+
+    def _answer_to(self, job: _Job) -> tuple[Any, BaseException | None]:
+        """Read the result of a task and its error, which may be None."""
+        answer = job.path.with_suffix(".answer")
+        value, error, trace, warned = cloudpickle.loads(answer.read_bytes())
+        answer.unlink()
+        job.path.unlink()
+        for warning in warned:
+            warnings.warn_explicit(*warning, registry=self._warned)
+        if error is not None:
+            error.add_note(f"in {job.task}, in a worker:\n{trace}")
+        return value, error
+
+    def _end_workers(self) -> list[int | None]:
+        """Kill the workers, as files hold all that counts; the exit codes of those that had died before."""
+        if self._pool is None:
+            return []
+        workers = [each for each in self._context.started if each.pid is not None]
+        dead = [each for each in workers if connection.wait([each.sentinel], 0)]
+        for worker in workers:
+            worker.kill()
+        self._pool.shutdown()
+        for worker in workers:
+            worker.join()
+        self._pool = None
+        # The pool itself ends the others by SIGTERM.
+        return [each.exitcode for each in dead if each.exitcode not in (None, -signal.SIGTERM)]
+
+
+Executor: TypeAlias = InlineExecutor | ProcessExecutor
+
+
+def _after_death(job: _Job, died: list[int | None]) -> _Job:
+    """
+    :param died: exit codes of the workers that died
+    :raises WorkerError: if too many workers of the job died
+    """
+    job.deaths += 1
+    if job.deaths > RETRIES:
+        how = f" (exit code {died[0]})" if died else ""
+        memory = "exit code -9 is often a lack of memory: give fewer jobs; " if -9 in died else ""
+        raise WorkerError(
+            f"{job.task}: {job.deaths} worker processes died{how}, so it is not tried again; {memory}see above for "
+            "what the workers wrote"
+        )
+    return job
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """A process that is started inside has one thread and never sees Ctrl-C, which waits here until the end."""
+    before = {name: os.environ.get(name) for name in THREAD_LIMITS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if sys.platform != "win32" else None
+    os.environ.update(dict.fromkeys(THREAD_LIMITS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+        if sys.platform != "win32" and mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _begin() -> None:
+    """Prepare a worker: one thread, and an end when its parent dies."""
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _answer(path: Path) -> None:
+    """Call the function of a file with its task; write value, error, traceback and warnings next to it."""
     value, error, trace = None, None, ""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         try:
-            function, task = cloudpickle.loads(payload)
+            function, task = cloudpickle.loads(path.read_bytes())
             value = function(task)
-        except (Exception, KeyboardInterrupt) as raised:  # noqa: BLE001 - the parent raises whatever it is
+        except Exception as raised:  # noqa: BLE001 - the parent raises it
             error, trace = raised, traceback.format_exc()
-    warned = tuple((str(each.message), each.category, each.filename, each.lineno) for each in caught)
-    return _pickled(_Report(value, error, trace, warned))
-
-
-def _pickled(report: _Report) -> bytes:
+    warned = [(str(each.message), each.category, each.filename, each.lineno) for each in caught]
     try:
-        content: bytes = cloudpickle.dumps(report)
-        if report.error is not None:
+        content = cloudpickle.dumps((value, error, trace, warned))
+        if error is not None:
             cloudpickle.loads(content)
-    except Exception as error:  # noqa: BLE001 - classes define how they are pickled
-        why = f"{type(error).__name__}: {error}"
-        said = report.error if report.error is not None else report.value
-        text = f"a worker cannot send back a {type(said).__name__} ({why}): {str(said)[:300]}"
-        return cloudpickle.dumps(_Report(error=WorkerError(text), trace=report.trace))  # type: ignore[no-any-return]
-    return content
-
-
-class Answers:
-    """Unpacks reports; remembers which warnings were shown."""
-
-    def __init__(self) -> None:
-        self._shown: dict[Any, Any] = {}
-
-    def value_of(self, answer: bytes) -> Any:
-        """
-        :raises Exception: what the function raised
-        """
-        report: _Report = cloudpickle.loads(answer)
-        for message, category, filename, line in report.warned:
-            warnings.warn_explicit(message, category, filename, line, registry=self._shown)
-        if report.error is not None:
-            if report.trace:
-                report.error.add_note(f"in a worker:\n{report.trace}")
-            raise report.error
-        return report.value
-
-
-@dataclass(frozen=True)
-class Death:
-    """How a worker died that had a job, and what can be done about it; for an error."""
-
-    how: str
-    advice: str
-
-
-@dataclass
-class Job:
-    """A task, and how the workers that had it died."""
-
-    task: Any
-    payload: bytes
-    deaths: list[Death] = field(default_factory=list)
-
-    def require_another_try(self) -> None:
-        """
-        :raises WorkerError: if its workers died too often
-        """
-        if len(self.deaths) > RETRIES:
-            how = ", ".join(each.how for each in self.deaths)
-            raise WorkerError(
-                f"{self.task}: {len(self.deaths)} worker processes died ({how}), so it is not tried again; "
-                f"{self.deaths[-1].advice}"
-            )
-
-
-class _FirstError:
-    """Keeps the first error that is raised inside, so that what has ended can be yielded before it is raised."""
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-
-    def __enter__(self) -> None:
-        """Nothing has to begin."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self.error = self.error or error
-        return True
-
-
-class OnWorkers(ABC):
-    """Gives jobs to workers, and a job whose worker died to another one; a subclass knows the workers."""
-
-    in_process = False
-
-    def __init__(self) -> None:
-        self._answers = Answers()
-        self._again: deque[Job] = deque()
-        self._mapping: object = None
-        """Which call of :meth:`map` has the workers."""
-
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
-        """See :meth:`Executor.map`. It takes the workers from an earlier call that has not come to its end.
-
-        :raises CallOrderError: outside the context, or if a later call has taken the workers
-        """
-        jobs = (Job(task, cloudpickle.dumps((function, task))) for task in tasks)
-        self._mapping = own = object()
-        first = _FirstError()
-        try:
-            self._drop_jobs()
-            self._fill(jobs)
-            while first.error is None and self._has_running():
-                answers = self._answers_in(first)
-                if first.error is None:
-                    with first:
-                        self._fill(jobs)
-                for task, answer in answers:
-                    value = None
-                    with first:
-                        value = (self._answers.value_of(answer),)
-                    if value is not None:
-                        yield task, value[0]
-                        if self._mapping is not own:
-                            raise CallOrderError("the executor has begun another map, which ended this one")
-            if first.error is not None:
-                raise first.error
-        finally:
-            if self._mapping is own:
-                self._drop_jobs()
-
-    def _drop_jobs(self) -> None:
-        """Nothing of what was given to the workers may reach a later call."""
-        self._again.clear()
-        self._stop_running()
-
-    def _answers_in(self, first: _FirstError) -> list[tuple[Any, bytes]]:
-        """The tasks that have ended, with their answers; the job of a worker that died is tried again."""
-        answers = []
-        for job, end in self._ended():
-            with first:
-                if isinstance(end, WorkerError):
-                    raise end
-                if isinstance(end, Death):
-                    job.deaths.append(end)
-                    job.require_another_try()
-                    self._again.append(job)
-                else:
-                    answers.append((job.task, end))
-        return answers
-
-    def _fill(self, jobs: Iterator[Job]) -> None:
-        """Give the workers jobs, while there are jobs and room."""
-        while self._has_room():
-            job = self._again.popleft() if self._again else next(jobs, None)
-            if job is None:
-                return
-            self._give(job)
-
-    @abstractmethod
-    def _has_room(self) -> bool:
-        """Whether another job can be given.
-
-        :raises CallOrderError: outside the context
-        """
-
-    @abstractmethod
-    def _give(self, job: Job) -> None:
-        """Start a job.
-
-        :raises WorkerError: if it cannot be started
-        """
-
-    @abstractmethod
-    def _has_running(self) -> bool:
-        """Whether a worker has a job."""
-
-    @abstractmethod
-    def _ended(self) -> list[tuple[Job, bytes | Death | WorkerError]]:
-        """The jobs that have ended, after a wait of at most :data:`POLL`, each with its answer or why there is none."""
-
-    @abstractmethod
-    def _stop_running(self) -> None:
-        """Stop the workers that have a job, and forget the jobs."""
+    except Exception as why:  # noqa: BLE001 - classes define how they are pickled
+        kept = value if error is None else error
+        text = f"a worker cannot send back a {type(kept).__name__} ({type(why).__name__}: {why}): {str(kept)[:300]}"
+        content = cloudpickle.dumps((None, WorkerError(text), trace, warned))
+    path.with_suffix(".answer").write_bytes(content)

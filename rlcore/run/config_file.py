@@ -206,7 +206,7 @@ class TrainingConfig(_Section):
         if given.get("pbt") is not None:
             population = _require_mapping(given["pbt"], "pbt")
             with _inside("pbt"):
-                sections["pbt"] = PBTConfig.from_mapping(population)
+                sections["pbt"] = PBTConfig(**population)
         return _checked(cls, sections, TOP)
 
     @model_validator(mode="after")

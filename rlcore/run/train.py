@@ -21,19 +21,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore.checkpoint.storage import write_new
 from rlcore.errors import CheckpointError, RLCoreError, SettingError
-from rlcore.pbt.cli import result_table, train_shown
-from rlcore.pbt.executor_options import (
-    ExecutorKind,
-    ExecutorOption,
-    JobsOption,
-    RayAddressOption,
-    make_executor,
-)
-from rlcore.pbt.executors import Executor
+from rlcore.pbt.cli import ExecutorKind, ExecutorOption, JobsOption, make_executor, result_table, train_shown
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
+from rlcore.pbt.workers import Executor
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.continuing import continued
 from rlcore.ppo.model_content import with_ending
@@ -51,28 +44,23 @@ def train(
     output: Annotated[
         str | None,
         typer.Option(
-            help="File to save the model in, which must not exist; of a population its folder or a URL of "
-            "fsspec, and one that is there goes on. [default: model.zip, or population]"
+            help="File to save the model in, which must not exist; of a population its folder, and one that is there "
+            "goes on. [default: model.zip, or population]"
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the model in --output.")] = False,
     executor: ExecutorOption = ExecutorKind.inline,
     jobs: JobsOption = None,
-    ray_address: RayAddressOption = None,
 ) -> None:
     """Train what CONFIG describes, and save it with everything that going on needs."""
     try:
         run = load_config(config)
-        where = make_executor(executor, jobs, ray_address)
+        where = make_executor(executor, jobs)
+        if output is not None and "://" in output:
+            raise SettingError("output", f"--output {output} is a URL; give a path of this machine")
         if run.pbt is not None:
             message, interrupted = train_population(run, run.pbt, output or "population", device, where)
-        elif output is not None and "://" in output:
-            raise SettingError(
-                "output",
-                f"--output {output} is a URL, under which a population can be kept, and {config} has no section pbt; "
-                "give a path",
-            )
         elif where.in_process:
             message, interrupted = train_model(run, Path(output or "model.zip"), device, resume=resume)
         else:
@@ -132,7 +120,7 @@ def train_population(
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
     Console(soft_wrap=True).print(result_table(result))
     steps = min(status.step for status in result.table) * config.algorithm.n_steps * config.environment.n_envs
-    return f"trained {len(result.table)} members for {steps} steps; best model: {result.location}", False
+    return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
 
 
 def require_no_folder(output: Path) -> None:

@@ -47,15 +47,6 @@ def test_a_line_cut_off_while_it_was_written_is_left_out(tmp_path: Path) -> None
     assert read_lineage(file.path) == [start(0)]
 
 
-def test_a_file_that_lost_what_was_committed_is_not_written_on(tmp_path: Path) -> None:
-    file = LineageFile(tmp_path / "lineage.jsonl")
-    file.append([start(0), start(1)])
-    file.path.write_bytes(file.path.read_bytes()[:9])
-    with pytest.raises(CheckpointError, match="has lost some of"):
-        file.append([start(2)])
-    assert file.path.stat().st_size == 9
-
-
 @pytest.mark.parametrize("content", ["[1]\n", '{"event": "start"}\n', "not json\n"])
 def test_what_is_no_lineage_is_refused_by_its_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "lineage.jsonl").write_text(content)

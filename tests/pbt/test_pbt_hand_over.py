@@ -8,14 +8,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from rlcore import CheckpointError, PBTScheduler, ResumeWarning, SettingError
 from rlcore.checkpoint import FORMAT_V1, FORMAT_V2, load_checkpoint, storage
 from rlcore.errors import CallOrderError
-from tests.support.schedulers import files_in, make_config, make_scheduler, parameters_of, report
+from tests.support.schedulers import files_in, make_scheduler, parameters_of, report
 from tests.support.training import differing, make_model, tensors_in
 
 
@@ -51,25 +50,6 @@ def test_older_files_go_only_after_the_new_one_is_durable(tmp_path: Path, monkey
         scheduler.update_performance(member, 0.9, 15, model_parameters=parameters_of(0))
     assert member.state_dict() == before
     assert set(names) <= set(files_in(tmp_path))
-
-
-def test_a_file_that_cannot_be_removed_is_logged_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    scheduler = make_scheduler(tmp_path, size=2)
-    unlink = Path.unlink
-
-    def fail(path: Path, **_: Any) -> None:
-        raise OSError(13, "Permission denied", str(path))
-
-    for step in (5, 10):
-        report(scheduler, [0.1, 0.2], step)
-    monkeypatch.setattr(Path, "unlink", fail)
-    report(scheduler, [0.1, 0.2], 15)
-    assert "member_0_step_5.pt could not be removed" in caplog.text
-    monkeypatch.setattr(Path, "unlink", unlink)
-    report(scheduler, [0.1, 0.2], 20)
-    assert "member_0_step_5.pt" not in files_in(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut short", "changed", "foreign", "never saved"])
@@ -246,16 +226,11 @@ def test_a_score_alone_keeps_the_last_file(tmp_path: Path) -> None:
 
 def test_a_member_of_another_population_is_refused(tmp_path: Path) -> None:
     scheduler, other = ready(tmp_path), ready(tmp_path / "other")
-    with pytest.raises(CallOrderError, match="take it from population"):
-        scheduler.exploit_and_explore(other.population[0])
-    with pytest.raises(CallOrderError, match="take it from population"):
+    for refusing in (scheduler, PBTScheduler(scheduler.config)):
+        with pytest.raises(CallOrderError, match="take one of population"):
+            refusing.exploit_and_explore(other.population[0])
+    with pytest.raises(CallOrderError, match="take one of population"):
         scheduler.update_performance(other.population[0], 1.0, 10)
-
-
-def test_a_population_that_was_not_started_is_refused(tmp_path: Path) -> None:
-    scheduler = PBTScheduler(make_scheduler(tmp_path).config)
-    with pytest.raises(CallOrderError, match="call initialize_population"):
-        scheduler.exploit_and_explore(make_scheduler(tmp_path).population[0])
 
 
 def test_a_folder_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
@@ -271,19 +246,3 @@ def test_an_exploit_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         warnings.simplefilter("error")
         scheduler.exploit_and_explore(scheduler.population[0])
     assert "member 0 copies member 3" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"optimizer_kwargs": {"sigma": 0.1}}, r"\[1\]\['optimizer_kwargs'\]={'sigma': 0\.1} is no hyperparameter"),
-        ({1: 2.0}, r"\[1\]\[1\]=2\.0 is no hyperparameter"),
-    ],
-)
-def test_what_is_no_hyperparameter_is_not_carried_along(given: Any, words: str, tmp_path: Path) -> None:
-    scheduler = PBTScheduler(make_config(tmp_path, size=2, hyperparams=[]))
-    with pytest.raises(SettingError, match=words):
-        scheduler.initialize_population([{"gamma": 0.9}, given])
-    assert scheduler.population == []
-    carried = scheduler.initialize_population([{"gamma": np.float64(0.9)}, {"ent_coef_final": None}])
-    assert [member.hyperparams for member in carried] == [{"gamma": 0.9}, {"ent_coef_final": None}]

@@ -171,10 +171,16 @@ def test_an_int_moves_by_at_least_one(value: int, factor: float, seed: int) -> N
     assert moved != value
 
 
-def test_every_int_of_a_range_is_drawn_alike() -> None:
-    config, generator = HyperparamConfig("x", min_value=1, max_value=4), np.random.default_rng(0)
-    drawn = [config.resample(generator) for _ in range(800)]
-    assert all(abs(drawn.count(value) / 800 - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 800) for value in (1, 2, 3, 4))
+@pytest.mark.parametrize("is_log_scale", [False, True])
+def test_every_int_of_a_range_has_the_share_of_what_rounds_to_it(is_log_scale: bool) -> None:
+    """Without the half below 1, it would have 0.20 of a log range from 1 to 4 instead of 0.50."""
+    config, draws = HyperparamConfig("x", min_value=1, max_value=4, is_log_scale=is_log_scale), 800
+    generator = np.random.default_rng(0)
+    drawn = [config.resample(generator) for _ in range(draws)]
+    for value in (1, 2, 3, 4):
+        wide = math.log((value + 0.5) / (value - 0.5)) / math.log(4.5 / 0.5)
+        share = wide if is_log_scale else 0.25
+        assert abs(drawn.count(value) / draws - share) < 5 * math.sqrt(share * (1 - share) / draws)
 
 
 @pytest.mark.parametrize("value", ["0.1", None, True, math.nan, math.inf])

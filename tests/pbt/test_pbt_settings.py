@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from rlcore import HyperparamConfig, PBTConfig, PBTScheduler, SettingError, UnknownSettingError
 from tests.support.schedulers import make_config
@@ -61,9 +59,6 @@ def test_an_unknown_or_misplaced_setting_names_the_right_one(case: str) -> None:
     with pytest.raises(UnknownSettingError) as caught:
         PBTConfig(**given)
     assert words in str(caught.value)
-    with pytest.raises(UnknownSettingError) as caught:
-        PBTConfig.from_mapping(given)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
@@ -71,68 +66,12 @@ def test_a_value_that_cannot_be_used_is_named(case: str) -> None:
     given, words = UNUSABLE[case]
     with pytest.raises(SettingError, match=words):
         PBTConfig(**given)
-    with pytest.raises(SettingError, match=words):
-        PBTConfig.from_mapping(given)
-
-
-@pytest.mark.parametrize("given", [[], "x", None, {1: 2}])
-def test_anything_but_a_mapping_is_refused(given: Any) -> None:
-    with pytest.raises(SettingError, match="give a mapping from names to values"):
-        PBTConfig.from_mapping(given)
-
-
-def test_a_yaml_file_gives_the_same_configuration_as_python() -> None:
-    text = """
-    population_size: 4
-    checkpoint_dir: runs/pbt
-    hyperparams:
-      - {name: learning_rate, min_value: 1.0e-5, max_value: 1.0e-3, is_log_scale: true}
-      - {name: momentum, values: [0.8, 0.9, 0.95, 0.99]}
-      - {name: n_epochs, min_value: 1, max_value: 12}
-    """
-    assert PBTConfig.from_mapping(yaml.safe_load(text)) == make_config(Path("runs/pbt"))
 
 
 def test_numbers_of_numpy_are_taken_as_the_python_numbers_they_stand_for() -> None:
     config = HyperparamConfig("x", min_value=np.int64(1), max_value=np.int32(8), perturbation_factor=np.float64(1.5))
     assert config == HyperparamConfig("x", min_value=1, max_value=8, perturbation_factor=1.5)
     assert config.is_integer
-
-
-def test_settings_may_be_given_by_position_in_the_documented_order() -> None:
-    rate = HyperparamConfig("learning_rate", 1e-5, 1e-3, None, 1.5, 0.5, True)
-    assert rate == HyperparamConfig(
-        name="learning_rate",
-        min_value=1e-5,
-        max_value=1e-3,
-        perturbation_factor=1.5,
-        resample_probability=0.5,
-        is_log_scale=True,
-    )
-    assert HyperparamConfig("momentum", values=[0.8, 0.9]).values == [0.8, 0.9]
-    config = PBTConfig(4, 3, [rate, {"name": "momentum", "values": [0.8, 0.9]}], "binary_tournament", metric_mode="min")
-    assert (config.population_size, config.perturbation_interval) == (4, 3)
-    assert [each.name for each in config.hyperparams] == ["learning_rate", "momentum"]
-    assert (config.exploit_method, config.metric_mode) == ("binary_tournament", "min")
-    assert config.model_fields_set == {
-        *("population_size", "perturbation_interval", "hyperparams", "exploit_method", "metric_mode")
-    }
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: PBTConfig(*range(14)), "PBTConfig has 13 settings and 14 values are given"),
-        (lambda: HyperparamConfig(*"abcdefgh"), "HyperparamConfig has 7 settings and 8 values are given"),
-        (lambda: PBTConfig(4, population_size=5), "population_size is given by position, as 4, and by name"),
-        (lambda: HyperparamConfig("x", name="x"), "name is given by position, as 'x', and by name"),
-        (lambda: PBTConfig(4, "5"), "perturbation_interval='5' cannot be used"),
-        (lambda: PBTConfig([]), r"population_size=\[\] cannot be used"),
-    ],
-)
-def test_positions_that_do_not_fit_are_one_clear_error(make: Callable[[], object], words: str) -> None:
-    with pytest.raises(SettingError, match=words):
-        make()
 
 
 def test_two_seeds_that_differ_contradict_each_other(tmp_path: Path) -> None:

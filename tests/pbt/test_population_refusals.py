@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from rlcore.checkpoint import save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
-from rlcore.pbt.process_executor import ProcessExecutor
+from rlcore.pbt.workers import ProcessExecutor
 from tests.support.population_run import CONFIG, build, build_model
 from tests.support.training import make_envs, make_model
 
@@ -154,17 +153,6 @@ class TestAnotherRunThanTheFolders:
             Population(other, PBTConfig(**CONFIG), folder=tmp_path, seed=6)
         assert build(tmp_path).train(2).best.step == 2
 
-    def test_another_checkpoint_dir_without_the_files_does_not_go_on_unsaid(self, tmp_path: Path) -> None:
-        build(tmp_path / "a", checkpoint_dir=tmp_path / "old").train(1)
-        words = (
-            r"new/member_0_step_1\.pt: is missing, as is every other .*"
-            r"saved it as .*old/member_0_step_1\.pt.* give that checkpoint_dir"
-        )
-        with pytest.raises(CheckpointError, match=words):
-            build(tmp_path / "a", checkpoint_dir=tmp_path / "new")
-        shutil.move(tmp_path / "old", tmp_path / "new")
-        assert build(tmp_path / "a", checkpoint_dir=tmp_path / "new").train(2).best.step == 2
-
     def test_two_processes_do_not_train_in_one_folder(self, tmp_path: Path) -> None:
         first, second = build(tmp_path), build(tmp_path)
 
@@ -175,16 +163,22 @@ class TestAnotherRunThanTheFolders:
         first.train(1, intrude)
         assert build(tmp_path).train(2).best.step == 2
 
+    def test_a_folder_that_another_has_trained_in_since_is_refused(self, tmp_path: Path) -> None:
+        first = build(tmp_path)
+        build(tmp_path).train(1)
+        with pytest.raises(CheckpointError, match="was changed by another process since"):
+            first.train(1)
+
     def test_a_folder_that_cannot_be_locked_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "lock").mkdir()
-        with pytest.raises(CheckpointError, match=r"lock: cannot be locked .*give another folder"):
+        with pytest.raises(CheckpointError, match=r"cannot be locked .*give another folder"):
             build(tmp_path).train(1)
 
     def test_a_damaged_model_is_named_with_a_way_on(self, tmp_path: Path) -> None:
         build(tmp_path).train(1)
         path = tmp_path / "members" / "member_1_step_1.zip"
         path.write_bytes(path.read_bytes()[:-100])
-        with pytest.raises(CheckpointError, match=r"member_1_step_1\.zip: .* bring it back from a copy, or begin anew"):
+        with pytest.raises(CheckpointError, match=r"member_1_step_1\.zip: .* bring it back from a copy, or begin"):
             build(tmp_path)
 
 

@@ -1,8 +1,7 @@
 """A small population whose files hold no time, so that two runs of it must leave the same bytes.
 
-``python -m tests.support.population_on_workers FOLDER [ray|killed]`` trains it in two processes, or on a cluster of Ray
-with two CPUs. The workers (and what started them, of Ray) write their ids into FOLDER and then wait to be stopped. With
-``killed`` the process kills itself after the first turn of the second round.
+``python -m tests.support.population_on_workers FOLDER`` trains it in two processes, which write their ids into FOLDER
+and then wait to be stopped.
 """
 
 from __future__ import annotations
@@ -16,14 +15,10 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from rlcore import DistributionalPPO, MemberStatus, PBTConfig
-from rlcore.pbt.executors import InlineExecutor
+from rlcore import DistributionalPPO, PBTConfig
 from rlcore.pbt.population import Population
-from rlcore.pbt.process_executor import ProcessExecutor
-from rlcore.pbt.ray_executor import RayExecutor
 from rlcore.pbt.turns import MakeModel
+from rlcore.pbt.workers import InlineExecutor, ProcessExecutor
 from tests.support.population_run import CONFIG, UPDATES
 from tests.support.training import SMALL, laid_over, make_envs
 
@@ -76,21 +71,12 @@ def trained_inline(folder: Path) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    where, is_on_ray = sys.argv[1], "ray" in sys.argv
+    where = sys.argv[1]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored below a background job of a shell
 
-    def die(status: MemberStatus) -> None:
-        if status.step == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     def wait(model: DistributionalPPO) -> float:
-        for process in (os.getpid(), os.getppid()) if is_on_ray else (os.getpid(),):
-            Path(where, f"{process}.pid").touch()
+        Path(where, f"{os.getpid()}.pid").touch()
         time.sleep(600)
         return float(model.num_timesteps)
 
-    if "killed" in sys.argv:
-        torch.set_num_threads(1)
-        build(where).train(UPDATES, die)
-    workers = RayExecutor(2) if is_on_ray else ProcessExecutor(2)
-    build(Path(where) / "population", performance=wait, executor=workers).train(1)
+    build(Path(where) / "population", performance=wait, executor=ProcessExecutor(2)).train(1)

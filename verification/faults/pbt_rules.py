@@ -42,10 +42,10 @@ def rules_unchecked(self: Any) -> None:
     """Do not check whether the settings are consistent."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="16ffea263feaaa79")
-def settings_unchecked(self: Any, *positional: Any, **named: Any) -> None:
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="ea26b7ac8c1dbffb")
+def settings_unchecked(self: Any, **given: Any) -> None:
     """Accept every value without validation."""
-    whole = type(self).model_construct(**self.by_name(positional, named))
+    whole = type(self).model_construct(**given)
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
         object.__setattr__(self, name, getattr(whole, name))
 
@@ -55,9 +55,8 @@ def settings_unchecked(self: Any, *positional: Any, **named: Any) -> None:
     target="rlcore.pbt.hyperparams:PBTConfig.__init__",
     pins="ba6d28c6c9522d67",
 )
-def settings_of_another_population(self: Any, *positional: Any, **named: Any) -> None:
+def settings_of_another_population(self: Any, **given: Any) -> None:
     """Double the interval, both the default and a given one."""
-    given = self.by_name(positional, named)
     interval = given.get("perturbation_interval", 5)
     healthy("settings-of-another-population")(self, **{**given, "perturbation_interval": 2 * interval})
 
