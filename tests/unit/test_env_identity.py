@@ -9,7 +9,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from rlcore.env_state import capture_env_state, restore_env_state, unsupported_reason
+from rlcore.envs.vec_state import capture_env_state, restore_env_state, unsupported_reason
 from rlcore.envs import ResumableEnv
 from rlcore.errors import StateError
 from tests.support.environments import bits_of_state, make_vec

@@ -29,7 +29,7 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
 )
 
-from rlcore.env_state import (
+from rlcore.envs.vec_state import (
     capture_env_state,
     capture_normalizer,
     restore_env_state,
@@ -181,7 +181,7 @@ CHILD = """
     import numpy as np, torch
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
-    from rlcore.env_state import restore_env_state, restore_normalizer
+    from rlcore.envs.vec_state import restore_env_state, restore_normalizer
     from rlcore.envs import ResumableEnv
 
     warnings.simplefilter("error")

@@ -16,7 +16,7 @@ from stable_baselines3.common.env_checker import check_env as check_for_sb3
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from rlcore import DistributionalPPO, ResumableEnv, SettingError, StateError, register_environments
+from rlcore import DistributionalPPO, ResumableEnv, SettingError, StateError
 from tests.support.environments import actions_for, bits, bits_of_state, edit, make, run, snapshot, through_file
 from tests.support.training import differing, make_envs, make_model
 

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
-from rlcore.env_state import capture_normalizer, restore_normalizer
+from rlcore.envs.vec_state import capture_normalizer, restore_normalizer
 from rlcore.errors import StateError
 from tests.support.environments import bits, bits_of_state, edit, make_vec, run_vec, through_file
 
