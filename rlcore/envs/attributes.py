@@ -59,7 +59,7 @@ def _flag(value: StateValue, where: str) -> bool:
 
 def _floats(value: StateValue, where: str) -> list[float]:
     length = value.numel() if isinstance(value, torch.Tensor) else 0
-    return read_tensor(value, where, (length,), (torch.float64,), finite=False).tolist()  # type: ignore[no-any-return]
+    return read_tensor(value, where, (length,), (torch.float64,), finite=False).tolist()
 
 
 def _scalar(value: StateValue, where: str) -> Any:
@@ -137,7 +137,7 @@ def _plain(value: Any) -> StateValue:
     if isinstance(value, list):
         return torch.tensor(value, dtype=torch.float64)
     if isinstance(value, np.bool_ | np.integer):
-        return value.item()  # type: ignore[no-any-return]
+        return value.item()
     if isinstance(value, np.ndarray | np.floating | tuple):
         return torch.from_numpy(np.array(value))
     return value  # type: ignore[no-any-return]

@@ -88,8 +88,8 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
             else:
                 others.append((layer, read_dict(record.get("state"), label)))
         _set_all(others)
-        for layer, values in known:
-            assign(layer, values)
+        for target, values in known:
+            assign(target, values)
 
     def try_set_state(self, state: StateDict) -> str | None:
         """Like :meth:`set_state`, but returns the error's text: in a worker process an exception ends the worker."""
@@ -152,7 +152,9 @@ def _label(layer: gym.Env[Any, Any]) -> str:
 def _identity(env: gym.Env[Any, Any]) -> StateDict:
     """Return what an environment is and what it was made with; how it is rendered changes nothing in it."""
     given = {} if env.spec is None else env.spec.kwargs
-    arguments = {name: value for name, value in given.items() if name != "render_mode" and isinstance(value, _PLAIN)}
+    arguments: StateDict = {
+        name: value for name, value in given.items() if name != "render_mode" and isinstance(value, _PLAIN)
+    }
     return {"environment": type(env).__name__, "id": None if env.spec is None else env.spec.id, "arguments": arguments}
 
 

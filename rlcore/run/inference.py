@@ -132,8 +132,8 @@ def _refused_as(name: str, value: object) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, LookupError, RuntimeError, AssertionError) as error:
-        text = " ".join(str(error).split())
-        raise SettingError(name, f"{name}={value!r:.80} cannot be acted on: {text:.300}") from error
+        shown, text = (" ".join(each.split()) for each in (repr(value), str(error)))
+        raise SettingError(name, f"{name}={shown:.80} cannot be acted on: {text:.300}") from error
 
 
 def _require_shape(name: str, value: Any, shape: tuple[int, ...]) -> None:

@@ -82,8 +82,7 @@ def train(
 
 def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bool) -> tuple[str, bool]:
     """Train one model up to the total and save it; what came of it, and whether Ctrl-C ended it early."""
-    output = output if output.is_dir() else with_ending(output)
-    _require_usable(output, resume=resume)
+    output = _usable(output, resume=resume)
     model = build_model(config, device=device)
     if resume:
         model = continued(output, model)
@@ -125,15 +124,19 @@ def train_population(
     return f"trained {len(result.table)} members for {steps} steps; best model: {result.location}", False
 
 
-def _require_usable(output: Path, *, resume: bool) -> None:
-    """Raise CheckpointError before the training if no model could be saved there, or if another file would be lost."""
+def _usable(output: Path, *, resume: bool) -> Path:
+    """Return the file to save in, with its ending.
+
+    :raises CheckpointError: if nothing could be saved there after the training, or if another file would be lost
+    """
     try:
         if output.is_dir():
             raise CheckpointError(output, f"is a folder; name a file, such as {output / 'model.zip'}")
+        output = with_ending(output)
         if output.exists() and not resume:
             raise CheckpointError(output, "exists already and would be lost; give another --output, or move it away")
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=output.parent):
-            pass
+            return output
     except OSError as error:
         raise CheckpointError(output, f"cannot be written ({error.strerror}); give another --output") from error

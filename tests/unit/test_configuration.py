@@ -25,6 +25,7 @@ from rlcore.pbt.hyperparams import optimizer_steps_per_update
 from rlcore.ppo.resolving import resolve_settings
 from rlcore.run.config_file import build_envs
 from tests.support.training import make_envs, make_model
+from verification import environments as environments  # registers the one whose argument is refused
 
 ALGORITHM: dict[str, Any] = {
     "n_steps": 16,
@@ -242,31 +243,25 @@ def test_the_policys_own_features_extractor_is_known(tmp_path: Path) -> None:
         load(tmp_path, changed(algorithm={"policy_kwargs": options}))
 
 
-ENVIRONMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "misspelt": ({"id": "CartPol-v1"}, SettingError, "environment.id='CartPol-v1' cannot be made: .*CartPole"),
-    "no module": ({"id": "nowhere:X-v0"}, SettingError, "environment.id='nowhere:X-v0' cannot be made"),
-    "unknown argument": (
-        {"id": "Pendulum-v1", "kwargs": {"G": 9.0}},
-        UnknownSettingError,
-        "environment.kwargs knows no setting 'G'.*did you mean 'g'",
-    ),
+ENVIRONMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "misspelt": ({"id": "CartPol-v1"}, "environment.id='CartPol-v1' cannot be made .*CartPole"),
+    "no module": ({"id": "nowhere:X-v0"}, "environment.id='nowhere:X-v0' cannot be made"),
+    "unknown argument": ({"id": "Pendulum-v1", "kwargs": {"G": 9.0}}, "kwargs={'G': 9.0}: .*unexpected .*'G'"),
     "unusable argument": (
         {"id": "rlcore/ShiftingRewardScale-v0", "kwargs": {"shifts": [[1]]}},
-        SettingError,
         r"shifts=\[\[1\]\] cannot be used.*\[20000, 0\.01\]\]$",
     ),
     "an argument of another type": (
         {"id": "CartPole-v1", "kwargs": {"max_episode_steps": "x"}},
-        SettingError,
-        "environment 'CartPole-v1' cannot be made with kwargs={'max_episode_steps': 'x'}",
+        "environment.id='CartPole-v1' cannot be made with kwargs={'max_episode_steps': 'x'}",
     ),
 }
 
 
 @pytest.mark.parametrize("case", ENVIRONMENTS)
 def test_an_environment_that_cannot_be_made_is_one_line(case: str, tmp_path: Path) -> None:
-    environment, kind, words = ENVIRONMENTS[case]
-    with pytest.raises(kind, match=words) as caught:
+    environment, words = ENVIRONMENTS[case]
+    with pytest.raises(SettingError, match=words) as caught:
         build_model(load(tmp_path, changed(environment=environment)))
     assert "\n" not in str(caught.value)
 
@@ -314,5 +309,5 @@ def test_the_seed_of_a_run_is_given_at_the_top() -> None:
 
 
 def test_a_file_error_keeps_its_kind(tmp_path: Path) -> None:
-    with pytest.raises(ConfigFileError, match=r"line 2: 'a' stands here"):
+    with pytest.raises(ConfigFileError, match=r"line 2: found duplicate key"):
         load(tmp_path, "a: 1\na: 1\n")

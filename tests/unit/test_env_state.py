@@ -29,19 +29,19 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
 )
 
+from rlcore.envs import ResumableEnv
 from rlcore.envs.vec_state import (
     capture_env_state,
     capture_normalizer,
+    require_running,
     restore_env_state,
     restore_normalizer,
     unsupported_reason,
 )
-from rlcore.envs import ResumableEnv
 from rlcore.errors import StateError
 from rlcore.types import StateDict
 from tests.support.environments import (
     Custom,
-    Halving,
     Silent,
     actions_for,
     bits,
@@ -135,19 +135,39 @@ def test_seeds_that_wait_for_a_reset_are_restored_and_used_ones_do_not_come_back
     assert bits(third) != bits(second)
 
 
-def test_the_running_episode_of_a_monitor_outside_is_restored() -> None:
-    def build() -> DummyVecEnv:
-        return DummyVecEnv([lambda: Monitor(ResumableEnv(gym.make("CartPole-v1")))])
-
-    env, fresh = build(), build()
-    actions = actions_for(env.action_space, 120)
-    env.seed(3)
+def test_a_monitor_that_was_saved_outside_of_resumable_env_is_restored_inside_of_it() -> None:
+    """Versions before 2026-12 kept it apart, under ``monitors``."""
+    env, fresh = make_vec(), make_vec(seed=None)
+    actions = actions_for(env.action_space, 60)
     env.reset()
     run_vec(env, actions[:5])
+    state: Any = through_file(capture_env_state(env))
+    state["monitors"] = [each["layers"].pop(0)["state"] for each in state["environments"]]
 
-    restore_env_state(fresh, through_file(capture_env_state(env)))
+    with pytest.raises(StateError, match="list of 2"):
+        restore_env_state(fresh, edit(state, ["monitors"], []))
+    restore_env_state(fresh, state)
 
     assert run_vec(fresh, actions[5:]) == run_vec(env, actions[5:])
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "value"),
+    [(0, "needs_reset", True), (1, "_elapsed_steps", None), (2, "_has_reset", False), (4, "state", None)],
+)
+def test_an_environment_that_waits_for_a_reset_is_not_running(layer: int, name: str, value: Any) -> None:
+    env = make_vec()
+    env.reset()
+    state: Any = capture_env_state(env)
+    require_running(state)
+    path: list[str | int] = ["environments", 1, "layers", layer, "state", name]
+    assert state["environments"][1]["layers"][layer]["state"][name] is not value
+
+    with pytest.raises(StateError, match="was not reset"):
+        require_running(edit(state, path, value))
+    # What an environment of the user's own means by that name is its own affair.
+    own = edit(edit(state, path, value), ["environments", 1, "layers", layer, "layer"], "Custom")
+    require_running(own)
 
 
 def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> None:
@@ -219,16 +239,6 @@ def test_a_fresh_process_continues_bit_exactly(tmp_path: Path) -> None:
     assert seen[:, -1].any(), "the compared steps must cross an episode end"
 
 
-def test_a_bare_environment_with_the_contract_is_captured_and_restored() -> None:
-    env, fresh = (DummyVecEnv([lambda: Monitor(Custom()), lambda: Monitor(Custom())]) for _ in range(2))
-    env.reset()
-    run_vec(env, [0, 1, 1])
-
-    restore_env_state(fresh, through_file(capture_env_state(env)))
-
-    assert run_vec(fresh, [1] * 9) == run_vec(env, [1] * 9)
-
-
 class Offset(VecEnvWrapper):
     """A VecEnvWrapper that answers for itself."""
 
@@ -261,23 +271,44 @@ def test_a_vec_wrapper_that_answers_for_itself_is_asked() -> None:
     assert run_vec(fresh, [0, 1]) == run_vec(env, [0, 1])
 
 
+class Impostor(gym.Wrapper[Any, Any, Any, Any]):
+    """Bears the name of what it is not."""
+
+    def __str__(self) -> str:
+        return "<ResumableEnv<CartPole>>"
+
+
+class Foreign(VecEnv):
+    """Another implementation of VecEnv."""
+
+    def __init__(self) -> None:
+        super().__init__(1, CartPoleEnv().observation_space, CartPoleEnv().action_space)
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:  # noqa: ARG002
+        return [None]
+
+    close = reset = step_async = step_wait = set_attr = env_method = env_is_wrapped = None
+
+
+OUTERMOST = "environment 0: ResumableEnv is not its outermost wrapper.*wrapper_class=ResumableEnv"
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: make_vec_env("CartPole-v1", 1), "environment 0: CartPoleEnv cannot give its state.*ResumableEnv"),
-        (lambda: DummyVecEnv([CartPoleEnv]), "environment 0: CartPoleEnv cannot give its state.*ResumableEnv"),
+        (lambda: make_vec_env("CartPole-v1", 1), OUTERMOST),
+        (lambda: DummyVecEnv([CartPoleEnv]), OUTERMOST),
+        (lambda: DummyVecEnv([lambda: Silent(make("CartPole-v1"))]), OUTERMOST),
+        (lambda: DummyVecEnv([Custom]), OUTERMOST),
+        (lambda: DummyVecEnv([lambda: Impostor(CartPoleEnv())]), OUTERMOST),
         (
-            lambda: DummyVecEnv([lambda: Silent(make("CartPole-v1"))]),
-            "environment 0: Silent is not covered.*ResumableEnv",
+            lambda: DummyVecEnv([lambda: make("CartPole-v1"), lambda: Monitor(ResumableEnv(Custom()))]),
+            OUTERMOST.replace("0", "1"),
         ),
-        (lambda: DummyVecEnv([lambda: Halving(Custom())]), "environment 0: Halving is not covered.*ResumableEnv"),
         (lambda: VecFrameStack(make_vec(), 2), "VecFrameStack cannot give its state; implement get_state"),
-        (
-            lambda: DummyVecEnv([lambda: ResumableEnv(make("CartPole-v1")), lambda: Monitor(ResumableEnv(Custom()))]),
-            "Monitor lies outside environment 1 and not outside environment 0.*wrap all of them alike",
-        ),
+        (lambda: VecNormalize(Foreign()), "Foreign cannot give the state .*use DummyVecEnv or SubprocVecEnv"),
     ],
-    ids=["gym.make", "no wrapper", "outside", "own state alone", "frame stack", "some monitored"],
+    ids=["gym.make", "no wrapper", "outside", "bare", "impostor", "Monitor outside", "frame stack", "vec env"],
 )
 def test_what_cannot_give_its_state_is_named(build: Callable[[], VecEnv], message: str) -> None:
     env = build()
@@ -304,7 +335,6 @@ VEC_BAD: list[tuple[list[str | int], Any, str]] = [
     (["seeds", 0], "x", "'x'"),
     (["seeds", 0], -1, "from 0 to"),
     (["seeds", 0], 2**70, "from 0 to"),
-    (["monitors"], [], "Monitor lies outside"),
     (["wrappers"], [], "list of 3"),
     (["wrappers", 0, "layer"], "VecFrameStack", "'VecFrameStack' where this environment has 'VecNormalize'"),
     (["wrappers", 0, "state", "returns"], torch.zeros(2), "VecNormalize.returns.*torch.float64"),
@@ -326,3 +356,24 @@ def test_a_vec_state_that_does_not_fit_changes_nothing(path: list[str | int], va
         restore_env_state(env, edit(state, path, value))
 
     assert bits_of_state(capture_env_state(env)) == before
+
+
+def test_a_state_fits_only_an_environment_made_with_the_same_arguments() -> None:
+    earth, moon = make_vec("Pendulum-v1"), make_vec("Pendulum-v1", env_kwargs={"g": 1.62})
+    earth.reset()
+    state = capture_env_state(earth)
+    assert state is not None
+    with pytest.raises(StateError, match=r"arguments=.*'g': 1\.62"):
+        restore_env_state(moon, state)
+
+
+def test_how_an_environment_is_shown_does_not_matter() -> None:
+    hidden, shown = (
+        DummyVecEnv([lambda mode=mode: ResumableEnv(gym.make("CartPole-v1", render_mode=mode))])  # type: ignore[misc]
+        for mode in (None, "rgb_array")
+    )
+    hidden.reset()
+    state = capture_env_state(hidden)
+    assert state is not None
+    restore_env_state(shown, state)
+    assert bits_of_state(capture_env_state(shown)) == bits_of_state(state)

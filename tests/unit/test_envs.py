@@ -227,7 +227,7 @@ def beyond_its_keys() -> np.random.Generator:
 
 
 BAD: list[tuple[list[str | int], Any, str]] = [
-    (["environment"], "PendulumEnv", "'PendulumEnv'.*this one is 'CartPoleEnv'"),
+    (["environment"], "PendulumEnv", "'PendulumEnv'.*this one has environment='CartPoleEnv'"),
     (["id"], "CartPole-v0", "'CartPole-v0'.*'CartPole-v1'"),
     (["layers"], [], "a list of 5 entries"),
     (["layers"], None, "a list of 5 entries"),

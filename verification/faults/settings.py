@@ -57,4 +57,4 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
 @fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="6d9139a399645c51")
 def yaml_1_1(path: str | Path) -> Document:
     """Read the file with PyYAML, that is YAML 1.1, where 3e-4 is a string because it has no point."""
-    return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), {})
+    return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), None)

@@ -18,7 +18,6 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import (
     DistributionalPPO,
-    SettingError,
     StateError,
     infer_signals,
     load_policy,
@@ -226,11 +225,6 @@ def test_of_named_observations_those_are_normalised_that_training_normalised(tmp
     np.testing.assert_array_equal(
         infer_signals(tmp_path / "model.zip", observations, STARTS), expected_actions(model, steps)
     )
-    policy = load_policy(tmp_path / "model.zip")
-    with pytest.raises(SettingError, match=r"keys \['direction', 'speed'\]"):
-        policy.predict(RAW[0])
-    with pytest.raises(SettingError, match=r"\{'direction': 3, 'speed': 1\} environments"):
-        policy.predict({"direction": RAW[:3, :2], "speed": RAW[0, 2:]})
 
 
 CHANNELS_LAST = spaces.Box(0, 255, (36, 40, 3), np.uint8)
