@@ -119,11 +119,16 @@ class InferencePolicy:
         return np.stack(actions)
 
     def _arrays(self, observation: Observation) -> Observation:
-        """Return an observation as arrays, images with their channels first."""
+        """Return an observation as the arrays that a VecEnv would give: floats of the space's type, channels first."""
         space = self.observation_space
         if not isinstance(space, spaces.Dict):
-            return maybe_transpose(np.asarray(observation), space)
-        return {name: maybe_transpose(np.asarray(observation[name]), part) for name, part in space.items()}
+            return _array(observation, space)
+        return {name: _array(observation[name], part) for name, part in space.items()}
+
+
+def _array(value: Any, space: spaces.Space[Any]) -> NDArray[Any]:
+    is_float = np.issubdtype(space.dtype, np.floating)
+    return maybe_transpose(np.asarray(value, space.dtype if is_float else None), space)
 
 
 @contextmanager

@@ -142,14 +142,6 @@ MISUSES = {
         [],
         f"n_steps={10**15} in n_envs=2 environments needs more memory",
     ),
-    "a rollout beyond arrays": (SMALL_RUN.replace("n_steps: 16", f"n_steps: {10**18}"), [], "needs more memory"),
-    "a network beyond memory": (
-        SMALL_RUN.replace(
-            "lstm_hidden_size: 8, net_arch: [8]", "lstm_hidden_size: 4000000, net_arch: [], ortho_init: false"
-        ),
-        [],
-        "network of .*'lstm_hidden_size': 4000000.* needs more memory",
-    ),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
     "an output where no file can be made": (SMALL_RUN, ["--output", "/proc/m.zip"], "/proc/m.zip: cannot be written"),
     "an output of an impossible name": (

@@ -96,10 +96,6 @@ def test_a_misspelt_or_misplaced_name_raises_with_its_line_and_the_right_one(cas
 
 UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "text for a bool": ({"environment": {"normalize": "false"}}, "environment.normalize='false' cannot be used"),
-    "text for a bool of the algorithm": (
-        {"algorithm": {"variance_gradient_scaling": "off"}},
-        "variance_gradient_scaling='off' cannot be used",
-    ),
     "a fraction of a step": ({"total_timesteps": 1.5}, "total_timesteps=1.5 cannot be used .*steps to train"),
     "a bool for a number": ({"environment": {"n_envs": True}}, "environment.n_envs=True"),
     "no environment at all": ({"environment": {"n_envs": 0}}, "environment.n_envs=0"),
@@ -118,22 +114,6 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "the scaler's settings without it": (
         {"algorithm": {"vgs_alpha": 0.1, "variance_gradient_scaling": False}},
         "vgs_alpha=0.1 and variance_gradient_scaling=False contradict",
-    ),
-    "a penalty's settings without its target": (
-        {"algorithm": {"kl_penalty_max_coef": 9.0}},
-        "kl_penalty_max_coef=9.0 and kl_penalty_target=None contradict",
-    ),
-    "when to boost without a boost": (
-        {"algorithm": {"ent_coef": 0.1, "ent_coef_plateau_patience": 2}},
-        "ent_coef_plateau_patience=2 and ent_coef_boost=None contradict",
-    ),
-    "a scale's settings without it": (
-        {"algorithm": {"return_scale": None, "return_scale_decay": 0.5}},
-        "return_scale_decay=0.5 and return_scale=None contradict",
-    ),
-    "a tournament with the share of a truncation": (
-        {"pbt": {"exploit_method": "binary_tournament", "truncation_ratio": 0.2}},
-        "truncation_ratio=0.2 and exploit_method='binary_tournament' contradict",
     ),
     "two seeds": ({"pbt": {"seed": 2}}, r"line 15: seed=3 and pbt\.seed=2 contradict each other"),
 }
@@ -166,10 +146,6 @@ def test_what_only_looks_contradictory_is_accepted(tmp_path: Path) -> None:
     assert load(tmp_path, {**RUN, "algorithm": algorithm}).algorithm.batch_size == 128
     same = {"learning_rate": 1e-3, "optimizer_kwargs": {"lr": 1e-3}}
     assert load(tmp_path, changed(algorithm=same)).algorithm.learning_rate == 1e-3
-    off = load(tmp_path, changed(algorithm={"variance_gradient_scaling": False}))
-    assert off.algorithm.variance_gradient_scaling is False
-    on = {"kl_penalty_target": 0.1, "kl_penalty_coef": 0.5, "ent_coef": 0.1, "ent_coef_boost": 2.0}
-    assert load(tmp_path, changed(algorithm={**on, "ent_coef_plateau_patience": 2})).algorithm.kl_penalty_coef == 0.5
 
 
 def test_a_run_is_frozen_and_its_rules_cannot_be_gone_round() -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.monitor import Monitor
@@ -196,49 +192,6 @@ def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> 
         np.testing.assert_array_equal(done, expected[2])
 
 
-CHILD = """
-    import sys, warnings
-    import numpy as np, torch
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.vec_env import VecNormalize
-    from rlcore.envs.vec_state import restore_env_state, restore_normalizer
-    from rlcore.envs import ResumableEnv
-
-    warnings.simplefilter("error")
-    saved = torch.load(sys.argv[1], weights_only=True)
-    env = VecNormalize(make_vec_env("Pendulum-v1", 2, seed=123, wrapper_class=ResumableEnv))
-    restore_env_state(env, saved["env"])
-    restore_normalizer(env, saved["normalizer"])
-    seen = []
-    for action in saved["actions"].numpy():
-        observation, reward, done, _ = env.step(action)
-        seen.append(torch.cat([torch.from_numpy(x.astype(np.float64)).flatten() for x in (observation, reward, done)]))
-    torch.save(torch.stack(seen), sys.argv[2])
-"""
-
-
-def test_a_fresh_process_continues_bit_exactly(tmp_path: Path) -> None:
-    env = VecNormalize(make_vec("Pendulum-v1"))
-    actions = torch.from_numpy(np.stack([np.stack([a, -a]) for a in actions_for(env.action_space, 300)]))
-    env.reset()
-    for action in actions[:100].numpy():
-        env.step(action)
-    saved = {"env": capture_env_state(env), "normalizer": capture_normalizer(env), "actions": actions[100:]}
-    torch.save(saved, tmp_path / "state.pt")
-    expected = []
-    for action in actions[100:].numpy():
-        observation, reward, done, _ = env.step(action)
-        expected.append(np.concatenate([np.ravel(np.asarray(observation)), reward, done]).astype(np.float64))
-
-    command = [sys.executable, "-c", textwrap.dedent(CHILD), str(tmp_path / "state.pt"), str(tmp_path / "seen.pt")]
-    root = Path(__file__).parents[2]
-    subprocess.run(command, check=True, cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120)
-
-    seen = torch.load(tmp_path / "seen.pt", weights_only=True).numpy()
-    assert seen.tobytes() == np.stack(expected).tobytes()
-    assert seen[:, -1].any(), "the compared steps must cross an episode end"
-
-
 class Offset(VecEnvWrapper):
     """A VecEnvWrapper that answers for itself."""
 
@@ -377,3 +330,91 @@ def test_how_an_environment_is_shown_does_not_matter() -> None:
     assert state is not None
     restore_env_state(shown, state)
     assert bits_of_state(capture_env_state(shown)) == bits_of_state(state)
+
+
+# -- the statistics of VecNormalize -------------------------------------------------------------------------------
+
+
+class Pictures(gym.Env[Any, Any]):
+    observation_space = spaces.Dict({"a": spaces.Box(-9, 9, (2,)), "b": spaces.Box(-9, 9, (3, 2))})
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self._observation(), float(self.np_random.normal()) + float(action), False, False, {}
+
+    def _observation(self) -> dict[str, Any]:
+        return {
+            key: self.np_random.normal(size=space.shape).astype(np.float32)
+            for key, space in self.observation_space.items()
+        }
+
+
+def statistics_of(env: VecNormalize) -> Any:
+    observation: Any = env.obs_rms if isinstance(env.obs_rms, dict) else {"": env.obs_rms}
+    return [
+        bits([np.asarray(rms.mean), np.asarray(rms.var), float(rms.count)])
+        for rms in [*observation.values(), env.ret_rms]
+    ]
+
+
+def stacked() -> VecNormalize:
+    return VecNormalize(VecNormalize(make_vec(), norm_reward=False), norm_obs=False)
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: VecNormalize(DummyVecEnv([Pictures] * 2)), lambda: VecNormalize(make_vec()), stacked]
+)
+def test_statistics_come_back_exactly_and_do_not_follow_the_environment(build: Callable[[], VecNormalize]) -> None:
+    env, fresh = build(), build()
+    env.seed(1)
+    env.reset()
+    run_vec(env, [0, 1, 1, 0])
+    state = capture_normalizer(env)
+    taken, held = bits_of_state(state), statistics_of(env)
+
+    restore_normalizer(fresh, through_file(state))
+
+    assert statistics_of(fresh) == held
+    run_vec(env, [0, 1])
+    assert bits_of_state(state) == taken == bits_of_state(capture_normalizer(fresh))
+
+
+def test_an_environment_without_a_normalizer_has_no_statistics() -> None:
+    assert capture_normalizer(make_vec()) is None
+    with pytest.raises(StateError, match="no VecNormalize wrapper"):
+        restore_normalizer(make_vec(), through_file(capture_normalizer(VecNormalize(make_vec()))))
+
+
+NORMALIZER_BAD: list[tuple[list[str | int], Any, str]] = [
+    (["layers"], [], "list of 1"),
+    (["layers", 0], None, "must be a dict"),
+    (["layers", 0, "observation"], [], "list of 1"),
+    (["layers", 0, "observation", 0, "key"], "a", "key"),
+    (["layers", 0, "observation", 0, "mean"], torch.zeros(3, dtype=torch.float64), r"shape \(4,\)"),
+    (["layers", 0, "observation", 0, "var"], torch.zeros(4), "torch.float64"),
+    (["layers", 0, "return", "count"], 0.0, "positive float"),
+    (["layers", 0, "return", "count"], "1", "positive float"),
+    (["layers", 0, "return", "count"], float("inf"), "positive float"),
+    (["layers", 0, "return", "var"], torch.tensor(-1.0, dtype=torch.float64), "a number below 0"),
+    (["layers", 0, "observation", 0, "mean"], torch.full((4,), float("nan"), dtype=torch.float64), "mean holds NaN"),
+    (["layers", 0, "return", "more"], 1, "more"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), NORMALIZER_BAD, ids=lambda value: repr(value)[:40])
+def test_statistics_that_do_not_fit_change_nothing(path: list[str | int], value: Any, message: str) -> None:
+    env, other = VecNormalize(make_vec()), VecNormalize(make_vec(seed=6))
+    env.reset()
+    other.reset()
+    before = bits_of_state(capture_normalizer(env))
+    state = capture_normalizer(other)
+    assert state is not None
+
+    with pytest.raises(StateError, match=message):
+        restore_normalizer(env, edit(state, path, value))
+
+    assert bits_of_state(capture_normalizer(env)) == before

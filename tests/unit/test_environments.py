@@ -13,12 +13,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env as check_for_gymnasium
 from stable_baselines3.common.env_checker import check_env as check_for_sb3
-from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from rlcore import DistributionalPPO, ResumableEnv, SettingError, StateError
-from tests.support.environments import actions_for, bits, bits_of_state, edit, make, run, snapshot, through_file
-from tests.support.training import differing, make_envs, make_model
+from rlcore import SettingError, StateError
+from tests.support.environments import actions_for, bits, edit, make, run, snapshot, through_file
 from verification import environments as environments  # registers them
 
 IDS = ["rlcore/MaskedVelocityCartPole-v0", "rlcore/MaskedVelocityPendulum-v0", "rlcore/ShiftingRewardScale-v0"]
@@ -95,17 +92,6 @@ def test_a_fresh_environment_continues_bit_exactly(env_id: str) -> None:
     assert snapshot(fresh) == snapshot(env)
 
 
-@pytest.mark.parametrize("env_id", IDS)
-def test_a_saved_training_goes_on_exactly(env_id: str, tmp_path: Path) -> None:
-    model = make_model(make_envs(env_id, normalize=True))
-    model.learn(48)
-    model.save(tmp_path / "model.zip")
-    model.learn(48, reset_num_timesteps=False)
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(env_id, normalize=True, seed=9), device="cpu")
-    loaded.learn(48, reset_num_timesteps=False)
-    assert differing(model.get_parameters(), loaded.get_parameters()) == []
-
-
 BAD: list[tuple[list[str | int], Any, str]] = [
     (["layers", 4, "state", "shifts"], [[3, 2.0]], r"shifts \[\[3, 2.0\]\].*same shifts"),
     (["layers", 4, "state", "shifts"], None, "same shifts"),
@@ -127,21 +113,6 @@ def test_a_state_of_another_life_is_refused_and_changes_nothing(
     with pytest.raises(StateError, match=message):
         env.set_state(edit(other.get_state(), path, value))
     assert snapshot(env) == before
-
-
-def test_a_worker_process_finds_the_environment_and_gives_its_state() -> None:
-    worker = make_vec_env(
-        f"verification.environments:{SHIFTING}", 1, seed=5, wrapper_class=ResumableEnv, vec_env_cls=SubprocVecEnv
-    )
-    local = make_vec_env(SHIFTING, 1, seed=5, wrapper_class=ResumableEnv)
-    try:
-        assert bits(worker.reset()) == bits(local.reset())
-        seen = worker.step(np.array([1]))
-        states = worker.env_method("get_state")
-    finally:
-        worker.close()
-    np.testing.assert_equal(seen[:3], local.step(np.array([1]))[:3])
-    assert bits_of_state(states) == bits_of_state(local.env_method("get_state"))
 
 
 def test_the_id_with_its_module_works_where_that_was_not_imported() -> None:

@@ -37,6 +37,7 @@ ROOT = Path(__file__).parents[3]
 def test_a_sequence_gets_the_models_own_actions(model: DistributionalPPO, file: Path) -> None:
     actions = infer_signals(file, RAW, STARTS)
     np.testing.assert_array_equal(actions, expected_actions(model, RAW))
+    np.testing.assert_array_equal(infer_signals(file, RAW.astype(np.float64), STARTS), actions)
     assert load_policy(file).normalizes
     without_starts = infer_signals(file, RAW)
     np.testing.assert_array_equal(without_starts, expected_actions(model, RAW, np.arange(STEPS) == 0))
