@@ -170,7 +170,7 @@ MISUSES: dict[str, tuple[dict[str, Any], str]] = {
     "no environment": ({"observation": np.zeros((0, 3), np.float32)}, "observation=.* cannot be acted on"),
     "NaN": ({"observation": np.array([0, np.nan, 0], np.float32)}, "holds NaN or infinity"),
     "infinity": ({"observation": np.float32([0, np.inf, -np.inf])}, "holds NaN or infinity"),
-    "a text": ({"observation": ["a", "b", "c"]}, "can't convert"),
+    "a text": ({"observation": ["a", "b", "c"]}, "could not convert"),
     "a state of another number": (
         {"observation": np.zeros((2, 3), np.float32), "state": (ZERO, ZERO)},
         r"state has the shape \(2, 1, 1, 8\), and the observations need \(2, 1, 2, 8\)",
