@@ -28,6 +28,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
 from rlcore import DistributionalPPO
+from verification import environments as environments  # registers the task without velocities
 
 ENVIRONMENTS: Final = ("CartPole-v1", "rlcore/MaskedVelocityCartPole-v0", "Pendulum-v1")
 ALGORITHMS: Final[dict[str, type[RecurrentPPO]]] = {"ours": DistributionalPPO, "baseline": RecurrentPPO}

@@ -4,7 +4,6 @@ from importlib import metadata
 
 from rlcore import starting as starting  # isort: skip  # first: see there
 from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rlcore.environments import register_environments
 from rlcore.envs import ResumableEnv
 from rlcore.errors import (
     CallOrderError,
@@ -43,8 +42,6 @@ from rlcore.ppo import (
 )
 from rlcore.run.config_file import TrainingConfig, build_model, load_config
 from rlcore.run.inference import InferencePolicy, infer_signals, load_policy
-
-register_environments()
 
 
 def __getattr__(name: str) -> str:
@@ -106,7 +103,6 @@ __all__ = [
     "load_policy",
     "optimizer_steps_per_update",
     "read_lineage",
-    "register_environments",
     "save_checkpoint",
     "save_pbt_checkpoint",
     "set_hyperparameters",

@@ -16,8 +16,8 @@ from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore import env_state
 from rlcore.checkpoint.refusal import refusals_name, unusable
+from rlcore.envs import vec_state as env_state
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.upgd import UPGD
 from rlcore.ppo import adapted_state, construction, gradients, losses, monitoring, returns, space_support, state_parts

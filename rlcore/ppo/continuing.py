@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlcore import env_state
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.refusal import refusals_name, unusable
+from rlcore.envs import vec_state as env_state
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.ppo import model_content
 from rlcore.ppo.algorithm import DistributionalPPO

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 
 from rlcore.checkpoint.codec import register_class
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.ppo.actions import action_distribution
 from rlcore.ppo.optimizers import make_optimizer, set_learning_rate
 from rlcore.ppo.values import QuantileValues, ValueDistribution
 from rlcore.ppo.weights import SUPPORT
@@ -187,7 +186,6 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         )
 
     def _build(self, lr_schedule: Schedule) -> None:
-        self.action_dist = action_distribution(self.action_space, self.action_dist)
         super()._build(lr_schedule)
         latent, n_outputs = self.mlp_extractor.latent_dim_vf, self.values.n_outputs
         critics = Critics(latent, self.critic_arch, self.n_critics, n_outputs, self.activation_fn)

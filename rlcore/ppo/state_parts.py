@@ -10,7 +10,7 @@ from gymnasium import spaces
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
-from rlcore import env_state
+from rlcore.envs import vec_state as env_state
 from rlcore.errors import StateError
 from rlcore.ppo import observations, optimizer_state
 from rlcore.ppo.configured import ConfiguredPPO

@@ -1,11 +1,9 @@
 """Exact resume of Stable-Baselines3's algorithms: save a running training, and continue it bit by bit."""
 
+from rlcore.envs.adapters import PickledEnv, ResumableActionMasker, resumable_mujoco
 from rlcore.resume.callback import SaveExactly
 from rlcore.resume.continuing import continue_learning
 from rlcore.resume.file import load_exact, save_exact
-from rlcore.resume.masks import ResumableActionMasker
-from rlcore.resume.mujoco_env import resumable_mujoco
-from rlcore.resume.pickled_env import PickledEnv
 from rlcore.resume.saved_files import newest_exact
 
 __all__ = [

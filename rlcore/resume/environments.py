@@ -7,7 +7,7 @@ from typing import Any
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
-from rlcore import env_state
+from rlcore.envs import vec_state as env_state
 from rlcore.errors import StateError
 from rlcore.state.schema import read_list, read_record
 from rlcore.types import StateDict, StateValue

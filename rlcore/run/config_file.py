@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
 
 import gymnasium as gym
 import torch
-import yaml
-from gymnasium.envs.registration import load_env_creator
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from rlcore.checkpoint import storage
-from rlcore.checkpoint.refusal import RefusedError
 from rlcore.envs import ResumableEnv
 from rlcore.errors import ConfigFileError, SettingError
 from rlcore.pbt.hyperparams import PBTConfig, check_explorable, check_warm_up
@@ -31,41 +30,37 @@ from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.resolving import resolve_settings
 from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed
 
-MAX_BYTES: Final = 1_000_000
-"""Largest file that is read."""
 TOP: Final = "the top level"
-_MAKE_OPTIONS: Final = ("max_episode_steps", "disable_env_checker")
-"""What ``gymnasium.make`` takes in addition to the arguments of the environment itself."""
-_CORE_SCHEMA: Final = {
-    "null": "~|null|Null|NULL|",
-    "bool": "true|True|TRUE|false|False|FALSE",
-    "int": "[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
-    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-}
-"""Scalars that are not strings, by YAML 1.2 (yaml.org/spec/1.2.2, section 10.3.2); PyYAML itself follows YAML 1.1."""
-
-Place = tuple[str, ...]
-"""The names, and the positions in lists, that lead to a value."""
 
 
 @dataclass(frozen=True)
 class Document:
     """What a file says, and where.
 
-    :param content: the mapping that the file holds; every name in it is a str
-    :param lines: the line of every name and every entry of a list, by what leads there (``"a", "list", "0", "b"``)
+    :param content: the mapping that the file holds
+    :param root: the same as nodes, which know their lines
     """
 
-    content: dict[str, Any]
-    lines: dict[Place, int]
+    content: dict[Any, Any]
+    root: Node | None
 
     def line_of(self, place: str) -> int | None:
-        """The line of the deepest name in ``place`` (``algorithm.optimizer_kwargs['lr']``) that the file has."""
-        found: Place = ()
+        """Return the line of the deepest name in ``place`` (``algorithm.optimizer_kwargs['lr']``) that the file has."""
+        node, line = self.root, None
         for name in re.findall(r"\w+", place):
-            if (*found, name) in self.lines:
-                found = (*found, name)
-        return self.lines.get(found)
+            for key, mark, value in _entries(node):
+                if key == name:
+                    node, line = value, mark.line + 1
+                    break
+        return line
+
+
+def _entries(node: Node | None) -> Iterator[tuple[str, Any, Node]]:
+    """Yield name or position, mark and value of every entry of a mapping or a list."""
+    if isinstance(node, MappingNode):
+        yield from ((str(key.value), key.start_mark, value) for key, value in node.value)
+    if isinstance(node, SequenceNode):
+        yield from ((str(position), value.start_mark, value) for position, value in enumerate(node.value))
 
 
 def read_yaml(path: str | Path) -> Document:
@@ -73,81 +68,21 @@ def read_yaml(path: str | Path) -> Document:
 
     :raises ConfigFileError: with the line where there is one
     """
-    lines: dict[Place, int] = {}
     try:
-        root = _Composer(str(storage.read_content(path, MAX_BYTES), "utf-8")).get_single_node()
-        content = None if root is None else _plain(root, (), lines)
-    except RefusedError as error:
-        raise ConfigFileError(path, None, str(error)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigFileError(path, None, "is no text in UTF-8") from error
-    except RecursionError as error:
-        raise ConfigFileError(path, None, "is nested deeper than any configuration") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise ConfigFileError(path, None if mark is None else mark.line + 1, f"{error.problem}") from error
-    except yaml.YAMLError as error:
+        text = Path(path).read_bytes()
+        # Each call needs a reader of its own: one that has composed does not load.
+        content = YAML(typ="safe", pure=True).load(text)
+        document = Document(content, YAML(typ="safe", pure=True).compose(text))
+    except OSError as error:
+        raise ConfigFileError(path, None, f"cannot be read ({error.strerror})") from error
+    except MarkedYAMLError as error:
+        line = None if error.problem_mark is None else error.problem_mark.line + 1
+        raise ConfigFileError(path, line, " ".join(str(error.problem).split())) from error
+    except (YAMLError, ValueError, LookupError, RecursionError) as error:
         raise ConfigFileError(path, None, f"is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ConfigFileError(path, None, "holds no mapping; write names and values as 'name: value', one a line")
-    return Document(content, lines)
-
-
-class _Composer(yaml.SafeLoader):
-    """Refuses tags, and anchors, because a few of those can represent more values than memory holds."""
-
-    yaml_implicit_resolvers: ClassVar[dict[None, list[tuple[str, re.Pattern[str]]]]] = {  # type: ignore[misc]
-        None: [(kind, re.compile(f"^(?:{pattern})$")) for kind, pattern in _CORE_SCHEMA.items()]
-    }
-
-    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        if event.anchor is not None:
-            raise _at(event, "anchors and references (& and *) are not taken; write the value out")
-        if getattr(event, "tag", None) is not None:
-            raise _at(event, f"the tag {event.tag!r:.60} is not taken; write the value without it")
-        node: yaml.Node | None = super().compose_node(parent, index)
-        return node
-
-
-def _plain(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
-    """The value of a node; adds its lines to ``lines``. Refuses a name that is not a string or occurs twice."""
-    if isinstance(node, yaml.ScalarNode):
-        return _scalar(node)
-    if isinstance(node, yaml.SequenceNode):
-        lines.update({(*place, str(i)): item.start_mark.line + 1 for i, item in enumerate(node.value)})
-        return [_plain(item, (*place, str(i)), lines) for i, item in enumerate(node.value)]
-    content = {}
-    for key, value in node.value:
-        here = (*place, key.value)
-        if not isinstance(key, yaml.ScalarNode) or key.tag in _CORE_SCHEMA:
-            raise _at(key, f"{key.value!r:.60} is no name; a name is a text, in quotes if need be")
-        if here in lines:
-            raise _at(key, f"{key.value!r} stands here and in line {lines[here]}; give it once")
-        lines[here] = key.start_mark.line + 1
-        content[key.value] = _plain(value, here, lines)
-    return content
-
-
-def _scalar(node: yaml.ScalarNode) -> bool | int | float | str | None:
-    text: str = node.value
-    match node.tag:
-        case "null":
-            return None
-        case "bool":
-            return text.lower() == "true"
-        case "float":
-            return float(re.sub(r"\.(?=[a-zA-Z])", "", text))  # .inf and .nan
-        case "int":
-            try:
-                return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-            except ValueError as error:
-                raise _at(node, "the number has more digits than any setting") from error
-    return text
-
-
-def _at(where: Any, problem: str) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=where.start_mark)
+    return document
 
 
 @contextmanager
@@ -237,14 +172,13 @@ class TrainingConfig(_Section):
         return self
 
 
-def homes() -> dict[str, list[str]]:
-    """Where every name of a file belongs."""
-    return {
-        TOP: list(TrainingConfig.model_fields),
-        "environment": list(EnvironmentConfig.model_fields),
-        "algorithm": [name for name in PPOSettings.model_fields if name != "seed"],
-        "pbt": list(PBTConfig.model_fields),
-    }
+_NAMES: Final = {
+    TOP: list(TrainingConfig.model_fields),
+    "environment": list(EnvironmentConfig.model_fields),
+    "algorithm": [name for name in PPOSettings.model_fields if name != "seed"],
+    "pbt": list(PBTConfig.model_fields),
+}
+"""Every name of a file, by the section where it belongs."""
 
 
 def load_config(path: str | Path) -> TrainingConfig:
@@ -269,18 +203,18 @@ def build_envs(config: TrainingConfig, *, seed: int | None = None) -> VecEnv:
     :raises SettingError: for an environment that does not exist or cannot be made so
     """
     given, wrapper = config.environment, ResumableEnv if config.environment.resumable else None
-    arguments, seed = _arguments(given), config.seed if seed is None else seed
+    make, seed = partial(gym.make, given.id, **given.kwargs), config.seed if seed is None else seed
     try:
-        envs = make_vec_env(given.id, given.n_envs, seed, env_kwargs=arguments, wrapper_class=wrapper)
+        envs = make_vec_env(make, given.n_envs, seed, wrapper_class=wrapper)
     except SettingError as error:
         # ResumableEnv refuses an "env"; any other setting is one of the environment's own arguments.
         unsaveable = error.setting == "env"
         way_out = "; or give resumable: false in environment, and go on from resets only" if unsaveable else ""
         raise SettingError("environment", f"{error}{way_out}") from error
-    except (gym.error.Error, TypeError, ValueError, AssertionError) as error:
+    except (gym.error.Error, ImportError, TypeError, ValueError, AssertionError) as error:
         raise SettingError(
-            "environment",
-            f"environment {given.id!r} cannot be made with kwargs={given.kwargs!r}: {' '.join(str(error).split())}",
+            "environment.id",
+            f"environment.id={given.id!r} cannot be made with kwargs={given.kwargs!r}: {' '.join(str(error).split())}",
         ) from error
     return VecNormalize(envs, gamma=config.algorithm.gamma) if given.normalize else envs
 
@@ -304,16 +238,15 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 def _read_algorithm(given: object, policy: type[DistributionalRecurrentPolicy]) -> PPOSettings:
     settings = _require_mapping(given, "algorithm")
-    places = homes()
-    elsewhere = {*places[TOP], *places["environment"]}
-    reject_unknown([name for name in settings if name in elsewhere], "algorithm", places)
+    elsewhere = {*_NAMES[TOP], *_NAMES["environment"]}
+    reject_unknown([name for name in settings if name in elsewhere], "algorithm", _NAMES)
     with _inside("algorithm"):
         return resolve_settings(settings, policy.default_extractor, asked=settings)
 
 
 def _checked(table: type[_Model], given: object, where: str) -> _Model:
     settings = _require_mapping(given, where)
-    reject_unknown(settings, where, homes())
+    reject_unknown(settings, where, _NAMES)
     try:
         return table(**settings)
     except ValidationError as error:
@@ -336,25 +269,6 @@ def _require_mapping(given: object, where: str) -> Mapping[str, Any]:
             where, f"{where}={given!r} is no mapping from names to values; write its settings as 'name: value' below it"
         )
     return given
-
-
-def _arguments(environment: EnvironmentConfig) -> dict[str, Any]:
-    """What the environment is made with: what is configured, and no rendering.
-
-    :raises SettingError: for an unknown environment, or an argument that its signature does not have
-    """
-    try:
-        entry_point = gym.spec(environment.id).entry_point
-        creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    except (gym.error.Error, ImportError) as error:
-        raise SettingError(
-            "environment.id", f"environment.id={environment.id!r} cannot be made: {' '.join(str(error).split())}"
-        ) from error
-    parameters = inspect.signature(creator).parameters if callable(creator) else {}
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        where = "environment.kwargs"
-        reject_unknown(environment.kwargs, where, {where: [*parameters, *_MAKE_OPTIONS]})
-    return ({"render_mode": None} if "render_mode" in parameters else {}) | environment.kwargs
 
 
 def _check_population(config: TrainingConfig, pbt: PBTConfig) -> None:

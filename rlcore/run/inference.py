@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
-from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
+from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first, maybe_transpose
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize, VecTransposeImage
 
 from rlcore.checkpoint import container, formats, storage
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place
-from rlcore.errors import SettingError, UnknownSettingError
+from rlcore.envs.vec_state import restore_normalizer
+from rlcore.errors import SettingError, StateError
 from rlcore.ppo import model_content, model_file, weights
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.run.observations import (
-    Observation,
-    check_starts,
-    check_state,
-    checked_observation,
-    common_number,
-    parts_of,
-    read_normalizers,
-    whole,
-)
+from rlcore.state.schema import misfit, read_dict, read_list
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 LstmState = tuple[NDArray[np.float32], NDArray[np.float32]]
 PathOrFile = str | Path | BinaryIO
-
-BESIDE_SETTINGS: Final = {
-    "device": "give load_policy map_location=...",
-    "policy": "give load_policy policy=...",
-    "env": "give load_policy env=... or spaces=...",
-    "_init_setup_model": "leave it out",
-}
-"""What the constructor takes in addition to settings, and where a user gives it here."""
+Observation = Any
+"""An array of numbers, or a dict of them by the keys of a Dict space."""
 
 
 class InferencePolicy:
@@ -52,32 +40,20 @@ class InferencePolicy:
 
     :param policy: the network, on its device
     :param normalizers: what normalises an observation first, in this order
+    :ivar observation_space: what an observation is
+    :ivar action_space: what an action is
+    :ivar device: where the network computes
+    :ivar normalizes: whether observations are normalised here, so that they must be given as the environment has them
     """
 
     def __init__(self, policy: DistributionalRecurrentPolicy, normalizers: Sequence[VecNormalize]) -> None:
         policy.requires_grad_(False)
         self._policy = policy
         self._normalizers = normalizers
-
-    @property
-    def observation_space(self) -> spaces.Space[Any]:
-        """What an observation is."""
-        return self._policy.observation_space
-
-    @property
-    def action_space(self) -> spaces.Space[Any]:
-        """What an action is."""
-        return self._policy.action_space
-
-    @property
-    def device(self) -> torch.device:
-        """Where the network computes."""
-        return self._policy.device
-
-    @property
-    def normalizes(self) -> bool:
-        """Whether observations are normalised here, so that they must be given as the environment has them."""
-        return bool(self._normalizers)
+        self.observation_space: spaces.Space[Any] = policy.observation_space
+        self.action_space: spaces.Space[Any] = policy.action_space
+        self.device = policy.device
+        self.normalizes = bool(normalizers)
 
     def predict(
         self,
@@ -93,19 +69,25 @@ class InferencePolicy:
         :param episode_start: shape (n,), True where an episode starts, so that its state is taken as zeros
         :param deterministic: the most likely action; False draws one from torch's global generator
         :return: actions, and the states for the next call
-        :raises SettingError: for observations of another shape or kind, values that the space does not have or no
-            network computes with, or states of another number of environments
+        :raises SettingError: for observations that Stable-Baselines3 refuses, and for states or episode starts of
+            another number of environments
         """
-        checked, n_envs = checked_observation(observation, self.observation_space)
-        if state is not None:
-            layers, _, hidden = self._policy.lstm_hidden_state_shape
-            check_state(state, (layers, n_envs, hidden))
-        if episode_start is not None:
-            check_starts(episode_start, n_envs)
-        for normalizer in self._normalizers:
-            checked = normalizer.normalize_obs(checked)
+        with _refused_as("observation", observation):
+            seen = self._arrays(observation)
+            # Statistics would broadcast an array of another shape, so it is checked before they are applied.
+            tensors, _ = self._policy.obs_to_tensor(seen)
+            parts = list(tensors.values()) if isinstance(tensors, dict) else [tensors]
+            if not all(bool(part.isfinite().all()) for part in parts):
+                raise ValueError("it holds NaN or infinity")
+        n_envs = len(parts[0])
+        layers, _, hidden = self._policy.lstm_hidden_state_shape
+        _require_shape("state", state, (2, layers, n_envs, hidden))
+        _require_shape("episode_start", episode_start, (n_envs,))
         starts = None if episode_start is None else np.asarray(episode_start)
-        actions, states = self._policy.predict(checked, state, starts, deterministic)
+        with _refused_as("observation", observation):
+            for normalizer in self._normalizers:
+                seen = normalizer.normalize_obs(seen)
+            actions, states = self._policy.predict(seen, state, starts, deterministic)
         return actions, states  # type: ignore[return-value]
 
     def infer(
@@ -118,24 +100,50 @@ class InferencePolicy:
         :return: actions, shape (steps, *action shape) or (steps, n, *action shape)
         :raises SettingError: as :meth:`predict`, and for parts or starts of another length
         """
-        arrays = {part.key: part.array for part in parts_of(observations, self.observation_space, "observations")}
-        lengths = {key: len(array) if array.ndim else 0 for key, array in arrays.items()}
-        steps = common_number(lengths, "observations", "steps")
-        starts = np.zeros(steps, bool) if episode_starts is None else np.asarray(episode_starts)
-        if steps == 0 or starts.ndim == 0 or len(starts) != steps:
-            found = f" of {len(starts)}" if starts.ndim else f"={episode_starts!r}"
+        with _refused_as("observations", observations):
+            named = isinstance(observations, Mapping)
+            parts = {name: np.asarray(each) for name, each in (observations if named else {"": observations}).items()}
+            lengths = {len(each) for each in (*parts.values(), *(() if episode_starts is None else (episode_starts,)))}
+        if len(lengths) != 1 or lengths == {0}:
             raise SettingError(
                 "observations",
-                f"observations of {steps} steps with episode_starts{found} cannot be gone through; give at least one "
-                "step, and a start for each",
+                f"observations and episode_starts are of {sorted(lengths)} steps; give at least one step, and as many "
+                "of each",
             )
         actions, state = [], None
-        for step in range(steps):
-            start = np.atleast_1d(starts[step]) if episode_starts is not None else None
-            observation = whole({key: array[step] for key, array in arrays.items()})
-            action, state = self.predict(observation, state, start, deterministic)
+        for step in range(lengths.pop()):
+            start = None if episode_starts is None else np.atleast_1d(np.asarray(episode_starts)[step])
+            observation = {name: each[step] for name, each in parts.items()}
+            action, state = self.predict(observation if named else observation[""], state, start, deterministic)
             actions.append(action)
         return np.stack(actions)
+
+    def _arrays(self, observation: Observation) -> Observation:
+        """Return an observation as the arrays that a VecEnv would give: floats of the space's type, channels first."""
+        space = self.observation_space
+        if not isinstance(space, spaces.Dict):
+            return _array(observation, space)
+        return {name: _array(observation[name], part) for name, part in space.items()}
+
+
+def _array(value: Any, space: spaces.Space[Any]) -> NDArray[Any]:
+    is_float = np.issubdtype(space.dtype, np.floating)
+    return maybe_transpose(np.asarray(value, space.dtype if is_float else None), space)
+
+
+@contextmanager
+def _refused_as(name: str, value: object) -> Iterator[None]:
+    """Turn what NumPy, torch and Stable-Baselines3 raise for a value into a SettingError."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, RuntimeError, AssertionError) as error:
+        shown, text = (" ".join(each.split()) for each in (repr(value), str(error)))
+        raise SettingError(name, f"{name}={shown:.80} cannot be acted on: {text:.300}") from error
+
+
+def _require_shape(name: str, value: Any, shape: tuple[int, ...]) -> None:
+    if value is not None and np.shape(value) != shape:
+        raise SettingError(name, f"{name} has the shape {np.shape(value)}, and the observations need {shape}")
 
 
 def load_policy(
@@ -213,11 +221,6 @@ def _content_of_checkpoint(
     """What a model file would hold, from a checkpoint and what the caller knows."""
     with refusals_name(path):
         checkpoint = formats.from_payload(payload)
-    for name in settings or {}:
-        if name in BESIDE_SETTINGS:
-            raise UnknownSettingError(
-                f"settings[{name!r}]", f"settings[{name!r}] is no setting of a network; {BESIDE_SETTINGS[name]}"
-            )
     if found is None or settings is None:
         raise SettingError(
             "spaces" if found is None else "settings",
@@ -253,7 +256,39 @@ def _build(content: Mapping[str, Any], device: str | torch.device) -> InferenceP
     weights.check_policy(state["policy"], network.state_dict())
     weights.warn_of_casts(state["policy"], None, network.state_dict())
     network.load_state_dict(state["policy"])
-    return InferencePolicy(network, read_normalizers(state.get("normalizer_state"), network.observation_space))
+    return InferencePolicy(network, _read_normalizers(state.get("normalizer_state"), network.observation_space))
+
+
+def _read_normalizers(state: StateDict | None, space: spaces.Space[Any]) -> list[VecNormalize]:
+    """Return the VecNormalize wrappers of a ``normalizer_state`` that normalise observations, the inner ones first.
+
+    They have no environments, as after unpickling.
+
+    :raises StateError: if the state is damaged or of another observation space
+    """
+    layers = [] if state is None else read_list(state.get("layers"), "normalizer_state['layers']")
+    parts: Mapping[Any, spaces.Space[Any]] = space.spaces if isinstance(space, spaces.Dict) else {None: space}
+    found = []
+    for entry in reversed(layers):
+        layer = read_dict(entry, "normalizer_state['layers']")
+        moments = read_list(layer.get("observation"), "normalizer_state['observation']")
+        keys = [read_dict(each, "observation statistics").get("key") for each in moments]
+        if layer.get("norm_obs") is False or not keys:
+            continue
+        if unknown := [key for key in keys if key not in list(parts)]:
+            raise StateError(f"observation statistics of {unknown[0]!r:.80}, which these observations do not have")
+        statistics = {key: RunningMeanStd(shape=parts[key].shape or ()) for key in keys}
+        # The defaults are VecNormalize's own, for statistics that were saved without them.
+        numbers = {"clip_obs": layer.get("clip_obs", 10.0), "epsilon": layer.get("epsilon", 1e-8)}
+        for name, value in numbers.items():
+            if not isinstance(value, float) or not value > 0:
+                raise misfit(f"normalizer_state['{name}']", "a number above 0", value)
+        own = {"norm_obs": True, "norm_obs_keys": keys, "obs_rms": statistics.get(None, statistics), **numbers}
+        normalizer = VecNormalize.__new__(VecNormalize)
+        normalizer.__setstate__({**own, "ret_rms": RunningMeanStd(shape=())})
+        restore_normalizer(normalizer, {"layers": [layer]})
+        found.append(normalizer)
+    return found
 
 
 def _spaces_of(env: gym.Env[Any, Any] | VecEnv | None) -> Spaces | None:

@@ -1,33 +1,32 @@
 """``python -m rlcore.train CONFIG.yaml``: train what a file describes, a model or a population, and save it.
 
-Exit codes: 0 trained and saved; 2 the configuration or the output cannot be used (a file that appeared under its name
-during the training stays, and the model is saved next to it); 130 interrupted, what was trained is saved.
+Exit codes: 0 trained and saved; 2 the configuration or the output cannot be used; 130 interrupted, what was trained is
+saved.
 """
 
 from __future__ import annotations
 
-import io
-import math
-import os
+import sys
 import tempfile
-from itertools import count
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from stable_baselines3.common.callbacks import BaseCallback
 
-from rlcore.checkpoint.storage import write_new
 from rlcore.errors import CheckpointError, RLCoreError, SettingError
-from rlcore.pbt.cli import ExecutorKind, ExecutorOption, JobsOption, make_executor, result_table, train_shown
-from rlcore.pbt.exploit import mean_episode_return
+from rlcore.pbt.cli import result_table, train_shown
+from rlcore.pbt.executor_options import (
+    ExecutorKind,
+    ExecutorOption,
+    JobsOption,
+    RayAddressOption,
+    make_executor,
+)
+from rlcore.pbt.executors import Executor
 from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
-from rlcore.pbt.workers import Executor
-from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.continuing import continued
 from rlcore.ppo.model_content import with_ending
 from rlcore.run.config_file import TrainingConfig, build_model, load_config, updates_in_all
@@ -78,24 +77,21 @@ def train(
 
 def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bool) -> tuple[str, bool]:
     """Train one model up to the total and save it; what came of it, and whether Ctrl-C ended it early."""
-    require_no_folder(output)
-    output = with_ending(output)
-    if not resume:
-        require_free(output)
-    require_writable(output)
+    output = _usable(output, resume=resume)
     model = build_model(config, device=device)
     if resume:
         model = continued(output, model)
-    if model.num_timesteps >= config.total_timesteps:
+    steps, interrupted = config.total_timesteps - model.num_timesteps, False
+    if steps <= 0:
         return (
             f"{output} has already trained {model.num_timesteps} steps, at least the {config.total_timesteps} of "
             "total_timesteps; nothing was trained"
         ), False
-    interrupted = _learn(model, config.total_timesteps - model.num_timesteps, anew=not resume)
-    if resume:
-        model.save(output)
-    else:
-        save_new(model, output)
+    try:
+        model.learn(steps, reset_num_timesteps=not resume, progress_bar=sys.stdout.isatty())
+    except KeyboardInterrupt:  # the model is as its last update left it
+        interrupted = True
+    model.save(output)
     done = "interrupted after" if interrupted else "trained"
     return f"{done} {model.num_timesteps} steps; saved {output}", interrupted
 
@@ -123,73 +119,19 @@ def train_population(
     return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
 
 
-def require_no_folder(output: Path) -> None:
-    """Raise CheckpointError if a folder has this name."""
-    if os.path.isdir(output):  # noqa: PTH112 - no error for a name that is too long
-        raise CheckpointError(output, f"is a folder; name a file, such as {output / 'model.zip'}")
+def _usable(output: Path, *, resume: bool) -> Path:
+    """Return the file to save in, with its ending.
 
-
-def require_free(output: Path) -> None:
-    """Raise CheckpointError if another file would be lost."""
-    if os.path.exists(output):  # noqa: PTH110 - no error for a name that is too long
-        raise CheckpointError(output, "exists already and would be lost; give another --output, or move it away")
-
-
-def require_writable(output: Path) -> None:
-    """Raise CheckpointError if no model could be saved there when it is trained."""
+    :raises CheckpointError: if nothing could be saved there after the training, or if another file would be lost
+    """
     try:
-        output.exists()  # which raises an error for a name that is too long
+        if output.is_dir():
+            raise CheckpointError(output, f"is a folder; name a file, such as {output / 'model.zip'}")
+        output = with_ending(output)
+        if output.exists() and not resume:
+            raise CheckpointError(output, "exists already and would be lost; give another --output, or move it away")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output.parent):
+            return output
     except OSError as error:
         raise CheckpointError(output, f"cannot be written ({error.strerror}); give another --output") from error
-    folder = next(parent for parent in output.absolute().parents if parent.exists())
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return
-    except OSError as error:
-        reason = f"cannot be written, as {folder} is no folder to write in ({error.strerror}); give another --output"
-        raise CheckpointError(output, reason) from error
-
-
-def save_new(model: DistributionalPPO, output: Path) -> None:
-    """Save without replacing what came to be there meanwhile: then raise CheckpointError with the name it has now."""
-    content = io.BytesIO()
-    model.save(content)
-    make_folder(output.parent)
-    names = (output.with_stem(f"{output.stem}-{number}") if number > 1 else output for number in count(1))
-    saved = next(name for name in names if write_new(name, content.getvalue()))
-    if saved != output:
-        raise CheckpointError(
-            output,
-            f"appeared during the training and was not replaced; the model of {model.num_timesteps} steps is saved in "
-            f"{saved}",
-        )
-
-
-def _learn(model: DistributionalPPO, total_timesteps: int, *, anew: bool) -> bool:
-    """Train with a progress bar; whether Ctrl-C ended it early, in which case the model stands at its last update."""
-    bar = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    columns, console = (*bar, TextColumn("{task.fields[mean]}")), Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("training", total=model.num_timesteps + total_timesteps, mean="")
-        try:
-            model.learn(total_timesteps, callback=ProgressBar(progress, task), reset_num_timesteps=anew)
-        except KeyboardInterrupt:
-            return True
-    return False
-
-
-class ProgressBar(BaseCallback):
-    """Shows the steps done and the mean return of the latest episodes."""
-
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        super().__init__()
-        self.progress = progress
-        self.task = task
-
-    def _on_step(self) -> bool:
-        self.progress.update(self.task, completed=self.num_timesteps)
-        return True
-
-    def _on_rollout_end(self) -> None:
-        mean = mean_episode_return(self.model)
-        self.progress.update(self.task, mean="" if math.isnan(mean) else f"mean return {mean:.2f}")

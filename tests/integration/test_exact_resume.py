@@ -124,14 +124,13 @@ class StatefulAfterReset(gym.Env[np.ndarray, int]):
         self.position = state["position"]
 
 
-@pytest.mark.parametrize("wrapper", [None, ResumableEnv], ids=["bare", "ResumableEnv"])
 @pytest.mark.parametrize("steps", [0, 32])
 @pytest.mark.parametrize("env_given", ["to load", "by set_env"])
 def test_environments_that_have_no_state_before_their_reset_resume_exactly(
-    wrapper: Any, steps: int, env_given: str, tmp_path: Path
+    steps: int, env_given: str, tmp_path: Path
 ) -> None:
     def envs() -> DummyVecEnv:
-        return make_vec_env(StatefulAfterReset, n_envs=2, wrapper_class=wrapper)
+        return make_vec_env(StatefulAfterReset, n_envs=2, wrapper_class=ResumableEnv)
 
     model = make_model(envs())
     if steps:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.monitor import Monitor
@@ -29,19 +25,19 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
 )
 
-from rlcore.env_state import (
+from rlcore.envs import ResumableEnv
+from rlcore.envs.vec_state import (
     capture_env_state,
     capture_normalizer,
+    require_running,
     restore_env_state,
     restore_normalizer,
     unsupported_reason,
 )
-from rlcore.envs import ResumableEnv
 from rlcore.errors import StateError
 from rlcore.types import StateDict
 from tests.support.environments import (
     Custom,
-    Halving,
     Silent,
     actions_for,
     bits,
@@ -135,19 +131,39 @@ def test_seeds_that_wait_for_a_reset_are_restored_and_used_ones_do_not_come_back
     assert bits(third) != bits(second)
 
 
-def test_the_running_episode_of_a_monitor_outside_is_restored() -> None:
-    def build() -> DummyVecEnv:
-        return DummyVecEnv([lambda: Monitor(ResumableEnv(gym.make("CartPole-v1")))])
-
-    env, fresh = build(), build()
-    actions = actions_for(env.action_space, 120)
-    env.seed(3)
+def test_a_monitor_that_was_saved_outside_of_resumable_env_is_restored_inside_of_it() -> None:
+    """Versions before 2026-12 kept it apart, under ``monitors``."""
+    env, fresh = make_vec(), make_vec(seed=None)
+    actions = actions_for(env.action_space, 60)
     env.reset()
     run_vec(env, actions[:5])
+    state: Any = through_file(capture_env_state(env))
+    state["monitors"] = [each["layers"].pop(0)["state"] for each in state["environments"]]
 
-    restore_env_state(fresh, through_file(capture_env_state(env)))
+    with pytest.raises(StateError, match="list of 2"):
+        restore_env_state(fresh, edit(state, ["monitors"], []))
+    restore_env_state(fresh, state)
 
     assert run_vec(fresh, actions[5:]) == run_vec(env, actions[5:])
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "value"),
+    [(0, "needs_reset", True), (1, "_elapsed_steps", None), (2, "_has_reset", False), (4, "state", None)],
+)
+def test_an_environment_that_waits_for_a_reset_is_not_running(layer: int, name: str, value: Any) -> None:
+    env = make_vec()
+    env.reset()
+    state: Any = capture_env_state(env)
+    require_running(state)
+    path: list[str | int] = ["environments", 1, "layers", layer, "state", name]
+    assert state["environments"][1]["layers"][layer]["state"][name] is not value
+
+    with pytest.raises(StateError, match="was not reset"):
+        require_running(edit(state, path, value))
+    # What an environment of the user's own means by that name is its own affair.
+    own = edit(edit(state, path, value), ["environments", 1, "layers", layer, "layer"], "Custom")
+    require_running(own)
 
 
 def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> None:
@@ -174,59 +190,6 @@ def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> 
         np.testing.assert_array_equal(observation, expected[0])
         np.testing.assert_array_equal(reward, expected[1])
         np.testing.assert_array_equal(done, expected[2])
-
-
-CHILD = """
-    import sys, warnings
-    import numpy as np, torch
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.vec_env import VecNormalize
-    from rlcore.env_state import restore_env_state, restore_normalizer
-    from rlcore.envs import ResumableEnv
-
-    warnings.simplefilter("error")
-    saved = torch.load(sys.argv[1], weights_only=True)
-    env = VecNormalize(make_vec_env("Pendulum-v1", 2, seed=123, wrapper_class=ResumableEnv))
-    restore_env_state(env, saved["env"])
-    restore_normalizer(env, saved["normalizer"])
-    seen = []
-    for action in saved["actions"].numpy():
-        observation, reward, done, _ = env.step(action)
-        seen.append(torch.cat([torch.from_numpy(x.astype(np.float64)).flatten() for x in (observation, reward, done)]))
-    torch.save(torch.stack(seen), sys.argv[2])
-"""
-
-
-def test_a_fresh_process_continues_bit_exactly(tmp_path: Path) -> None:
-    env = VecNormalize(make_vec("Pendulum-v1"))
-    actions = torch.from_numpy(np.stack([np.stack([a, -a]) for a in actions_for(env.action_space, 300)]))
-    env.reset()
-    for action in actions[:100].numpy():
-        env.step(action)
-    saved = {"env": capture_env_state(env), "normalizer": capture_normalizer(env), "actions": actions[100:]}
-    torch.save(saved, tmp_path / "state.pt")
-    expected = []
-    for action in actions[100:].numpy():
-        observation, reward, done, _ = env.step(action)
-        expected.append(np.concatenate([np.ravel(np.asarray(observation)), reward, done]).astype(np.float64))
-
-    command = [sys.executable, "-c", textwrap.dedent(CHILD), str(tmp_path / "state.pt"), str(tmp_path / "seen.pt")]
-    root = Path(__file__).parents[2]
-    subprocess.run(command, check=True, cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120)
-
-    seen = torch.load(tmp_path / "seen.pt", weights_only=True).numpy()
-    assert seen.tobytes() == np.stack(expected).tobytes()
-    assert seen[:, -1].any(), "the compared steps must cross an episode end"
-
-
-def test_a_bare_environment_with_the_contract_is_captured_and_restored() -> None:
-    env, fresh = (DummyVecEnv([lambda: Monitor(Custom()), lambda: Monitor(Custom())]) for _ in range(2))
-    env.reset()
-    run_vec(env, [0, 1, 1])
-
-    restore_env_state(fresh, through_file(capture_env_state(env)))
-
-    assert run_vec(fresh, [1] * 9) == run_vec(env, [1] * 9)
 
 
 class Offset(VecEnvWrapper):
@@ -261,23 +224,44 @@ def test_a_vec_wrapper_that_answers_for_itself_is_asked() -> None:
     assert run_vec(fresh, [0, 1]) == run_vec(env, [0, 1])
 
 
+class Impostor(gym.Wrapper[Any, Any, Any, Any]):
+    """Bears the name of what it is not."""
+
+    def __str__(self) -> str:
+        return "<ResumableEnv<CartPole>>"
+
+
+class Foreign(VecEnv):
+    """Another implementation of VecEnv."""
+
+    def __init__(self) -> None:
+        super().__init__(1, CartPoleEnv().observation_space, CartPoleEnv().action_space)
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:  # noqa: ARG002
+        return [None]
+
+    close = reset = step_async = step_wait = set_attr = env_method = env_is_wrapped = None
+
+
+OUTERMOST = "environment 0: ResumableEnv is not its outermost wrapper.*wrapper_class=ResumableEnv"
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: make_vec_env("CartPole-v1", 1), "environment 0: CartPoleEnv cannot give its state.*ResumableEnv"),
-        (lambda: DummyVecEnv([CartPoleEnv]), "environment 0: CartPoleEnv cannot give its state.*ResumableEnv"),
+        (lambda: make_vec_env("CartPole-v1", 1), OUTERMOST),
+        (lambda: DummyVecEnv([CartPoleEnv]), OUTERMOST),
+        (lambda: DummyVecEnv([lambda: Silent(make("CartPole-v1"))]), OUTERMOST),
+        (lambda: DummyVecEnv([Custom]), OUTERMOST),
+        (lambda: DummyVecEnv([lambda: Impostor(CartPoleEnv())]), OUTERMOST),
         (
-            lambda: DummyVecEnv([lambda: Silent(make("CartPole-v1"))]),
-            "environment 0: Silent is not covered.*ResumableEnv",
+            lambda: DummyVecEnv([lambda: make("CartPole-v1"), lambda: Monitor(ResumableEnv(Custom()))]),
+            OUTERMOST.replace("0", "1"),
         ),
-        (lambda: DummyVecEnv([lambda: Halving(Custom())]), "environment 0: Halving is not covered.*ResumableEnv"),
         (lambda: VecFrameStack(make_vec(), 2), "VecFrameStack cannot give its state; implement get_state"),
-        (
-            lambda: DummyVecEnv([lambda: ResumableEnv(make("CartPole-v1")), lambda: Monitor(ResumableEnv(Custom()))]),
-            "Monitor lies outside environment 1 and not outside environment 0.*wrap all of them alike",
-        ),
+        (lambda: VecNormalize(Foreign()), "Foreign cannot give the state .*use DummyVecEnv or SubprocVecEnv"),
     ],
-    ids=["gym.make", "no wrapper", "outside", "own state alone", "frame stack", "some monitored"],
+    ids=["gym.make", "no wrapper", "outside", "bare", "impostor", "Monitor outside", "frame stack", "vec env"],
 )
 def test_what_cannot_give_its_state_is_named(build: Callable[[], VecEnv], message: str) -> None:
     env = build()
@@ -304,7 +288,6 @@ VEC_BAD: list[tuple[list[str | int], Any, str]] = [
     (["seeds", 0], "x", "'x'"),
     (["seeds", 0], -1, "from 0 to"),
     (["seeds", 0], 2**70, "from 0 to"),
-    (["monitors"], [], "Monitor lies outside"),
     (["wrappers"], [], "list of 3"),
     (["wrappers", 0, "layer"], "VecFrameStack", "'VecFrameStack' where this environment has 'VecNormalize'"),
     (["wrappers", 0, "state", "returns"], torch.zeros(2), "VecNormalize.returns.*torch.float64"),
@@ -326,3 +309,112 @@ def test_a_vec_state_that_does_not_fit_changes_nothing(path: list[str | int], va
         restore_env_state(env, edit(state, path, value))
 
     assert bits_of_state(capture_env_state(env)) == before
+
+
+def test_a_state_fits_only_an_environment_made_with_the_same_arguments() -> None:
+    earth, moon = make_vec("Pendulum-v1"), make_vec("Pendulum-v1", env_kwargs={"g": 1.62})
+    earth.reset()
+    state = capture_env_state(earth)
+    assert state is not None
+    with pytest.raises(StateError, match=r"arguments=.*'g': 1\.62"):
+        restore_env_state(moon, state)
+
+
+def test_how_an_environment_is_shown_does_not_matter() -> None:
+    hidden, shown = (
+        DummyVecEnv([lambda mode=mode: ResumableEnv(gym.make("CartPole-v1", render_mode=mode))])  # type: ignore[misc]
+        for mode in (None, "rgb_array")
+    )
+    hidden.reset()
+    state = capture_env_state(hidden)
+    assert state is not None
+    restore_env_state(shown, state)
+    assert bits_of_state(capture_env_state(shown)) == bits_of_state(state)
+
+
+# -- the statistics of VecNormalize -------------------------------------------------------------------------------
+
+
+class Pictures(gym.Env[Any, Any]):
+    observation_space = spaces.Dict({"a": spaces.Box(-9, 9, (2,)), "b": spaces.Box(-9, 9, (3, 2))})
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self._observation(), float(self.np_random.normal()) + float(action), False, False, {}
+
+    def _observation(self) -> dict[str, Any]:
+        return {
+            key: self.np_random.normal(size=space.shape).astype(np.float32)
+            for key, space in self.observation_space.items()
+        }
+
+
+def statistics_of(env: VecNormalize) -> Any:
+    observation: Any = env.obs_rms if isinstance(env.obs_rms, dict) else {"": env.obs_rms}
+    return [
+        bits([np.asarray(rms.mean), np.asarray(rms.var), float(rms.count)])
+        for rms in [*observation.values(), env.ret_rms]
+    ]
+
+
+def stacked() -> VecNormalize:
+    return VecNormalize(VecNormalize(make_vec(), norm_reward=False), norm_obs=False)
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: VecNormalize(DummyVecEnv([Pictures] * 2)), lambda: VecNormalize(make_vec()), stacked]
+)
+def test_statistics_come_back_exactly_and_do_not_follow_the_environment(build: Callable[[], VecNormalize]) -> None:
+    env, fresh = build(), build()
+    env.seed(1)
+    env.reset()
+    run_vec(env, [0, 1, 1, 0])
+    state = capture_normalizer(env)
+    taken, held = bits_of_state(state), statistics_of(env)
+
+    restore_normalizer(fresh, through_file(state))
+
+    assert statistics_of(fresh) == held
+    run_vec(env, [0, 1])
+    assert bits_of_state(state) == taken == bits_of_state(capture_normalizer(fresh))
+
+
+def test_an_environment_without_a_normalizer_has_no_statistics() -> None:
+    assert capture_normalizer(make_vec()) is None
+    with pytest.raises(StateError, match="no VecNormalize wrapper"):
+        restore_normalizer(make_vec(), through_file(capture_normalizer(VecNormalize(make_vec()))))
+
+
+NORMALIZER_BAD: list[tuple[list[str | int], Any, str]] = [
+    (["layers"], [], "list of 1"),
+    (["layers", 0], None, "must be a dict"),
+    (["layers", 0, "observation"], [], "list of 1"),
+    (["layers", 0, "observation", 0, "key"], "a", "key"),
+    (["layers", 0, "observation", 0, "mean"], torch.zeros(3, dtype=torch.float64), r"shape \(4,\)"),
+    (["layers", 0, "observation", 0, "var"], torch.zeros(4), "torch.float64"),
+    (["layers", 0, "return", "count"], 0.0, "positive float"),
+    (["layers", 0, "return", "count"], "1", "positive float"),
+    (["layers", 0, "return", "count"], float("inf"), "positive float"),
+    (["layers", 0, "return", "var"], torch.tensor(-1.0, dtype=torch.float64), "a number below 0"),
+    (["layers", 0, "observation", 0, "mean"], torch.full((4,), float("nan"), dtype=torch.float64), "mean holds NaN"),
+    (["layers", 0, "return", "more"], 1, "more"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), NORMALIZER_BAD, ids=lambda value: repr(value)[:40])
+def test_statistics_that_do_not_fit_change_nothing(path: list[str | int], value: Any, message: str) -> None:
+    env, other = VecNormalize(make_vec()), VecNormalize(make_vec(seed=6))
+    env.reset()
+    other.reset()
+    before = bits_of_state(capture_normalizer(env))
+    state = capture_normalizer(other)
+    assert state is not None
+
+    with pytest.raises(StateError, match=message):
+        restore_normalizer(env, edit(state, path, value))
+
+    assert bits_of_state(capture_normalizer(env)) == before

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env as check_for_gymnasium
 from stable_baselines3.common.env_checker import check_env as check_for_sb3
-from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from rlcore import DistributionalPPO, ResumableEnv, SettingError, StateError, register_environments
-from tests.support.environments import actions_for, bits, bits_of_state, edit, make, run, snapshot, through_file
-from tests.support.training import differing, make_envs, make_model
+from rlcore import SettingError, StateError
+from tests.support.environments import actions_for, bits, edit, make, run, snapshot, through_file
+from verification import environments as environments  # registers them
 
 IDS = ["rlcore/MaskedVelocityCartPole-v0", "rlcore/MaskedVelocityPendulum-v0", "rlcore/ShiftingRewardScale-v0"]
 SHIFTING = "rlcore/ShiftingRewardScale-v0"
@@ -30,14 +28,6 @@ def test_both_checkers_find_nothing_to_remark_on(env_id: str) -> None:
         warnings.simplefilter("error")
         check_for_gymnasium(gym.make(env_id).unwrapped, skip_render_check=True)
         check_for_sb3(gym.make(env_id))
-
-
-def test_registering_again_changes_nothing_and_says_nothing() -> None:
-    before = {env_id: gym.spec(env_id) for env_id in IDS}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        register_environments()
-    assert all(gym.spec(env_id) is before[env_id] for env_id in IDS)
 
 
 @pytest.mark.parametrize(
@@ -102,17 +92,6 @@ def test_a_fresh_environment_continues_bit_exactly(env_id: str) -> None:
     assert snapshot(fresh) == snapshot(env)
 
 
-@pytest.mark.parametrize("env_id", IDS)
-def test_a_saved_training_goes_on_exactly(env_id: str, tmp_path: Path) -> None:
-    model = make_model(make_envs(env_id, normalize=True))
-    model.learn(48)
-    model.save(tmp_path / "model.zip")
-    model.learn(48, reset_num_timesteps=False)
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(env_id, normalize=True, seed=9), device="cpu")
-    loaded.learn(48, reset_num_timesteps=False)
-    assert differing(model.get_parameters(), loaded.get_parameters()) == []
-
-
 BAD: list[tuple[list[str | int], Any, str]] = [
     (["layers", 4, "state", "shifts"], [[3, 2.0]], r"shifts \[\[3, 2.0\]\].*same shifts"),
     (["layers", 4, "state", "shifts"], None, "same shifts"),
@@ -136,21 +115,9 @@ def test_a_state_of_another_life_is_refused_and_changes_nothing(
     assert snapshot(env) == before
 
 
-def test_a_worker_process_finds_the_environment_and_gives_its_state() -> None:
-    worker = make_vec_env(SHIFTING, 1, seed=5, wrapper_class=ResumableEnv, vec_env_cls=SubprocVecEnv)
-    local = make_vec_env(SHIFTING, 1, seed=5, wrapper_class=ResumableEnv)
-    try:
-        assert bits(worker.reset()) == bits(local.reset())
-        seen = worker.step(np.array([1]))
-        states = worker.env_method("get_state")
-    finally:
-        worker.close()
-    np.testing.assert_equal(seen[:3], local.step(np.array([1]))[:3])
-    assert bits_of_state(states) == bits_of_state(local.env_method("get_state"))
-
-
-def test_the_id_with_its_module_works_where_rlcore_was_not_imported() -> None:
-    script = f"import gymnasium; env = gymnasium.make('rlcore:{IDS[0]}'); print(env.spec.id, env.reset()[0].shape)"
+def test_the_id_with_its_module_works_where_that_was_not_imported() -> None:
+    make = f"env = gymnasium.make('verification.environments:{IDS[0]}')"
+    script = f"import gymnasium; {make}; print(env.spec.id, env.reset()[0].shape)"
     command, root = [sys.executable, "-W", "error", "-c", script], Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == (f"{IDS[0]} (2,)\n", "")

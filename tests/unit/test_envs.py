@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -29,18 +29,6 @@ from tests.support.environments import (
 )
 
 IDS = ["CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"]
-PLAIN = (bool, int, float, str, type(None), torch.Tensor)
-
-
-def leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        assert all(type(key) in (str, int) for key in value)
-        value = list(value.values())
-    if isinstance(value, list):
-        for entry in value:
-            yield from leaves(entry)
-    else:
-        yield value
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -52,21 +40,12 @@ def test_a_fresh_environment_continues_bit_exactly(env_id: str, steps: int) -> N
     run(env, actions[:steps])
     state = through_file(env.get_state())
     expected = run(env, actions[steps:])
+    assert env_id == "MountainCarContinuous-v0" or len(expected) > 500, "an episode ends on the way"
 
     fresh = make(env_id)
     fresh.set_state(state)
 
     assert run(fresh, actions[steps:]) == expected
-
-
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_the_compared_steps_contain_ends_of_episodes(env_id: str) -> None:
-    env = make(env_id)
-    env.reset(seed=3)
-
-    seen = run(env, actions_for(env.action_space, 500))
-
-    assert len(seen) > 501, "the comparison above must cross an episode end and a reset"
 
 
 def test_a_used_environment_of_another_seed_continues_bit_exactly() -> None:
@@ -95,29 +74,6 @@ def test_a_state_taken_after_an_episode_end_asks_for_a_reset() -> None:
     with pytest.raises(RuntimeError, match="needs reset"):
         fresh.step(1)
     assert bits(fresh.reset()) == bits(env.reset())
-
-
-@pytest.mark.parametrize("env_id", IDS)
-def test_a_state_holds_plain_values_only(env_id: str) -> None:
-    env = make(env_id)
-    env.reset(seed=1)
-    env.step(env.action_space.sample())
-
-    assert {type(leaf) for leaf in leaves(env.get_state())} <= set(PLAIN)
-
-
-@pytest.mark.parametrize(
-    ("env_id", "dtype"), [("CartPole-v1", torch.float64), ("MountainCarContinuous-v0", torch.float32)]
-)
-def test_the_physical_state_keeps_its_dtype(env_id: str, dtype: torch.dtype) -> None:
-    env = make(env_id)
-    env.reset(seed=1)
-    env.step(env.action_space.sample())
-    fresh = make(env_id)
-
-    fresh.set_state(env.get_state())
-
-    assert torch.from_numpy(fresh.unwrapped.state).dtype == dtype  # type: ignore[attr-defined]
 
 
 def test_the_last_torque_of_pendulum_is_restored() -> None:
@@ -227,7 +183,7 @@ def beyond_its_keys() -> np.random.Generator:
 
 
 BAD: list[tuple[list[str | int], Any, str]] = [
-    (["environment"], "PendulumEnv", "'PendulumEnv'.*this one is 'CartPoleEnv'"),
+    (["environment"], "PendulumEnv", "'PendulumEnv'.*this one has environment='CartPoleEnv'"),
     (["id"], "CartPole-v0", "'CartPole-v0'.*'CartPole-v1'"),
     (["layers"], [], "a list of 5 entries"),
     (["layers"], None, "a list of 5 entries"),

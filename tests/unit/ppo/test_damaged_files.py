@@ -286,7 +286,7 @@ def test_a_setting_of_the_caller_s_is_not_called_the_file_s(healthy: Path) -> No
 
 def test_a_policy_of_the_caller_s_is_not_called_the_file_s(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "v2.pt", make_model().get_parameters(), step=0, performance=0.0)
-    with pytest.raises(SettingError, match="no images"):
+    with pytest.raises(SettingError, match="CnnPolicy does not take"):
         load_policy(tmp_path / "v2.pt", make_envs(), settings={}, policy="CnnLstmPolicy")
 
 

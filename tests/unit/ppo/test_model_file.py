@@ -30,7 +30,7 @@ from rlcore import (
     save_checkpoint,
 )
 from rlcore.checkpoint import load_container, save_container
-from rlcore.env_state import capture_normalizer
+from rlcore.envs.vec_state import capture_normalizer
 from tests.support.training import differing, make_envs, make_model
 
 

@@ -18,65 +18,58 @@ from tests.support.training import make_model
 NESTED = spaces.Dict({"inner": spaces.Dict({"x": BOX})})
 SMALL_IMAGE = spaces.Box(0, 255, (20, 64, 3), np.uint8)
 
-OBSERVATIONS: dict[str, tuple[spaces.Space[Any], str, str]] = {
-    "a nested Dict": (NESTED, "MultiInputLstmPolicy", r"part 'inner' is Dict.*one Dict"),
-    "an empty Dict": (spaces.Dict({}), "MultiInputLstmPolicy", "empty Dict"),
-    "a Tuple": (spaces.Tuple([BOX, TWO]), "MlpLstmPolicy", r"Tuple\(.*one Dict"),
-    "a Tuple within a Dict": (spaces.Dict({"pair": spaces.Tuple([BOX])}), "MultiInputLstmPolicy", "part 'pair'"),
-    "a graph": (spaces.Graph(BOX, None), "MlpLstmPolicy", r"Graph\(.*Box, Discrete"),
-    "a text": (spaces.Text(5), "MlpLstmPolicy", r"Text\(.*Box, Discrete"),
-    "one of several": (spaces.OneOf([BOX, TWO]), "MlpLstmPolicy", r"OneOf\(.*Box, Discrete"),
-    "a sequence": (spaces.Sequence(BOX), "MlpLstmPolicy", r"Sequence\(.*Box, Discrete"),
-    "a table of numbers": (spaces.MultiDiscrete([[2, 3], [4, 5]]), "MlpLstmPolicy", "flatten it"),
-    "numbers from 1": (spaces.Discrete(3, start=1), "MlpLstmPolicy", "start at 0.*subtract"),
-    "several numbers from 1": (spaces.MultiDiscrete([3, 2], start=[0, 1]), "MlpLstmPolicy", "start at 0.*subtract"),
-    "numbers that torch lacks": (spaces.Box(0, 1, (2,), np.longdouble), "MlpLstmPolicy", "float32 or float64"),
-    "one number without a dimension": (spaces.Box(-1, 1, ()), "MlpLstmPolicy", r"no dimension.*shape \(1,\)"),
-    "a switch without a dimension": (spaces.MultiBinary(()), "MlpLstmPolicy", "no dimension.*ReshapeObservation"),
-    "no numbers": (spaces.Box(-1, 1, (0,)), "MlpLstmPolicy", "is empty.*at least one"),
-    "rows of no numbers": (spaces.Box(-1, 1, (2, 0)), "MlpLstmPolicy", "is empty.*at least one"),
-    "no choices": (spaces.MultiDiscrete([]), "MlpLstmPolicy", "is empty.*at least one"),
-    "no numbers in a Dict": (
-        spaces.Dict({"x": BOX, "none": spaces.Box(-1, 1, (0,))}),
-        "MultiInputLstmPolicy",
-        "part 'none' .*is empty",
-    ),
-    "a Dict for vectors": (spaces.Dict({"b": BOX, "a": TWO}), "MlpLstmPolicy", r"\['a', 'b'\].*MultiInputLstmPolicy"),
-    "a Dict for images": (spaces.Dict({"view": IMAGE}), "CnnLstmPolicy", "'MultiInputLstmPolicy'"),
-    "a vector for a Dict": (BOX, "MultiInputLstmPolicy", r"Box\(.*no Dict.*'MlpLstmPolicy'"),
-    "a vector for images": (BOX, "CnnLstmPolicy", r"Box\(.*no images.*'MlpLstmPolicy'"),
-    "float images for images": (spaces.Box(0, 1, (3, 40, 40)), "CnnLstmPolicy", "normalize_images=False"),
-    "a small image": (SMALL_IMAGE, "CnnLstmPolicy", r"\(3, 20, 64\).*36"),
-    "a small image in a Dict": (spaces.Dict({"view": SMALL_IMAGE}), "MultiInputLstmPolicy", r"\(3, 20, 64\).*36"),
-}
-
-ACTIONS: dict[str, tuple[spaces.Space[Any], str]] = {
-    "a Dict": (spaces.Dict({"x": TWO}), r"Dict\(.*Box, Discrete, MultiDiscrete or MultiBinary"),
-    "a Tuple": (spaces.Tuple([TWO]), r"Tuple\(.*MultiDiscrete"),
-    "a text": (spaces.Text(5), r"Text\(.*MultiDiscrete"),
-    "a table of choices": (spaces.MultiDiscrete([[2, 3], [4, 5]]), "flatten it"),
-    "a table of switches": (spaces.MultiBinary((2, 2)), "flatten it"),
-    "a row of switches": (spaces.MultiBinary([3]), "flatten it"),
-    "forces without bounds": (spaces.Box(-np.inf, 1, (2,)), "finite bounds"),
-    "no forces": (spaces.Box(-1, 1, (0,)), "is empty.*at least one action"),
-    "no choices": (spaces.MultiDiscrete([]), "is empty.*at least one action"),
-    "whole numbers in a box": (spaces.Box(0, 5, (2,), np.int64), "MultiDiscrete for whole numbers"),
-}
-
-
-@pytest.mark.parametrize("case", OBSERVATIONS)
-def test_observations_that_a_policy_does_not_read_raise_one_line_that_says_what_to_do(case: str) -> None:
-    space, policy, words = OBSERVATIONS[case]
-    with pytest.raises(SettingError, match=words) as caught:
-        DistributionalPPO(policy, Echo(space, TWO))
-    assert "\n" not in str(caught.value)
+# Space and policy of each case; the first word of the space is in the message.
+OBSERVATIONS: list[tuple[spaces.Space[Any], str]] = [
+    (NESTED, "MultiInputLstmPolicy"),
+    (spaces.Dict({}), "MultiInputLstmPolicy"),
+    (spaces.Tuple([BOX, TWO]), "MlpLstmPolicy"),
+    (spaces.Dict({"pair": spaces.Tuple([BOX])}), "MultiInputLstmPolicy"),
+    (spaces.Graph(BOX, None), "MlpLstmPolicy"),
+    (spaces.Text(5), "MlpLstmPolicy"),
+    (spaces.MultiDiscrete([[2, 3], [4, 5]]), "MlpLstmPolicy"),
+    (spaces.Discrete(3, start=1), "MlpLstmPolicy"),
+    (spaces.MultiDiscrete([3, 2], start=[0, 1]), "MlpLstmPolicy"),
+    (spaces.MultiDiscrete([]), "MlpLstmPolicy"),
+    (spaces.Box(0, 1, (2,), np.longdouble), "MlpLstmPolicy"),
+    (spaces.Box(-1, 1, ()), "MlpLstmPolicy"),
+    (spaces.Box(-1, 1, (2, 0)), "MlpLstmPolicy"),
+    (spaces.MultiBinary(()), "MlpLstmPolicy"),
+    (spaces.Dict({"x": BOX, "none": spaces.Box(-1, 1, (0,))}), "MultiInputLstmPolicy"),
+    # A policy for other observations.
+    (spaces.Dict({"b": BOX, "a": TWO}), "MlpLstmPolicy"),
+    (spaces.Dict({"view": IMAGE}), "CnnLstmPolicy"),
+    (BOX, "MultiInputLstmPolicy"),
+    (BOX, "CnnLstmPolicy"),
+    (spaces.Box(0, 1, (3, 40, 40)), "CnnLstmPolicy"),
+    (SMALL_IMAGE, "CnnLstmPolicy"),
+    (spaces.Dict({"view": SMALL_IMAGE}), "MultiInputLstmPolicy"),
+]
+ACTIONS: list[spaces.Space[Any]] = [
+    spaces.Dict({"x": TWO}),
+    spaces.Tuple([TWO]),
+    spaces.Text(5),
+    spaces.Discrete(3, start=2),
+    spaces.MultiDiscrete([3, 2], start=[5, -1]),
+    spaces.MultiDiscrete([[2, 3], [4, 5]]),
+    spaces.MultiDiscrete([]),
+    spaces.MultiBinary((2, 2)),
+    spaces.MultiBinary([3]),
+    spaces.Box(-np.inf, 1, (2,)),
+    spaces.Box(-1, 1, (0,)),
+    spaces.Box(0, 5, (2,), np.int64),
+]
+SIDES = [
+    *((space, TWO, policy, f"the observations are .*{type(space).__name__}") for space, policy in OBSERVATIONS),
+    *((BOX, space, "MlpLstmPolicy", f"the actions are .*{type(space).__name__}") for space in ACTIONS),
+]
 
 
-@pytest.mark.parametrize("case", ACTIONS)
-def test_actions_without_a_distribution_raise_one_line_that_says_what_to_do(case: str) -> None:
-    space, words = ACTIONS[case]
-    with pytest.raises(SettingError, match=words) as caught:
-        DistributionalPPO("MlpLstmPolicy", Echo(BOX, space))
+@pytest.mark.parametrize(("observations", "actions", "policy", "words"), SIDES, ids=lambda value: str(value)[:40])
+def test_what_the_table_does_not_have_is_refused_in_one_line_that_says_what_it_has(
+    observations: spaces.Space[Any], actions: spaces.Space[Any], policy: str, words: str
+) -> None:
+    with pytest.raises(SettingError, match=rf"{words}.* does not take: 'MlpLstmPolicy' reads") as caught:
+        DistributionalPPO(policy, Echo(observations, actions))
     assert "\n" not in str(caught.value)
 
 

@@ -16,6 +16,7 @@ from stable_baselines3 import A2C, PPO, SAC
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
@@ -130,7 +131,7 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "a replay buffer": (lambda: sac(replay_buffer_class=OwnBuffer), "the replay buffer OwnBuffer may keep more"),
     "HER": (her, "HerReplayBuffer computes rewards"),
     "action noise": (lambda: sac(action_noise=Silence()), "the action noise Silence cannot give its state"),
-    "an environment": (lambda: ppo(make_vec_env("CartPole-v1")), "CartPoleEnv cannot give its state; wrap each"),
+    "an environment": (lambda: ppo(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper; give"),
     "a wrapper": (lambda: ppo(VecFrameStack(make_vec(), 2)), "VecFrameStack cannot give its state"),
     "no environment": (lambda: PPO.load(saved_by_sb3()), "the model has no environment"),
 }
@@ -223,7 +224,7 @@ UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
     "another number": (lambda: make_vec(n_envs=3), "the run had 2 environments, and this .* has 3.*n_envs=2"),
     "another environment": (lambda: make_vec(env_kwargs={"sutton_barto_reward": True}), "sutton_barto_reward"),
     "workers": (workers, "the run used DummyVecEnv, and this environment is a SubprocVecEnv; .* rounds rewards"),
-    "no state": (lambda: make_vec_env("CartPole-v1", 2), "CartPoleEnv cannot give its state"),
+    "no state": (lambda: make_vec_env("CartPole-v1", 2), "ResumableEnv is not its outermost wrapper"),
     "normalised": (lambda: VecNormalize(make_vec()), "had 0 VecNormalize wrappers, and this environment has 1"),
 }
 
@@ -416,7 +417,7 @@ def test_a_run_that_has_reached_its_total_is_left_as_it_is_and_can_be_extended(s
 
 def test_an_environment_that_is_no_vec_env_is_wrapped_as_by_the_constructor(tmp_path: Path) -> None:
     def build() -> gym.Env[Any, Any]:
-        return ResumableEnv(gym.make("CartPole-v1"))
+        return ResumableEnv(Monitor(gym.make("CartPole-v1")))
 
     make: Any = PPO
     model = make("MlpPolicy", build(), n_steps=8, batch_size=4, **net())

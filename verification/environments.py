@@ -1,6 +1,7 @@
 """Control tasks that show what the core is for: hidden velocities need memory, a shifting reward scale needs rescaling.
 
-Registered by ``import rlcore``. A worker process that has not imported it finds them as ``rlcore:rlcore/...``.
+Importing this module registers them with Gymnasium. A worker process that has not imported it finds them as
+``verification.environments:rlcore/...``; they were part of rlcore once, and keep the names that results have.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 from numpy.typing import ArrayLike, NDArray
 
-from rlcore.envs import CARTPOLE_FIELDS, PENDULUM_FIELDS
+from rlcore.envs.attributes import LAYERS, Readers, assign, checked, count, saved
 from rlcore.errors import SettingError, StateError
-from rlcore.state.fields import Field, apply_changes, counter_field, plan_changes, read_fields
 from rlcore.state.schema import read_dict
 from rlcore.types import StateDict, StateValue
 
@@ -32,27 +32,20 @@ _REGISTERED: Final = {
 """Class and time limit by id; the limits are those of the tasks that they are made from."""
 
 
-def register_environments() -> None:
-    """Make the environments known to ``gymnasium.make``; repeating it changes nothing."""
-    for env_id, (name, limit) in _REGISTERED.items():
-        if env_id not in gym.registry:
-            gym.register(env_id, entry_point=f"{__name__}:{name}", max_episode_steps=limit)
-
-
 class _Saveable:
-    """An environment that answers for its state (:class:`rlcore.envs.SupportsState`) by a table of fields."""
+    """An environment that answers for its state (:class:`rlcore.envs.SupportsState`) by a table of attributes."""
 
-    state_fields: ClassVar[tuple[Field, ...]]
+    readers: ClassVar[Readers]
 
     def get_state(self) -> StateDict:
         """Everything that the next steps and resets depend on."""
-        return read_fields(self, self.state_fields)
+        return saved(self, self.readers)
 
     def set_state(self, state: StateDict) -> None:
         """
         :raises StateError: if ``state`` does not fit; nothing was changed
         """
-        apply_changes(plan_changes(self, self.state_fields, state, type(self).__name__))
+        assign(self, checked(state, self.readers, type(self).__name__))
 
 
 class MaskedVelocityCartPoleEnv(_Saveable, CartPoleEnv):
@@ -63,7 +56,7 @@ class MaskedVelocityCartPoleEnv(_Saveable, CartPoleEnv):
     Recurrent Policy Gradients".
     """
 
-    state_fields = CARTPOLE_FIELDS
+    readers = LAYERS[CartPoleEnv]
     _VISIBLE: Final = [0, 2]
 
     def __init__(self, sutton_barto_reward: bool = False, render_mode: str | None = None) -> None:
@@ -91,7 +84,7 @@ class MaskedVelocityPendulumEnv(_Saveable, PendulumEnv):
     Stable-Baselines3 wants actions; rewards are Pendulum's.
     """
 
-    state_fields = PENDULUM_FIELDS
+    readers = LAYERS[PendulumEnv]
 
     def __init__(self, render_mode: str | None = None, g: float = 10.0) -> None:
         super().__init__(render_mode, g)
@@ -124,7 +117,7 @@ class ShiftingRewardScaleEnv(_Saveable, CartPoleEnv):
     :raises SettingError: for shifts of another kind
     """
 
-    state_fields = (*CARTPOLE_FIELDS, counter_field("life_steps"))
+    readers: ClassVar[Readers] = {**LAYERS[CartPoleEnv], "life_steps": count}
 
     def __init__(
         self,
@@ -193,3 +186,8 @@ def _is_shift(pair: Any, previous: int) -> bool:
     whole = isinstance(step, int) and not isinstance(step, bool) and step > previous
     number = isinstance(factor, int | float) and not isinstance(factor, bool)
     return whole and number and math.isfinite(factor) and factor > 0
+
+
+for _id, (_name, _limit) in _REGISTERED.items():
+    if _id not in gym.registry:
+        gym.register(_id, entry_point=f"{__name__}:{_name}", max_episode_steps=_limit)

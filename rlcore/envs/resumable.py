@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
-from gymnasium.envs.classic_control import (
-    AcrobotEnv,
-    CartPoleEnv,
-    Continuous_MountainCarEnv,
-    MountainCarEnv,
-    PendulumEnv,
-)
-from gymnasium.wrappers import (
-    ClipAction,
-    FlattenObservation,
-    OrderEnforcing,
-    PassiveEnvChecker,
-    RescaleAction,
-    RescaleObservation,
-    TimeLimit,
-)
-from stable_baselines3.common.monitor import Monitor
+from gymnasium.wrappers import TimeLimit
 
+from rlcore.envs.attributes import LAYERS, assign, checked, saved
 from rlcore.errors import SettingError, StateError
-from rlcore.state.fields import (
-    Change,
-    Field,
-    apply_changes,
-    counter_field,
-    emptied_field,
-    flag_field,
-    float_list_field,
-    generator_field,
-    plan_changes,
-    read_fields,
-    scalar_field,
-    tensor_field,
-)
 from rlcore.state.schema import describe, read_dict, read_list
 from rlcore.types import StateDict
 
@@ -61,41 +31,6 @@ class SupportsState(Protocol):
         :raises StateError: ``state`` does not fit; nothing was changed
         """
         ...
-
-
-_RANDOM_FIELDS = (generator_field("_np_random"), counter_field("_np_random_seed", optional=True, minimum=-1))
-
-
-def _physics(size: int) -> tuple[Field, ...]:
-    return (tensor_field("state", (size,), optional=True), *_RANDOM_FIELDS)
-
-
-# The keys are exact types: a subclass may keep more, so it has to answer for itself.
-_LAYERS: Mapping[type, tuple[Field, ...]] = {
-    CartPoleEnv: (*_physics(4), counter_field("steps_beyond_terminated", optional=True)),
-    PendulumEnv: (*_physics(2), scalar_field("last_u")),
-    MountainCarEnv: _physics(2),
-    Continuous_MountainCarEnv: _physics(2),
-    AcrobotEnv: _physics(4),
-    TimeLimit: (counter_field("_elapsed_steps", optional=True),),
-    OrderEnforcing: (flag_field("_has_reset"),),
-    # A restored environment steps without the reset that the checker waits for: its one-time checks count as done.
-    PassiveEnvChecker: (
-        flag_field("checked_reset"),
-        flag_field("checked_step", source="checked_reset"),
-        flag_field("checked_data_reuse", source="checked_reset"),
-        emptied_field("_previous_data"),
-    ),
-    Monitor: (float_list_field("rewards"), flag_field("needs_reset"), counter_field("total_steps")),
-    ClipAction: (),
-    FlattenObservation: (),
-    RescaleAction: (),
-    RescaleObservation: (),
-}
-KNOWN_LAYERS = frozenset(layer.__name__ for layer in _LAYERS)
-MONITOR_FIELDS = _LAYERS[Monitor]
-CARTPOLE_FIELDS = _LAYERS[CartPoleEnv]
-PENDULUM_FIELDS = _LAYERS[PendulumEnv]
 
 
 _PLAIN = (bool, int, float, str)
@@ -127,9 +62,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         Arrays are tensors of their dtype; generators plain ints.
         """
         return {
-            "environment": type(self.unwrapped).__name__,
-            "id": _registered_id(self.unwrapped),
-            "arguments": _arguments(self.unwrapped),
+            **_identity(self.unwrapped),
             "layers": [{"layer": _label(layer), "state": _layer_state(layer)} for layer in _layers_of(self.env)],
         }
 
@@ -139,9 +72,24 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         :param state: what :meth:`get_state` returned, of the same environment in the same wrappers
         :raises StateError: another environment, other wrappers, or a damaged state; nothing was changed
         """
-        changes, delegated = self._planned(state)
-        _set_all([(layer, record) for layer, record in delegated])
-        apply_changes(changes)
+        _require_same(_identity(self.unwrapped), read_dict(state, "state"))
+        layers = _layers_of(self.env)
+        known: list[tuple[object, dict[str, Any]]] = []
+        others: list[tuple[Any, StateDict]] = []
+        for layer, entry in zip(layers, read_list(state.get("layers"), "state['layers']", len(layers)), strict=True):
+            record, label = read_dict(entry, "state['layers']"), _label(layer)
+            if record.get("layer") != label:
+                raise StateError(
+                    f"the state has {describe(record.get('layer'))} where this environment has {label!r}; "
+                    "build the environment with the same wrappers and limits as when the state was taken"
+                )
+            if type(layer) in LAYERS:
+                known.append((layer, checked(record.get("state"), LAYERS[type(layer)], label)))
+            else:
+                others.append((layer, read_dict(record.get("state"), label)))
+        _set_all(others)
+        for target, values in known:
+            assign(target, values)
 
     def try_set_state(self, state: StateDict) -> str | None:
         """Like :meth:`set_state`, but returns the error's text: in a worker process an exception ends the worker."""
@@ -151,41 +99,8 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
             return str(error)
         return None
 
-    def _planned(self, state: StateDict) -> tuple[list[Change], list[tuple[SupportsState, StateDict]]]:
-        """Check the whole state; return the assignments, and the layers that set theirs themselves."""
-        self._require_same_environment(read_dict(state, "state"))
-        layers = _layers_of(self.env)
-        records = [
-            read_dict(record, "state['layers']")
-            for record in read_list(state.get("layers"), "state['layers']", len(layers))
-        ]
-        changes: list[Change] = []
-        delegated: list[tuple[SupportsState, StateDict]] = []
-        for layer, record in zip(layers, records, strict=True):
-            label = _label(layer)
-            if record.get("layer") != label:
-                raise StateError(
-                    f"the state has {describe(record.get('layer'))} where this environment has {label!r}; "
-                    "build the environment with the same wrappers and limits as when the state was taken"
-                )
-            if isinstance(layer, SupportsState) and type(layer) not in _LAYERS:
-                delegated.append((layer, read_dict(record.get("state"), label)))
-            else:
-                changes += plan_changes(layer, _LAYERS[type(layer)], record.get("state"), label)
-        return changes, delegated
 
-    def _require_same_environment(self, state: StateDict) -> None:
-        here = (type(self.unwrapped).__name__, _registered_id(self.unwrapped), _arguments(self.unwrapped))
-        there = (state.get("environment"), state.get("id"), state.get("arguments"))
-        if there != here:
-            raise StateError(
-                f"the state is of the environment {describe(there[0])} (id {describe(there[1])}, arguments "
-                f"{describe(there[2])}), this one is {here[0]!r} (id {here[1]!r}, arguments {here[2]!r}); "
-                "restore it into the environment it was taken from"
-            )
-
-
-def _set_all(states: list[tuple[SupportsState, StateDict]]) -> None:
+def _set_all(states: list[tuple[Any, StateDict]]) -> None:
     """Set every state or none: a later refusal puts the earlier ones back.
 
     The last, the environment itself, is not asked for its state: it may have none before its first reset.
@@ -210,7 +125,7 @@ def _layers_of(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
 
 
 def _require_known(layer: gym.Env[Any, Any]) -> None:
-    if type(layer) in _LAYERS or isinstance(layer, SupportsState):
+    if type(layer) in LAYERS or isinstance(layer, SupportsState):
         return
     kind = "wrapper" if isinstance(layer, gym.Wrapper) else "environment"
     raise SettingError(
@@ -221,12 +136,10 @@ def _require_known(layer: gym.Env[Any, Any]) -> None:
     )
 
 
-def _layer_state(layer: gym.Env[Any, Any]) -> StateDict:
-    fields = _LAYERS.get(type(layer))
-    if fields is not None:
-        return read_fields(layer, fields)
-    assert isinstance(layer, SupportsState)
-    return layer.get_state()
+def _layer_state(layer: Any) -> StateDict:
+    readers = LAYERS.get(type(layer))
+    state: StateDict = layer.get_state() if readers is None else saved(layer, readers)
+    return state
 
 
 def _label(layer: gym.Env[Any, Any]) -> str:
@@ -236,11 +149,23 @@ def _label(layer: gym.Env[Any, Any]) -> str:
     return type(layer).__name__
 
 
-def _arguments(env: gym.Env[Any, Any]) -> StateDict:
-    """What the environment was made with; how it is shown does not matter to what happens in it."""
+def _identity(env: gym.Env[Any, Any]) -> StateDict:
+    """Return what an environment is and what it was made with; how it is rendered changes nothing in it."""
     given = {} if env.spec is None else env.spec.kwargs
-    return {name: value for name, value in given.items() if name != "render_mode" and isinstance(value, _PLAIN)}
+    arguments: StateDict = {
+        name: value for name, value in given.items() if name != "render_mode" and isinstance(value, _PLAIN)
+    }
+    return {"environment": type(env).__name__, "id": None if env.spec is None else env.spec.id, "arguments": arguments}
 
 
-def _registered_id(env: gym.Env[Any, Any]) -> str | None:
-    return None if env.spec is None else env.spec.id
+def _require_same(own: StateDict, state: StateDict) -> None:
+    found = {name: state.get(name) for name in own}
+    if found != own:
+        raise StateError(
+            f"the state is of an environment with {_shown(found)}, this one has {_shown(own)}; restore it into the "
+            "environment that it was taken from"
+        )
+
+
+def _shown(identity: StateDict) -> str:
+    return " ".join(f"{name}={value!r:.60}" for name, value in identity.items())
