@@ -20,20 +20,18 @@ from rlcore import env_state
 from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.upgd import UtilityGatedOptimizer
-from rlcore.ppo import adapted_state, construction, gradients, losses, monitoring, returns, space_support, state_parts
+from rlcore.ppo import adapted_state, construction, losses, monitoring, returns, space_support, state_parts
 from rlcore.ppo.arguments import check_schedule, whole_number
 from rlcore.ppo.buffer import Samples
 from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
 from rlcore.ppo.configured import ConfiguredPPO
-from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.live import assign
 from rlcore.ppo.model_content import STATISTICS_APART, writes_statistics_apart
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.monitoring import UpdateLog
 from rlcore.ppo.observations import CheckedObservations
-from rlcore.ppo.optimizers import set_learning_rate
-from rlcore.ppo.policy import POLICIES
-from rlcore.ppo.resolving import idle_under
-from rlcore.ppo.settings import described
+from rlcore.ppo.policy import POLICIES, set_learning_rate
+from rlcore.ppo.settings import MARKS, described
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
 from rlcore.warn import warn_caller
 
@@ -55,14 +53,15 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
 
-    def _change_setting(self, name: str, value: Any) -> None:
-        switch = idle_under(name, self)
-        if switch is not None:
-            raise SettingError(
-                name,
-                f"{name}={value!r} would do nothing, as {switch}={getattr(self, switch)!r}; give {switch} first",
-            )
-        set_hyperparameters(self, {name: value})
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Assign to an attribute; a setting of a model that is set up changes what trains.
+
+        :raises SettingError: if the value cannot be used, or the setting cannot change in a model that exists
+        """
+        if name in MARKS and self._is_set_up:
+            assign(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     # -- construction ---------------------------------------------------------------------------------------------
 
@@ -225,7 +224,7 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
         self.policy.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         factor = 1.0 if scaler is None else scaler.scale_gradients()
-        gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+        losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
         self.policy.optimizer.step()
         if scaler is not None:
             scaler.step()

@@ -13,7 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from rlcore import AdaptiveUPGD, DistributionalPPO, SettingError, build_model, load_config, read_lineage
-from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.live import set_hyperparameters
 from rlcore.run.train import ProgressBar, app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlcore.optim.upgd_paths import Update
-from rlcore.ppo import gradients
+from rlcore.ppo import losses
 from rlverify import fault
 
 
@@ -30,7 +30,7 @@ def _step(self: Any, loss: Tensor, factor: float | None = None) -> float:
                 if parameter.grad is not None:
                     parameter.grad.mul_(factor / own)
             applied = factor
-    gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+    losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
     self.policy.optimizer.step()
     if scaler is not None:
         scaler.step()
@@ -85,7 +85,7 @@ def scaled_after_the_step(self: Any, loss: Tensor) -> float:
     _fix_noise(self)
     self.policy.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
-    gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+    losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
     self.policy.optimizer.step()
     if scaler is None:
         return 1.0

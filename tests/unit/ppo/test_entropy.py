@@ -11,8 +11,8 @@ from stable_baselines3.common.logger import Logger
 
 from rlcore import DistributionalPPO, SettingError, StateError
 from rlcore.ppo import losses, monitoring
+from rlcore.ppo.arguments import resolve_settings
 from rlcore.ppo.coefficients import EntropySchedule
-from rlcore.ppo.resolving import resolve_settings
 from tests.support.training import make_envs, make_model
 
 
