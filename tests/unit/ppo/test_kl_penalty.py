@@ -15,7 +15,7 @@ from rlcore import DistributionalPPO, ResumeWarning, SettingError, StateError
 from rlcore.ppo import losses
 from rlcore.ppo.arguments import resolve_settings
 from rlcore.ppo.coefficients import KLPenalty
-from rlcore.ppo.monitoring import UpdateLog
+from rlcore.ppo.logging import UpdateLog
 from rlcore.ppo.values import QuantileValues
 from tests.support.training import make_model
 

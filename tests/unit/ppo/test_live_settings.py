@@ -180,6 +180,7 @@ def test_an_optimizer_built_later_has_the_changed_options(saved: bytes, when: st
         ({"gamma": 0.5, "lr": 0.1, "learning_rate": 0.2}, SettingError, "contradict"),
         ({"gamma": 0.5, "clip_range": lambda remaining: remaining - 0.7}, SettingError, "remaining progress 0.5"),
         ({"gamma": 0.5, "n_quantiles": 4}, SettingError, "it shapes the network"),
+        ({"gamma": 0.5, "optimizer_kwargs": {"seed": 5}}, SettingError, "its noise goes on from the seed that it has"),
         ({"optimizer_kwargs": "abc", "sigma": 0.1}, SettingError, "optimizer_kwargs='abc'"),
     ],
 )
