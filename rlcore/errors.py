@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
 
 def shortened(text: str, limit: int) -> str:
@@ -40,6 +46,79 @@ class SettingError(RLCoreError, ValueError):
 
 class UnknownSettingError(SettingError, TypeError):
     """A setting is misspelt or stands in the wrong place; the message names the right one where there is one."""
+
+
+def refused_value(
+    error: ValidationError,
+    table: type[BaseModel],
+    given: Mapping[str, Any],
+    place: str = "{}",
+    level: str = "the top level",
+) -> SettingError:
+    """Turn pydantic's report into one sentence about the first setting that cannot be used.
+
+    :param table: refused the settings ``given``
+    :param place: how a user writes a setting of the table; a format of its name, such as ``"policy_kwargs[{!r}]"``
+    :param level: where a setting is missing
+    """
+    first = error.errors(include_url=False)[0]
+    broken_rule = first.get("ctx", {}).get("error")
+    if isinstance(broken_rule, SettingError):
+        return broken_rule
+    name = str(first["loc"][0])
+    setting, meaning = place.format(name), table.model_fields[name].description
+    explained = f" ({meaning})" if meaning else ""
+    if first["type"] == "missing":
+        return SettingError(level, f"{level} lacks {name!r}{explained}; give it")
+    problem = f"{first['msg'][:1].lower()}{first['msg'][1:]}"
+    return SettingError(setting, f"{setting}={given.get(name)!r} cannot be used{explained}: {problem}")
+
+
+OTHER_NAMES = {
+    "use_twin_critics": "n_critics=2",
+    "twin_critics": "n_critics=2",
+    "vgs_enabled": "variance_gradient_scaling",
+    "use_vgs": "variance_gradient_scaling",
+    "vgs_warmup": "vgs_warmup_steps",
+    "critic_lr": "critic_lr_multiplier",
+    "vgs_floor": "vgs_min_scaling_factor",
+    "vgs_cap": "vgs_max_normalized_variance",
+    "entropy_coef": "ent_coef",
+    "value_coef": "vf_coef",
+    "env": "the section environment, or env=... where the model is made",
+    "device": "--device of the command, or device=... where the model is made",
+    "total_timesteps": "learn(total_timesteps=...)",
+}
+
+
+def reject_unknown(given: Iterable[str], where: str, homes: Mapping[str, Sequence[str]]) -> None:
+    """Refuse the first name that does not belong ``where`` it was written.
+
+    :param given: the names written there
+    :param where: the level, a key of ``homes``
+    :param homes: for every level, the names that belong to it
+    :raises UnknownSettingError: naming the right place or the nearest name
+    """
+    for name in given:
+        if name not in homes[where]:
+            raise UnknownSettingError(
+                name if where == "DistributionalPPO" else f"{where}[{name!r}]",
+                f"{where} knows no setting {name!r}, so it would have no effect; {_remedy(name, where, homes)}",
+            )
+
+
+def _remedy(name: str, where: str, homes: Mapping[str, Sequence[str]]) -> str:
+    elsewhere = [home for home, names in homes.items() if home != where and name in names]
+    if elsewhere:
+        return f"{name!r} belongs in {elsewhere[0]}"
+    if name in OTHER_NAMES:
+        return f"use {OTHER_NAMES[name]}"
+    for home in (where, *(home for home in homes if home != where)):
+        spelt = {known.lower(): known for known in homes[home]}
+        nearest = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=0.6 if home == where else 0.75)
+        if nearest:
+            return f"did you mean {spelt[nearest[0]]!r}" + (f" in {home}?" if home != where else "?")
+    return f"known here: {', '.join(sorted(homes[where])) or 'none'}"
 
 
 class TooLargeError(SettingError, MemoryError):

@@ -28,11 +28,11 @@ from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import whole_number
-from rlcore.ppo.live_settings import LIVE, set_hyperparameters
+from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.model_content import read_model_file
 from rlcore.ppo.optimizers import find_optimizer, optimizer_options
 from rlcore.ppo.progress import WINDOWS
-from rlcore.ppo.settings import PPOSettings
+from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings
 
 try:
     from ray.tune import Trainable
@@ -44,7 +44,7 @@ TRIAL_FILE: Final = "trial.json"
 """The files of a checkpoint."""
 OF_MAKE_MODEL: Final = set(PPOSettings.model_fields) - LIVE - {"seed", "policy_kwargs", "optimizer_class"}
 """Settings that only building a model can set, and that it has as they were given."""
-COMPARED: Final = (LIVE & set(PPOSettings.model_fields)) - continuing.SHOWING
+COMPARED: Final = (LIVE & set(PPOSettings.model_fields)) - SHOWN
 """Settings that may differ between a file and the present config."""
 
 Config: TypeAlias = dict[str, Any]

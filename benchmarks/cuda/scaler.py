@@ -11,7 +11,7 @@ from benchmarks.cuda.plan import Plan, Shapes, parameters
 from benchmarks.cuda.sizes import compared_by_size
 from benchmarks.cuda.timing import Action, Budget, Record
 from rlcore import AdaptiveUPGD, VarianceGradientScaler
-from rlcore.ppo.gradients import clip_norm
+from rlcore.ppo.losses import clip_norm
 
 REFERENCES = {"off": "off"}
 LARGEST_NORM = 0.5

@@ -11,10 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from rlcore.errors import SettingError
-from rlcore.ppo.arguments import plain, reject_unknown
-from rlcore.ppo.resolving import idle_under
-from rlcore.ppo.settings import Count, Flag, Fraction, Seed
+from rlcore.errors import SettingError, reject_unknown
+from rlcore.ppo.settings import Count, Flag, Fraction, Seed, idle_under, plain
 
 HyperparamValue: TypeAlias = bool | int | float | str | None
 Hyperparams: TypeAlias = dict[str, HyperparamValue]
@@ -23,7 +21,7 @@ Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 Bound: TypeAlias = Annotated[int | Finite, BeforeValidator(plain)]
 Choice: TypeAlias = Annotated[bool | int | Finite | str | None, BeforeValidator(plain)]
 Plan: TypeAlias = Callable[[Mapping[str, HyperparamValue]], object]
-"""Checks a change of settings, as :func:`rlcore.ppo.live_settings.plan_change` does for a model."""
+"""Checks a change of settings, as :func:`rlcore.ppo.live.plan_change` does for a model."""
 
 
 class Table(BaseModel):

@@ -33,7 +33,7 @@ from rlcore.pbt.turns import (
 from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import whole_number
-from rlcore.ppo.live_settings import plan_change
+from rlcore.ppo.live import plan_change
 
 _logger = logging.getLogger("rlcore.pbt")
 

@@ -18,7 +18,7 @@ from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.live import set_hyperparameters
 from rlcore.state.generators import apply_generators, capture_generators
 
 MakeModel: TypeAlias = Callable[[Mapping[str, HyperparamValue], int], DistributionalPPO]

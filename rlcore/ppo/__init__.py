@@ -1,7 +1,7 @@
 """Distributional PPO: the algorithm, its settings, its policies and how they represent values."""
 
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.policy import (
     DistributionalRecurrentCnnPolicy,
     DistributionalRecurrentMultiInputPolicy,

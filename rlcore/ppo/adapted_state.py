@@ -16,14 +16,14 @@ from rlcore.ppo import optimizer_state, weights
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.returns import Moments, read_state, rescaled
-from rlcore.ppo.settings import PPOSettings
+from rlcore.ppo.settings import SCALER, part_of
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
 OPTIMIZER_SETTINGS = {"learning_rate", "critic_lr_multiplier", "optimizer_class", "optimizer_kwargs", "policy_kwargs"}
 RAW = Moments(0.0, 1.0)
 """The scale of values in units of the return."""
-SCALER_SETTINGS = {name for name in PPOSettings.model_fields if name.startswith("vgs_")}
+SCALER_SETTINGS = part_of(SCALER)
 
 
 def under_settings(

@@ -20,25 +20,23 @@ from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.envs import vec_state as env_state
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.upgd import UPGD
-from rlcore.ppo import adapted_state, construction, gradients, losses, monitoring, returns, space_support, state_parts
+from rlcore.ppo import adapted_state, construction, logging, losses, returns, space_support, state_parts
 from rlcore.ppo.arguments import check_schedule, whole_number
 from rlcore.ppo.buffer import Samples
 from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
 from rlcore.ppo.configured import ConfiguredPPO
-from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.live import assign
+from rlcore.ppo.logging import UpdateLog
 from rlcore.ppo.model_content import STATISTICS_APART, writes_statistics_apart
 from rlcore.ppo.model_file import ModelFile
-from rlcore.ppo.monitoring import UpdateLog
 from rlcore.ppo.observations import CheckedObservations
-from rlcore.ppo.optimizers import set_learning_rate
-from rlcore.ppo.policy import POLICIES
-from rlcore.ppo.resolving import idle_under
-from rlcore.ppo.settings import described
+from rlcore.ppo.policy import POLICIES, set_learning_rate
+from rlcore.ppo.settings import MARKS, described
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
 from rlcore.warn import warn_caller
 
 
-class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObservations, ConfiguredPPO):
+class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
     """Recurrent PPO whose one or two critics predict the distribution of the return.
 
     An unknown or misplaced setting raises :class:`rlcore.errors.UnknownSettingError`, which names the right one. A
@@ -55,14 +53,15 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
 
-    def _change_setting(self, name: str, value: Any) -> None:
-        switch = idle_under(name, self)
-        if switch is not None:
-            raise SettingError(
-                name,
-                f"{name}={value!r} would do nothing, as {switch}={getattr(self, switch)!r}; give {switch} first",
-            )
-        set_hyperparameters(self, {name: value})
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Assign to an attribute; a setting of a model that is set up changes what trains.
+
+        :raises SettingError: if the value cannot be used, or the setting cannot change in a model that exists
+        """
+        if name in MARKS and self._is_set_up:
+            assign(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     # -- construction ---------------------------------------------------------------------------------------------
 
@@ -165,7 +164,7 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
                 check_schedule(name, getattr(self, name), self._current_progress_remaining)
         self._update_learning_rate(self.policy.optimizer)
         self._scale_returns()
-        explained = monitoring.explained_variance_of(self.rollout_buffer)
+        explained = logging.explained_variance_of(self.rollout_buffer)
         self.entropy_schedule.observe(explained)
         log = UpdateLog()
         for _ in range(self.n_epochs):
@@ -176,7 +175,7 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
         self.value_scale.after_update(self.rollout_buffer.returns)
         log.record(self.logger, self.variance_gradient_scaler)
         self.value_scale.record(self.logger)
-        monitoring.record(self, log, explained)
+        logging.record(self, log, explained)
         self.kl_penalty.adapt(log.kl_of_last_epoch())
 
     def _scale_returns(self) -> None:
@@ -225,7 +224,7 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
         self.policy.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         factor = 1.0 if scaler is None else scaler.scale_gradients()
-        gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+        losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
         self.policy.optimizer.step()
         if scaler is not None:
             scaler.step()
@@ -280,7 +279,7 @@ class DistributionalPPO(ModelFile, returns.DocumentedReturnScale, CheckedObserva
                 "env", "the model has no environment to learn in; call set_env(env), or load(path, env=env)"
             )
         if not self._custom_logger:
-            monitoring.require_log_folder(self.tensorboard_log)
+            logging.require_log_folder(self.tensorboard_log)
         self._warn_of_unsavable()
         self._boundary = None
         if not reset_num_timesteps and self.pending_state:

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Protocol
+from typing import Any
 
 from rlcore.state.schema import read_count, read_number, read_record
 from rlcore.types import StateDict
-
-
-class EntropySettings(Protocol):
-    """What :class:`EntropySchedule` reads anew at every update; the names are those of ``PPOSettings``."""
-
-    ent_coef: float
-    ent_coef_final: float | None
-    ent_coef_min: float
-    ent_coef_boost: float | None
-    ent_coef_plateau_explained_variance: float
-    ent_coef_plateau_patience: int
 
 
 class EntropySchedule:
@@ -34,7 +23,7 @@ class EntropySchedule:
     :param settings: the model, or anything else with these settings
     """
 
-    def __init__(self, settings: EntropySettings) -> None:
+    def __init__(self, settings: Any) -> None:
         self.settings = settings
         self.reset()
 
@@ -51,7 +40,7 @@ class EntropySchedule:
         """
         if self.settings.ent_coef_boost is None:
             return
-        patience, threshold = self._patience(), self.settings.ent_coef_plateau_explained_variance
+        patience, threshold = self.settings.ent_coef_plateau_patience, self.settings.ent_coef_plateau_explained_variance
         if explained_variance < threshold:
             self.bad_updates += 1
             if self.bad_updates >= patience:
@@ -65,8 +54,7 @@ class EntropySchedule:
         :param remaining: progress that remains, from 1 to 0
         :return: at least the floor, at most max(start, final, floor) * boost
         """
-        decayed = self._floored(self._decayed(remaining))
-        return decayed * self._boost()
+        return self._floored(self._decayed(remaining)) * self._boost()
 
     def capture(self) -> StateDict | None:
         """The counters; None without boost, as everything else follows from settings and progress."""
@@ -84,33 +72,23 @@ class EntropySchedule:
         self.bad_updates, self.boost_level = counts["bad_updates"], counts["boost_level"]
 
     def _decayed(self, remaining: float) -> float:
-        start, final = self.settings.ent_coef, self.settings.ent_coef_final
+        start: float = self.settings.ent_coef
+        final: float | None = self.settings.ent_coef_final
         return start if final is None else start * remaining + final * (1.0 - remaining)
 
     def _floored(self, coefficient: float) -> float:
-        return max(coefficient, self.settings.ent_coef_min)
+        floor: float = self.settings.ent_coef_min
+        return max(coefficient, floor)
 
     def _boost(self) -> float:
-        boost, patience = self.settings.ent_coef_boost, self._patience()
+        boost, patience = self.settings.ent_coef_boost, self.settings.ent_coef_plateau_patience
         return 1.0 if boost is None else float(boost ** (min(self.boost_level, patience) / patience))
-
-    def _patience(self) -> int:
-        return self.settings.ent_coef_plateau_patience
 
 
 TOLERANCE = 1.5
 """How far the divergence may be from its target, as a factor, before the coefficient moves."""
 STEP = 2.0
 """The factor by which it moves."""
-
-
-class KLPenaltySettings(Protocol):
-    """What :class:`KLPenalty` reads anew at every update; the names are those of ``PPOSettings``."""
-
-    kl_penalty_target: float | None
-    kl_penalty_coef: float
-    kl_penalty_min_coef: float
-    kl_penalty_max_coef: float
 
 
 class KLPenalty:
@@ -125,7 +103,7 @@ class KLPenalty:
     :param settings: the model, or anything else with these settings
     """
 
-    def __init__(self, settings: KLPenaltySettings) -> None:
+    def __init__(self, settings: Any) -> None:
         self.settings = settings
         self.reset()
 
@@ -140,7 +118,7 @@ class KLPenalty:
 
     @property
     def is_on(self) -> bool:
-        """Whether a target was asked for."""
+        """True if the settings have a target."""
         return self.settings.kl_penalty_target is not None
 
     @property
@@ -187,4 +165,6 @@ class KLPenalty:
         return 1.0 / STEP if kl < target / TOLERANCE else 1.0
 
     def _bounded(self, coefficient: float) -> float:
-        return min(max(coefficient, self.settings.kl_penalty_min_coef), self.settings.kl_penalty_max_coef)
+        low: float = self.settings.kl_penalty_min_coef
+        high: float = self.settings.kl_penalty_max_coef
+        return min(max(coefficient, low), high)

@@ -13,10 +13,7 @@ from rlcore.envs import vec_state as env_state
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.ppo import model_content
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.settings import PPOSettings
-
-SHOWING = frozenset({"verbose", "tensorboard_log"})
-"""Settings that change nothing of what is trained, so that those of today count."""
+from rlcore.ppo.settings import SHOWN, PPOSettings
 
 _REMEDY = "give that again, or begin anew in another place"
 
@@ -54,7 +51,7 @@ def require_same_settings(saved: Mapping[str, Any], expected: DistributionalPPO)
     :raises SettingError: naming the first setting that differs, with both values
     """
     for name, field in PPOSettings.model_fields.items():
-        if name not in SHOWING:
+        if name not in SHOWN:
             _require_same(name, saved.get(name, codec.encode(field.default, name)), getattr(expected, name))
 
 

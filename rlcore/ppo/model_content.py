@@ -17,12 +17,11 @@ from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import load_container
 from rlcore.checkpoint.formats import FORMAT_MODEL
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
-from rlcore.errors import CheckpointError, ResumeWarning, SettingError
+from rlcore.errors import CheckpointError, ResumeWarning, SettingError, reject_unknown
 from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import space_support
-from rlcore.ppo.arguments import reject_unknown
+from rlcore.ppo.arguments import resolve_settings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.ppo.resolving import resolve_settings
 from rlcore.ppo.settings import PPOSettings
 from rlcore.warn import warn_caller
 

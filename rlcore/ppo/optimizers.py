@@ -62,12 +62,6 @@ def optimizer_options(optimizer_class: type[torch.optim.Optimizer]) -> dict[str,
     return {p.name: p.default for p in parameters if p.name != "params" and p.kind is not p.VAR_KEYWORD}
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, critic_lr_multiplier: float) -> None:
-    """Give every group the rate ``lr``, the group of the critics ``critic_lr_multiplier`` times that."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * (critic_lr_multiplier if group.get("name") == "critic" else 1.0)
-
-
 def make_optimizer(
     optimizer_class: type[torch.optim.Optimizer], groups: list[dict[str, Any]], options: Mapping[str, Any]
 ) -> torch.optim.Optimizer:

@@ -23,11 +23,17 @@ from torch import Tensor, nn
 
 from rlcore.checkpoint.codec import register_class
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.ppo.optimizers import make_optimizer, set_learning_rate
+from rlcore.ppo.optimizers import make_optimizer
 from rlcore.ppo.values import QuantileValues, ValueDistribution
 from rlcore.ppo.weights import SUPPORT
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, critic_lr_multiplier: float) -> None:
+    """Give every group the rate ``lr``, the group of the critics ``critic_lr_multiplier`` times that."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * (critic_lr_multiplier if group.get("name") == "critic" else 1.0)
 
 
 class Critics(nn.Module):

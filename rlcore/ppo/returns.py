@@ -241,25 +241,3 @@ def require_finite(returns: NDArray[Any]) -> None:
             "learnt from it; look at the environment's rewards, and at the observations with which a time limit ends "
             "episodes (VecCheckNan finds the step). Nothing was changed."
         )
-
-
-class DocumentedReturnScale:
-    """The names under which the audited system has the return scale; read only."""
-
-    value_scale: ReturnScale
-
-    @property
-    def _ret_mean_value(self) -> float:
-        return self.value_scale.statistics.mean
-
-    @property
-    def _ret_std_value(self) -> float:
-        return self.value_scale.statistics.std
-
-    @property
-    def _ret_mean_snapshot(self) -> float:
-        return self.value_scale.snapshot.mean
-
-    @property
-    def _ret_std_snapshot(self) -> float:
-        return self.value_scale.snapshot.std

@@ -14,10 +14,6 @@ from rlcore.functional.clipping import clip_distribution_mean
 from rlcore.functional.quantile import quantile_huber_loss
 from rlcore.ppo.returns import ReturnScale
 
-DEFAULT_NUM_ATOMS = 51
-OF_CATEGORICAL = ("v_min", "v_max", "num_atoms")
-OF_QUANTILE = ("n_quantiles", "huber_kappa")
-
 
 class ValueDistribution(ABC):
     """A distribution over returns, one for each critic; outputs have the shape (..., n_outputs).

@@ -22,8 +22,7 @@ from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint import codec
-from rlcore.errors import StateError
-from rlcore.ppo.arguments import reject_unknown
+from rlcore.errors import StateError, reject_unknown
 from rlcore.ppo.model_content import _AskedFor as AskedFor
 from rlcore.resume.algorithms import attribute_of, setting_names
 from rlcore.resume.noise import decode_noise, encode_noise

@@ -21,13 +21,12 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs import ResumableEnv
-from rlcore.errors import ConfigFileError, SettingError
+from rlcore.errors import ConfigFileError, SettingError, refused_value, reject_unknown
 from rlcore.pbt.hyperparams import PBTConfig, check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.arguments import reject_unknown
-from rlcore.ppo.live_settings import plan_settings
+from rlcore.ppo.arguments import resolve_settings
+from rlcore.ppo.live import plan_settings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
-from rlcore.ppo.resolving import resolve_settings
 from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed
 
 TOP: Final = "the top level"
@@ -250,17 +249,8 @@ def _checked(table: type[_Model], given: object, where: str) -> _Model:
     try:
         return table(**settings)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        broken_rule = first.get("ctx", {}).get("error")
-        if isinstance(broken_rule, SettingError):
-            raise broken_rule from error
-        name = str(first["loc"][0])
-        setting = name if where == TOP else f"{where}.{name}"
-        wanted = table.model_fields[name].description
-        if first["type"] == "missing":
-            raise SettingError(where, f"{where} lacks {name!r} ({wanted}); give it") from error
-        problem = f"{first['msg'][:1].lower()}{first['msg'][1:]}"
-        raise SettingError(setting, f"{setting}={settings[name]!r} cannot be used ({wanted}): {problem}") from error
+        place = "{}" if where == TOP else where + ".{}"
+        raise refused_value(error, table, settings, place, where) from error
 
 
 def _require_mapping(given: object, where: str) -> Mapping[str, Any]:
@@ -272,9 +262,9 @@ def _require_mapping(given: object, where: str) -> Mapping[str, Any]:
 
 
 def _check_population(config: TrainingConfig, pbt: PBTConfig) -> None:
-    given, extractor = config.algorithm, find_policy(config.policy).default_extractor
+    given = config.algorithm
     with _inside("pbt"):
-        check_explorable(pbt.hyperparams, given, lambda changes: plan_settings(given, changes, extractor))
+        check_explorable(pbt.hyperparams, given, lambda changes: plan_settings(given, changes))
     for explored in pbt.hyperparams:
         found = _given_as(explored.name, given)
         if found is not None:

@@ -15,18 +15,11 @@ import typer
 from rich.console import Console
 
 from rlcore.errors import CheckpointError, RLCoreError, SettingError
-from rlcore.pbt.cli import result_table, train_shown
-from rlcore.pbt.executor_options import (
-    ExecutorKind,
-    ExecutorOption,
-    JobsOption,
-    RayAddressOption,
-    make_executor,
-)
-from rlcore.pbt.executors import Executor
+from rlcore.pbt.cli import ExecutorKind, ExecutorOption, JobsOption, make_executor, result_table, train_shown
 from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
+from rlcore.pbt.workers import Executor
 from rlcore.ppo.continuing import continued
 from rlcore.ppo.model_content import with_ending
 from rlcore.run.config_file import TrainingConfig, build_model, load_config, updates_in_all

@@ -14,7 +14,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from typer.testing import CliRunner
 
 from rlcore import AdaptiveUPGD, DistributionalPPO, SettingError, build_model, load_config, read_lineage
-from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.live import set_hyperparameters
 from rlcore.run.train import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -42,7 +42,7 @@ class WatchRollouts(BaseCallback):
         with torch.no_grad():
             outputs = model.policy.predict_outputs(observations, model._last_lstm_states.vf, starts)
         statistics, snapshot = (
-            (getattr(model, f"_ret_mean_{kind}"), getattr(model, f"_ret_std_{kind}")) for kind in ("value", "snapshot")
+            tuple(moments) for moments in (model.value_scale.statistics, model.value_scale.snapshot)
         )
         self.starts.append(Seen(statistics, snapshot, outputs.mean(dim=-1)))
 
@@ -56,7 +56,7 @@ class WatchRollouts(BaseCallback):
 def test_return_scale_snapshot_timing() -> None:
     """After an update the snapshot is of the statistics that the update has just taken; the next rollout uses it."""
     model, watch = make_model(**TINY, return_scale_decay=0.0), WatchRollouts()
-    assert (model._ret_mean_value, model._ret_std_value) == (0.0, 1.0)
+    assert model.value_scale.statistics == (0.0, 1.0)
     model.learn(3 * 24, watch)
     assert len(watch.starts) == 3
     assert watch.starts[0].statistics == watch.starts[0].snapshot == (0.0, 1.0)
@@ -66,9 +66,9 @@ def test_return_scale_snapshot_timing() -> None:
     for seen, values in zip(watch.starts, watch.first_values, strict=True):
         mean, std = seen.statistics
         assert torch.allclose(values, mean + std * seen.outputs, rtol=1e-4, atol=1e-5)
-    assert (model._ret_mean_snapshot, model._ret_std_snapshot) == (model._ret_mean_value, model._ret_std_value)
+    assert model.value_scale.snapshot == model.value_scale.statistics
     returns = model.rollout_buffer.returns.astype(np.float64)
-    assert (model._ret_mean_value, model._ret_std_value) == pytest.approx((returns.mean(), returns.std()))
+    assert model.value_scale.statistics == pytest.approx((returns.mean(), returns.std()))
 
 
 def normalizer_of(model: DistributionalPPO) -> Any:

@@ -22,7 +22,7 @@ from rlcore import (
     load_config,
 )
 from rlcore.pbt.hyperparams import optimizer_steps_per_update
-from rlcore.ppo.resolving import resolve_settings
+from rlcore.ppo.arguments import resolve_settings
 from rlcore.run.config_file import build_envs
 from tests.support.training import make_envs, make_model
 from verification import environments as environments  # registers the one whose argument is refused
@@ -105,7 +105,7 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "a seed beyond 32 bits": ({"seed": 2**32}, "seed=4294967296"),
     "the learning rate twice": (
         {"algorithm": {"learning_rate": 1e-3, "optimizer_kwargs": {"lr": 1e-4}}},
-        "learning_rate=0.001 and .*lr.*=0.0001 contradict",
+        "lr.*=0.0001 and learning_rate=0.001 contradict",
     ),
     "a minibatch beyond the rollout": (
         {"algorithm": {"batch_size": 49}},

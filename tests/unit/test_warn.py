@@ -15,7 +15,7 @@ import pytest
 
 import rlcore
 from rlcore import DistributionalPPO, ResumeWarning
-from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.live import set_hyperparameters
 from rlcore.warn import warn_caller
 from tests.support.training import make_envs, make_model
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from stable_baselines3.common.utils import FloatSchedule
 
-from rlcore.ppo.arguments import Schedule
+from rlcore.ppo.settings import Schedule
 from rlverify import fault, healthy, unclaimed
 
 DOCUMENTED_DEFAULT = 3e-4
@@ -17,8 +17,8 @@ DOCUMENTED_DEFAULT = 3e-4
 
 @fault(
     "bug-02-lr-of-optimizer-kwargs-ignored",
-    target="rlcore.ppo.resolving:resolve_learning_rate",
-    pins="3f67c40128a4fdf2",
+    target="rlcore.ppo.arguments:resolve_learning_rate",
+    pins="1336398358d6c5ba",
 )
 def lr_of_optimizer_kwargs_ignored(
     learning_rate: float | Schedule | None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rlcore import DistributionalPPO
@@ -11,20 +11,18 @@ from rlverify import fault, healthy
 ATOMS = ("num_atoms", "v_min", "v_max")
 
 
-@fault("int-05-atoms-change-live", target="rlcore.ppo.live_settings:_placed", pins="e0ea6cc3a2b6d85e", area="values")
-def atoms_change_live(
-    hyperparams: Mapping[str, Any], known_options: Collection[str], present_options: Mapping[str, Any]
-) -> dict[str, Any]:
+@fault("int-05-atoms-change-live", target="rlcore.ppo.live:_placed", pins="edd2865eef7db8c6", area="values")
+def atoms_change_live(hyperparams: Mapping[str, Any], present: Any) -> dict[str, Any]:
     """Let a mutation change the support of a categorical distribution like any other setting."""
     others = {name: value for name, value in hyperparams.items() if name not in ATOMS}
-    placed: dict[str, Any] = healthy("int-05-atoms-change-live")(others, known_options, present_options)
+    placed: dict[str, Any] = healthy("int-05-atoms-change-live")(others, present)
     return {**placed, **{name: hyperparams[name] for name in ATOMS if name in hyperparams}}
 
 
 @fault(
     "fnd-70-told-when-it-is-changed",
-    target="rlcore.ppo.live_settings:SettingsChange.warn_of_losses",
-    pins="23218ef8f789b241",
+    target="rlcore.ppo.live:SettingsChange.warn_of_losses",
+    pins="b32d0ce354b9e431",
 )
 def told_when_it_is_changed(self: Any, model: DistributionalPPO, state: Mapping[str, Any]) -> None:
     """Warn about lost state after the change, so that an error does not undo it."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlcore.optim.upgd_step import Scalar, Update
-from rlcore.ppo import gradients
+from rlcore.ppo import losses
 from rlverify import fault, healthy
 
 
@@ -30,7 +30,7 @@ def _step(self: Any, loss: Tensor, factor: float | None = None) -> float:
                 if parameter.grad is not None:
                     parameter.grad.mul_(factor / own)
             applied = factor
-    gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+    losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
     self.policy.optimizer.step()
     if scaler is not None:
         scaler.step()
@@ -46,7 +46,7 @@ def _fix_noise(self: Any) -> None:
 @fault(
     "int-04-noise-of-fixed-size",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="519b036f46bacabe",
+    pins="51c3b886f5edb6ed",
     area="optimizers",
 )
 def noise_of_fixed_size(self: Any, loss: Tensor) -> float:
@@ -57,7 +57,7 @@ def noise_of_fixed_size(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-option-1-variance-with-noise",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="519b036f46bacabe",
+    pins="51c3b886f5edb6ed",
     area="optimizers",
 )
 def variance_with_noise(self: Any, loss: Tensor) -> float:
@@ -76,7 +76,7 @@ def variance_with_noise(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-option-2-scaled-after-the-step",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="519b036f46bacabe",
+    pins="51c3b886f5edb6ed",
     area="optimizers",
 )
 def scaled_after_the_step(self: Any, loss: Tensor) -> float:
@@ -85,7 +85,7 @@ def scaled_after_the_step(self: Any, loss: Tensor) -> float:
     _fix_noise(self)
     self.policy.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
-    gradients.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+    losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
     self.policy.optimizer.step()
     if scaler is None:
         return 1.0
@@ -97,7 +97,7 @@ def scaled_after_the_step(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-option-3-weaker-scaling",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="519b036f46bacabe",
+    pins="51c3b886f5edb6ed",
     area="optimizers",
 )
 def weaker_scaling(self: Any, loss: Tensor) -> float:

@@ -26,7 +26,7 @@ def any_text_is_true(value: object) -> object:
     return bool(value)
 
 
-@fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="0d1124596a617b12")
+@fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="bec9d7dd5202e664")
 def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Check a section with a root validator of pydantic 1."""
 
@@ -40,7 +40,7 @@ def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -
     return checked
 
 
-@fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="0d1124596a617b12")
+@fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="bec9d7dd5202e664")
 def rules_as_model_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Apply document 000's fix: a model validator of pydantic 2."""
 

@@ -23,7 +23,7 @@ from rlcore import (
     QuantileValues,
 )
 from rlcore.ppo import losses
-from rlcore.ppo.monitoring import UpdateLog
+from rlcore.ppo.logging import UpdateLog
 from tests.support.training import differing, make_envs, make_model
 
 

@@ -10,9 +10,9 @@ import pytest
 from stable_baselines3.common.logger import Logger
 
 from rlcore import DistributionalPPO, SettingError, StateError
-from rlcore.ppo import losses, monitoring
+from rlcore.ppo import logging, losses
+from rlcore.ppo.arguments import resolve_settings
 from rlcore.ppo.coefficients import EntropySchedule
-from rlcore.ppo.resolving import resolve_settings
 from tests.support.training import make_envs, make_model
 
 
@@ -116,7 +116,7 @@ def test_counters_that_are_none_are_refused_and_nothing_changes(damage: dict[str
 def test_an_update_uses_the_explained_variance_of_its_own_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rollouts are said to be good, bad and good: the second update is the boosted one, not the third."""
     said = iter([0.9, -0.9, 0.9])
-    monkeypatch.setattr(monitoring, "explained_variance_of", lambda _: next(said))
+    monkeypatch.setattr(logging, "explained_variance_of", lambda _: next(said))
     seen = coefficients_that_train(monkeypatch)
     model = make_model(ent_coef=0.01, ent_coef_boost=4.0, ent_coef_plateau_patience=1, n_epochs=1, batch_size=48)
     model.learn(3 * 48)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from rlcore import NonFiniteGradientError
-from rlcore.ppo.gradients import clip_norm
+from rlcore.ppo.losses import clip_norm
 from tests.support.training import differing, make_model
 
 PLAIN: dict[str, Any] = {"variance_gradient_scaling": False, "optimizer_class": "adam"}

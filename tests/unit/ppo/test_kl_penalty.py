@@ -13,9 +13,9 @@ from stable_baselines3.common.logger import Logger
 
 from rlcore import DistributionalPPO, ResumeWarning, SettingError, StateError
 from rlcore.ppo import losses
+from rlcore.ppo.arguments import resolve_settings
 from rlcore.ppo.coefficients import KLPenalty
-from rlcore.ppo.monitoring import UpdateLog
-from rlcore.ppo.resolving import resolve_settings
+from rlcore.ppo.logging import UpdateLog
 from rlcore.ppo.values import QuantileValues
 from tests.support.training import make_model
 

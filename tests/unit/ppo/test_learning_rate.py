@@ -57,7 +57,7 @@ def test_lr_in_the_optimizer_kwargs_of_policy_kwargs_counts_too() -> None:
 
 
 def test_two_different_rates_contradict_each_other() -> None:
-    with pytest.raises(SettingError, match=r"learning_rate=0\.001 and optimizer_kwargs\['lr'\]=0\.01"):
+    with pytest.raises(SettingError, match=r"optimizer_kwargs\['lr'\]=0\.01 and learning_rate=0\.001"):
         make_model(learning_rate=1e-3, optimizer_kwargs={"lr": 1e-2})
 
 

@@ -397,16 +397,6 @@ def test_a_damaged_state_is_refused_whole_by_every_kind_of_model() -> None:
             assert differing(before, scaled(model)) == []
 
 
-def test_the_documented_names_say_where_the_statistics_and_the_snapshot_are() -> None:
-    lagging, current = (make_model(return_scale=rule) for rule in ("snapshot", "zero_lag"))
-    for model in (lagging, current):
-        assert (model._ret_mean_value, model._ret_std_value) == (0.0, 1.0)
-        model.learn(48)
-        assert (model._ret_mean_value, model._ret_std_value) == model.value_scale.statistics != (0.0, 1.0)
-    assert (lagging._ret_mean_snapshot, lagging._ret_std_snapshot) == (0.0, 1.0)
-    assert (current._ret_mean_snapshot, current._ret_std_snapshot) == (current._ret_mean_value, current._ret_std_value)
-
-
 class SnapshotInRollout(BaseCallback):
     """Records what values are scaled with in each rollout."""
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlcore import DistributionalPPO, PPOSettings, SettingError, UnknownSettingError
-from rlcore.ppo.resolving import resolve_settings
+from rlcore.ppo.arguments import resolve_settings
 
 UNKNOWN = {
     "twins under another name": ({"use_twin_critics": True}, "use n_critics=2"),

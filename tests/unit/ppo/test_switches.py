@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlcore import DistributionalPPO, ResumeWarning, SettingError, load_policy
-from rlcore.ppo.live_settings import set_hyperparameters
+from rlcore.ppo.live import set_hyperparameters
 from tests.support.training import make_envs, make_model
 
 CONTRADICTIONS: dict[str, dict[str, Any]] = {

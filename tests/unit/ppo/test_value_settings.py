@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlcore import DistributionalPPO, SettingError
-from rlcore.ppo.resolving import resolve_settings
+from rlcore.ppo.arguments import resolve_settings
 from tests.support.training import make_model
 
 ATOMS: dict[str, Any] = {"value_distribution": "categorical", "v_min": -1.0, "v_max": 1.0}

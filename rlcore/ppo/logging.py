@@ -1,43 +1,7 @@
-"""What a model says to the logger after an update, beside the losses.
+"""Log every measure of an update; docs/tensorboard.md explains the keys.
 
-Of the settings, as they were during the update:
-
-- ``train/ent_coef``, ``train/clip_range``, ``train/clip_range_vf``: coefficient and clipping that trained
-- ``train/std``: mean standard deviation of the actions, where they are continuous
-- ``train/n_updates``: epochs since the start
-- ``train/kl_penalty_coef``: coefficient that trained, as the two below only with a KL penalty
-- ``train/kl_penalty``: that coefficient times the mean divergence of the update
-- ``train/kl_last_epoch``: mean divergence of the last epoch, by which the coefficient moves
-
-Of the values that acted, over the whole rollout:
-
-- ``train/explained_variance``: 1 - Var(returns - values) / Var(returns); NaN where all returns are equal
-- ``train/value_variance``: their population variance
-- ``twin_critics/divergence``: mean magnitude of the difference between the two critics' values, where there are two
-
-Of the return scale, after the update (only with one):
-
-- ``train/return_mean``, ``train/return_std``: mean and standard deviation of the returns, as measured up to now
-
-Of the LSTM layer {i}'s hidden states at the end of the rollout, all environments together (the critic's only where it
-has an LSTM of its own):
-
-- ``lstm/actor_hidden_layer{i}_norm``, ``lstm/critic_hidden_layer{i}_norm``: L2 norm
-- ``lstm/actor_hidden_layer{i}_mean``, ``lstm/critic_hidden_layer{i}_mean``: mean
-- ``lstm/actor_hidden_layer{i}_std``, ``lstm/critic_hidden_layer{i}_std``: population standard deviation
-
-Of the last optimizer step:
-
-- ``optim/noise_to_signal``: see :func:`rlcore.optim.noise.noise_to_signal`; UPGD and AdaptiveUPGD only
-- ``vgs/warmup_complete``: 1 once the factor of the scaling may differ from 1, else 0; only with scaling
-
-:class:`UpdateLog` adds the means of the losses over the minibatches, and of the scaling over the
-steps ``vgs/scaling_factor`` (mean), ``vgs/scaling_factor_min``, ``_median`` and ``_max``, ``vgs/step_count`` and
-``vgs/normalized_variance``.
-
-There is no key for a reduction of variance by the scaling. One common factor shrinks the mean of the gradient and its
-deviations alike, so the variance in proportion to the mean, which is what matters to a step, is the same with and
-without it; the factor itself is all there is to tell.
+No key is a reduction of variance by the scaling. One common factor shrinks the mean of the gradient and its deviations
+alike, so the variance in proportion to the mean is the same with and without it.
 """
 
 from __future__ import annotations
@@ -68,21 +32,17 @@ def require_log_folder(folder: str | None) -> None:
 
     :raises SettingError: if it cannot be made or written in
     """
-    if folder is None:
-        return
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK | os.X_OK)
-    except OSError as error:
-        raise _unusable_log_folder(folder, str(error.strerror)) from error
-    if not writable:
-        raise _unusable_log_folder(folder, "Permission denied")
-
-
-def _unusable_log_folder(folder: str, reason: str) -> SettingError:
-    return SettingError(
-        "tensorboard_log", f"tensorboard_log={folder!r} is no folder to write in ({reason}); give another, or None"
-    )
+    reason = None
+    if folder is not None:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            reason = None if os.access(folder, os.W_OK | os.X_OK) else "Permission denied"
+        except OSError as error:
+            reason = error.strerror
+    if reason is not None:
+        raise SettingError(
+            "tensorboard_log", f"tensorboard_log={folder!r} is no folder to write in ({reason}); give another, or None"
+        )
 
 
 def explained_variance_of(buffer: TwinCriticBuffer) -> float:
@@ -91,7 +51,7 @@ def explained_variance_of(buffer: TwinCriticBuffer) -> float:
 
 
 def record(model: ConfiguredPPO, log: UpdateLog, explained: float) -> None:
-    """Tell the logger of ``model`` everything that is listed above.
+    """Record everything that the update ``log`` does not hold.
 
     :param explained: the rollout's explained variance
     """
@@ -166,33 +126,33 @@ class UpdateLog:
         self._epoch_start = 0
 
     def begin_epoch(self) -> None:
-        """Note that what follows belongs to another pass over the rollout."""
-        self._epoch_start = len(self._measured[KEYS["approx_kl"]])
+        """Begin another pass over the rollout."""
+        self._epoch_start = len(self._measured["approx_kl"])
 
     def add_losses(self, losses: MinibatchLosses) -> None:
-        """Note the losses of a minibatch, whether or not a step follows."""
+        """Add the losses of a minibatch, with or without a step after it."""
         for name, value in losses._asdict().items():
-            self._measured[KEYS[name]].append(value.detach())
+            self._measured[name].append(value.detach())
 
     def add_scaling_factor(self, factor: float) -> None:
-        """Note the factor by which the gradients of a step were scaled."""
+        """Add the factor by which the gradients of a step were scaled."""
         self._factors.append(factor)
 
-    def mean(self, loss: str) -> float:
-        """Mean over the minibatches of the update.
+    def mean(self, loss: str, start: int = 0) -> float:
+        """Mean over the minibatches of the update from the minibatch ``start`` on.
 
         :param loss: a field of :class:`rlcore.ppo.losses.MinibatchLosses`
         """
-        return float(torch.stack(self._measured[KEYS[loss]]).mean())
+        return float(torch.stack(self._measured[loss][start:]).mean())
 
     def kl_of_last_epoch(self) -> float:
         """Mean divergence over the minibatches since ``begin_epoch``, each measured before its own step."""
-        return float(torch.stack(self._measured[KEYS["approx_kl"]][self._epoch_start :]).mean())
+        return self.mean("approx_kl", self._epoch_start)
 
     def record(self, logger: Logger, scaler: VarianceGradientScaler | None) -> None:
-        """Record the means over the update, the spread of the scaling, and where the scaler stands after it."""
-        for key, values in self._measured.items():
-            logger.record(key, float(torch.stack(values).mean()))
+        """Record the means over the update, the spread of the scaling, and the state of the scaler after it."""
+        for name in self._measured:
+            logger.record(KEYS[name], self.mean(name))
         if scaler is None:
             return
         if self._factors:
