@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from rlcore.checkpoint import codec
+from rlcore.checkpoint.storage import write_atomic
 from rlcore.errors import CheckpointError, NonFiniteError, SettingError
 from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES, OptimizerStrategy, apply_exploit, mean_episode_return
 from rlcore.pbt.population import member_seed
-from rlcore.pbt.selection import Natural
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
@@ -57,7 +55,7 @@ _logger = logging.getLogger("rlcore.tune")
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What all trials of one :func:`trainable` have in common; its parameters."""
+    """The parameters of :func:`trainable`."""
 
     make_model: MakeTrialModel
     total_timesteps: int
@@ -66,19 +64,6 @@ class TrainingPlan:
     mode: Mode
     optimizer_exploit_strategy: OptimizerStrategy
     seed: int
-
-
-class SavedTrial(BaseModel):
-    """Whose checkpoint it is.
-
-    :param trial_id: of the trial that wrote it
-    :param seed: that the model was built with
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    trial_id: str
-    seed: Natural
 
 
 class DistributionalPPOTrainable(Trainable):
@@ -140,18 +125,15 @@ class DistributionalPPOTrainable(Trainable):
         }
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write the whole model, and whose it is.
+        """Write the whole model, and the trial that it belongs to.
 
         :raises CheckpointError: if a file cannot be written
         """
         folder = Path(checkpoint_dir)
         with self._generators.in_place():
             self.model.save(folder / MODEL_FILE)
-        saved = SavedTrial(trial_id=self.trial_id, seed=self._seed)
-        try:
-            (folder / TRIAL_FILE).write_text(saved.model_dump_json(), encoding="utf-8")
-        except OSError as error:
-            raise CheckpointError(folder / TRIAL_FILE, f"cannot be written ({error.strerror})") from error
+        saved = {"trial_id": self.trial_id, "seed": self._seed}
+        write_atomic(folder / TRIAL_FILE, json.dumps(saved).encode())
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from a checkpoint, under the present config.
@@ -165,11 +147,16 @@ class DistributionalPPOTrainable(Trainable):
         :raises SettingError: if the trial's own checkpoint has a setting that cannot change, such as ``n_steps``
         :raises StateError: if what the other trial has learnt does not fit this model
         """
-        path, saved = Path(checkpoint) / MODEL_FILE, _read_saved_trial(Path(checkpoint) / TRIAL_FILE)
+        path, trial = Path(checkpoint) / MODEL_FILE, Path(checkpoint) / TRIAL_FILE
+        try:
+            saved = json.loads(trial.read_bytes())
+            trial_id, seed = str(saved["trial_id"]), int(saved["seed"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(trial, f"does not name the trial that wrote this checkpoint ({error})") from error
         content = read_model_file(path)
         self._training = None  # it trains the model of before
-        if saved.trial_id == self.trial_id:
-            self._rebuild(saved.seed)
+        if trial_id == self.trial_id:
+            self._rebuild(seed)
             self._continue(path, content)
         else:
             progress = content["state"].get("progress_state") or {}
@@ -183,7 +170,7 @@ class DistributionalPPOTrainable(Trainable):
             env.close()
 
     def _build(self, seed: int) -> None:
-        """Make the model under the present config, and set whatever in it is a setting of a model."""
+        """Make the model under the present config, and apply its settings."""
         self._seed, self._generators = seed, OwnGenerators(seed)
         self._training = None
         with self._generators.in_place():
@@ -223,7 +210,7 @@ class DistributionalPPOTrainable(Trainable):
             apply_exploit(self.model, state, asked, optimizer_exploit_strategy=strategy)
 
     def _is_done(self) -> bool:
-        """Whether the trial has trained to the end; rollouts that were lost count, so that it has one."""
+        """Return whether the trial has trained to the end; rollouts that were lost count, so that it has one."""
         model, plan = self.model, self.plan
         ended: int = self.iteration
         tried = (ended + 1) * plan.updates_per_step * model.n_steps * model.n_envs
@@ -276,7 +263,7 @@ def trainable(
 
 
 def effective_hyperparameters(model: DistributionalPPO, names: Collection[str] = ()) -> dict[str, Any]:
-    """What the model trains with, read where training reads it.
+    """Read the values that train the model.
 
     :param names: further settings or options of the optimizer; those that the model does not have are left out
     :return: ``learning_rate`` of the optimizer's groups (that of the critics is ``critic_lr_multiplier`` times it),
@@ -296,7 +283,7 @@ def effective_hyperparameters(model: DistributionalPPO, names: Collection[str] =
 
 
 def _settings_in(config: Mapping[str, Any], model: DistributionalPPO) -> Config:
-    """The entries of a config that are settings which a live model can change, or options of its optimizer."""
+    """Return the entries of a config that a live model can change, or that are options of its optimizer."""
     known = {*LIVE, *optimizer_options(find_optimizer(model.optimizer_class))} - {"seed"}
     return {name: value for name, value in config.items() if name in known}
 
@@ -315,7 +302,7 @@ def _require_built_with(config: Mapping[str, Any], model: DistributionalPPO) -> 
 
 
 def _differing(saved: Mapping[str, Any], model: DistributionalPPO) -> tuple[Config, Config]:
-    """The settings that a file and a model have differently and that can change: the file's, and the model's.
+    """Return the changeable settings that a file and a model have differently: the file's, and the model's.
 
     :raises CheckpointError: if such a setting of the file is one that no file holds
     """
@@ -325,15 +312,6 @@ def _differing(saved: Mapping[str, Any], model: DistributionalPPO) -> tuple[Conf
         if not codec.same(saved[name], codec.encode(getattr(model, name), name))
     ]
     return {name: codec.decode(saved[name], name, {}) for name in names}, {name: getattr(model, name) for name in names}
-
-
-def _read_saved_trial(path: Path) -> SavedTrial:
-    try:
-        return SavedTrial.model_validate(json.loads(path.read_bytes()))
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be read ({error.strerror})") from error
-    except (ValueError, ValidationError) as error:
-        raise CheckpointError(path, f"does not say whose checkpoint it is: {error}") from error
 
 
 def _at_least_one(name: str, value: object) -> int:

@@ -11,9 +11,8 @@ import shlex
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import gymnasium as gym
 import typer
@@ -49,15 +48,8 @@ def show_instead(context: typer.Context, folder: str | None) -> None:
         raise typer.Exit
 
 
-class ExecutorKind(StrEnum):
-    """The processes in which members train."""
-
-    inline = "inline"
-    processes = "processes"
-
-
 ExecutorOption = Annotated[
-    ExecutorKind,
+    Literal["inline", "processes"],
     typer.Option(help="Where members train: one after the other in this process, or in worker processes."),
 ]
 JobsOption = Annotated[
@@ -66,12 +58,12 @@ JobsOption = Annotated[
 ]
 
 
-def make_executor(kind: ExecutorKind, jobs: int | None) -> Executor:
+def make_executor(kind: str, jobs: int | None) -> Executor:
     """Make the executor that the options describe.
 
     :raises SettingError: if they contradict each other
     """
-    if kind is ExecutorKind.processes:
+    if kind == "processes":
         cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
         return ProcessExecutor(cores if jobs is None else jobs)
     if jobs is not None:
@@ -111,7 +103,7 @@ def train(
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", is_eager=True, help="With --watch: show it once and end.")] = False,
-    executor: ExecutorOption = ExecutorKind.inline,
+    executor: ExecutorOption = "inline",
     jobs: JobsOption = None,
 ) -> None:
     if once and watched is None:

@@ -74,42 +74,42 @@ Progress: TypeAlias = Callable[[MemberStatus], None]
 
 
 class _Trainee:
-    """A member, with what the scheduler does not know of it; its live model if it trains in this process."""
+    """A member, with what the scheduler does not know of it.
+
+    :ivar live: its model if it trains in this process
+    :ivar target: the model file that its work writes; it counts as soon as it is ``file``
+    """
 
     def __init__(self, member: PopulationMember, seed: int, saved: SavedMember) -> None:
         self.member = member
         self.seed = seed
         self.live: LiveMember | None = None
         self.target: str | None = None
-        """The model file that its work writes; it counts as soon as it is ``file``."""
         self.file, self.exploits, self.vgs_transfers = saved.file, saved.exploits, saved.vgs_transfers
 
     def status(self, copied_from: int | None = None) -> MemberStatus:
-        member = self.member
-        return MemberStatus(
-            member.member_id, member.step, member.performance, dict(member.hyperparams), self.exploits, copied_from
-        )
+        member, exploits = self.member, self.exploits
+        hyperparams = dict(member.hyperparams)
+        return MemberStatus(member.member_id, member.step, member.performance, hyperparams, exploits, copied_from)
 
 
 class Population:
     """Population-based training (Jaderberg et al., 2017) of :class:`DistributionalPPO` models.
 
     Every member makes ``perturbation_interval`` updates a turn; when all have, the scheduler decides who copies whom.
-    A member's environments and generators are its own, so that it trains as it would alone. ``folder`` has everything:
-    after every turn it holds models, scheduler and lineage as one whole, and a population that is made on the same
-    folder goes on exactly where the last one was interrupted, also by a kill. After an exception make a new one on the
-    folder. If a member's checkpoint is missing or damaged, nobody copies it, and one ResumeWarning names the file.
+    A member's environments and generators are its own, so that it trains as it would alone. After every turn ``folder``
+    holds models, scheduler and lineage as one whole: a population that is made on the same folder goes on exactly where
+    the last one was interrupted, also by a kill or an exception. If a member's checkpoint is missing or damaged, nobody
+    copies it, and one ResumeWarning names the file.
 
     A member's score counts the episodes that ended since it last copied another, among the last
     ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose observations,
     returns or gradients are no longer finite: it makes no more updates in that turn, and goes on if it copies another.
 
-    The members train one after the other in this process, or with ``ProcessExecutor`` at the same time in worker
-    processes. Decisions, scores and weights are then the same, and so are the files after each round, but for the
-    seconds that Monitor notes of an episode. For that the workers need environments that can be restored (see
-    :class:`rlcore.envs.ResumableEnv`), as every turn goes on from the member's last file; others are reset before each
-    turn. ``make_model`` and ``performance`` are pickled by cloudpickle, so what they change outside themselves does not
-    reach this process.
+    With ``ProcessExecutor`` the members train at the same time in worker processes. Decisions, scores, weights and
+    files are then the same, but for the seconds that Monitor notes of an episode. Every turn goes on from the member's
+    last file, so environments that cannot be restored (see :class:`rlcore.envs.ResumableEnv`) are reset before it.
+    ``make_model`` and ``performance`` are pickled by cloudpickle.
 
     :param make_model: called once a member, and with workers once a turn
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
@@ -134,11 +134,8 @@ class Population:
         executor: Executor | None = None,
     ) -> None:
         if "://" in str(folder):
-            raise SettingError(
-                "folder",
-                f"folder={folder} is a URL, and a population is kept in a folder of this machine; give one, or train "
-                "with Ray Tune (rlcore.tune), which stores under URLs",
-            )
+            words = f"folder={folder} is a URL; give a folder of this machine, or use Ray Tune (rlcore.tune)"
+            raise SettingError("folder", words)
         self.folder = Path(folder)
         self._executor = InlineExecutor() if executor is None else executor
         if not isinstance(self._executor, InlineExecutor | ProcessExecutor):
@@ -275,7 +272,7 @@ class Population:
             yield trainee
 
     def _exploit_and_explore(self, total: int) -> list[_Trainee]:
-        """Let every member that is due copy and explore, as one whole; the members for which something changed."""
+        """Let every member that is due copy and explore, as one whole; return the members that changed."""
         events: dict[int, LineageEvent] = {}
         with self.scheduler.ranked_once():
             for task, result in self._executor.map(self._work, self._exploits(events, total)):
@@ -341,12 +338,10 @@ class Population:
 
 
 def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:
-    default = PBTConfig.model_fields["metric_name"].default
-    if config.metric_name != default:
+    if config.metric_name != PBTConfig.model_fields["metric_name"].default:
         raise SettingError(
             "PBTConfig['metric_name']",
-            f"metric_name={config.metric_name!r} only names what performance measures, and without performance=... "
-            f"that is {default!r}; give Population a function that measures it",
+            f"metric_name={config.metric_name!r} only names what performance measures; give performance=... as well",
         )
     return mean_episode_return
 

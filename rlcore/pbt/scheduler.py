@@ -88,9 +88,8 @@ class PBTScheduler:
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise SettingError("performance", f"performance={performance!r} is no number; give one, or NaN")
         if model_parameters is not None and model_state_dict is not None:
-            raise SettingError(
-                "model_state_dict", "model_parameters and model_state_dict are both given; give model_parameters only"
-            )
+            words = "model_parameters and model_state_dict are both given; give model_parameters only"
+            raise SettingError("model_state_dict", words)
         if model_state_dict is not None:
             message = "model_state_dict saves the policy alone; give model_parameters=model.get_parameters() instead"
             warn_caller(message, DeprecationWarning)
@@ -201,9 +200,9 @@ class PBTScheduler:
         try:
             given = _State.model_validate(state)
             generator.bit_generator.state = given.generator
-            if len(given.members) not in (0, self.config.population_size):
-                size = self.config.population_size
-                raise ValueError(f"it has {len(given.members)} members and population_size={size}")
+            size, found = self.config.population_size, len(given.members)
+            if found not in (0, size):
+                raise ValueError(f"it has {found} members and population_size={size}")
             for member in given.members:
                 _require_values(f"member {member.member_id}", member.hyperparams, self.config)
         except (TypeError, ValueError, KeyError, OverflowError) as error:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -33,7 +32,6 @@ AROUND: Final = 14
 """Lines that are neither members nor events."""
 PLAIN_WIDTH: Final = 160
 """Characters in a line if there is no terminal."""
-UNLIMITED: Final = 10_000
 
 
 def watch(
@@ -87,20 +85,18 @@ class Seen:
     def view(self, console: Console, now: float) -> Group:
         """Lay out everything that is shown.
 
-        :param console: hyperparameters have a table of their own if it is narrow; its height limits the events
+        :param console: its height limits the events
         :param now: in seconds since 1970
         """
-        whole = self.table(with_hyperparams=True)
-        needed = Measurement.get(console, console.options.update(max_width=UNLIMITED), whole).maximum
-        tables = [whole] if needed <= console.width else [self.table(), self.hyperparams_table()]
-        room = console.height - AROUND - len(self.state.members) * len(tables) if console.is_terminal else EVENTS
+        room = console.height - AROUND - len(self.state.members) if console.is_terminal else EVENTS
         events = self.events[-min(EVENTS, room) :] if room > 0 else ()
         figures = ", ".join(
             f"{name.removeprefix('pbt/')} {shown(value)}" for name, value in self.scheduler.get_stats().items()
         )
         return Group(
             *self._heading(now),
-            *(part for table in tables for part in (Text(), table)),
+            Text(),
+            self.table(),
             Text(),
             *(event_line(each, cut=console.is_terminal) for each in events),
             *([Text()] if events else []),
@@ -118,14 +114,14 @@ class Seen:
         )
         yield Text("x2 next to a hyperparameter: the last exploit or exploration doubled it", style="dim")
 
-    def table(self, *, with_hyperparams: bool = False) -> Table:
+    def table(self) -> Table:
         """Make a row for each member, the best first."""
-        names = self._names() if with_hyperparams else []
+        names = list(dict.fromkeys(name for each in self.scheduler.population for name in each.hyperparams))
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in ("rank", "member", "score", "trend", "update"):
             table.add_column(name, justify="right")
         for name in (*names, "exploits", "lineage", "diverged"):
-            table.add_column(name)
+            table.add_column(name, overflow="fold")
         for rank, member in enumerate(self.scheduler.ranked(), start=1):
             trend = trend_of(member.history)
             sources = [each.member for each in files.ancestors(self.events, member.member_id)]
@@ -143,21 +139,8 @@ class Seen:
             )
         return table
 
-    def hyperparams_table(self) -> Table:
-        """Make a table of the hyperparameters alone, in the order of the members' table."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("member", justify="right")
-        for name in self._names():
-            table.add_column(name)
-        for each in self.scheduler.ranked():
-            table.add_row(str(each.member_id), *(self._hyperparam(each, name) for name in self._names()))
-        return table
-
     def _own(self, member: PopulationMember) -> list[LineageEvent]:
         return [each for each in self.events if each.member == member.member_id and each.event != "start"]
-
-    def _names(self) -> list[str]:
-        return list(dict.fromkeys(name for each in self.scheduler.population for name in each.hyperparams))
 
     def _hyperparam(self, member: PopulationMember, name: str) -> Text:
         own, value = self._own(member), member.hyperparams.get(name)

@@ -38,8 +38,7 @@ THREAD_LIMITS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THRE
 class InlineExecutor:
     """Calls the function in this process, one task after the other.
 
-    It leaves the number of threads as it is, and workers have one thread each. Sums over several threads can have other
-    bits, so call ``torch.set_num_threads(1)`` to get the same bits from both executors.
+    Call ``torch.set_num_threads(1)`` to get the bits that workers get, which have one thread each.
     """
 
     in_process = True
@@ -89,8 +88,7 @@ class ProcessExecutor:
     """Calls the function in worker processes of this machine, each with one task at a time and one thread.
 
     The workers are started with ``spawn``, so a script needs ``if __name__ == "__main__":`` around what it runs. They
-    import torch, which takes seconds, once, and end with the context. Ctrl-C reaches this process only, which then ends
-    them; if this process dies, they end themselves.
+    end with the context, with Ctrl-C, and when this process dies.
 
     :param jobs: number of workers
     :raises SettingError: if ``jobs`` is no whole number of at least 1
@@ -114,8 +112,7 @@ class ProcessExecutor:
         """
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             raise CallOrderError(
-                "a worker process imports the script that started it, and this one starts workers whenever it is "
-                'imported; put what trains under: if __name__ == "__main__":'
+                'each worker imports the script that started it; put what trains under: if __name__ == "__main__":'
             )
         resource_tracker.ensure_running()  # if a worker started it, that would let Ctrl-C through again
         self._folder = tempfile.TemporaryDirectory(prefix="rlcore-", ignore_cleanup_errors=True)

@@ -15,7 +15,8 @@ import typer
 from rich.console import Console
 
 from rlcore.errors import CheckpointError, RLCoreError, SettingError
-from rlcore.pbt.cli import ExecutorKind, ExecutorOption, JobsOption, make_executor, result_table, train_shown
+from rlcore.pbt.cli import ExecutorOption, JobsOption, make_executor, result_table, train_shown
+from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
@@ -42,7 +43,7 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the model in --output.")] = False,
-    executor: ExecutorOption = ExecutorKind.inline,
+    executor: ExecutorOption = "inline",
     jobs: JobsOption = None,
 ) -> None:
     """Train what CONFIG describes, and save it with everything that going on needs."""

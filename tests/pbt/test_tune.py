@@ -280,13 +280,13 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
         trial("x_00000", make_model=without_normalizer).load_checkpoint(folder)
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", '{"trial_id": 1, "seed": 0}', '{"trial_id": "x", "seed": -1}'])
+@pytest.mark.parametrize("content", [None, "", "[]", '{"trial_id": "x"}'])
 def test_a_checkpoint_that_does_not_say_whose_it_is_is_refused(content: str | None, tmp_path: Path) -> None:
     folder = saved(trial(), tmp_path / "checkpoint")
     path = Path(folder) / "trial.json"
     assert json.loads(path.read_text())["trial_id"] == "x_00000"
     path.unlink() if content is None else path.write_text(content)
-    with pytest.raises(CheckpointError, match=r"trial\.json: (cannot be read|does not say whose checkpoint it is)"):
+    with pytest.raises(CheckpointError, match=r"trial\.json: does not name the trial"):
         trial().load_checkpoint(folder)
 
 

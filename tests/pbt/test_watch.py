@@ -90,12 +90,6 @@ class TestOnePopulation:
         mean = trained.scheduler.get_stats()["pbt/mean_performance"]
         assert f"pbt/: population_size 3, ready_members 3, mean_performance {mean:.3g}, " in text
 
-    def test_hyperparameters_have_a_table_of_their_own_if_the_terminal_is_narrow(self, trained: Population) -> None:
-        wide, narrow = (text_of(trained.folder, width=width) for width in (200, 76))
-        headers = [next(line.split() for line in text.splitlines() if " sigma" in line) for text in (wide, narrow)]
-        assert [headers[0][:2], headers[1]] == [["rank", "member"], ["member", "learning_rate", "sigma"]]
-        assert "…" not in narrow.split("update 0")[0]
-
     @pytest.mark.parametrize(("height", "shown"), [(60, 8), (20, 3), (10, 0)])
     def test_as_many_events_as_fit_are_shown_and_the_latest_of_them(
         self, height: int, shown: int, folder: Path

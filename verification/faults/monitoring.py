@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 
 @fault(
-    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="e25a6f7057529b86"
+    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="18608aac79ba7d28"
 )
 def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
     """Return None for the format of the copied file."""

@@ -84,12 +84,12 @@ def ints_become_floats(self: Any, value: float) -> float:
     return float(min(max(value, self.min_value), self.max_value))
 
 
-@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="980272fdeebca7ea")
+@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="70c6bd057c05a56e")
 def log_of_zero(self: Any) -> None:
     """Accept a logarithmic range that starts at 0."""
 
 
-@fault("fnd-12-files-never-removed", target="rlcore.pbt.files:prune", pins="00914df5df853cf3")
+@fault("fnd-12-files-never-removed", target="rlcore.pbt.files:prune", pins="b7b0bd3f925ef765")
 def files_never_removed(folder: Path, member: PopulationMember) -> None:
     """Keep every checkpoint of every member."""
 
@@ -103,12 +103,12 @@ def file_written_in_place(target: Path, content: Any) -> None:
         file.write(content) if isinstance(content, bytes) else content(file)
 
 
-@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="71d80db6f23f2c29")
+@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="94addd9725af941e")
 def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Do not check how many optimizer steps come before the first exploit."""
 
 
-@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="71d80db6f23f2c29")
+@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="94addd9725af941e")
 def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> None:  # noqa: ARG001
     """Apply document 000's rule: perturbation_interval * update_batch_size > vgs.warmup_steps."""
     if config.perturbation_interval * settings.batch_size <= settings.vgs_warmup_steps:
@@ -118,7 +118,7 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
 @fault(
     "int-08-two-values-returned",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="e25a6f7057529b86",
+    pins="18608aac79ba7d28",
 )
 def two_values_returned(self: Any, member: PopulationMember) -> Any:
     """Return parameters and hyperparameters only, as before the fix, without the format."""

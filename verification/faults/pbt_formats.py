@@ -54,7 +54,7 @@ def older_files_read_without_a_word(
 @fault(
     "fix-05-two-results",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="e25a6f7057529b86",
+    pins="18608aac79ba7d28",
     area="pbt",
 )
 def two_results(self: Any, member: PopulationMember) -> Any:

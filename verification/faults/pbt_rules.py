@@ -36,13 +36,13 @@ def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
 @unclaimed(
     "rules-unchecked",
     target="rlcore.pbt.hyperparams:HyperparamConfig.check_rules",
-    pins="9e9aadc6329f337e",
+    pins="db07989ef2181674",
 )
 def rules_unchecked(self: Any) -> None:
     """Do not check whether the settings are consistent."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="ea26b7ac8c1dbffb")
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="d325b27950cf5185")
 def settings_unchecked(self: Any, **given: Any) -> None:
     """Accept every value without validation."""
     whole = type(self).model_construct(**given)
@@ -53,7 +53,7 @@ def settings_unchecked(self: Any, **given: Any) -> None:
 @unclaimed(
     "settings-of-another-population",
     target="rlcore.pbt.hyperparams:PBTConfig.__init__",
-    pins="ba6d28c6c9522d67",
+    pins="acb67034e5aeac42",
 )
 def settings_of_another_population(self: Any, **given: Any) -> None:
     """Double the interval, both the default and a given one."""
@@ -109,7 +109,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
 @unclaimed(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="63420fca59033364",
+    pins="f6dc89f532db8ba2",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
     """Accept any number of mappings with any content."""
@@ -126,7 +126,7 @@ def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
-@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="a6bc2331fde97208")
+@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="05d51b97df4860d1")
 def report_saves_nothing(
     self: Any,
     member: PopulationMember,
