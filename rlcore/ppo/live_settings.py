@@ -11,7 +11,7 @@ from stable_baselines3.common.utils import FloatSchedule
 from torch import nn
 
 from rlcore.errors import ResumeWarning, SettingError
-from rlcore.ppo import adapted_state, construction, optimizer_state
+from rlcore.ppo import adapted_state, construction
 from rlcore.ppo.arguments import check_schedule, check_schedules, reject_unknown
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import (
@@ -24,6 +24,7 @@ from rlcore.ppo.optimizers import (
 )
 from rlcore.ppo.resolving import resolve_settings
 from rlcore.ppo.settings import PPOSettings
+from rlcore.state import optimizer_state
 from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:
