@@ -11,12 +11,13 @@ from rlcore.errors import ResumeWarning
 from rlcore.optim import upgd_step
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.settings import REMOVED_ESTIMATORS
-from rlcore.optim.upgd import UPGD
-from rlcore.ppo import optimizer_state, weights
+from rlcore.optim.upgd import UtilityGatedOptimizer
+from rlcore.ppo import weights
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.returns import Moments, read_state, rescaled
-from rlcore.ppo.settings import SCALER, part_of
+from rlcore.ppo.settings import PPOSettings
+from rlcore.state.optimizer_state import fit_optimizer, is_dict_of_dicts, missing_moments
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
@@ -80,7 +81,7 @@ def _with_rescaled_critics(
     saved, optimizer = state.get("policy.optimizer"), model.policy.optimizer
     if not isinstance(optimizer, UPGD) or not isinstance(saved, dict):
         return {**state, "policy": policy}
-    optimizer_state.check_optimizer(saved, optimizer)
+    fit_optimizer(saved, optimizer)
     outputs = [each for layer in model.policy.value_net.output_layers() for each in layer.parameters()]
     factor = before.std / after.std
     fitted = upgd_step.with_rescaled_utilities(saved, optimizer.param_groups, outputs, factor)
@@ -123,7 +124,7 @@ def _refitted_optimizer(model: ConfiguredPPO, saved: dict[Any, Any], saved_optim
             ResumeWarning,
         )
         return {**own, "state": {}}
-    optimizer_state.check_optimizer(saved, model.policy.optimizer)
+    fit_optimizer(saved, model.policy.optimizer)
     pairs = zip(saved["param_groups"], own["param_groups"], strict=True)
     ruling = {"lr", "seed"} & {"lr", *model.optimizer_kwargs}
     groups = [{**theirs, **{name: mine[name] for name in ruling}} for theirs, mine in pairs]
@@ -133,8 +134,8 @@ def _refitted_optimizer(model: ConfiguredPPO, saved: dict[Any, Any], saved_optim
 def _lacks_moments(saved: dict[Any, Any], optimizer: torch.optim.Optimizer) -> bool:
     """Whether an option is on now without which the saved moments were complete."""
     entries = saved.get("state")
-    if not optimizer_state.is_dict_of_dicts(entries):
+    if not is_dict_of_dicts(entries):
         return False
     common = [set(entry) for entry in entries.values() if entry]
     whole = all(names == common[0] for names in common)
-    return whole and bool(optimizer_state.missing_moments(entries, optimizer))
+    return whole and bool(missing_moments(entries, optimizer))

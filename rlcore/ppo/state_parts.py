@@ -12,11 +12,12 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 
 from rlcore.envs import vec_state as env_state
 from rlcore.errors import StateError
-from rlcore.ppo import observations, optimizer_state
+from rlcore.ppo import observations
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.progress import ProgressState
 from rlcore.ppo.weights import check_policy
 from rlcore.state.generators import apply_generators, capture_generators, check_generators
+from rlcore.state.optimizer_state import fit_optimizer
 from rlcore.state.registry import Scope, StatePart
 from rlcore.state.schema import misfit, read_list, read_record, read_tensor
 from rlcore.types import StateDict
@@ -75,8 +76,7 @@ class OptimizerState(_Component):
 
     def restore(self, state: StateDict) -> None:
         optimizer = self.model.policy.optimizer
-        optimizer_state.check_optimizer(state, optimizer)
-        optimizer.load_state_dict(optimizer_state.with_own_options(state, optimizer))  # type: ignore[arg-type]
+        optimizer.load_state_dict(fit_optimizer(state, optimizer))  # type: ignore[arg-type]
 
 
 class ScalerState(_Component):

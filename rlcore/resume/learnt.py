@@ -8,8 +8,7 @@ import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
-from rlcore.errors import StateError
-from rlcore.ppo.optimizer_state import check_optimizer
+from rlcore.state.optimizer_state import fit_optimizer
 from rlcore.state.registry import snapshot
 from rlcore.state.schema import read_dict, read_record, read_tensor
 from rlcore.types import StateDict
@@ -47,10 +46,7 @@ def _check_optimizer(model: BaseAlgorithm, name: str, state: StateDict) -> None:
     optimizer = recursive_getattr(model, name) if name in names else None
     if not isinstance(optimizer, torch.optim.Optimizer):
         return
-    try:
-        check_optimizer(state, optimizer)
-    except StateError as error:
-        raise StateError(str(error).replace("policy.optimizer", name)) from error
+    fit_optimizer(state, optimizer, name)
 
 
 def _variables(model: BaseAlgorithm) -> dict[str, torch.Tensor]:

@@ -44,7 +44,7 @@ LEARNER = {
     "a number for the moments of a parameter": edit("policy.optimizer/state/0", 1),
     "moments of a parameter that is not there": edit("policy.optimizer/state/999", {}),
     "one average missing": without("policy.optimizer/state/0/exp_avg"),
-    "text for an option": edit("policy.optimizer/param_groups/0/eps", "x"),
+    "text for a rate": edit("policy.optimizer/param_groups/0/lr", "x"),
     "a number for a group": edit("policy.optimizer/param_groups", [1, 2]),
     "text for the statistics": edit("vgs_state/step_count", "8"),
 }
