@@ -199,8 +199,8 @@ class ProcessExecutor:
         value, error, trace, warned = cloudpickle.loads(answer.read_bytes())
         answer.unlink()
         job.path.unlink()
-        for warning in warned:
-            warnings.warn_explicit(*warning, registry=self._warned)
+        for message, category, file, line in warned:
+            warnings.warn_explicit(message, category, file, line, registry=self._warned)
         if error is not None:
             error.add_note(f"in {job.task}, in a worker:\n{trace}")
         return value, error

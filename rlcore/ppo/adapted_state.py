@@ -11,12 +11,12 @@ from rlcore.errors import ResumeWarning
 from rlcore.optim import upgd_step
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.settings import REMOVED_ESTIMATORS
-from rlcore.optim.upgd import UtilityGatedOptimizer
+from rlcore.optim.upgd import UPGD
 from rlcore.ppo import weights
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.returns import Moments, read_state, rescaled
-from rlcore.ppo.settings import PPOSettings
+from rlcore.ppo.settings import SCALER, part_of
 from rlcore.state.optimizer_state import fit_optimizer, is_dict_of_dicts, missing_moments
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller

@@ -11,7 +11,7 @@ from stable_baselines3.common.utils import FloatSchedule
 from torch import nn
 
 from rlcore.errors import ResumeWarning, SettingError, reject_unknown
-from rlcore.ppo import construction, optimizer_state
+from rlcore.ppo import construction
 from rlcore.ppo.arguments import check_optimizer, check_schedule, resolve_together
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import (
@@ -22,6 +22,7 @@ from rlcore.ppo.optimizers import (
 )
 from rlcore.ppo.policy import set_learning_rate
 from rlcore.ppo.settings import LIVE, MARKS, SCALER, PPOSettings, idle_under, part_of
+from rlcore.state.optimizer_state import missing_moments
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
@@ -52,9 +53,7 @@ class SettingsChange:
         """
         moments, statistics = state.get("policy.optimizer"), state.get("vgs_state")
         if "optimizer_kwargs" in self.names and isinstance(moments, Mapping):
-            missing = optimizer_state.missing_moments(
-                moments.get("state"), model.policy.optimizer, self.optimizer_options
-            )
+            missing = missing_moments(moments.get("state"), model.policy.optimizer, self.optimizer_options)
             if missing:
                 kwargs = self.settings.optimizer_kwargs
                 words = f"the optimizer has no {', '.join(missing)}, which optimizer_kwargs={kwargs!r} needs"
@@ -209,7 +208,7 @@ def _apply_optimizer_options(model: ConfiguredPPO, options: Mapping[str, Any]) -
     optimizer = model.policy.optimizer
     for group in optimizer.param_groups:
         group.update(options)
-    if optimizer_state.missing_moments(optimizer.state_dict()["state"], optimizer):
+    if missing_moments(optimizer.state_dict()["state"], optimizer):
         model.rebuild_optimizer()
 
 

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from rlcore.errors import CheckpointError, RLCoreError, SettingError
 from rlcore.pbt.cli import ExecutorOption, JobsOption, make_executor, result_table, train_shown
-from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population

@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 
 @fault(
-    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="18608aac79ba7d28"
+    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="b2cb7793f3a62421"
 )
 def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
     """Return None for the format of the copied file."""
@@ -41,7 +41,7 @@ def transfers_not_counted(self: Any, trainee: Any, result: Any) -> None:
     trainee.vgs_transfers = before
 
 
-@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="75c3b494430d8b47")
+@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="83de319807cb05a9")
 def noise_as_asked(state: dict[str, Any], group: dict[str, Any]) -> float:  # noqa: ARG001
     """Log sigma as the noise, even where the noise follows the step."""
     return float(group["sigma"])
@@ -50,20 +50,20 @@ def noise_as_asked(state: dict[str, Any], group: dict[str, Any]) -> float:  # no
 @fault(
     "mon-05-explained-variance-without-errors",
     target="rlcore.ppo.logging:explained_variance_of",
-    pins="be73967a8fb7f954",
+    pins="d3928b47301be668",
 )
 def explained_variance_without_errors(buffer: TwinCriticBuffer) -> float:
     """Return the variance of the values divided by that of the returns, without the errors."""
     return float(np.var(buffer.values) / np.var(buffer.returns))
 
 
-@fault("mon-06-last-factor-for-all", target="rlcore.ppo.logging:UpdateLog.add_scaling_factor", pins="c76e9b6e1aa61d6b")
+@fault("mon-06-last-factor-for-all", target="rlcore.ppo.logging:UpdateLog.add_scaling_factor", pins="d5b80eadecef18b0")
 def last_factor_for_all(self: Any, factor: float) -> None:
     """Keep only the last scaling factor of an update."""
     self._factors[:] = [factor]
 
 
-@fault("mon-10-variance-of-returns", target="rlcore.ppo.logging:_of_values", pins="228ec206c556c323")
+@fault("mon-10-variance-of-returns", target="rlcore.ppo.logging:_of_values", pins="b1c966d32a6a2b7c")
 def variance_of_returns(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """Log the variance of the returns as that of the values."""
     returns = float(np.var(model.rollout_buffer.returns, dtype=np.float64))
@@ -71,13 +71,13 @@ def variance_of_returns(model: DistributionalPPO) -> Iterator[tuple[str, float]]
     return iter([(key, returns if key == "train/value_variance" else value) for key, value in figures])
 
 
-@fault("ppo-05-nothing-of-the-lstm", target="rlcore.ppo.logging:_of_lstm", pins="76dafb90b44c86be")
+@fault("ppo-05-nothing-of-the-lstm", target="rlcore.ppo.logging:_of_lstm", pins="e5f66eb4d493ff44")
 def nothing_of_the_lstm(model: DistributionalPPO) -> Iterator[tuple[str, float]]:  # noqa: ARG001
     """Log nothing about LSTM states."""
     return iter(())
 
 
-@fault("ppo-05-fix-states-taken-for-layers", target="rlcore.ppo.logging:_of_lstm", pins="76dafb90b44c86be")
+@fault("ppo-05-fix-states-taken-for-layers", target="rlcore.ppo.logging:_of_lstm", pins="e5f66eb4d493ff44")
 def states_taken_for_layers(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """Apply the recommendation, which logs the critic's hidden and cell state as two layers."""
     said = []

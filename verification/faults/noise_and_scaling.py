@@ -46,7 +46,7 @@ def _fix_noise(self: Any) -> None:
 @fault(
     "int-04-noise-of-fixed-size",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="51c3b886f5edb6ed",
+    pins="c303340e2bd09484",
     area="optimizers",
 )
 def noise_of_fixed_size(self: Any, loss: Tensor) -> float:
@@ -57,7 +57,7 @@ def noise_of_fixed_size(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-option-1-variance-with-noise",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="51c3b886f5edb6ed",
+    pins="c303340e2bd09484",
     area="optimizers",
 )
 def variance_with_noise(self: Any, loss: Tensor) -> float:
@@ -76,7 +76,7 @@ def variance_with_noise(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-option-2-scaled-after-the-step",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="51c3b886f5edb6ed",
+    pins="c303340e2bd09484",
     area="optimizers",
 )
 def scaled_after_the_step(self: Any, loss: Tensor) -> float:
@@ -97,7 +97,7 @@ def scaled_after_the_step(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-option-3-weaker-scaling",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="51c3b886f5edb6ed",
+    pins="c303340e2bd09484",
     area="optimizers",
 )
 def weaker_scaling(self: Any, loss: Tensor) -> float:
@@ -112,7 +112,7 @@ def weaker_scaling(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-fix-noise-follows-the-norm-of-the-gradient",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="bbdab65db5d5c1f4",
+    pins="89727088378845f4",
     area="optimizers",
 )
 def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001
@@ -125,7 +125,7 @@ def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, rms: Tenso
 @fault(
     "asr-05-adaptive-noise-that-does-not-adapt",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="7a091e5f8bcbdc5c",
+    pins="89727088378845f4",
     area="optimizers",
 )
 def adaptive_noise_that_does_not_adapt(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001

@@ -17,7 +17,7 @@ from rlcore.optim.upgd_step import Coefficients, Scalar, Update
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UPGD._gate_scale", pins="441d5aee2eb49573")
+@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UPGD._gate_scale", pins="c2ac3e99e94a05b0")
 def zero_over_zero(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Use sigmoid(u / max u) for every maximum, in all optimizers: 0/0 where every utility is 0."""
     return extremes.maximum
@@ -32,7 +32,7 @@ def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa:
 @fault(
     "bug-06-maximum-starts-at-minus-infinity",
     target="rlcore.optim.upgd:UPGD._gate_scale",
-    pins="4f9d97be897e6f47",
+    pins="c2ac3e99e94a05b0",
 )
 def maximum_starts_at_minus_infinity(self: Any, extremes: UtilityExtremes) -> Scalar:
     """Start the maximum at -inf and raise it tensor by tensor, as the published implementation does."""
@@ -74,7 +74,7 @@ def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
 @fault(
     "fnd-29-maximum-of-uncorrected-averages",
     target="rlcore.optim.upgd:UPGD._gate_scale",
-    pins="4f9d97be897e6f47",
+    pins="c2ac3e99e94a05b0",
 )
 def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Divide bias-corrected utilities by a maximum that is not bias-corrected."""
@@ -86,7 +86,7 @@ def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Sca
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UPGD._update",
-    pins="3f4c3c09ac487a39",
+    pins="f116977242487d47",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
@@ -132,7 +132,7 @@ def _unlimited_direction(update: Update) -> Tensor:
 @fault(
     "fnd-31-averages-only-of-a-fresh-state",
     target="rlcore.optim.upgd:UPGD._complete",
-    pins="aa5346d45198045b",
+    pins="a2cdad2329aa0f76",
 )
 def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
     """Create averages only when a parameter is first seen, not when a setting needs them later."""
@@ -143,7 +143,7 @@ def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
 @fault(
     "fnd-32-noise-average-starts-at-one",
     target="rlcore.optim.upgd_step:initial_average",
-    pins="a726bdafc4269f7c",
+    pins="231b710a1a13aed6",
 )
 def noise_average_starts_at_one(name: str, parameter: Tensor) -> Tensor:
     """Start the average for adaptive noise at 1, but correct it as if it started at 0."""
@@ -154,7 +154,7 @@ def noise_average_starts_at_one(name: str, parameter: Tensor) -> Tensor:
 @fault(
     "fnd-33-noise-follows-the-norm",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="bbdab65db5d5c1f4",
+    pins="89727088378845f4",
 )
 def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Scalar:
     """Make noise proportional to the norm of the direction instead of its root mean square."""
@@ -165,14 +165,14 @@ def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Scalar:
 @unclaimed(
     "state-in-the-precision-of-the-parameter",
     target="rlcore.optim.upgd_step:state_dtype",
-    pins="f72e9ee06781ac23",
+    pins="036f4f3d97708dbf",
 )
 def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
     """Keep averages in 16 bits, where a decay of 0.999 can leave them unchanged."""
     return parameter.dtype
 
 
-@unclaimed("noise-adaptive-unasked", target="rlcore.optim.upgd:UPGD._adapts", pins="25cab8d91f64ac21")
+@unclaimed("noise-adaptive-unasked", target="rlcore.optim.upgd:UPGD._adapts", pins="20e9c3cc65e4d412")
 def noise_adaptive_unasked(self: Any, group: dict[str, Any]) -> bool:  # noqa: ARG001
     """Make noise follow the step even if that is not requested."""
     return bool(group["sigma"] > 0)
@@ -181,7 +181,7 @@ def noise_adaptive_unasked(self: Any, group: dict[str, Any]) -> bool:  # noqa: A
 @fault(
     "fnd-37-noise-follows-the-gradient",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="bbdab65db5d5c1f4",
+    pins="89727088378845f4",
 )
 def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001
     """Make adaptive noise proportional to the gradient, even where the step does not depend on its scale."""
@@ -191,7 +191,7 @@ def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar
 
 
 @unclaimed(
-    "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="7b44a59d9fe38be0"
+    "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="b6c1882273c08acc"
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     """Do not divide the averaged gradient by the root of its averaged square."""
@@ -199,7 +199,7 @@ def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     return coefficients._replace(root_factor=0.0, eps=1.0)
 
 
-@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.losses:clip_norm", pins="c22df641a2587b1e")
+@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.losses:clip_norm", pins="9dcf38cc6394403a")
 def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
     """Check that gradients are finite, but not that their norm is."""
     torch.nn.utils.clip_grad_norm_([parameter for _, parameter in parameters], max_norm)
@@ -208,7 +208,7 @@ def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm:
 @fault(
     "fnd-63-utilities-left-as-they-were",
     target="rlcore.optim.upgd:UPGD.rescale_utilities",
-    pins="12cf6c63122efc1e",
+    pins="fd1229206f88508e",
 )
 def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
     """Correct weights without correcting their utilities."""

@@ -84,18 +84,18 @@ def ints_become_floats(self: Any, value: float) -> float:
     return float(min(max(value, self.min_value), self.max_value))
 
 
-@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="70c6bd057c05a56e")
+@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="0f7d55996fcaf089")
 def log_of_zero(self: Any) -> None:
     """Accept a logarithmic range that starts at 0."""
 
 
-@fault("fnd-12-files-never-removed", target="rlcore.pbt.files:prune", pins="b7b0bd3f925ef765")
+@fault("fnd-12-files-never-removed", target="rlcore.pbt.files:prune", pins="495fb9f107fdcb86")
 def files_never_removed(folder: Path, member: PopulationMember) -> None:
     """Keep every checkpoint of every member."""
 
 
 @fault(
-    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="40cffaa92ef7c8e4"
+    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="b0068e967e87e238"
 )
 def file_written_in_place(target: Path, content: Any) -> None:
     """Overwrite the old file in place, so that a failed write leaves neither version."""
@@ -103,12 +103,12 @@ def file_written_in_place(target: Path, content: Any) -> None:
         file.write(content) if isinstance(content, bytes) else content(file)
 
 
-@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="94addd9725af941e")
+@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="78de1862e23cb28f")
 def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Do not check how many optimizer steps come before the first exploit."""
 
 
-@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="94addd9725af941e")
+@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="78de1862e23cb28f")
 def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> None:  # noqa: ARG001
     """Apply document 000's rule: perturbation_interval * update_batch_size > vgs.warmup_steps."""
     if config.perturbation_interval * settings.batch_size <= settings.vgs_warmup_steps:
@@ -118,7 +118,7 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
 @fault(
     "int-08-two-values-returned",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="18608aac79ba7d28",
+    pins="b2cb7793f3a62421",
 )
 def two_values_returned(self: Any, member: PopulationMember) -> Any:
     """Return parameters and hyperparameters only, as before the fix, without the format."""

@@ -9,14 +9,14 @@ from rlverify import fault, healthy
 DEFAULT_FLOOR = 1e-3
 
 
-@fault("fnd-23-default-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="1e99874e17896c01")
+@fault("fnd-23-default-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="b64b67ed65b60150")
 def default_floor(self: Any, coefficient: float) -> float:
     """Apply a floor even if none is set."""
     floored: float = healthy("fnd-23-default-floor")(self, coefficient)
     return max(floored, DEFAULT_FLOOR)
 
 
-@fault("ppo-06-no-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="1e99874e17896c01")
+@fault("ppo-06-no-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="b64b67ed65b60150")
 def no_floor(self: Any, coefficient: float) -> float:  # noqa: ARG001
     """Let the coefficient decay below its floor."""
     return coefficient
@@ -25,7 +25,7 @@ def no_floor(self: Any, coefficient: float) -> float:  # noqa: ARG001
 @fault(
     "ppo-06-floor-after-the-boost",
     target="rlcore.ppo.coefficients:EntropySchedule.coefficient",
-    pins="1206a4c25c7fd408",
+    pins="8ae47e9321daf7e0",
 )
 def floor_after_the_boost(self: Any, remaining: float) -> float:
     """Apply the floor after the boost instead of before it."""
@@ -33,7 +33,7 @@ def floor_after_the_boost(self: Any, remaining: float) -> float:
     return floored
 
 
-@fault("ppo-06-floored-twice", target="rlcore.ppo.coefficients:EntropySchedule.coefficient", pins="1206a4c25c7fd408")
+@fault("ppo-06-floored-twice", target="rlcore.ppo.coefficients:EntropySchedule.coefficient", pins="8ae47e9321daf7e0")
 def floored_twice(self: Any, remaining: float) -> float:
     """Apply the floor before and after the boost, as the document describes."""
     floored: float = self._floored(healthy("ppo-06-floored-twice")(self, remaining))

@@ -26,7 +26,7 @@ def any_text_is_true(value: object) -> object:
     return bool(value)
 
 
-@fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="bec9d7dd5202e664")
+@fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="02e737af7ae5f03b")
 def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Check a section with a root validator of pydantic 1."""
 
@@ -40,7 +40,7 @@ def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -
     return checked
 
 
-@fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="bec9d7dd5202e664")
+@fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="02e737af7ae5f03b")
 def rules_as_model_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Apply document 000's fix: a model validator of pydantic 2."""
 
@@ -54,7 +54,7 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
     return checked
 
 
-@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="cd19d99eb51f81b6")
+@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="2306cd1d49207db2")
 def yaml_1_1(path: str | Path) -> Document:
     """Read the file with PyYAML, that is YAML 1.1, where 3e-4 is a string because it has no point."""
     return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), None)

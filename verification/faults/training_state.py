@@ -58,7 +58,7 @@ def errors_are_logged(self: Any, state: StateDict) -> None:
 @fault(
     "bug-10-state-not-in-the-archive",
     target="rlcore.ppo.model_file:save_container",
-    pins="7527c51ca4903d74",
+    pins="75891093d7a949a6",
 )
 def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> None:
     """Leave the scaler's statistics out of the file of save(), but not out of a pickle."""

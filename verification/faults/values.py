@@ -67,7 +67,7 @@ def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
     return torch.stack([first(latent), *(head(latent).detach() for head in others)], dim=1)
 
 
-@fault("gap-with-its-sign", target="rlcore.ppo.logging:_of_values", pins="228ec206c556c323")
+@fault("gap-with-its-sign", target="rlcore.ppo.logging:_of_values", pins="b1c966d32a6a2b7c")
 def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """Average signed differences of the critics, which cancel each other."""
     signed = float(np.diff(model.rollout_buffer.critic_values, axis=-1).mean())
