@@ -125,8 +125,8 @@ def audit(
         notes += notes_of(records)
         return Audit(records, tuple(problems_of_all(records)), len(fresh.evidence), tuple(notes), seconds=fresh.seconds)
     write_all(committed, paths.working, records, others, {RAW: fresh.raw})
-    left_out = len(kept) + len(fresh.evidence) < len(claims)
-    again = _repeated(committed, code, [] if left_out else [*kept.values()], base, executor, on_repeats)
+    is_enough = fail_fast and any(_is_wrong(each) for each in records if each.claim.figure is None)
+    again = _repeated(committed, code, [] if is_enough else [*kept.values()], base, executor, on_repeats)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += _compare_all(committed, records, complete=not others)
     notes += [*notes_of(records, advise=not is_regression(problems)), *_of_base(base)]
