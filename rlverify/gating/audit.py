@@ -44,6 +44,7 @@ class Audit:
 
     :param measured: how many claims were measured; the others keep their committed evidence
     :param repeated: of how many figures a run was repeated
+    :param exact: how many of these gave the committed value to all digits
     :param notes: what is worth knowing and is no problem
     :param committed: the evidence that was compared with, by claim id
     :param seconds: what the paired runs of figures took, by claim id
@@ -56,6 +57,7 @@ class Audit:
     committed: Mapping[str, Evidence] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     repeated: int = 0
+    exact: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -132,7 +134,14 @@ def audit(
     notes += [*notes_of(records, advise=not is_regression(problems)), *_of_base(base)]
     seconds = {**fresh.seconds, **again.seconds}
     return Audit(
-        records, tuple(problems), len(fresh.evidence), tuple(notes), committed.evidence, seconds, len(again.seconds)
+        records,
+        tuple(problems),
+        len(fresh.evidence),
+        tuple(notes),
+        committed.evidence,
+        seconds,
+        len(again.seconds),
+        again.exact,
     )
 
 
