@@ -276,9 +276,13 @@ def _base(project: Project, asked: str | None) -> Base | None:
 
 
 def _repeated(result: Audit) -> str:
-    """Of how many figures a run was repeated, as a sentence; empty where no figure keeps its evidence."""
+    """Of how many figures a run was repeated, as a sentence; empty where no figure keeps its evidence.
+
+    On another machine few values are the same to all digits. On the same one, fewer say that code has moved them.
+    """
     figures = sum(each.claim.figure is not None for each in result.records)
-    return f"of {result.repeated} of {figures} figures, a run was repeated" if result.repeated else ""
+    told = f"of {result.repeated} of {figures} figures, a run was repeated"
+    return f"{told}; {result.exact} gave the committed value exactly" if result.repeated else ""
 
 
 def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:

@@ -44,6 +44,7 @@ class Audit:
 
     :param measured: how many claims were measured; the others keep their committed evidence
     :param repeated: of how many figures a run was repeated
+    :param exact: how many of these gave the committed value to all digits
     :param notes: what is worth knowing and is no problem
     :param committed: the evidence that was compared with, by claim id
     :param seconds: what the paired runs of figures took, by claim id
@@ -56,6 +57,7 @@ class Audit:
     committed: Mapping[str, Evidence] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     repeated: int = 0
+    exact: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -125,14 +127,21 @@ def audit(
         notes += notes_of(records)
         return Audit(records, tuple(problems_of_all(records)), len(fresh.evidence), tuple(notes), seconds=fresh.seconds)
     write_all(committed, paths.working, records, others, {RAW: fresh.raw})
-    left_out = len(kept) + len(fresh.evidence) < len(claims)
-    again = _repeated(committed, code, [] if left_out else [*kept.values()], base, executor, on_repeats)
+    is_enough = fail_fast and any(_is_wrong(each) for each in records if each.claim.figure is None)
+    again = _repeated(committed, code, [] if is_enough else [*kept.values()], base, executor, on_repeats)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += _compare_all(committed, records, complete=not others)
     notes += [*notes_of(records, advise=not is_regression(problems)), *_of_base(base)]
     seconds = {**fresh.seconds, **again.seconds}
     return Audit(
-        records, tuple(problems), len(fresh.evidence), tuple(notes), committed.evidence, seconds, len(again.seconds)
+        records,
+        tuple(problems),
+        len(fresh.evidence),
+        tuple(notes),
+        committed.evidence,
+        seconds,
+        len(again.seconds),
+        again.exact,
     )
 
 

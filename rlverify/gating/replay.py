@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rlverify.evidence.figure_evidence import compare_figures, measured_figure, run_agrees, run_difference
+from rlverify.evidence.figure_evidence import (
+    compare_figures,
+    is_committed_value,
+    measured_figure,
+    run_agrees,
+    run_difference,
+)
 from rlverify.gating.problem_rules import REMEDY_OF_FIGURES
 from rlverify.gating.sample import Figures
 from rlverify.project.code import CurrentCode
@@ -36,9 +42,11 @@ class Replayed:
     """Figures of which runs were repeated.
 
     :param seconds: as `seconds_of_claims` gives them, by claim id
+    :param exact: how many of them give the committed values to all digits that are kept
     """
 
     seconds: Mapping[str, float]
+    exact: int
     problems: tuple[Problem, ...]
 
 
@@ -86,7 +94,8 @@ def replay(
         on_progress=lambda done, total: on_progress(ended + done, ended + total),
     )
     problems = [each for claim, evidence in unlike for each in _problems(claim, evidence, own[claim.id], runs)]
-    return Replayed(seconds_of_claims([claim for claim, _ in repeated], runs.values()), tuple(problems))
+    exact = sum(all(_is_exact(claim, evidence, run) for run in own[claim.id]) for claim, evidence in repeated)
+    return Replayed(seconds_of_claims([claim for claim, _ in repeated], runs.values()), exact, tuple(problems))
 
 
 def _more_seeds(claim: Claim) -> Sequence[int]:
@@ -105,6 +114,12 @@ def _agrees(claim: Claim, evidence: Evidence, run: PairedRun) -> bool:
     assert evidence.figure is not None
     value = _value(claim, run)
     return value is not None and run_agrees(evidence.figure, run.seed, value, claim.figure.tolerance)
+
+
+def _is_exact(claim: Claim, evidence: Evidence, run: PairedRun) -> bool:
+    assert evidence.figure is not None
+    value = _value(claim, run)
+    return value is not None and is_committed_value(evidence.figure, run.seed, value)
 
 
 def _problems(claim: Claim, evidence: Evidence, own: Sequence[PairedRun], runs: Runs) -> list[Problem]:

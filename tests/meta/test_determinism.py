@@ -30,7 +30,7 @@ def test_two_audits_far_apart_give_the_same_bytes(rlverify: Invoke, tmp_path: Pa
         files.append(_files(reports))
     assert outputs[0] == outputs[1]
     assert files[0] == files[1]
-    assert len(files[0]) == 15  # six of evidence, six pages, a plot, its points and the lock file
+    assert len(files[0]) == 12  # six of evidence, and six pages
 
 
 def test_a_relative_folder_is_meant_from_where_the_user_stands(rlverify: Invoke, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_package_that_is_missing_is_named_with_where_it_was_looked_for(
         ["reproduce", "X-1"],
         ["audit"],
         ["gate"],
-        ["gate", "--changed"],
+        ["gate", "--fail-fast"],
         ["report"],
         ["matrix"],
         ["new", "A-1", "--target", "a:b"],

@@ -167,13 +167,3 @@ def test_a_gate_of_some_claims_runs_no_suite(command: Command, tmp_path: Path) -
     toy_with_suite(tmp_path, 7, "0.0")
     _, output, errors = command("gate", "TOY-01")
     assert "learner" not in output + errors
-
-
-def test_a_suite_of_which_nothing_changed_is_left_out(command: Command, tmp_path: Path) -> None:
-    toy_with_suite(tmp_path, 8, "0.0")
-    _, output, errors = command("gate", "--changed", "--base", "HEAD")
-    assert "learner" not in output + errors
-    assert "1 not run, since no file of the packages under test has changed" in output + errors
-    write_suite(tmp_path, 8, "1.0")
-    _, output, errors = command("gate", "--changed", "--base", "HEAD")
-    assert "learner: save_load" in output + errors

@@ -7,7 +7,7 @@ from __future__ import annotations
 from rlverify import fault
 
 
-@fault("stale", target="troubleproject.target:half", pins="e8f77d6ad86ba90e")
+@fault("stale", target="troubleproject.target:half", pins="0000000000000000")
 def stale(value: int) -> int:
     return value
 
