@@ -72,14 +72,15 @@ class VarianceGradientScaler:
     :param alpha: strength of the scaling, >= 0
     :param eps: added to the denominator, > 0
     :param warmup_steps: number of committed steps during which the factor is 1
-    :param estimator: which variance of a tensor's gradient g; see :mod:`rlcore.optim.gradient_variance`. ``"element"``
-        needs three numbers of memory per element, the others O(1) per tensor
+    :param estimator: which variance of a tensor's gradient g, over its elements (mean_s, Var_s) and over steps (E_t,
+        Var_t). ``"mean"``: M = Var_t[mean_s g]; ``"element"``: E = mean_s Var_t[g];
+        ``"spatial"``: S = E_t[Var_s g], which is no noise; ``"total"``: T = M + S. All take O(1) memory per
+        tensor, ``"element"`` three numbers per element
     :param normalization: denominator ``"squared_mean"``: (E_t[mean_s g])^2, the published rule, whatever the estimator;
         ``"second_moment"``: E_t[mean_s g^2], which makes a scale-free fraction
     :param min_scaling_factor: smallest factor, in [0, 1]
     :param max_normalized_variance: cap of the normalized variance of each tensor, > 0; the default lies above 90, where
-        the default floor is reached. Under the published 50 the factor stayed at 1/6 for more than half of the steps of
-        small minibatches (``benchmarks/vgs_defaults.py``)
+        the default floor is reached (``benchmarks/vgs_defaults.py``)
     :raises SettingError: a setting, or the list of parameters, cannot be used
     """
 

@@ -239,10 +239,12 @@ class UPGD(Optimizer):
             update.taken = finite.to(update.parameter.device)
 
     def _label(self, update: Update) -> str:
-        """The name of a parameter, or its index and shape."""
-        names = [name for group in self.param_groups for name in group.get("param_names") or group["params"]]
-        name = names[update.index]
-        return name if isinstance(name, str) else f"parameter {update.index}, shape {tuple(update.parameter.shape)}"
+        """The name of a parameter, or its group, its index there and its shape."""
+        number = next(number for number, group in enumerate(self.param_groups) if group is update.group)
+        index = update.index - sum(len(group["params"]) for group in self.param_groups[:number])
+        if names := update.group.get("param_names"):
+            return str(names[index])
+        return f"parameter {index} of group {number}, shape {tuple(update.parameter.shape)}"
 
     def _complete(self, update: Update) -> None:
         """Start those averages fresh that the state of a parameter lacks."""

@@ -25,7 +25,6 @@ Averages: TypeAlias = Mapping[str, tuple[str, ...]]
 """Counter -> the averages that it counts; one that is missing starts fresh with a counter of its own."""
 
 NOISE_AVERAGES: Final[Averages] = {"noise_step": ("direction_rms",)}
-MAY_LACK: Final = Rule(may_lack=True)
 
 
 def state_dtype(parameter: Tensor) -> torch.dtype:
@@ -133,6 +132,7 @@ def _place(update: Update) -> tuple[int, str]:
 
 
 def initial_average(name: str, parameter: Tensor) -> Tensor:
+    """Return an average that starts at zero; ``direction_rms`` is 0-dimensional."""
     shape = () if name == "direction_rms" else parameter.shape
     return torch.zeros(shape, dtype=state_dtype(parameter), device=parameter.device)
 
@@ -143,21 +143,21 @@ def read_state(saved: dict[str, Any], groups: Sequence[Group], averages: Average
     :raises StateError: for the first thing that does not fit
     """
     record = fit(saved, {"state": {}, "param_groups": []}, "the saved optimizer", {"state": FREE, "param_groups": FREE})
-    sizes, own = ([len(group["params"]) for group in each] for each in (record["param_groups"], groups))
-    if sizes != own:
+    sizes, wanted = ([len(group["params"]) for group in each] for each in (record["param_groups"], groups))
+    if sizes != wanted:
         raise StateError(
-            f"the saved state has groups of {sizes} parameters, the optimizer has {own}: their averages cannot be "
+            f"the saved state has groups of {sizes} parameters, the optimizer has {wanted}: their averages cannot be "
             "matched. Build the optimizer with the groups it was saved with."
         )
-    tensors = [name for names in averages.values() for name in names]
-    rules = {**dict.fromkeys(tensors, MAY_LACK), **dict.fromkeys(averages, replace(STEPS, may_lack=True))}
+    names = [name for counter, own in averages.items() for name in (counter, *own)]
+    rules = {name: replace(STEPS, may_lack=True) if name in averages else Rule(may_lack=True) for name in names}
     read: dict[Tensor, dict[str, Any]] = {}
     for key, parameter in _matched(record, groups):
-        like: dict[str, Any] = {name: initial_average(name, parameter) for name in tensors}
+        like = {name: 0 if name in averages else initial_average(name, parameter) for name in names}
         entries = {name: value for name, value in record["state"][key].items() if name in rules}
         read[parameter] = {
             name: value.to(parameter.device, copy=True) if isinstance(value, Tensor) else value
-            for name, value in fit(entries, {**like, **dict.fromkeys(averages, 0)}, f"state[{key}]", rules).items()
+            for name, value in fit(entries, like, f"state[{key}]", rules).items()
         }
     return read
 

@@ -148,16 +148,14 @@ class TestGradients:
         parameters[2].grad = torch.full((1, 2), float("nan"))
         with pytest.raises(NonFiniteGradientError) as caught:
             optimizer.step()
-        assert caught.value.parameter == ("1.weight" if named else "parameter 2, shape (1, 2)")
+        assert caught.value.parameter == ("1.weight" if named else "parameter 1 of group 1, shape (1, 2)")
 
     def test_sparse_gradient_is_refused_before_any_change(self) -> None:
         dense, embedding = nn.Linear(2, 1), nn.Embedding(4, 2, sparse=True)
         optimizer = UPGD([*dense.parameters(), embedding.weight])
         dense(embedding(torch.tensor([1, 2]))).sum().backward()
         before = snapshot(optimizer)
-        with pytest.raises(
-            SettingError, match=r"parameter 2, shape \(4, 2\) is sparse.* with sparse=False\.$"
-        ) as caught:
+        with pytest.raises(SettingError, match=r"2 of group 0, shape \(4, 2\) is sparse.*sparse=False\.$") as caught:
             optimizer.step()
         assert caught.value.setting == "sparse"
         assert_same(snapshot(optimizer), before)

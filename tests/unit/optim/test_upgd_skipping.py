@@ -103,7 +103,7 @@ def test_one_gradient_on_the_cpu_makes_a_step_wait_and_raise(optimizer_class: An
     fill_gradients(optimizer)
     optimizer.param_groups[0]["params"][0].grad = torch.ones(5, 3)
     every_parameter(optimizer)[1].grad[0] = torch.nan
-    with pytest.raises(NonFiniteGradientError, match="parameter 1, shape"):
+    with pytest.raises(NonFiniteGradientError, match="parameter 1 of group 0, shape"):
         optimizer.step()
     assert optimizer.skipped_steps == 0
 
