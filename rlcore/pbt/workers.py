@@ -249,25 +249,19 @@ def _starting() -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name in THREAD_LIMITS:
             os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
+        os.environ.update({name: value for name, value in before.items() if value is not None})
         if sys.platform != "win32" and mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _begin() -> None:
     """Prepare a worker: one thread, and an end when its parent dies."""
-    torch.set_num_threads(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    assert parent is not None, "a worker has a parent"
+    torch.set_num_threads(1)
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _answer(path: Path) -> None:
