@@ -121,7 +121,7 @@ def train(
     where = make_executor(executor, jobs)
     make_model = model_maker(env, n_envs, normalize=normalize)
     trained = Population(make_model, config, folder=folder, seed=seed, executor=where)
-    result = trainshown(trained, updates)
+    result = train_shown(trained, updates)
     Console(soft_wrap=True).print(result_table(result), f"best model: {result.model_file}", sep="\n")
 
 
@@ -176,7 +176,7 @@ def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
     return make
 
 
-def trainshown(population: Population, updates: int) -> PopulationResult:
+def train_shown(population: Population, updates: int) -> PopulationResult:
     """Train with one bar a member, which shows its score and how often it has copied another."""
 
     def fields(status: MemberStatus) -> dict[str, Any]:

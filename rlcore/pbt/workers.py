@@ -199,8 +199,8 @@ class ProcessExecutor:
         value, error, trace, warned = cloudpickle.loads(answer.read_bytes())
         answer.unlink()
         job.path.unlink()
-        for warning in warned:
-            warnings.warn_explicit(*warning, registry=self._warned)
+        for message, category, file, line in warned:
+            warnings.warn_explicit(message, category, file, line, registry=self._warned)
         if error is not None:
             error.add_note(f"in {job.task}, in a worker:\n{trace}")
         return value, error
@@ -258,10 +258,15 @@ def _starting() -> Iterator[None]:
 
 def _begin() -> None:
     """Prepare a worker: one thread, and an end when its parent dies."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "a worker has a parent"
     torch.set_num_threads(1)
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _answer(path: Path) -> None:
