@@ -249,10 +249,9 @@ def _starting() -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name in THREAD_LIMITS:
             os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
+        os.environ.update({name: value for name, value in before.items() if value is not None})
         if sys.platform != "win32" and mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
