@@ -1,0 +1,198 @@
+"""Compare a saved tree with a template: names, shapes and kinds are the same, or one StateError names the leaf.
+
+The template is the captured state of an object that was just built. Leaves are named as Python would reach them:
+``policy.optimizer['state'][3]['exp_avg']``.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlcore.errors import StateError
+
+LARGEST_COUNT = 2**53
+"""Largest counter of a saved state: a float holds every count up to it exactly."""
+LARGEST_FLOAT = sys.float_info.max
+REMEDY = "it is damaged, or was saved by another version or of another object. Nothing was changed."
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Limits of one leaf, in addition to the form of the template. An entry of a list has the rule of its list.
+
+    :param least: smallest number, or element of a tensor
+    :param most: largest number, or element of a tensor
+    :param finite: False allows NaN and infinity
+    :param whole: a whole number, as a number or as a tensor without dimensions; it is returned in the template's form
+    :param optional: None is allowed; where the template is None, every number and tensor of numbers is, too
+    :param may_lack: the dict may lack the entry; the fitted one lacks it as well
+    :param any_length: a tensor has any size in its first dimension; a list any length, its entries are fitted to the
+        first entry of the template
+    :param same: the value is equal to that of the template
+    :param free: anything is allowed, as it is checked elsewhere
+    """
+
+    least: float = -math.inf
+    most: float = math.inf
+    finite: bool = True
+    whole: bool = False
+    optional: bool = False
+    may_lack: bool = False
+    any_length: bool = False
+    same: bool = False
+    free: bool = False
+
+    def allows(self, number: float) -> bool:
+        """Return whether an int or float lies within the limits."""
+        if type(number) is float and not math.isfinite(number) and self.finite:
+            return False
+        return number != number or (self.least <= number <= self.most and not LARGEST_FLOAT < abs(number) < math.inf)
+
+    def __str__(self) -> str:
+        if self.most == math.inf:
+            return f" of at least {self.least}" if self.least != -math.inf else ""
+        return f" from {self.least} to {self.most}"
+
+
+FINITE = Rule()
+COUNT = Rule(0, LARGEST_COUNT)
+"""The rule of every int of a template that has no other."""
+STEPS = Rule(0, LARGEST_COUNT, whole=True)
+NOT_NEGATIVE = Rule(0.0)
+FREE = Rule(free=True)
+OPTIONAL = Rule(optional=True)
+ANY_LENGTH = Rule(any_length=True)
+SAME = Rule(same=True)
+
+Rules = Mapping[Any, Rule]
+
+
+def fit(saved: object, like: object, where: str, rules: Rules = MappingProxyType({})) -> Any:
+    """Return ``saved`` in the form of ``like``; nothing is changed, and tensors may share memory with ``saved``.
+
+    A dict has exactly the keys of the template, a list its length, a tensor its shape. Floating point tensors take the
+    template's dtype, other tensors have it. A float is finite, an int from 0 to 2^53, unless a rule says otherwise.
+
+    :param like: tree of dicts, lists, tuples, tensors, numbers, bools, texts and None
+    :param where: what the tree is, for the error
+    :param rules: by the key under which a leaf, a list or a dict is in its dict
+    :raises StateError: for the first leaf that does not fit
+    """
+    return _fit(saved, like, where, rules, None)
+
+
+def describe(value: object) -> str:
+    """A short text for a value of a saved state: tensors by dtype and shape, the rest shown and cut."""
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.dtype} with shape {tuple(value.shape)}"
+    if isinstance(value, list | dict):
+        return f"a {type(value).__name__} of {len(value)} entries"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def misfit(where: str, wanted: str, found: object) -> StateError:
+    """The error for a value of the wrong type, shape or range."""
+    return StateError(f"{where} must be {wanted}, and is {describe(found)}; {REMEDY}")
+
+
+def _fit(saved: object, like: object, where: str, rules: Rules, named: Rule | None) -> Any:
+    rule = named or (COUNT if type(like) is int else FINITE)
+    if rule.free or (rule.optional and saved is None):
+        return saved
+    if isinstance(like, Mapping):
+        return _fit_dict(saved, like, where, rules)
+    if isinstance(like, list | tuple):
+        return _fit_list(saved, like, where, rules, rule if named else None)
+    if like is None and rule.optional and not isinstance(saved, dict | list | str):
+        like = saved
+    if rule.whole:
+        fitted: Any = _fit_whole(saved, like, where, rule)
+    elif isinstance(like, Tensor):
+        fitted = _fit_tensor(saved, like, where, rule)
+    elif type(like) in (int, float):
+        fitted = _fit_number(saved, type(like), where, rule)
+    elif type(saved) is type(like):
+        fitted = saved
+    else:
+        raise misfit(where, _KINDS[type(like)], saved)
+    if rule.same and not _equal(fitted, like):
+        raise misfit(where, f"the model's, {describe(like)}", saved)
+    return fitted
+
+
+_KINDS: dict[type, str] = {bool: "True or False", str: "a text", type(None): "None"}
+
+
+def _fit_dict(saved: object, like: Mapping[Any, Any], where: str, rules: Rules) -> dict[Any, Any]:
+    if not isinstance(saved, Mapping):
+        raise misfit(where, f"a dict with the keys {_few(like)}", saved)
+    missing = [key for key in like if key not in saved and not rules.get(key, FINITE).may_lack]
+    unknown = [key for key in saved if key not in like]
+    if missing or unknown:
+        raise StateError(f"{where} does not fit: missing keys {_few(missing)}, unknown keys {_few(unknown)}; {REMEDY}")
+    present = {key: entry for key, entry in like.items() if key in saved}
+    return {k: _fit(saved[k], entry, f"{where}[{k!r}]", rules, rules.get(k)) for k, entry in present.items()}
+
+
+def _fit_list(saved: Any, like: list[Any] | tuple[Any, ...], where: str, rules: Rules, named: Rule | None) -> Any:
+    any_length = named is not None and named.any_length
+    if not isinstance(saved, list | tuple) or not (any_length or len(saved) == len(like)):
+        raise misfit(where, "a list" if any_length else f"a list of {len(like)} entries", saved)
+    forms = [like[0] if like else entry for entry in saved] if any_length else like
+    pairs = enumerate(zip(saved, forms, strict=True))
+    return type(like)(_fit(entry, form, f"{where}[{index}]", rules, named) for index, (entry, form) in pairs)
+
+
+def _fit_tensor(saved: object, like: Tensor, where: str, rule: Rule) -> Tensor:
+    first = 1 if rule.any_length else 0
+    if (
+        not isinstance(saved, Tensor)
+        or (saved.dim(), saved.shape[first:]) != (like.dim(), like.shape[first:])
+        or not (saved.dtype == like.dtype or (saved.is_floating_point() and like.is_floating_point()))
+    ):
+        shape = f"(any, {str(tuple(like.shape[1:]))[1:]}" if first else str(tuple(like.shape))
+        raise misfit(where, f"a tensor of {like.dtype} with shape {shape}", saved)
+    fitted = saved.to(like.dtype)
+    if rule.finite and not bool(fitted.isfinite().all()):
+        raise StateError(f"{where} holds NaN, infinity or a number beyond {like.dtype}; {REMEDY}")
+    if bool((fitted < rule.least).any() if rule.least != -math.inf else False):
+        raise StateError(f"{where} holds a number below {rule.least:g}; {REMEDY}")
+    if bool((fitted > rule.most).any() if rule.most != math.inf else False):
+        raise StateError(f"{where} holds a number above {rule.most:g}; {REMEDY}")
+    return fitted
+
+
+def _fit_whole(saved: object, like: object, where: str, rule: Rule) -> Any:
+    number: Any = (
+        saved.item() if isinstance(saved, Tensor) and saved.dim() == 0 and saved.is_floating_point() else saved
+    )
+    if type(number) not in (int, float) or not rule.allows(number) or number % 1 != 0:
+        raise misfit(where, f"a whole number{rule}", saved)
+    return torch.tensor(number, dtype=like.dtype) if isinstance(like, Tensor) else type(like)(number)  # type: ignore[call-arg]
+
+
+def _fit_number(saved: Any, kind: type, where: str, rule: Rule) -> Any:
+    if type(saved) not in (int, kind) or not rule.allows(saved):
+        what = "an integer" if kind is int else "a finite number" if rule.finite else "a number"
+        raise misfit(where, f"{what}{rule}", saved)
+    return kind(saved)
+
+
+def _equal(fitted: object, like: object) -> bool:
+    if isinstance(like, Tensor):
+        return like.is_meta or (isinstance(fitted, Tensor) and torch.equal(fitted.to(like.device), like))
+    return fitted == like
+
+
+def _few(names: Iterable[object]) -> str:
+    shown = sorted(map(str, names))
+    return f"{shown[:3]}{' ...' if len(shown) > 3 else ''}"
