@@ -6,7 +6,6 @@ statistics of VecNormalize are kept apart from the rest, because they belong to 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -25,12 +24,23 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
-from rlcore.envs.attributes import LAYERS, Readers, array, assign, checked, count, saved
+from rlcore.envs.attributes import LAYERS, assign, saved
 from rlcore.envs.resumable import ResumableEnv, SupportsState
 from rlcore.errors import StateError
-from rlcore.state.schema import describe, misfit, read_count, read_dict, read_list, read_record, read_tensor
+from rlcore.state.schema import describe, read_count, read_dict, read_list
+from rlcore.state.tree import NOT_NEGATIVE, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
 
+# Attributes by exact types: a subclass may keep more, so it has to answer for itself.
+_VEC_LAYERS: Final[Mapping[type, tuple[str, ...]]] = {
+    VecNormalize: ("returns",),
+    VecMonitor: ("episode_returns", "episode_lengths", "episode_count"),
+    VecCheckNan: (),
+    VecExtractDictObs: (),
+    VecTransposeImage: (),
+}
+_NOT_FINITE: Final = dict.fromkeys(("returns", "episode_returns"), Rule(finite=False))
+_MOMENTS: Final = {"key": SAME, "var": NOT_NEGATIVE, "count": Rule(least=5e-324)}
 _KNOWN_LAYERS: Final = frozenset(layer.__name__ for layer in LAYERS)
 
 
@@ -40,7 +50,7 @@ def unsupported_reason(env: VecEnv) -> str | None:
     if not isinstance(base, DummyVecEnv | SubprocVecEnv):
         return f"{type(base).__name__} cannot give the state of its environments; use DummyVecEnv or SubprocVecEnv."
     for layer in _vec_layers(env):
-        if _vec_readers(layer) is None and not isinstance(layer, SupportsState):
+        if type(layer) not in _VEC_LAYERS and not isinstance(layer, SupportsState):
             name = type(layer).__name__
             return f"{name} cannot give its state; implement get_state() and set_state(state) in {name}."
     # get_attr asks the outermost wrapper first, and every object has the module of its class.
@@ -116,26 +126,6 @@ def _vec_layers(env: VecEnv) -> Iterator[VecEnvWrapper]:
         env = env.venv
 
 
-def _vec_readers(layer: VecEnvWrapper) -> Readers | None:
-    """Return the attributes of a wrapper of Stable-Baselines3, or None if it is not a known one.
-
-    Types are exact: a subclass may keep more, so it has to answer for itself.
-    """
-    shape = (layer.num_envs,)
-    readers: dict[type, Readers] = {
-        VecNormalize: {"returns": array(shape, (torch.float64,))},
-        VecMonitor: {
-            "episode_returns": array(shape, (torch.float32,)),
-            "episode_lengths": array(shape, (torch.int32,)),
-            "episode_count": count,
-        },
-        VecCheckNan: {},
-        VecExtractDictObs: {},
-        VecTransposeImage: {},
-    }
-    return readers.get(type(layer))
-
-
 def _capture(env: VecEnv) -> StateDict:
     base = env.unwrapped
     return {
@@ -147,8 +137,8 @@ def _capture(env: VecEnv) -> StateDict:
 
 
 def _layer_state(layer: Any) -> StateDict:
-    readers = _vec_readers(layer)
-    state: StateDict = layer.get_state() if readers is None else saved(layer, readers)
+    names = _VEC_LAYERS.get(type(layer))
+    state: StateDict = layer.get_state() if names is None else saved(layer, names)
     return state
 
 
@@ -162,16 +152,16 @@ def _restore(env: VecEnv, state: StateDict) -> None:
     others: list[tuple[Any, StateDict]] = []
     layers = list(_vec_layers(env))
     for layer, entry in zip(layers, read_list(state.get("wrappers"), "state['wrappers']", len(layers)), strict=True):
-        name, record, readers = type(layer).__name__, read_dict(entry, "state['wrappers']"), _vec_readers(layer)
+        name, record = type(layer).__name__, read_dict(entry, "state['wrappers']")
         if record.get("layer") != name:
             raise StateError(
                 f"the state has the wrapper {describe(record.get('layer'))} where this environment has {name!r}; "
                 "build it with the same VecEnvWrappers in the same order"
             )
-        if readers is None:
-            others.append((layer, read_dict(record.get("state"), name)))
+        if type(layer) in _VEC_LAYERS:
+            known.append((layer, _fitted(record.get("state"), _layer_state(layer), name, _NOT_FINITE)))
         else:
-            known.append((layer, checked(record.get("state"), readers, name)))
+            others.append((layer, read_dict(record.get("state"), name)))
     for layer, own in others:
         layer.set_state(own)
     for position, each in enumerate(environments):
@@ -246,10 +236,11 @@ def restore_normalizer(env: VecEnv, state: StateDict) -> None:
         moments = read_list(layer.get("observation"), "normalizer['observation']", len(own))
         for (key, statistics), each in zip(own.items(), moments, strict=True):
             where = f"observation statistics {key or ''}".rstrip()
-            changes.append((statistics, _checked_moments(key, statistics, each, where)))
-        returns = _checked_moments(None, normalizer.ret_rms, layer.get("return"), "return statistics")
-        changes.append((normalizer.ret_rms, returns))
+            changes.append((statistics, _fitted(each, _moments(key, statistics), where, _MOMENTS)))
+        returns = _moments(None, normalizer.ret_rms)
+        changes.append((normalizer.ret_rms, _fitted(layer.get("return"), returns, "return statistics", _MOMENTS)))
     for statistics, values in changes:
+        del values["key"]
         assign(statistics, values)
 
 
@@ -271,15 +262,11 @@ def _moments(key: str | None, statistics: RunningMeanStd) -> StateDict:
     return {"key": key, "mean": mean, "var": var, "count": float(statistics.count)}
 
 
-def _checked_moments(key: str | None, statistics: RunningMeanStd, state: StateValue, where: str) -> dict[str, Any]:
-    record = read_record(state, where, ("key", "mean", "var", "count"))
-    if record["key"] != key:
-        raise StateError(f"{where}: the state has no statistics for this key; use the same observation space")
-    if not isinstance(record["count"], float) or not 0 < record["count"] < math.inf:
-        raise misfit(f"{where}.count", "a positive float", record["count"])
-    values: dict[str, Any] = {"count": record["count"]}
-    for name, least in (("mean", -math.inf), ("var", 0.0)):
-        shape = tuple(statistics.mean.shape)
-        moment = read_tensor(record[name], f"{where}.{name}", shape, (torch.float64,), least=least)
-        values[name] = np.array(moment.detach().cpu().numpy())
-    return values
+def _fitted(state: StateValue, like: StateDict, where: str, rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """Return the attributes of a saved state in the form of ``like``, with arrays of their own.
+
+    :raises StateError: if it does not fit
+    """
+    values = fit(state, like, where, rules).items()
+    arrays = {name: each.detach().cpu().numpy().copy() for name, each in values if isinstance(each, torch.Tensor)}
+    return {**dict(values), **arrays}

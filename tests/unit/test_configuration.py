@@ -209,7 +209,8 @@ def test_two_models_of_one_run_are_the_same_and_another_seed_is_another(tmp_path
     assert not states[0].equal(states[2])
     resets = [model.get_env().reset().tolist() for model in (first, again, other)]  # type: ignore[union-attr]
     assert resets[0] == resets[1] != resets[2]
-    assert build_envs(config).reset().tolist() == resets[0]  # type: ignore[union-attr]
+    for seed, expected in ((None, resets[0]), (4, resets[2])):
+        assert build_envs(config, seed=seed).reset().tolist() == expected  # type: ignore[union-attr]
 
 
 def test_the_policys_own_features_extractor_is_known(tmp_path: Path) -> None:

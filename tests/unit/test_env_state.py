@@ -290,7 +290,7 @@ VEC_BAD: list[tuple[list[str | int], Any, str]] = [
     (["seeds", 0], 2**70, "from 0 to"),
     (["wrappers"], [], "list of 3"),
     (["wrappers", 0, "layer"], "VecFrameStack", "'VecFrameStack' where this environment has 'VecNormalize'"),
-    (["wrappers", 0, "state", "returns"], torch.zeros(2), "VecNormalize.returns.*torch.float64"),
+    (["wrappers", 0, "state", "returns"], torch.zeros(2, dtype=torch.int64), "VecNormalize.*returns.*torch.float64"),
     (["wrappers", 2, "state", "episode_lengths"], torch.zeros(3, dtype=torch.int32), r"episode_lengths.*\(2,\)"),
 ]
 
@@ -395,12 +395,12 @@ NORMALIZER_BAD: list[tuple[list[str | int], Any, str]] = [
     (["layers", 0, "observation"], [], "list of 1"),
     (["layers", 0, "observation", 0, "key"], "a", "key"),
     (["layers", 0, "observation", 0, "mean"], torch.zeros(3, dtype=torch.float64), r"shape \(4,\)"),
-    (["layers", 0, "observation", 0, "var"], torch.zeros(4), "torch.float64"),
-    (["layers", 0, "return", "count"], 0.0, "positive float"),
-    (["layers", 0, "return", "count"], "1", "positive float"),
-    (["layers", 0, "return", "count"], float("inf"), "positive float"),
+    (["layers", 0, "observation", 0, "var"], torch.zeros(4, dtype=torch.int64), "torch.float64"),
+    (["layers", 0, "return", "count"], 0.0, "count.*a finite number"),
+    (["layers", 0, "return", "count"], "1", "count.*a finite number"),
+    (["layers", 0, "return", "count"], float("inf"), "count.*a finite number"),
     (["layers", 0, "return", "var"], torch.tensor(-1.0, dtype=torch.float64), "a number below 0"),
-    (["layers", 0, "observation", 0, "mean"], torch.full((4,), float("nan"), dtype=torch.float64), "mean holds NaN"),
+    (["layers", 0, "observation", 0, "mean"], torch.full((4,), float("nan"), dtype=torch.float64), "mean.* holds NaN"),
     (["layers", 0, "return", "more"], 1, "more"),
 ]
 

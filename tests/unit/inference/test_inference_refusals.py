@@ -146,7 +146,7 @@ BAD: list[tuple[list[str | int], Any, str]] = [
     ([*MOMENTS, "mean"], torch.zeros(4, dtype=torch.float64), r"shape \(3,\)"),
     ([*MOMENTS, "mean"], torch.tensor([0.0, 0.0, np.nan], dtype=torch.float64), "NaN"),
     ([*MOMENTS, "var"], -torch.ones(3, dtype=torch.float64), "number below 0"),
-    ([*MOMENTS, "var"], torch.ones(3), "float64"),
+    ([*MOMENTS, "var"], torch.ones(3, dtype=torch.int64), "float64"),
 ]
 
 

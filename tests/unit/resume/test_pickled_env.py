@@ -170,3 +170,15 @@ def test_what_is_set_on_it_is_set_in_the_environment() -> None:
     assert inner.np_random is env.np_random
     env.set_wrapper_attr("seen", [8.0])
     assert inner.seen == [8.0]
+
+
+def test_a_restored_environment_draws_from_the_space_that_the_model_has() -> None:
+    env = PickledEnv(Sampling())
+    env.reset(seed=0)
+    space, state = env.action_space, env.get_state()
+    rewards = []
+    for seed in (3, 3, 4):
+        env.set_state(state)
+        space.seed(seed)
+        rewards.append([env.step(0)[1] for _ in range(9)])
+    assert rewards[0] == rewards[1] != rewards[2]
