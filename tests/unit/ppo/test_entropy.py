@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from stable_baselines3.common.logger import Logger
 
-from rlcore import DistributionalPPO, SettingError, StateError
+from rlcore import DistributionalPPO, StateError
 from rlcore.ppo import logging, losses
 from rlcore.ppo.arguments import resolve_settings
 from rlcore.ppo.coefficients import EntropySchedule
@@ -190,19 +190,6 @@ def test_a_constant_given_under_either_name_is_the_same_setting() -> None:
     for given in ({"ent_coef": 0.2}, {"ent_coef_initial": 0.2}, {"ent_coef": 0.2, "ent_coef_initial": 0.2}):
         resolved = resolve_settings(given)
         assert (resolved.ent_coef, resolved.ent_coef_initial, resolved.ent_coef_final) == (0.2, None, None)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"ent_coef": 0.1, "ent_coef_initial": 0.2}, ["ent_coef=0.1", "ent_coef_initial=0.2"]),
-        ({"ent_coef_final": 0.1}, ["ent_coef_final=0.1", "ent_coef_initial"]),
-    ],
-)
-def test_settings_that_contradict_each_other_are_named_together(given: dict[str, float], words: list[str]) -> None:
-    with pytest.raises(SettingError) as caught:
-        resolve_settings(given)
-    assert all(word in str(caught.value) for word in words)
 
 
 @pytest.mark.parametrize(

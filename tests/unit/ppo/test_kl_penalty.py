@@ -11,9 +11,8 @@ import pytest
 import torch
 from stable_baselines3.common.logger import Logger
 
-from rlcore import DistributionalPPO, ResumeWarning, SettingError, StateError
+from rlcore import DistributionalPPO, ResumeWarning, StateError
 from rlcore.ppo import losses
-from rlcore.ppo.arguments import resolve_settings
 from rlcore.ppo.coefficients import KLPenalty
 from rlcore.ppo.logging import UpdateLog
 from rlcore.ppo.values import QuantileValues
@@ -217,24 +216,6 @@ def test_an_update_that_fails_leaves_the_coefficient_as_it_was(monkeypatch: pyte
     assert model.kl_penalty.capture() == before
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"kl_penalty_coef": 2.0, "kl_penalty_max_coef": 1.0}, ["kl_penalty_coef=2.0", "kl_penalty_max_coef=1.0"]),
-        ({"kl_penalty_min_coef": 0.5}, ["kl_penalty_coef=0.2", "kl_penalty_min_coef=0.5"]),
-        ({"kl_penalty_target": 0.02, "target_kl": 0.02}, ["kl_penalty_target=0.02", "target_kl=0.02"]),
-    ],
-)
-def test_settings_that_contradict_each_other_are_named_together(given: dict[str, float], words: list[str]) -> None:
-    with pytest.raises(SettingError) as caught:
-        resolve_settings(given)
-    assert all(word in str(caught.value) for word in words)
-
-
-def test_a_hard_stop_beyond_the_target_goes_together_with_the_penalty() -> None:
-    assert resolve_settings({"kl_penalty_target": 0.01, "target_kl": 0.02}).target_kl == 0.02
-
-
 def test_parameters_without_the_state_start_the_penalty_fresh_and_say_so() -> None:
     giver, taker = make_model(), make_model(kl_penalty_target=1e-9)
     taker.learn(48)
@@ -261,12 +242,3 @@ def test_a_coefficient_asked_for_on_loading_rules_over_the_file(tmp_path: Any) -
     model.save(tmp_path / "model.zip")
     loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", kl_penalty_coef=3.0)
     assert loaded.kl_penalty.capture() == {"coefficient": 3.0, "last_kl": model.kl_penalty.last_kl}
-
-
-def test_an_infinite_divergence_leaves_a_state_that_can_be_restored() -> None:
-    penalty, other = KLPenalty(Settings()), KLPenalty(Settings())
-    penalty.adapt(float("inf"))
-    state = penalty.capture()
-    assert state is not None
-    other.restore(state)
-    assert other.coefficient == penalty.coefficient == 2.0

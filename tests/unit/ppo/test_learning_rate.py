@@ -56,15 +56,6 @@ def test_lr_in_the_optimizer_kwargs_of_policy_kwargs_counts_too() -> None:
     assert model.policy.optimizer.param_groups[0]["momentum"] == 0.5
 
 
-def test_two_different_rates_contradict_each_other() -> None:
-    with pytest.raises(SettingError, match=r"optimizer_kwargs\['lr'\]=0\.01 and learning_rate=0\.001"):
-        make_model(learning_rate=1e-3, optimizer_kwargs={"lr": 1e-2})
-
-
-def test_the_same_rate_given_twice_is_no_contradiction() -> None:
-    assert rates(make_model(learning_rate=1e-3, optimizer_kwargs={"lr": 1e-3})) == {"actor": 1e-3, "critic": 1e-3}
-
-
 def test_critics_have_a_rate_of_their_own_at_every_moment() -> None:
     model = make_model(learning_rate=LinearSchedule(1e-2, 0.0, 1.0), critic_lr_multiplier=3.0)
     assert rates(model) == pytest.approx({"actor": 1e-2, "critic": 3e-2})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -13,6 +14,7 @@ import torch
 
 from rlcore import DistributionalPPO, PPOSettings, SettingError, UnknownSettingError
 from rlcore.ppo.arguments import resolve_settings
+from tests.support.training import make_model
 
 UNKNOWN = {
     "twins under another name": ({"use_twin_critics": True}, "use n_critics=2"),
@@ -170,3 +172,128 @@ def test_help_names_the_choices_of_a_setting_of_words() -> None:
     assert "('mean', 'spatial', 'total', 'element')" in choices["vgs_estimator"]
     assert "('auto', 'zero_lag', 'snapshot')" in choices["return_scale"]
     assert "(" not in choices["gamma"]
+
+
+ATOMS: dict[str, Any] = {"value_distribution": "categorical", "v_min": -1.0, "v_max": 1.0}
+
+CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no smallest return": ({"value_distribution": "categorical", "v_max": 1.0}, "v_min", "needs v_min and v_max"),
+    "no largest return": ({"value_distribution": "categorical", "v_min": 1.0}, "v_max", "needs v_min and v_max"),
+    "a range upside down": ({**ATOMS, "v_min": 2.0}, "v_min", r"v_min=2.0 and v_max=1.0"),
+    "an empty range": ({**ATOMS, "v_min": 1.0}, "v_min", r"v_min=1.0 and v_max=1.0"),
+    "one atom": ({**ATOMS, "num_atoms": 1}, "num_atoms", "num_atoms=1"),
+    "an endless range": ({**ATOMS, "v_max": float("inf")}, "v_max", "v_max=inf"),
+    "a range for quantiles": ({"v_min": 0.0}, "v_min", "v_min=0.0 and value_distribution='quantile'"),
+    "another range for quantiles": ({"v_max": 0.0}, "v_max", "v_max=0.0 and value_distribution='quantile'"),
+    "atoms for quantiles": ({"num_atoms": 51}, "num_atoms", "num_atoms=51 and value_distribution='quantile'"),
+    "quantiles for atoms": ({**ATOMS, "n_quantiles": 8}, "n_quantiles", "n_quantiles=8 .*'categorical' contradict"),
+    "a kappa for atoms": ({**ATOMS, "huber_kappa": 0.5}, "huber_kappa", "huber_kappa=0.5 .*'categorical' contradict"),
+    "a scale for atoms": (
+        {**ATOMS, "return_scale": "zero_lag"},
+        "return_scale",
+        "return_scale='zero_lag' and value_distribution='categorical' contradict",
+    ),
+    "a lagging scale for atoms": ({**ATOMS, "return_scale": "snapshot"}, "return_scale", "'snapshot' and"),
+    "an unknown rule": ({"return_scale": "popart"}, "return_scale", "return_scale='popart'"),
+    "an unknown distribution": ({"value_distribution": "normal"}, "value_distribution", "='normal'"),
+    "averages that never move": ({"return_scale_decay": 1.0}, "return_scale_decay", "=1.0"),
+    "no floor": ({"return_scale_min_std": 0.0}, "return_scale_min_std", "=0.0"),
+    "an idle setting of the scaling": (
+        {"vgs_beta": 0.5},
+        "vgs_beta",
+        "vgs_beta=0.5 and variance_gradient_scaling=False contradict",
+    ),
+    "scaling off": (
+        {"variance_gradient_scaling": False, "vgs_beta": 0.5},
+        "vgs_beta",
+        "vgs_beta=0.5 and variance_gradient_scaling=False contradict each other",
+    ),
+    "no return scale": (
+        {"return_scale": None, "return_scale_decay": 0.5},
+        "return_scale_decay",
+        "return_scale_decay=0.5 and return_scale=None contradict each other",
+    ),
+    "an idle setting of the penalty": (
+        {"kl_penalty_coef": 0.5},
+        "kl_penalty_coef",
+        "kl_penalty_coef=0.5 and kl_penalty_target=None contradict",
+    ),
+    "an idle setting of the boost": (
+        {"ent_coef_plateau_patience": 2},
+        "ent_coef_plateau_patience",
+        "ent_coef_plateau_patience=2 and ent_coef_boost=None contradict",
+    ),
+    "a penalty that starts above its bounds": (
+        {"kl_penalty_target": 0.01, "kl_penalty_coef": 2.0, "kl_penalty_max_coef": 1.0},
+        "kl_penalty_coef",
+        "kl_penalty_coef=2.0 .*kl_penalty_max_coef=1.0",
+    ),
+    "a penalty that starts below its bounds": (
+        {"kl_penalty_target": 0.01, "kl_penalty_min_coef": 0.5},
+        "kl_penalty_coef",
+        "kl_penalty_coef=0.2 .*kl_penalty_min_coef=0.5",
+    ),
+    "a stop at the target of the penalty": (
+        {"kl_penalty_target": 0.02, "target_kl": 0.02},
+        "kl_penalty_target",
+        "target_kl=0.02 .*kl_penalty_target=0.02",
+    ),
+    "two starts of the entropy coefficient": (
+        {"ent_coef": 0.1, "ent_coef_initial": 0.2},
+        "ent_coef_initial",
+        "ent_coef_initial=0.2 and ent_coef=0.1",
+    ),
+    "an end without a start": ({"ent_coef_final": 0.1}, "ent_coef_final", "ent_coef_final=0.1 .*ent_coef_initial"),
+    "two rates": (
+        {"learning_rate": 1e-3, "optimizer_kwargs": {"lr": 1e-2}},
+        "optimizer_kwargs['lr']",
+        r"optimizer_kwargs\['lr'\]=0\.01 and learning_rate=0\.001",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_settings_that_do_not_go_together_raise_and_are_both_named(case: str) -> None:
+    given, setting, words = CONTRADICTIONS[case]
+    with pytest.raises(SettingError, match=words) as caught:
+        DistributionalPPO("MlpLstmPolicy", "CartPole-v1", **given)
+    assert caught.value.setting == setting
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kl_penalty_target": 0.01, "target_kl": 0.02},
+        {"learning_rate": 1e-3, "optimizer_kwargs": {"lr": 1e-3}},
+        {"ent_coef": 0.2, "ent_coef_initial": 0.2},
+    ],
+)
+def test_settings_that_go_together_are_taken(given: dict[str, Any]) -> None:
+    resolved = resolve_settings(given)
+    assert (resolved.target_kl, resolved.ent_coef_initial) == (given.get("target_kl"), None)
+    assert resolved.learning_rate == given.get("learning_rate", 2e-3)
+
+
+def test_returns_are_scaled_without_lag_unless_told_otherwise() -> None:
+    settings = resolve_settings({})
+    assert (settings.value_distribution, settings.return_scale, settings.num_atoms) == ("quantile", "zero_lag", None)
+    assert resolve_settings({"return_scale": None}).return_scale is None
+
+
+@pytest.mark.parametrize("given", [{}, {"return_scale": None}, {"num_atoms": 51}])
+def test_who_asks_for_atoms_alone_gets_raw_units(given: dict[str, Any]) -> None:
+    settings = resolve_settings({**ATOMS, **given})
+    assert (settings.num_atoms, settings.return_scale) == (51, None)
+
+
+def test_atoms_are_resolved_wherever_the_optimizer_is_set() -> None:
+    settings = resolve_settings({**ATOMS, "policy_kwargs": {"optimizer_class": "adam"}})
+    assert (settings.num_atoms, settings.return_scale, settings.optimizer_class) == (51, None, "adam")
+
+
+def test_settings_resolved_once_resolve_to_themselves_when_a_file_is_loaded(tmp_path: Path) -> None:
+    model = make_model(**ATOMS, n_quantiles=32)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+    assert (loaded.num_atoms, loaded.v_min, loaded.v_max, loaded.return_scale) == (51, -1.0, 1.0, None)

@@ -12,30 +12,6 @@ from rlcore import DistributionalPPO, ResumeWarning, SettingError, load_policy
 from rlcore.ppo.live import set_hyperparameters
 from tests.support.training import make_envs, make_model
 
-CONTRADICTIONS: dict[str, dict[str, Any]] = {
-    "scaling": {"variance_gradient_scaling": False, "vgs_beta": 0.5},
-    "a return scale": {"return_scale": None, "return_scale_decay": 0.5},
-    "a penalty": {"kl_penalty_target": None, "kl_penalty_coef": 0.5},
-    "a boost": {"ent_coef_boost": None, "ent_coef_plateau_patience": 2},
-}
-"""A switch that is off and a setting of what it switches, in this order."""
-OFF_BY_DEFAULT = ("scaling", "a penalty", "a boost")
-
-
-@pytest.mark.parametrize("case", CONTRADICTIONS)
-def test_a_setting_of_what_is_switched_off_is_refused_by_the_constructor_and_both_are_named(case: str) -> None:
-    (switch, off), (name, value) = CONTRADICTIONS[case].items()
-    with pytest.raises(SettingError, match=f"^{name}={value} and {switch}={off} contradict each other") as caught:
-        DistributionalPPO("MlpLstmPolicy", "CartPole-v1", **CONTRADICTIONS[case])
-    assert caught.value.setting == name
-
-
-@pytest.mark.parametrize("case", OFF_BY_DEFAULT)
-def test_what_is_off_by_default_is_off(case: str) -> None:
-    (switch, off), (name, value) = CONTRADICTIONS[case].items()
-    with pytest.raises(SettingError, match=f"{name}={value} and {switch}={off}"):
-        DistributionalPPO("MlpLstmPolicy", "CartPole-v1", **{name: value})
-
 
 @pytest.fixture
 def tuned(tmp_path: Path) -> Path:
