@@ -9,8 +9,8 @@ from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
 from stable_baselines3.common.type_aliases import MaybeCallback
 
 from rlcore.errors import CallOrderError, SettingError
+from rlcore.resume.log import capture_log, put_into_log
 from rlcore.resume.noise import capture_noise, restore_noise
-from rlcore.resume.progress import capture_log, put_into_log
 from rlcore.types import StateDict
 
 
