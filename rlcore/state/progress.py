@@ -18,7 +18,7 @@ from rlcore.warn import warn_caller
 
 _COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates")
 _PROGRESS = "_current_progress_remaining"
-_WINDOWS = ("ep_info_buffer", "ep_success_buffer")
+WINDOWS = ("ep_info_buffer", "ep_success_buffer")
 _EXPLORATION: StateDict = {"_n_calls": 0, "exploration_rate": 0.0}
 """Attributes of DQN and QRDQN."""
 
@@ -27,7 +27,7 @@ def capture_progress(model: BaseAlgorithm) -> StateDict:
     """Return the counters, the remaining progress, the state of exploration, and the window of finished episodes."""
     names = (*_COUNTERS, _PROGRESS, *(name for name in _EXPLORATION if hasattr(model, name)))
     state: StateDict = {name: getattr(model, name) for name in names}
-    for name in _WINDOWS:
+    for name in WINDOWS:
         window = getattr(model, name)
         state[name] = None if window is None else [_plain_numbers(entry) for entry in window]
     return state
@@ -40,15 +40,15 @@ def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.i
     :raises StateError: a value is missing, unknown or of another type; nothing was changed
     """
     exploration = {name: form for name, form in _EXPLORATION.items() if hasattr(model, name)}
-    like = {**dict.fromkeys(_COUNTERS, 0), _PROGRESS: 1.0, **exploration, **dict.fromkeys(_WINDOWS)}
-    limits = {_PROGRESS: Rule(least, 1.0), "exploration_rate": Rule(0.0, 1.0), **dict.fromkeys(_WINDOWS, FREE)}
+    like = {**dict.fromkeys(_COUNTERS, 0), _PROGRESS: 1.0, **exploration, **dict.fromkeys(WINDOWS)}
+    limits = {_PROGRESS: Rule(least, 1.0), "exploration_rate": Rule(0.0, 1.0), **dict.fromkeys(WINDOWS, FREE)}
     fitted = fit(state, like, "progress_state", limits)
-    infos, successes = (fitted[name] for name in _WINDOWS)
+    infos, successes = (fitted[name] for name in WINDOWS)
     if infos is not None and not _are_episodes(infos):
         raise misfit("progress_state['ep_info_buffer']", "None or a list of dicts with numbers for 'r' and 'l'", infos)
     if successes is not None and not (isinstance(successes, list) and _have_mean(successes)):
         raise misfit("progress_state['ep_success_buffer']", "None or a list of numbers", successes)
-    for name in _WINDOWS:
+    for name in WINDOWS:
         window = fitted[name]
         fitted[name] = None if window is None else deque(window, maxlen=model._stats_window_size)
     vars(model).update(fitted)
