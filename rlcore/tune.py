@@ -29,8 +29,8 @@ from rlcore.ppo.arguments import whole_number
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.model_content import read_model_file
 from rlcore.ppo.optimizers import find_optimizer, optimizer_options
-from rlcore.ppo.progress import WINDOWS
 from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings
+from rlcore.state.progress import WINDOWS
 
 try:
     from ray.tune import Trainable

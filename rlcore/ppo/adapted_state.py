@@ -15,7 +15,7 @@ from rlcore.optim.upgd import UPGD
 from rlcore.ppo import weights
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import find_optimizer
-from rlcore.ppo.returns import Moments, read_state, rescaled
+from rlcore.ppo.returns import Moments, fit_state, rescaled
 from rlcore.ppo.settings import SCALER, part_of
 from rlcore.state.optimizer_state import fit_optimizer, is_dict_of_dicts, missing_moments
 from rlcore.types import StateDict
@@ -33,9 +33,8 @@ def under_settings(
     """The state with the model's settings in place of its own, as far as they are named in ``ruling``.
 
     :param saved_optimizer: the ``optimizer_class`` under which ``state`` was saved
-    :raises StateError: if a part does not fit, or a weight is NaN or infinite
+    :raises StateError: if a part does not fit
     """
-    weights.check_weights(state.get("policy"))
     fitted = dict(state)
     scaler = fitted.get("vgs_state")
     if isinstance(scaler, dict) and scaler.get("estimator") in [*ESTIMATORS, *REMOVED_ESTIMATORS]:
@@ -54,7 +53,7 @@ def under_settings(
 
 def _in_raw_units(model: ConfiguredPPO, state: dict[str, Any]) -> dict[str, Any]:
     """The state without its return scale, whose effect the critics' output layers take over: the same raw values."""
-    saved = read_state(state["return_scale_state"])
+    saved = fit_state(state["return_scale_state"])
     if not isinstance(state.get("policy"), dict):
         return state
     converted = _with_rescaled_critics(model, state, Moments(saved["mean_snapshot"], saved["std_snapshot"]), RAW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from rlcore.state.schema import read_count, read_number, read_record
+from rlcore.state.tree import NOT_NEGATIVE, Rule, fit
 from rlcore.types import StateDict
 
 
@@ -67,8 +67,7 @@ class EntropySchedule:
 
         :raises StateError: if they are no counts; nothing is changed
         """
-        record = read_record(state, "entropy_state", ("bad_updates", "boost_level"))
-        counts = {name: read_count(value, f"entropy_state[{name!r}]") for name, value in record.items()}
+        counts = fit(state, {"bad_updates": 0, "boost_level": 0}, "entropy_state")
         self.bad_updates, self.boost_level = counts["bad_updates"], counts["boost_level"]
 
     def _decayed(self, remaining: float) -> float:
@@ -147,11 +146,9 @@ class KLPenalty:
 
         :raises StateError: if it is no finite number of at least 0; nothing is changed
         """
-        record = read_record(state, "kl_penalty_state", ("coefficient", "last_kl"))
-        coefficient = read_number(record["coefficient"], "kl_penalty_state['coefficient']", 0.0)
-        last_kl = record["last_kl"]
-        self.last_kl = None if last_kl is None else read_number(last_kl, "kl_penalty_state['last_kl']", 0.0)
-        self._adapted = self._bounded(coefficient)
+        rules = {"coefficient": NOT_NEGATIVE, "last_kl": Rule(0.0, optional=True)}
+        fitted = fit(state, {"coefficient": 0.0, "last_kl": 0.0}, "kl_penalty_state", rules)
+        self.last_kl, self._adapted = fitted["last_kl"], self._bounded(fitted["coefficient"])
 
     def keep_within_bounds(self) -> None:
         """Let go of what lies beyond the present bounds, so that wider ones later do not bring it back."""

@@ -53,7 +53,6 @@ def require_network_of(model: ConfiguredPPO, weights: object) -> None:
     """
     if not isinstance(weights, dict):
         raise StateError("holds no policy")
-    weight_checks.check_weights(weights)
     network = model.policy_kwargs
     widths = network.get("net_arch") or ()
     depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]

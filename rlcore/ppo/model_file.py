@@ -18,7 +18,7 @@ from rlcore.checkpoint.container import load_container, save_container
 from rlcore.checkpoint.formats import FORMAT_MODEL, FORMAT_V1
 from rlcore.checkpoint.refusal import refusals_name, require_place
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
-from rlcore.ppo import adapted_state, construction, progress, space_support, weights
+from rlcore.ppo import adapted_state, construction, space_support, weights
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.configured import ConfiguredPPO, own_names
 from rlcore.ppo.model_content import (
@@ -34,6 +34,7 @@ from rlcore.ppo.model_content import (
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
 from rlcore.ppo.settings import PPOSettings
 from rlcore.state.generators import apply_generators, capture_generators
+from rlcore.state.progress import storable
 from rlcore.state.registry import LEARNT, Scope
 from rlcore.warn import warn_caller
 
@@ -86,7 +87,7 @@ class ModelFile(ConfiguredPPO):
                 f"exclude={exclude!r}, include={include!r}: a model file holds the whole state; leave them out",
             )
         content = self.__getstate__()
-        state = {**content["state"], "progress_state": progress.storable(content["state"]["progress_state"])}
+        state = {**content["state"], "progress_state": storable(content["state"]["progress_state"])}
         payload: StateDict = {"format_version": FORMAT_MODEL, "n_envs": content["n_envs"], "state": state}
         payload["settings"] = {name: codec.encode(value, name) for name, value in content["settings"].items()}
         if content[OWN_SETTINGS]:

@@ -18,7 +18,7 @@ from stable_baselines3.common.logger import Logger
 from torch import Tensor, nn
 
 from rlcore.errors import NonFiniteReturnError, StateError
-from rlcore.state.schema import read_number, read_record
+from rlcore.state import tree
 from rlcore.types import StateDict
 
 Rule = Literal["zero_lag", "snapshot"]
@@ -26,14 +26,14 @@ Rule = Literal["zero_lag", "snapshot"]
 LARGEST = float(np.finfo(np.float32).max)
 """Of a return, which a rollout holds as float32; larger statistics could not be squared."""
 
-RANGES = {
-    "weight": (0.0, 1.0),
-    "mean": (-LARGEST, LARGEST),
-    "variance": (0.0, LARGEST**2),
-    "mean_snapshot": (-LARGEST, LARGEST),
-    "std_snapshot": (sys.float_info.min, LARGEST),
+RULES = {
+    "weight": tree.Rule(0.0, 1.0),
+    "mean": tree.Rule(-LARGEST, LARGEST),
+    "variance": tree.Rule(0.0, LARGEST**2),
+    "mean_snapshot": tree.Rule(-LARGEST, LARGEST),
+    "std_snapshot": tree.Rule(sys.float_info.min, LARGEST),
 }
-"""The entries of a saved state, and what each may be."""
+"""The entries of a saved state, all of them floats."""
 
 
 class Moments(NamedTuple):
@@ -149,7 +149,7 @@ class MeasuredReturnScale(ReturnScale):
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        checked = read_state(state)
+        checked = fit_state(state)
         self._weight, self._mean, self._variance = (checked[name] for name in ("weight", "mean", "variance"))
         self.snapshot = Moments(checked["mean_snapshot"], checked["std_snapshot"])
 
@@ -219,13 +219,13 @@ def rescaled(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> t
     return scale * weight.double(), scale * bias.double() + shift
 
 
-def read_state(state: object) -> dict[str, float]:
-    """The entries of a saved ``MeasuredReturnScale``.
+def fit_state(state: object) -> dict[str, float]:
+    """Return the entries of a saved ``MeasuredReturnScale``.
 
     :raises StateError: if one is missing, unknown, no finite float or out of its range
     """
-    entries = read_record(state, "return_scale_state", RANGES)
-    return {name: read_number(entries[name], f"return_scale_state[{name!r}]", *RANGES[name]) for name in RANGES}
+    entries: dict[str, float] = tree.fit(state, dict.fromkeys(RULES, 0.0), "return_scale_state", RULES)
+    return entries
 
 
 def require_finite(returns: NDArray[Any]) -> None:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from functools import partial
 from typing import Any
 
 import torch
-from gymnasium import spaces
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
 from rlcore.envs import vec_state as env_state
 from rlcore.errors import StateError
-from rlcore.ppo import observations
 from rlcore.ppo.configured import ConfiguredPPO
-from rlcore.ppo.progress import ProgressState
 from rlcore.ppo.weights import check_policy
 from rlcore.state.generators import apply_generators, capture_generators, check_generators
 from rlcore.state.optimizer_state import fit_optimizer
+from rlcore.state.position import capture_position, fit_position, restore_position
+from rlcore.state.progress import capture_progress, restore_progress
 from rlcore.state.registry import Scope, StatePart
-from rlcore.state.schema import misfit, read_list, read_record, read_tensor
 from rlcore.types import StateDict
 
 
 def state_parts(model: ConfiguredPPO) -> list[StatePart]:
     """Every piece of ``model``'s training state, in the order in which it is restored."""
     policy, optimizer, scaler = PolicyState(model), OptimizerState(model), ScalerState(model)
-    returns, normalizer, progress = ReturnScaleState(model), NormalizerState(model), ProgressState(model)
+    returns, normalizer = ReturnScaleState(model), NormalizerState(model)
     entropy, penalty = model.entropy_schedule, model.kl_penalty
     environments, position = EnvState(model), LstmState(model)
     return [
@@ -37,7 +36,12 @@ def state_parts(model: ConfiguredPPO) -> list[StatePart]:
         StatePart("entropy_state", Scope.LEARNER, entropy.capture, entropy.restore, entropy.reset),
         StatePart("kl_penalty_state", Scope.LEARNER, penalty.capture, penalty.restore, penalty.reset),
         StatePart("normalizer_state", Scope.COLLECTED, normalizer.capture, normalizer.restore, normalizer.reset),
-        StatePart("progress_state", Scope.PROGRESS, progress.capture, progress.restore),
+        StatePart(
+            "progress_state",
+            Scope.PROGRESS,
+            partial(capture_progress, model),
+            partial(restore_progress, model, least=0.0),
+        ),
         StatePart(
             "env_state",
             Scope.RUN,
@@ -172,35 +176,32 @@ class LstmState(_Component):
     """What the next rollout starts from: LSTM states, observations, episode starts."""
 
     def capture(self) -> StateDict | None:
-        model: Any = self.model  # SB3 declares what it sets later as None
-        if model._last_obs is None:
-            return None
-        states = model._last_lstm_states
-        return {
-            "actor": list(states.pi),
-            "critic": list(states.vf),
-            "observations": observations.to_state(model._last_obs),
-            "original_observations": observations.to_state(model._last_original_obs),
-            "episode_starts": torch.as_tensor(model._last_episode_starts),
-        }
+        state, states = capture_position(self.model), self.model._last_lstm_states
+        return None if state is None else {"actor": list(states.pi), "critic": list(states.vf), **state}
 
     def restore(self, state: StateDict) -> None:
-        fields: Any = state
-        device = self.model.device
+        fitted, device = self._fitted(state), self.model.device
         self.model._last_lstm_states = RNNStates(
-            tuple(t.to(device) for t in fields["actor"]), tuple(t.to(device) for t in fields["critic"])
+            tuple(t.to(device) for t in fitted["actor"]), tuple(t.to(device) for t in fitted["critic"])
         )
-        self.model._last_obs = observations.from_state(fields["observations"])
-        self.model._last_original_obs = observations.from_state(fields["original_observations"])
-        self.model._last_episode_starts = fields["episode_starts"].cpu().numpy()
+        restore_position(self.model, fitted)
 
     def check(self, state: StateDict) -> None:
         """Refuse what no rollout of this model could start from."""
-        lstm = self.model.policy.lstm_actor
-        check_lstm(state, self.model.observation_space, (lstm.num_layers, lstm.hidden_size))
-        environments, starts = self.model.pending_state.get("env_state"), state["episode_starts"]
-        if environments is not None and env_state.number_of_envs(environments) != len(starts):  # type: ignore[arg-type]
+        environments = self.model.pending_state.get("env_state")
+        fitted = self._fitted(state)
+        if environments is not None and env_state.number_of_envs(environments) != len(fitted["episode_starts"]):  # type: ignore[arg-type]
             raise StateError("lstm_state and env_state are of different numbers of environments; the state is damaged")
+
+    def _fitted(self, state: StateDict) -> dict[str, Any]:
+        """The state may be of another number of environments than the model has, but of one throughout."""
+        lstm = self.model.policy.lstm_actor
+        starts = state.get("episode_starts")
+        n_envs = len(starts) if isinstance(starts, torch.Tensor) and starts.dim() else 0
+        form: StateDict = dict.fromkeys(
+            ("actor", "critic"), [torch.zeros(lstm.num_layers, n_envs, lstm.hidden_size)] * 2
+        )
+        return fit_position(state, form, "lstm_state", self.model.observation_space, n_envs)
 
 
 def forget_lstm_states(states: MutableMapping[str, Any]) -> None:
@@ -209,22 +210,3 @@ def forget_lstm_states(states: MutableMapping[str, Any]) -> None:
     if state is not None:
         zeros = {name: [torch.zeros_like(tensor) for tensor in state[name]] for name in ("actor", "critic")}
         states["lstm_state"] = {**state, **zeros}
-
-
-def check_lstm(state: StateDict, observation_space: spaces.Space[Any], lstm: tuple[int, int]) -> None:
-    """LSTM states, observations and episode starts must be of one number of environments and of this network.
-
-    :param lstm: number of layers and hidden size
-    """
-    keys = ("actor", "critic", "observations", "original_observations", "episode_starts")
-    record = read_record(state, "lstm_state", keys)
-    starts, original = record["episode_starts"], record["original_observations"]
-    if not isinstance(starts, torch.Tensor) or starts.dim() != 1 or not bool(((starts == 0) | (starts == 1)).all()):
-        raise misfit("lstm_state['episode_starts']", "one flag for each environment", starts)
-    layers, hidden_size = lstm
-    for name in ("actor", "critic"):
-        for part in read_list(record[name], f"lstm_state[{name!r}]", 2):
-            read_tensor(part, f"lstm_state[{name!r}]", (layers, len(starts), hidden_size), None)
-    observations.check("lstm_state['observations']", record["observations"], observation_space, len(starts))
-    if original is not None:
-        observations.check_number("lstm_state['original_observations']", original, len(starts))

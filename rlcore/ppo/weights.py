@@ -1,14 +1,13 @@
-"""Whether saved weights fit a network; each check raises StateError and changes nothing."""
+"""Compare saved weights with a network; nothing is changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from rlcore.errors import ResumeWarning, StateError
-from rlcore.state.schema import describe, read_record
+from rlcore.state.tree import SAME, fit
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
@@ -17,32 +16,17 @@ SUPPORT = "value_support"
 
 
 def check_policy(state: StateDict, expected: Mapping[str, Tensor]) -> None:
-    """A policy's parameters must have the names, shapes and kind of number of the model's, and the same atoms."""
+    """Compare saved parameters with the model's: names, shapes, kinds of number, finite values, and the same atoms.
+
+    :raises StateError: for the first that does not fit
+    """
     if (SUPPORT in state) != (SUPPORT in expected):
         meant, read_as = ("atoms", "quantiles") if SUPPORT in state else ("quantiles", "atoms")
         raise StateError(
             f"the critics' outputs are about {meant}, and the model would read them as {read_as}; use the same "
             "value_distribution on both sides"
         )
-    read_record(state, "policy", expected)
-    for name, tensor in expected.items():
-        given = state[name]
-        if not isinstance(given, Tensor) or given.shape != tensor.shape:
-            raise StateError(
-                f"policy[{name!r}] is {describe(given)}, the model's has shape {tuple(tensor.shape)}; "
-                "load it into a model with the same network sizes"
-            )
-        if given.is_floating_point() != tensor.is_floating_point():
-            raise StateError(f"policy[{name!r}] holds {given.dtype}, the model's {tensor.dtype}; the state is damaged")
-        if tensor.is_meta:
-            continue  # what follows takes numbers of both
-        if not bool((given.to(tensor.dtype).isfinite() | ~given.isfinite()).all()):
-            raise StateError(f"policy[{name!r}] holds numbers beyond {tensor.dtype}; the state is damaged")
-        if name == SUPPORT and not torch.equal(given.to(tensor), tensor):
-            raise StateError(
-                f"the critics' atoms lie from {given[0]:g} to {given[-1]:g}, the model's from {tensor[0]:g} to "
-                f"{tensor[-1]:g}, so every value would be another; load it into a model with the same v_min and v_max"
-            )
+    fit(state, expected, "policy", {SUPPORT: SAME})
 
 
 def warn_of_casts(policy: object, optimizer: object, expected: Mapping[str, Tensor]) -> None:
@@ -64,13 +48,3 @@ def warn_of_casts(policy: object, optimizer: object, expected: Mapping[str, Tens
             f"{', '.join(sorted(map(str, computed)))}: they are cast, so it does not act exactly as the saved one did",
             ResumeWarning,
         )
-
-
-def check_weights(policy: object) -> None:
-    """No parameter may be NaN or infinite: nothing that training does makes one so, and every action would be."""
-    for name, tensor in policy.items() if isinstance(policy, Mapping) else ():
-        if isinstance(tensor, Tensor) and not torch.isfinite(tensor).all():
-            raise StateError(
-                f"policy[{name!r}] holds NaN or infinity, which would reach every action; the state is damaged, load "
-                "an earlier one"
-            )

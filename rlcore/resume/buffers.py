@@ -11,8 +11,8 @@ from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.checkpoint.storage import DEFAULT_MAX_BYTES
 from rlcore.errors import StateError
-from rlcore.ppo.observations import from_state, to_state
 from rlcore.resume.settings import REPLAY_BUFFERS, ROLLOUT_BUFFERS
+from rlcore.state.position import from_state, to_state
 from rlcore.state.schema import misfit, read_count, read_record
 from rlcore.types import StateDict
 

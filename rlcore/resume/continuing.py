@@ -9,8 +9,8 @@ from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
 from stable_baselines3.common.type_aliases import MaybeCallback
 
 from rlcore.errors import CallOrderError, SettingError
+from rlcore.resume.log import capture_log, put_into_log
 from rlcore.resume.noise import capture_noise, restore_noise
-from rlcore.resume.progress import capture_log, put_into_log
 from rlcore.types import StateDict
 
 
@@ -37,7 +37,7 @@ def continue_learning(
             f"reset_num_timesteps={learn_arguments['reset_num_timesteps']!r} is given, and continuing counts on; "
             "leave it out, or call model.learn() to begin again",
         )
-    if model._last_obs is None:
+    if model._last_obs is None and not getattr(model, "pending_state", None):  # which DistributionalPPO resumes from
         raise CallOrderError(
             "training has not begun, so there is nothing to continue; call model.learn(total_timesteps)"
         )

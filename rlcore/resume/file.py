@@ -17,9 +17,11 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import read_container, save_container
+from rlcore.checkpoint.formats import FORMAT_MODEL
 from rlcore.checkpoint.refusal import path_of, quoted, refusals_name, require_place, unusable
 from rlcore.checkpoint.storage import DEFAULT_MAX_BYTES
 from rlcore.errors import CallOrderError, CheckpointError, ResumeWarning, StateError
+from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.model_content import existing, refusals_of, with_ending
 from rlcore.ppo.model_file import _make_folder as make_folder
@@ -52,15 +54,16 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
     The file holds settings, networks, optimizers, replay buffer, action noise, counters, the state of every environment
     and all random generators. It has a digest and is written whole or not at all.
 
-    :param model: a PPO, A2C, DQN, SAC, TD3, TRPO, RecurrentPPO, TQC, QRDQN or MaskablePPO; its environments are wrapped
-        in :class:`rlcore.ResumableEnv` or implement ``get_state`` and ``set_state``
+    :param model: a DistributionalPPO, whose file is that of its ``save()``, or a PPO, A2C, DQN, SAC, TD3, TRPO,
+        RecurrentPPO, TQC, QRDQN or MaskablePPO; its environments are wrapped in :class:`rlcore.ResumableEnv` or
+        implement ``get_state`` and ``set_state``
     :param path: ``.zip`` is added to a name without ending
     :raises CheckpointError: a part of the training cannot be saved, which the message names, or the file cannot be
         written; an older file is unchanged
     :raises CallOrderError: during a rollout, which no file can continue; use :class:`SaveExactly`
     """
     require_place(path, "write")
-    if is_running(model, "collect_rollouts"):
+    if is_running(model, "collect_rollouts") and not isinstance(model, DistributionalPPO):
         raise CallOrderError(
             "save_exact was called while a rollout is collected, and a rollout cannot be continued in its middle; "
             "nothing was written. Pass callback=SaveExactly(...) to learn(), which saves before the next rollout."
@@ -74,6 +77,9 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
     :param global_generators: their states before the rollout drew its exploration noise
     """
     require_exact(model, path)
+    if isinstance(model, DistributionalPPO):  # it remembers the generators itself
+        model.save(Path(path))
+        return
     target = with_ending(Path(path))
     with refusals_name(path):
         payload: StateDict = {
@@ -115,7 +121,8 @@ def load_exact(
     draw from them in between. After an error ``env`` has to be reset, and the generators are unchanged.
 
     :param env: environments as they were built for the run, of the same number and in the same wrappers
-    :param algorithm: the class that the file must be of; None for any of the ten
+    :param algorithm: the class that the file must be of; None for any of the eleven, which a subclass of
+        DistributionalPPO is not
     :param custom_objects: by setting, what no file can hold: ``{"learning_rate": schedule, "policy": MyPolicy,
         "policy_kwargs.features_extractor_class": MyExtractor}``
     :param device: None for the one that the run was on; training on another continues, but not to the same bits
@@ -124,6 +131,8 @@ def load_exact(
     """
     require_place(path, "read")
     record = _read(path)
+    if record["format_version"] == FORMAT_MODEL:
+        return _load_distributional(path, env, algorithm or DistributionalPPO, custom_objects, device or "auto")
     found = _algorithm(record, algorithm, path)
     device = _device(record["device"], device, path)
     with refusals_of(path, "the settings", custom_objects or ()), refusals_name(path):
@@ -138,6 +147,27 @@ def load_exact(
                 part.restore(model, state[name])
     with refusals_name(path), unusable(GENERATORS):
         restore_generators(model, read_dict(state[GENERATORS], GENERATORS))  # last: all before it may draw
+    return model
+
+
+def _load_distributional(
+    path: str | os.PathLike[str],
+    env: GymEnv,
+    algorithm: type[BaseAlgorithm],
+    custom_objects: Mapping[str, object] | None,
+    device: str,
+) -> DistributionalPPO:
+    if not issubclass(algorithm, DistributionalPPO):
+        raise CheckpointError(
+            path_of(path),
+            f"is of DistributionalPPO, and algorithm={algorithm.__name__} is asked for; "
+            "give algorithm=DistributionalPPO",
+        )
+    objects = dict(custom_objects or {})
+    model = algorithm.load(existing(Path(path)), env, device=device, custom_objects=objects)
+    reason = env_obstacle(model.env)
+    if reason is not None:
+        raise CheckpointError(path_of(path), f"training could not continue exactly in this environment: {reason}")
     return model
 
 
@@ -159,11 +189,13 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not has_digest:
         raise CheckpointError(path_of(path), "carries no digest, so save_exact did not write it; load it with what did")
     version = content.get("format_version")
+    if version == FORMAT_MODEL:
+        return content
     if version != FORMAT:
         raise CheckpointError(
             path_of(path),
-            f"has the format_version {quoted(version)}, and load_exact reads {FORMAT}; load it with what wrote it "
-            "(DistributionalPPO.load, rlcore.load_checkpoint, or another version of rlcore)",
+            f"has the format_version {quoted(version)}, and load_exact reads {FORMAT} and {FORMAT_MODEL}; load it with "
+            "what wrote it (rlcore.load_checkpoint, or another version of rlcore)",
         )
     with refusals_name(path):
         record = read_record(content, "the file", _FIELDS)

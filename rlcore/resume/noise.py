@@ -15,7 +15,7 @@ from stable_baselines3.common.noise import (
 from rlcore.checkpoint import codec
 from rlcore.envs import SupportsState
 from rlcore.errors import StateError
-from rlcore.ppo.observations import from_state, to_state
+from rlcore.state.position import from_state, to_state
 from rlcore.state.schema import describe, read_dict, read_list, read_record
 from rlcore.types import StateDict, StateValue
 

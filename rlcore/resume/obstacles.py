@@ -46,6 +46,8 @@ _OF_THE_CALL = frozenset({"start_time", "_num_timesteps_at_start", "_custom_logg
 
 def obstacle(model: BaseAlgorithm) -> str | None:
     """Return the first reason why ``model`` cannot be saved exactly, or None if it can."""
+    if isinstance(model, DistributionalPPO):  # whose registry names every part, those of a subclass too
+        return env_obstacle(model.env)
     if type(model) not in ALGORITHMS.values():
         return _foreign(model)
     return next(_obstacles(model), None)
@@ -71,12 +73,10 @@ def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
 
 
 def _foreign(model: object) -> str:
-    if isinstance(model, DistributionalPPO):
-        return "DistributionalPPO continues exactly by its own save() and load(); use those"
     name = type(model).__name__
     if isinstance(model, tuple(ALGORITHMS.values())):
         return f"{name} is a subclass and may keep more than its parent; only the class itself can be saved exactly"
-    return f"{name} cannot be saved exactly; the algorithms that can are {', '.join(ALGORITHMS)}"
+    return f"{name} cannot be saved exactly; the algorithms that can are DistributionalPPO, {', '.join(ALGORITHMS)}"
 
 
 def _other_optimizers(model: BaseAlgorithm) -> Iterator[str]:

@@ -11,9 +11,10 @@ from rlcore.resume.buffers import capture_buffer, restore_buffer
 from rlcore.resume.environments import capture_env, restore_env
 from rlcore.resume.generators import with_action_space
 from rlcore.resume.learnt import capture_learnt, restore_learnt
+from rlcore.resume.log import capture_log, restore_log
 from rlcore.resume.noise import capture_noise, restore_noise
 from rlcore.resume.position import capture_position, restore_position
-from rlcore.resume.progress import capture_log, capture_progress, restore_log, restore_progress
+from rlcore.state.progress import capture_progress, restore_progress, storable
 from rlcore.types import StateDict
 
 
@@ -40,7 +41,7 @@ PARTS: dict[str, Part] = {
     "learnt": Part(capture_learnt, restore_learnt),
     "replay_buffer": Part(capture_buffer, restore_buffer),
     "action_noise": Part(_noise_of, _put_noise),
-    "progress": Part(capture_progress, restore_progress),
+    "progress": Part(lambda model: storable(capture_progress(model)), restore_progress),
     "log": Part(capture_log, restore_log),
     "position": Part(capture_position, restore_position),
     "environments": Part(capture_env, restore_env),

@@ -14,6 +14,7 @@ from rlcore.checkpoint.refusal import PathOrFile
 from rlcore.ppo import state_parts
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.state.registry import LEARNT, Scope, StatePart
+from rlcore.state.tree import Rule, fit
 from rlcore.types import StateDict
 from rlverify import fault, healthy, unclaimed
 
@@ -170,9 +171,10 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
     return checkpoint
 
 
-@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:check_weights", pins="ffa94b35589ec3a4")
-def any_weight_is_taken(policy: object) -> None:
+@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:fit", pins="52dc05578cf8eede")
+def any_weight_is_taken(saved: Any, like: Any, where: str, rules: Any) -> Any:
     """Check names, shapes and types of weights, but not their values."""
+    return fit(saved, like, where, {name: Rule(finite=False) for name in like} | dict(rules))
 
 
 @fault(

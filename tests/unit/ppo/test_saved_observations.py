@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from rlcore import CheckpointError, DistributionalPPO, ResumableEnv, ResumeWarning, StateError
 from rlcore.checkpoint import load_container, save_container
-from rlcore.ppo import observations
+from rlcore.state import position as observations
 from tests.support.environments import Custom
 from tests.support.space_cases import EVERYTHING, KEYED, TWO, Echo
 from tests.support.training import make_envs, make_model

@@ -382,9 +382,9 @@ def test_weights_that_are_not_finite_are_refused_by_name_and_change_nothing(bad:
     with torch.no_grad():
         source.policy.action_net.bias[0] = bad
     source.save(tmp_path / "model.zip")
-    with pytest.raises(StateError, match=r"policy\['action_net\.bias'\] holds NaN or infinity"):
+    with pytest.raises(StateError, match=r"policy\['action_net\.bias'\] holds NaN, infinity"):
         target.set_parameters(source.get_parameters())
-    with pytest.raises(CheckpointError, match=r"policy\['action_net\.bias'\] holds NaN or infinity"):
+    with pytest.raises(CheckpointError, match=r"policy\['action_net\.bias'\] holds NaN, infinity"):
         DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
     assert differing(before, target.get_parameters()) == []
 

@@ -1,58 +1,57 @@
-"""How far training has come: counters, and what Monitor noted of finished episodes."""
+"""How far training has come: counters, exploration, and what Monitor noted of finished episodes."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any
 
 import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from rlcore.checkpoint.refusal import RefusedError
 from rlcore.checkpoint.values import plain
 from rlcore.errors import ResumeWarning
-from rlcore.ppo.configured import ConfiguredPPO
-from rlcore.state.schema import LARGEST_COUNT, misfit, read_count, read_number, read_record
+from rlcore.state.tree import FREE, LARGEST_COUNT, Rule, fit, misfit
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
-COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates")
-PROGRESS = "_current_progress_remaining"
+_COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates")
+_PROGRESS = "_current_progress_remaining"
 WINDOWS = ("ep_info_buffer", "ep_success_buffer")
+_EXPLORATION: StateDict = {"_n_calls": 0, "exploration_rate": 0.0}
+"""Attributes of DQN and QRDQN."""
 
 
-class ProgressState:
-    """Counters, and the window of finished episodes that the logger averages."""
-
-    def __init__(self, model: ConfiguredPPO) -> None:
-        self.model = model
-
-    def capture(self) -> StateDict | None:
-        state: StateDict = {name: getattr(self.model, name) for name in (*COUNTERS, PROGRESS)}
-        for name in WINDOWS:
-            window = getattr(self.model, name)
-            state[name] = None if window is None else [_plain_numbers(entry) for entry in window]
-        return state
-
-    def restore(self, state: StateDict) -> None:
-        check_progress(state)
-        for name in (*COUNTERS, PROGRESS):
-            setattr(self.model, name, state[name])
-        for name in WINDOWS:
-            window: Any = state[name]
-            setattr(self.model, name, None if window is None else deque(window, maxlen=self.model.stats_window_size))
+def capture_progress(model: BaseAlgorithm) -> StateDict:
+    """Return the counters, the remaining progress, the state of exploration, and the window of finished episodes."""
+    names = (*_COUNTERS, _PROGRESS, *(name for name in _EXPLORATION if hasattr(model, name)))
+    state: StateDict = {name: getattr(model, name) for name in names}
+    for name in WINDOWS:
+        window = getattr(model, name)
+        state[name] = None if window is None else [_plain_numbers(entry) for entry in window]
+    return state
 
 
-def check_progress(state: StateDict) -> None:
-    """Counters must be counts, the remaining progress a number from 0 to 1, the windows lists or None."""
-    record = read_record(state, "progress_state", (*COUNTERS, PROGRESS, *WINDOWS))
-    for name in COUNTERS:
-        read_count(record[name], f"progress_state[{name!r}]")
-    read_number(record[PROGRESS], f"progress_state[{PROGRESS!r}]", 0.0, 1.0)
-    infos, successes = (record[name] for name in WINDOWS)
+def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.inf) -> None:
+    """Continue to count where :func:`capture_progress` was called.
+
+    :param least: smallest remaining progress; Stable-Baselines3 goes below 0 beyond the total
+    :raises StateError: a value is missing, unknown or of another type; nothing was changed
+    """
+    exploration = {name: form for name, form in _EXPLORATION.items() if hasattr(model, name)}
+    like = {**dict.fromkeys(_COUNTERS, 0), _PROGRESS: 1.0, **exploration, **dict.fromkeys(WINDOWS)}
+    limits = {_PROGRESS: Rule(least, 1.0), "exploration_rate": Rule(0.0, 1.0), **dict.fromkeys(WINDOWS, FREE)}
+    fitted = fit(state, like, "progress_state", limits)
+    infos, successes = (fitted[name] for name in WINDOWS)
     if infos is not None and not _are_episodes(infos):
         raise misfit("progress_state['ep_info_buffer']", "None or a list of dicts with numbers for 'r' and 'l'", infos)
     if successes is not None and not (isinstance(successes, list) and _have_mean(successes)):
         raise misfit("progress_state['ep_success_buffer']", "None or a list of numbers", successes)
+    for name in WINDOWS:
+        window = fitted[name]
+        fitted[name] = None if window is None else deque(window, maxlen=model._stats_window_size)
+    vars(model).update(fitted)
 
 
 def _are_episodes(infos: object) -> bool:

@@ -1,46 +1,15 @@
-"""How far training has come: counters, finished episodes, exploration, and values that wait for the next log row."""
+"""Values that wait for the next row of the log."""
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from typing import Any, cast
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
 
 from rlcore.checkpoint import codec
-from rlcore.ppo.configured import ConfiguredPPO
-from rlcore.ppo.progress import COUNTERS, PROGRESS, WINDOWS, ProgressState, check_progress, storable
-from rlcore.state.schema import misfit, read_count, read_dict, read_list, read_number, read_record
+from rlcore.state.schema import misfit, read_count, read_dict, read_list, read_record
 from rlcore.types import StateDict
-
-_EXPLORATION = ("_n_calls", "exploration_rate")  # of DQN and QRDQN
-
-
-def capture_progress(model: BaseAlgorithm) -> StateDict:
-    """Return the counters, the remaining progress, and what Monitor noted of the last finished episodes."""
-    state = ProgressState(cast("ConfiguredPPO", model)).capture()
-    assert state is not None
-    return {**storable(state), **{name: getattr(model, name) for name in _exploration(model)}}
-
-
-def restore_progress(model: BaseAlgorithm, state: StateDict) -> None:
-    """Continue to count where :func:`capture_progress` was called.
-
-    :raises StateError: a value is missing, unknown or of another type; nothing was changed
-    """
-    exploration = _exploration(model)
-    record = read_record(state, "progress_state", (*COUNTERS, PROGRESS, *WINDOWS, *exploration))
-    read_number(record[PROGRESS], f"progress_state[{PROGRESS!r}]", -math.inf, 1.0)  # below 0 beyond the total
-    check_progress({**{name: record[name] for name in (*COUNTERS, *WINDOWS)}, PROGRESS: 0.0})
-    if exploration:
-        read_count(record["_n_calls"], "progress_state['_n_calls']")
-        read_number(record["exploration_rate"], "progress_state['exploration_rate']", 0.0, 1.0)
-    for name in WINDOWS:
-        window = record[name]
-        record[name] = None if window is None else deque(window, maxlen=model._stats_window_size)
-    vars(model).update(record)
 
 
 def capture_log(model: BaseAlgorithm) -> StateDict | None:
@@ -84,7 +53,3 @@ def put_into_log(logger: Logger, state: StateDict) -> None:
     logger.name_to_value.update(cast("dict[str, float]", values))
     logger.name_to_count.update({str(name): read_count(count, "log['counts']") for name, count in counts.items()})
     logger.name_to_excluded.update(formats)
-
-
-def _exploration(model: BaseAlgorithm) -> list[str]:
-    return [name for name in _EXPLORATION if hasattr(model, name)]

@@ -1,0 +1,61 @@
+"""DistributionalPPO is saved and continued by the functions that serve the algorithms of Stable-Baselines3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+
+from rlcore import CheckpointError, DistributionalPPO
+from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
+from tests.support.exact_runs import StopAt
+from tests.support.training import differing, make_envs, make_model
+
+
+class Subclass(DistributionalPPO):
+    """One of the user's."""
+
+
+def state_of(model: Any) -> Any:
+    state = model.__getstate__()["state"]
+    for episode in state["progress_state"]["ep_info_buffer"]:
+        del episode["t"]  # a clock
+    return state
+
+
+def test_an_interrupted_run_ends_as_the_whole_one_does(tmp_path: Path) -> None:
+    whole = make_model(make_envs(normalize=True), optimizer_class="adam")
+    whole.learn(192)
+    expected = state_of(whole)
+
+    cut = make_model(make_envs(normalize=True), optimizer_class="adam")
+    cut.learn(192, callback=[SaveExactly(tmp_path, every=48), StopAt(120)])
+    path = newest_exact(tmp_path)
+    assert path is not None
+    model = load_exact(path, make_envs(normalize=True), algorithm=DistributionalPPO, device="cpu")
+    assert model.num_timesteps == 96
+    continue_learning(model)
+
+    assert model.num_timesteps == 192
+    assert differing(expected, state_of(model)) == []
+
+
+def test_the_file_is_that_of_save_and_a_subclass_is_named_at_load(tmp_path: Path) -> None:
+    model = Subclass("MlpLstmPolicy", make_envs(), n_steps=4, batch_size=12, device="cpu", seed=0)
+    model.learn(12)
+    save_exact(model, tmp_path / "exact")
+    assert differing(model.get_parameters(), DistributionalPPO.load(tmp_path / "exact.zip").get_parameters()) == []
+    assert type(load_exact(tmp_path / "exact", make_envs(), algorithm=Subclass)) is Subclass
+
+
+def test_another_algorithm_or_an_environment_without_state_is_refused(tmp_path: Path) -> None:
+    model = make_model()
+    model.learn(48)
+    save_exact(model, tmp_path / "exact.zip")
+    with pytest.raises(CheckpointError, match="is of DistributionalPPO, and algorithm=PPO is asked for"):
+        load_exact(tmp_path / "exact.zip", make_envs(), algorithm=PPO)
+    with pytest.raises(CheckpointError, match=r"could not continue exactly in this .*cannot give its state"):
+        load_exact(tmp_path / "exact.zip", make_vec_env("CartPole-v1", 3))
