@@ -41,7 +41,7 @@ def transfers_not_counted(self: Any, trainee: Any, result: Any) -> None:
     trainee.vgs_transfers = before
 
 
-@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="b6f3db1bec4780d1")
+@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="83de319807cb05a9")
 def noise_as_asked(state: dict[str, Any], group: dict[str, Any]) -> float:  # noqa: ARG001
     """Log sigma as the noise, even where the noise follows the step."""
     return float(group["sigma"])

@@ -32,7 +32,7 @@ def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa:
 @fault(
     "bug-06-maximum-starts-at-minus-infinity",
     target="rlcore.optim.upgd:UPGD._gate_scale",
-    pins="441d5aee2eb49573",
+    pins="c2ac3e99e94a05b0",
 )
 def maximum_starts_at_minus_infinity(self: Any, extremes: UtilityExtremes) -> Scalar:
     """Start the maximum at -inf and raise it tensor by tensor, as the published implementation does."""
@@ -74,7 +74,7 @@ def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
 @fault(
     "fnd-29-maximum-of-uncorrected-averages",
     target="rlcore.optim.upgd:UPGD._gate_scale",
-    pins="441d5aee2eb49573",
+    pins="c2ac3e99e94a05b0",
 )
 def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Divide bias-corrected utilities by a maximum that is not bias-corrected."""
@@ -86,7 +86,7 @@ def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Sca
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UPGD._update",
-    pins="67e3b45424355811",
+    pins="f116977242487d47",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
@@ -132,7 +132,7 @@ def _unlimited_direction(update: Update) -> Tensor:
 @fault(
     "fnd-31-averages-only-of-a-fresh-state",
     target="rlcore.optim.upgd:UPGD._complete",
-    pins="485de1d1b7cfaa89",
+    pins="a2cdad2329aa0f76",
 )
 def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
     """Create averages only when a parameter is first seen, not when a setting needs them later."""
@@ -143,7 +143,7 @@ def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
 @fault(
     "fnd-32-noise-average-starts-at-one",
     target="rlcore.optim.upgd:initial_average",
-    pins="63cde785547debd5",
+    pins="231b710a1a13aed6",
 )
 def noise_average_starts_at_one(name: str, parameter: Tensor) -> Tensor:
     """Start the average for adaptive noise at 1, but correct it as if it started at 0."""
@@ -154,7 +154,7 @@ def noise_average_starts_at_one(name: str, parameter: Tensor) -> Tensor:
 @fault(
     "fnd-33-noise-follows-the-norm",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="2ec76da547a7c82c",
+    pins="89727088378845f4",
 )
 def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Scalar:
     """Make noise proportional to the norm of the direction instead of its root mean square."""
@@ -172,7 +172,7 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
     return parameter.dtype
 
 
-@unclaimed("noise-adaptive-unasked", target="rlcore.optim.upgd:UPGD._adapts", pins="7f53aa332bd7c77b")
+@unclaimed("noise-adaptive-unasked", target="rlcore.optim.upgd:UPGD._adapts", pins="20e9c3cc65e4d412")
 def noise_adaptive_unasked(self: Any, group: dict[str, Any]) -> bool:  # noqa: ARG001
     """Make noise follow the step even if that is not requested."""
     return bool(group["sigma"] > 0)
@@ -181,7 +181,7 @@ def noise_adaptive_unasked(self: Any, group: dict[str, Any]) -> bool:  # noqa: A
 @fault(
     "fnd-37-noise-follows-the-gradient",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="2ec76da547a7c82c",
+    pins="89727088378845f4",
 )
 def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001
     """Make adaptive noise proportional to the gradient, even where the step does not depend on its scale."""
@@ -191,7 +191,7 @@ def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar
 
 
 @unclaimed(
-    "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="a3b2ab8bba8a41b0"
+    "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="b6c1882273c08acc"
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     """Do not divide the averaged gradient by the root of its averaged square."""
@@ -208,7 +208,7 @@ def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm:
 @fault(
     "fnd-63-utilities-left-as-they-were",
     target="rlcore.optim.upgd:UPGD.rescale_utilities",
-    pins="d2200add225b19f6",
+    pins="fd1229206f88508e",
 )
 def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
     """Correct weights without correcting their utilities."""

@@ -51,7 +51,7 @@ def scaler_made_anew(self: Any) -> None:
 @fault(
     "bug-10-relink-wipes-statistics",
     target="rlcore.optim.scaler:VarianceGradientScaler.update_parameters",
-    pins="fcd09730abca73de",
+    pins="024a4170819659d9",
 )
 def relink_wipes_statistics(self: Any, parameters: Any) -> None:
     """Forget each tensor's statistics when relinking, but keep the step count."""
@@ -86,7 +86,7 @@ def statistics_of_scaled_and_clipped_gradients(self: Any) -> None:
 @fault(
     "fnd-26-spread-over-elements-for-noise",
     target="rlcore.optim.gradient_variance:ElementEstimator.commit",
-    pins="f710deefedb1bdec",
+    pins="0b02b05eb51d14ef",
 )
 def spread_over_elements_for_noise(
     self: Any,
@@ -103,7 +103,7 @@ def spread_over_elements_for_noise(
 @fault(
     "fnd-27-difference-of-float32-averages",
     target="rlcore.optim.gradient_variance:ElementEstimator.commit",
-    pins="f710deefedb1bdec",
+    pins="0b02b05eb51d14ef",
 )
 def difference_of_float32_averages(
     self: Any,
@@ -151,7 +151,7 @@ def ratio_in_float32(self: Any) -> Floats:
 @unclaimed(
     "factor-never-applied",
     target="rlcore.optim.scaler:VarianceGradientScaler._apply",
-    pins="143a62bf18428757",
+    pins="6ddd7a49dee169ce",
 )
 def factor_never_applied(self: Any, factor: float) -> None:
     """Return the factor without scaling the gradients."""
@@ -183,7 +183,7 @@ def disabled_scaler_acts(self: Any) -> float:
 @fault(
     "scaler-keeps-every-measurement",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="d818b99e4c6351ff",
+    pins="fa65b6d077019ee4",
 )
 def scaler_keeps_every_measurement(self: Any, pending: Pending) -> None:
     """Keep the measurements of every step."""
@@ -218,7 +218,7 @@ def factor_falls_with_every_step(self: Any) -> float:
 @unclaimed(
     "nothing-committed",
     target="rlcore.optim.scaler:VarianceGradientScaler._commit",
-    pins="d818b99e4c6351ff",
+    pins="fa65b6d077019ee4",
 )
 def nothing_committed(self: Any, pending: Pending) -> None:
     """Drop the measurements of a step."""
@@ -264,7 +264,7 @@ def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
 @fault(
     "asr-13-averages-not-restored",
     target="rlcore.optim.scaler:VarianceGradientScaler.load_state_dict",
-    pins="78c072e68cdd1da7",
+    pins="8c239f1b7488c49c",
 )
 def averages_not_restored(self: Any, state: StateDict) -> None:
     """Restore the step count of a state, but not its averages."""

@@ -151,7 +151,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """Keep the parts restored before one is refused."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="af4d8f8441b6cfdf")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="f4fd22b8ca3e6b9e")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],
@@ -171,7 +171,7 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
     return checkpoint
 
 
-@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:fit", pins="52dc05578cf8eede")
+@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:fit", pins="8766db118b33aacd")
 def any_weight_is_taken(saved: Any, like: Any, where: str, rules: Any) -> Any:
     """Check names, shapes and types of weights, but not their values."""
     return fit(saved, like, where, {name: Rule(finite=False) for name in like} | dict(rules))
