@@ -104,6 +104,36 @@ def test_a_value_that_cannot_be_used_raises_one_line_with_setting_and_value(case
     assert caught.value.setting
 
 
+BEYOND: dict[str, list[float]] = {
+    "learning_rate": [0.0, 1e7],
+    "n_steps": [0],
+    "n_epochs": [0, 10**6 + 1],
+    "gamma": [-0.01, 1.01],
+    "target_kl": [0.0],
+    "verbose": [-1, 3],
+    "seed": [-1, 2**32],
+    "ent_coef": [-0.1],
+    "ent_coef_boost": [1.0],
+    "ent_coef_plateau_explained_variance": [1.01],
+    "ent_coef_plateau_patience": [0],
+    "kl_penalty_coef": [0.0],
+    "n_critics": [0, 3],
+    "num_atoms": [1],
+    "return_scale_decay": [-0.1, 1.0],
+    "vgs_beta": [-0.1, 1.0],
+    "vgs_alpha": [-0.1],
+    "vgs_warmup_steps": [-1],
+    "vgs_min_scaling_factor": [0.0, 1.01],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BEYOND.items() for value in values])
+def test_a_value_beyond_its_range_is_refused_with_the_meaning_of_the_setting(name: str, value: float) -> None:
+    with pytest.raises(SettingError, match=rf"^{name}={value} cannot be used \(.*\): ") as caught:
+        PPOSettings(**{name: value})
+    assert caught.value.setting == name
+
+
 def test_an_unknown_policy_is_named() -> None:
     with pytest.raises(SettingError, match=r"MlpPolicy.*MlpLstmPolicy"):
         DistributionalPPO("MlpPolicy", "CartPole-v1")
