@@ -187,7 +187,7 @@ class TestProcesses:
             (fail, "setting", SettingError, "gamma=2 cannot be used"),
             (fail, "unpicklable", WorkerError, r"cannot send back a ValueError .*holds a lock"),
             (answer, "lock", WorkerError, "cannot send back a lock"),
-            (fail, "interrupt", KeyboardInterrupt, ""),
+            (fail, "interrupt", KeyboardInterrupt, "^$"),
         ]
         with ProcessExecutor(1) as executor:
             for function, task, kind, words in expected:
