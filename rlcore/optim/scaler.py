@@ -267,8 +267,8 @@ class VarianceGradientScaler:
 
         :raises StateError: the state is of another version, damaged or for other shapes; nothing is changed
         """
-        like: StateDict = {**self.state_dict(), **dict.fromkeys(GLOBAL_AVERAGES, 0.0)}
-        saved = fit(state, like, "state of the gradient scaler", _RULES)
+        numbers: dict[Any, Any] = dict.fromkeys(GLOBAL_AVERAGES, 0.0)
+        saved = fit(state, {**self.state_dict(), **numbers}, "state of the gradient scaler", _RULES)
         try:
             settings = ScalerSettings(**{name: saved[name] for name in ScalerSettings.model_fields})
         except SettingError as error:
