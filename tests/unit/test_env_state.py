@@ -418,3 +418,14 @@ def test_statistics_that_do_not_fit_change_nothing(path: list[str | int], value:
         restore_normalizer(env, edit(state, path, value))
 
     assert bits_of_state(capture_normalizer(env)) == before
+
+
+def test_statistics_of_another_key_are_refused() -> None:
+    env = VecNormalize(DummyVecEnv([Pictures]))
+    env.reset()
+    state: Any = capture_normalizer(env)
+    path: list[str | int] = ["layers", 0, "observation", 0, "key"]
+    assert state["layers"][0]["observation"][0]["key"] == "a"
+
+    with pytest.raises(StateError, match=r"observation statistics a.*'key'"):
+        restore_normalizer(env, edit(state, path, "b"))
