@@ -152,6 +152,12 @@ def test_no_other_instruction_is_followed(abuse: str, forge: Any) -> None:
         load_container(forge.file(forge.dictionary(x=ABUSES[abuse]), {}))
 
 
+@pytest.mark.parametrize("abuse", ["a method replaced", "attributes set on a dict", "metadata set on a dict"])
+def test_attributes_are_refused_before_they_are_set(abuse: str, forge: Any) -> None:
+    with pytest.raises(CheckpointError, match="pickle is damaged"):
+        load_container(forge.file(forge.dictionary(x=ABUSES[abuse]), {}))
+
+
 def test_an_instruction_that_no_checkpoint_needs_is_named(forge: Any) -> None:
     with pytest.raises(CheckpointError, match=r"instruction '\\x8f', .*do not load it"):
         load_container(forge.file(forge.dictionary(x=ABUSES["a set"]), {}))
