@@ -13,7 +13,7 @@ from rlcore.types import StateDict
 from rlverify import fault
 
 
-@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="a9d6c6440acc8759")
+@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="395a9357a39c8ead")
 def unpickled_as_it_comes(
     content: memoryview,
     map_location: str | torch.device = "cpu",
@@ -25,7 +25,7 @@ def unpickled_as_it_comes(
     return payload
 
 
-@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="a9d6c6440acc8759")
+@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="395a9357a39c8ead")
 def weights_only(
     content: memoryview,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
@@ -37,7 +37,7 @@ def weights_only(
     return payload
 
 
-@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:decode", pins="a9d6c6440acc8759")
+@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:decode", pins="395a9357a39c8ead")
 def device_of_the_file(
     content: memoryview,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
@@ -49,7 +49,7 @@ def device_of_the_file(
     return payload
 
 
-@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="5a9ebde434838e0e")
+@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="f39d2c6f35f32f6e")
 def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
     """Save values as they are given, so that a mean computed by NumPy stays a NumPy scalar."""
     torch.save({name: np.float64(each) if type(each) is float else each for name, each in payload.items()}, file)
