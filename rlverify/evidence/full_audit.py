@@ -22,6 +22,7 @@ class FullAudit:
     :param code: digest of all code, as `CurrentCode` gives it
     :param date: the day in UTC, as in ``2026-11-25``
     :param libraries: versions of the libraries of the settings, by name
+    :param machine: as `rlverify.project.code.machine` gives it
     :param revision: of the code, as Git describes it; empty without Git
     :param seconds: that a run of each experiment took, by its name
     """
@@ -29,6 +30,7 @@ class FullAudit:
     code: str = ""
     date: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
+    machine: str = ""
     revision: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
 

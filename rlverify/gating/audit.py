@@ -23,7 +23,7 @@ from rlverify.gating.measuring import measure
 from rlverify.gating.problem_rules import compared, notes_of, problems_of, problems_of_all
 from rlverify.gating.replay import Replayed, replay
 from rlverify.gating.sample import forced_by, revision_of, seeds_to_repeat
-from rlverify.project.code import CurrentCode
+from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.measured import Evidence
@@ -157,9 +157,10 @@ def _repeated(
     project, paths = committed.project, committed.paths
     figures = [(each.claim, each.evidence) for each in kept if each.evidence is not None and not each.misfits]
     forced = forced_by(base, project, paths, figures) if base is not None else {}
-    seconds = load_full_audit(paths.reports).seconds
-    seeds = seeds_to_repeat(figures, revision_of(project, figures), forced, seconds)
-    return replay(project, paths, code, figures, seeds, executor=executor, on_progress=on_progress)
+    last = load_full_audit(paths.reports)
+    seeds = seeds_to_repeat(figures, revision_of(project, figures), forced, last.seconds)
+    same = last.machine == machine() and last.libraries == code.libraries
+    return replay(project, paths, code, figures, seeds, same_machine=same, executor=executor, on_progress=on_progress)
 
 
 def _of_base(base: Base | None) -> list[str]:

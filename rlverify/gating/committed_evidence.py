@@ -17,7 +17,7 @@ from rlverify.evidence.full_audit import to_json as full_audit_json
 from rlverify.evidence.staleness import misfits
 from rlverify.gating.git_base import git
 from rlverify.gating.problem_rules import REMEDY
-from rlverify.project.code import CurrentCode
+from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
 from rlverify.project.pages import OF_AUDIT
 from rlverify.project.plots import FOLDER
@@ -143,7 +143,8 @@ def full_audit_of(project: Project, code: CurrentCode, seconds: Mapping[str, flo
 
     :param seconds: as in `FullAudit`
     """
-    return FullAudit(code.digest, datetime.now(UTC).date().isoformat(), code.libraries, _revision(project), seconds)
+    today = datetime.now(UTC).date().isoformat()
+    return FullAudit(code.digest, today, code.libraries, machine(), _revision(project), seconds)
 
 
 def _revision(project: Project) -> str:

@@ -57,15 +57,18 @@ def replay(
     figures: Figures,
     seeds: Mapping[str, Sequence[int]],
     *,
+    same_machine: bool,
     executor: Executor,
     on_progress: Progress = no_progress,
 ) -> Replayed:
     """Repeat runs of figures, and compare each with the committed values of its seed.
 
-    Where runs do not repeat between machines and this one differs, more are repeated and their mean is compared.
+    On a machine like the one that measured them, every digit must agree. On another, values may differ by a tolerance;
+    where a single run can differ by more, more runs are repeated and their mean is compared.
 
     :param figures: with committed evidence; those of which no run is repeated are left out
     :param seeds: which runs to repeat, by experiment
+    :param same_machine: whether the committed values were measured on such a machine, with the same libraries
     :param on_progress: called with the number of runs done and of all
     """
     runs = repeat_runs(project, paths.runs, seeds, code, executor=executor, on_progress=on_progress)
@@ -74,13 +77,14 @@ def replay(
         for claim, _ in figures
     }
     repeated = [(claim, evidence) for claim, evidence in figures if own[claim.id]]
+    agrees = _is_exact if same_machine else _agrees
     unlike = [
         (claim, evidence)
         for claim, evidence in repeated
-        if not all(_agrees(claim, evidence, run) for run in own[claim.id])
+        if not all(agrees(claim, evidence, run) for run in own[claim.id])
     ]
     more: dict[str, list[int]] = defaultdict(list)
-    for claim, _ in unlike:
+    for claim, _ in [] if same_machine else unlike:
         if all(_value(claim, run) is not None for run in own[claim.id]):  # a crash is the answer
             known = (*seeds[claim.experiment], *more[claim.experiment])
             more[claim.experiment] += [seed for seed in _more_seeds(claim) if seed not in known]
@@ -93,7 +97,10 @@ def replay(
         executor=executor,
         on_progress=lambda done, total: on_progress(ended + done, ended + total),
     )
-    problems = [each for claim, evidence in unlike for each in _problems(claim, evidence, own[claim.id], runs)]
+    if same_machine:
+        problems = [each for claim, evidence in unlike for each in _inexact(claim, evidence, own[claim.id])]
+    else:
+        problems = [each for claim, evidence in unlike for each in _problems(claim, evidence, own[claim.id], runs)]
     exact = sum(all(_is_exact(claim, evidence, run) for run in own[claim.id]) for claim, evidence in repeated)
     return Replayed(seconds_of_claims([claim for claim, _ in repeated], runs.values()), exact, tuple(problems))
 
@@ -122,6 +129,17 @@ def _is_exact(claim: Claim, evidence: Evidence, run: PairedRun) -> bool:
     return value is not None and is_committed_value(evidence.figure, run.seed, value)
 
 
+def _inexact(claim: Claim, evidence: Evidence, own: Sequence[PairedRun]) -> list[Problem]:
+    """Of a figure of which a repeated run does not give the committed value to the last digit."""
+    run = next(run for run in own if not _is_exact(claim, evidence, run))
+    value = _value(claim, run)
+    if value is None:
+        return [_crash(claim, run)]
+    assert claim.figure is not None
+    assert evidence.figure is not None
+    return [_difference(claim, run_difference(evidence.figure, run.seed, value, claim.figure.unit))]
+
+
 def _problems(claim: Claim, evidence: Evidence, own: Sequence[PairedRun], runs: Runs) -> list[Problem]:
     """Of a figure of which a repeated run is not as it is committed: that run, or the mean of several."""
     assert claim.figure is not None
@@ -147,11 +165,16 @@ def problems_of_run(claim: Claim, evidence: Evidence, run: PairedRun) -> list[Pr
     assert evidence.figure is not None
     value = _value(claim, run)
     if value is None:
-        sentence = f"{CRASHES}: seed {run.seed}: {run.why_without(claim.figure.quantity)}"
-        return [Problem(claim.id, CLAIM_FELL, sentence, "verdict")]
+        return [_crash(claim, run)]
     if not claim.figure.repeats or _agrees(claim, evidence, run):
         return []
     return [_difference(claim, run_difference(evidence.figure, run.seed, value, claim.figure.unit))]
+
+
+def _crash(claim: Claim, run: PairedRun) -> Problem:
+    assert claim.figure is not None
+    sentence = f"{CRASHES}: seed {run.seed}: {run.why_without(claim.figure.quantity)}"
+    return Problem(claim.id, CLAIM_FELL, sentence, "verdict")
 
 
 def _difference(claim: Claim, sentence: str) -> Problem:

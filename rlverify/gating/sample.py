@@ -6,21 +6,20 @@ that reaches a figure shows in nearly any run of its experiment, and one run che
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rlverify.evidence.evidence_files import from_json, to_json
+from rlverify.evidence.evidence_files import to_json
 from rlverify.gating.git_base import Base, git
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import digest, module_path
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence
 
 Figures = Sequence[tuple[Claim, Evidence]]
@@ -89,7 +88,7 @@ def _windows(seconds: Mapping[str, float]) -> list[list[str]]:
 def forced_by(base: Base, project: Project, paths: ReportPaths, figures: Figures) -> dict[str, int | None]:
     """The figures of which the claim, the experiment's module or the evidence differs from the base.
 
-    :returns: by id, the seed of the run whose value a change moves most; None where it moves none
+    :returns: by id, the seed of the run whose value a change moves most; None where it moves none, and any seed will do
     """
     tables = {path: _tables(base, path) for path in {project.catalogue_file(claim) for claim, _ in figures}}
     found: dict[str, int | None] = {}
@@ -97,20 +96,21 @@ def forced_by(base: Base, project: Project, paths: ReportPaths, figures: Figures
         path = paths.evidence / f"{claim.id}.json"
         module = module_path(project.experiment(claim.experiment).__module__)
         was, now = (_table(each, claim) for each in tables[project.catalogue_file(claim)])
-        if path.resolve() in base.changed:
-            found[claim.id] = _moved_seed(evidence, base.text(path), path)
+        moved = _moved_seed(evidence, base.text(path)) if path.resolve() in base.changed else None
+        if moved is not None:
+            found[claim.id] = moved
         elif was != now or module.resolve() in base.changed:
             found[claim.id] = None
     return found
 
 
-def _moved_seed(evidence: Evidence, before: str | None, path: Path) -> int | None:
-    """The seed of the value that differs most from an earlier one; None where none does."""
-    old: tuple[float, ...] = ()
-    with suppress(EvidenceError):
-        was = from_json(before or "", path).figure
-        old = was.values if was is not None else ()
+def _moved_seed(evidence: Evidence, before: str | None) -> int | None:
+    """The seed of the value that differs most from an earlier file's; 0 where that has none, None where none differs."""
     assert evidence.figure is not None
+    try:
+        old = [float(value) for value in json.loads(before or "")["figure"]["values"]]
+    except (ValueError, TypeError, KeyError):
+        return 0
     moved = [abs(now - was) for now, was in zip(evidence.figure.values, old, strict=False)]
     return moved.index(max(moved)) if any(moved) else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import metadata
@@ -13,8 +14,20 @@ from rlverify.project.content import SHOWING, Project
 from rlverify.project.fingerprint import digest, module_name, source_digest
 from rlverify.records.errors import HarnessError
 
+CPU_INFO: Final = Path("/proc/cpuinfo")
+_KIND_OF_CPU: Final = ("vendor_id", "cpu family", "model", "flags", "CPU implementer", "CPU part", "Features")
+
 DATA: Final = "/"
 """In the name of a file that is no module."""
+
+
+def machine() -> str:
+    """Digest of the kind of processor: libraries choose their loops by it, and so the last bit of a sum."""
+    found = {platform.machine(), platform.system()}
+    if CPU_INFO.is_file():
+        lines = (line.partition(":") for line in CPU_INFO.read_text(encoding="utf-8").splitlines())
+        found |= {f"{name.strip()}:{value.strip()}" for name, _, value in lines if name.strip() in _KIND_OF_CPU}
+    return digest(sorted(found))
 
 
 class CurrentCode:
