@@ -88,7 +88,7 @@ def _windows(seconds: Mapping[str, float]) -> list[list[str]]:
 def forced_by(base: Base, project: Project, paths: ReportPaths, figures: Figures) -> dict[str, int | None]:
     """The figures of which the claim, the experiment's module or the evidence differs from the base.
 
-    :returns: by id, the seed of the run whose value a change moves most; None where it moves none, and any seed will do
+    :returns: by id, the seed of the run whose value a change moves most; None where any seed will do
     """
     tables = {path: _tables(base, path) for path in {project.catalogue_file(claim) for claim, _ in figures}}
     found: dict[str, int | None] = {}
@@ -105,7 +105,7 @@ def forced_by(base: Base, project: Project, paths: ReportPaths, figures: Figures
 
 
 def _moved_seed(evidence: Evidence, before: str | None) -> int | None:
-    """The seed of the value that differs most from an earlier file's; 0 where that has none, None where none differs."""
+    """The seed of the value that differs most from an earlier file; 0 if that has none, None if none differs."""
     assert evidence.figure is not None
     try:
         old = [float(value) for value in json.loads(before or "")["figure"]["values"]]
