@@ -82,14 +82,14 @@ def fields(**values: Any) -> Callable[[Path, Path], None]:
 
 
 NETWORKS: dict[str, tuple[Callable[[Path, Path], None], str]] = {
-    "a wide LSTM": (network(lstm_hidden_size=12000), "the model's has shape .8, 12000."),
+    "a wide LSTM": (network(lstm_hidden_size=12000), r"must be a tensor of torch.float32 with shape \(8, 12000\)"),
     "wide layers": (network(net_arch=[20000, 20000]), "policy does not fit: missing"),
     "a deep LSTM": (network(n_lstm_layers=20000), "ask for 20000 layers, and the file has 20 tensors"),
     "many layers": (network(net_arch=[1] * 20000), "ask for 20000 layers, and the file has 20 tensors"),
     "many layers of the actor": (network(net_arch={"pi": [1] * 20000}), "ask for 20000 layers"),
-    "many quantiles": (settings(n_quantiles=10**9), r"the model's has shape \(10+, 8\)"),
+    "many quantiles": (settings(n_quantiles=10**9), r"must be a tensor of torch.float32 with shape \(10+, 8\)"),
     "many atoms": (settings(**ATOMS), "critics' outputs are about quantiles"),
-    "many observations": (fields(observation_space=WIDE), r"the model's has shape \(32, 10+\)"),
+    "many observations": (fields(observation_space=WIDE), r"must be a tensor of torch.float32 with shape \(32, 10+\)"),
 }
 RECIPES: dict[str, tuple[str, Callable[[Path, Path], None], str]] = {
     **{f"{name}, load": ("load", *recipe) for name, recipe in NETWORKS.items()},

@@ -25,7 +25,6 @@ from rlcore.pbt.hyperparams import optimizer_steps_per_update
 from rlcore.ppo.arguments import resolve_settings
 from rlcore.run.config_file import build_envs
 from tests.support.training import make_envs, make_model
-from verification import environments as environments  # registers the one whose argument is refused
 
 ALGORITHM: dict[str, Any] = {
     "n_steps": 16,
@@ -224,10 +223,6 @@ ENVIRONMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "misspelt": ({"id": "CartPol-v1"}, "environment.id='CartPol-v1' cannot be made .*CartPole"),
     "no module": ({"id": "nowhere:X-v0"}, "environment.id='nowhere:X-v0' cannot be made"),
     "unknown argument": ({"id": "Pendulum-v1", "kwargs": {"G": 9.0}}, "kwargs={'G': 9.0}: .*unexpected .*'G'"),
-    "unusable argument": (
-        {"id": "rlcore/ShiftingRewardScale-v0", "kwargs": {"shifts": [[1]]}},
-        r"shifts=\[\[1\]\] cannot be used.*\[20000, 0\.01\]\]$",
-    ),
     "an argument of another type": (
         {"id": "CartPole-v1", "kwargs": {"max_episode_steps": "x"}},
         "environment.id='CartPole-v1' cannot be made with kwargs={'max_episode_steps': 'x'}",

@@ -51,6 +51,15 @@ def _outcome(symptom: str, action: Callable[[], object], *, passes: bool) -> Obs
     return Observation(symptom, expected, ended, holds=(ended == "passes") == passes)
 
 
+_NAMES = {
+    "_ret_mean_value": ("statistics", "mean"),
+    "_ret_std_value": ("statistics", "std"),
+    "_ret_mean_snapshot": ("snapshot", "mean"),
+    "_ret_std_snapshot": ("snapshot", "std"),
+}
+"""Where our return scale has what the document's attributes hold."""
+
+
 class _ReturnScaleModel:
     """A real model with the attributes that test 1 uses. Test 1 may set an attribute only to its value."""
 
@@ -58,10 +67,13 @@ class _ReturnScaleModel:
         self.__dict__.update(_model=model, _callback=model._setup_learn(10 * UPDATE)[1])
 
     def __getattr__(self, name: str) -> Any:
+        if name in _NAMES:
+            kind, attribute = _NAMES[name]
+            return getattr(getattr(self._model.value_scale, kind), attribute)
         return getattr(self._model, name)
 
     def __setattr__(self, name: str, value: float) -> None:
-        assert getattr(self._model, name) == value, "the test starts from the statistics of a fresh model"
+        assert getattr(self, name) == value, "the test starts from the statistics of a fresh model"
 
     def collect_rollouts(self, _: object) -> None:
         model: Any = self._model

@@ -13,17 +13,14 @@ from torch import Tensor
 from rlcore import UPGD, AdaptiveUPGD
 
 
-class _FollowsTheNorm:
-    def _noise_reference(self, update: Any, rms: Tensor) -> Tensor:  # noqa: ARG002
-        norm: Tensor = torch.linalg.vector_norm(update.gradient)
-        return norm
-
-
-class DocumentedUPGD(_FollowsTheNorm, UPGD):
+class DocumentedUPGD(UPGD):
     """UPGD with it."""
 
+    def _noise_std(self, update: Any, rms: Tensor) -> float | Tensor:  # noqa: ARG002
+        return super()._noise_std(update, torch.linalg.vector_norm(update.gradient))
 
-class DocumentedAdaptiveUPGD(_FollowsTheNorm, AdaptiveUPGD):
+
+class DocumentedAdaptiveUPGD(DocumentedUPGD, AdaptiveUPGD):
     """AdaptiveUPGD with it."""
 
 

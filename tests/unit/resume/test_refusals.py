@@ -123,7 +123,7 @@ def her() -> Any:
 
 UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "a subclass": (lambda: OwnPPO("MlpPolicy", make_vec(), **net()), "OwnPPO is a subclass"),
-    "DistributionalPPO": (lambda: make_model(make_vec_env("CartPole-v1")), "CartPoleEnv cannot give its state"),
+    "DistributionalPPO": (lambda: make_model(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper"),
     "an attribute": (with_attribute, "the attribute 'curriculum' is not one of PPO"),
     "a schedule": (with_schedule, "lr_schedule was replaced"),
     "an optimizer": (with_optimizer, "policy.optimizer is a SGD, and the policy was built with Adam"),
