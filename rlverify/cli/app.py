@@ -55,7 +55,6 @@ from rlverify.cli.repin_command import repin
 from rlverify.cli.report_command import report
 from rlverify.cli.scan_command import scan
 from rlverify.cli.start_commands import init, new
-from rlverify.cli.watch_command import watch
 from rlverify.evidence.locking import alone_in
 from rlverify.evidence.summarising import summarise
 from rlverify.gating.audit import Audit, Level, audit
@@ -331,7 +330,6 @@ app.command()(report)
 app.command()(scan)
 app.command()(check)
 app.command("field-report")(field_report)
-app.command()(watch)
 
 
 def _run_audit(
@@ -346,7 +344,7 @@ def _run_audit(
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
 ) -> Audit:
-    with alone_in(paths.working, complain), progress_bars(paths.working) as bars:
+    with alone_in(paths.working, complain), progress_bars() as bars:
         return audit(
             project_of(context),
             paths,

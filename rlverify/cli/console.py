@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from rich.console import Console
@@ -17,7 +15,6 @@ from rich.text import Text
 
 from rlverify.evidence.files import canonical_json
 from rlverify.reporting.json_report import SCHEMA_VERSION
-from rlverify.running.run_progress import progress_reported, stage_progress
 
 PLAIN_WIDTH = 100
 """Of tables where there is no terminal and no variable COLUMNS."""
@@ -118,7 +115,6 @@ class Bars:
 
     def _show(self, what: str, done: int, total: int) -> None:
         """Update the first bar; its time starts afresh with something else."""
-        stage_progress(what, done, total)
         if what != self._shown:
             self._shown = what
             self._progress.reset(self._probes, description=what)
@@ -134,24 +130,15 @@ class Bars:
         if total == 0:
             return
         left = left_in_words(seconds_left)
-        stage_progress("figures", done, total, seconds_left)
         if self._figures is None:
             self._figures = self._progress.add_task("figures", total=total, left=left)
         self._progress.update(self._figures, completed=done, total=total, left=left)
         self._write_line(f"figures: {done} of {total} runs, {left}")
 
 
-def typed_command() -> str:
-    """The command as it was typed."""
-    return shlex.join(["rlverify", *sys.argv[1:]])
-
-
 @contextmanager
-def progress_bars(folder: Path) -> Iterator[Bars]:
-    """Bars on stderr while the block runs, and a file that `rlverify watch` reads.
-
-    :param folder: the working folder
-    """
+def progress_bars() -> Iterator[Bars]:
+    """Bars on stderr while the block runs."""
     console = Console(stderr=True, color_system=_colours())
     columns = (
         TextColumn("{task.description}"),
@@ -161,5 +148,5 @@ def progress_bars(folder: Path) -> Iterator[Bars]:
         TextColumn("{task.fields[left]}"),
     )
     bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with progress_reported(folder, typed_command()), bars as progress:
+    with bars as progress:
         yield Bars(progress)

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rlverify.cli.console import mention, typed_command
+from rlverify.cli.console import mention
 from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
 from rlverify.cli.outputs import check_outputs, hand_over
-from rlverify.cli.watch_command import working_folder
 from rlverify.records.errors import UsageError
 from rlverify.running.executor import Executor
-from rlverify.running.run_progress import progress_reported, stage_progress
 
 if TYPE_CHECKING:
     from rlverify.field.field_measuring import FieldTask
@@ -83,9 +81,6 @@ def _measured(names: list[str], executor: Executor) -> FieldReport:
     def on_done(task: FieldTask, seconds: float) -> None:
         nonlocal done
         done += 1
-        stage_progress("checks", done, total)
         mention(f"{done} of {total}: {task.name}, {task.variant} ({seconds:.0f} s)")
 
-    with progress_reported(working_folder(Path.cwd()), typed_command()):
-        stage_progress("checks", 0, total)
-        return measure(names, executor=executor, on_done=on_done)
+    return measure(names, executor=executor, on_done=on_done)

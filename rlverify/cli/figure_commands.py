@@ -104,7 +104,7 @@ def pilot(
 def _runs(
     project: Project, claim: Claim, seeds: Sequence[int], paths: ReportPaths, jobs: int | None
 ) -> tuple[PairedRun, ...]:
-    with alone_in(paths.working, complain), progress_bars(paths.working) as bars:
+    with alone_in(paths.working, complain), progress_bars() as bars:
         found = run_figures(
             project,
             paths.runs,

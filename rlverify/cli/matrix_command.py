@@ -38,11 +38,11 @@ def matrix(
     with executor_of(where, jobs, ray_address) as chosen:
         executor = in_threads(chosen)
         if fault is None:
-            with alone_in(paths.working, complain), progress_bars(paths.working) as bars:
+            with alone_in(paths.working, complain), progress_bars() as bars:
                 result = run_matrix(matrix_plan, paths, update=update, executor=executor, on_progress=bars.probes)
             result = replace(result, problems=tuple(advised_problems(result.problems, paths)))
         else:
-            with progress_bars(paths.working) as bars:
+            with progress_bars() as bars:
                 result = run_fault(matrix_plan, fault, executor=executor, on_progress=bars.probes)
     show(*([result.as_object()] if as_json else matrix_tables.parts(result)))
     raise typer.Exit(result.exit_code)

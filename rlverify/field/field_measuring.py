@@ -45,11 +45,6 @@ class FieldTask:
     factory: str
     source: str
 
-    @property
-    def label(self) -> str:
-        """What it is, for who watches."""
-        return f"{self.name}, {self.variant}"
-
 
 def algorithm_tasks(names: Sequence[str] = ()) -> list[FieldTask]:
     """All algorithms in both variants, or those of some names."""

@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -98,21 +97,11 @@ def run_tests(arguments: Sequence[str], *, root: Path, limit: float = SESSION_LI
         options += [f"--basetemp={folder}/tests", "-p", "no:cacheprovider", "-p", "no:randomly"]
         options += ["-q", "-rfE", "--tb=short", "--color=no"]
         try:
-            session = run_session(
-                [*options, *arguments], root=root, environment=_environment(), limit=limit, label=label_of(arguments)
-            )
+            session = run_session([*options, *arguments], root=root, environment=_environment(), limit=limit)
         except SessionTimeoutError:
             return TestRun(STOPPED, None, f"the session was stopped after {limit:g} s")
         found = read_outcome(outcome) if outcome.is_file() else None
     return TestRun(session.exit_code, found, session.output)
-
-
-def label_of(arguments: Sequence[str]) -> str:
-    """What a session is, for who watches: the faults that are planted, and how many tests run."""
-    planted = [name for option, name in pairwise(arguments) if option in ("--plant", "--plant-null")]
-    tests = [each for each in arguments if ".py" in each]
-    number = f"{len(tests)} tests" if len(tests) != 1 else tests[0]
-    return f"{', '.join(planted) or 'healthy code'}: {number}"
 
 
 def _environment() -> dict[str, str]:

@@ -16,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rlverify.running.run_progress import task_ended, task_started
-
 CAN_FORK = hasattr(os, "fork") and hasattr(os, "killpg")
 NO_SERVER = "this session ran in a fresh process, because the fork server has ended"
 REMEDY = "correct this, or see all of it with `{python} -m rlverify.kill_matrix.fork_server` in {root}"
@@ -52,26 +50,19 @@ class SessionSetting:
     environment: frozenset[tuple[str, str]]
 
 
-def run_session(
-    arguments: Sequence[str], *, root: Path, environment: Mapping[str, str], limit: float, label: str = "tests"
-) -> Session:
+def run_session(arguments: Sequence[str], *, root: Path, environment: Mapping[str, str], limit: float) -> Session:
     """Run pytest in a process of its own.
 
     The first session of a setting imports everything, and later ones are forked. Another setting starts from scratch.
     Every thread has a process of its own that forks, so that sessions of several threads run at the same time.
 
     :param limit: seconds after which the session is stopped, together with all that it started
-    :param label: what it is, for who watches
     :raises SessionTimeoutError: when they are over
     """
     if not CAN_FORK:
         return _run_fresh(arguments, root, environment, limit)
     server = _server_for(SessionSetting(root, frozenset(environment.items())))
-    task_started(label, server.pid)
-    try:
-        session = server.run(arguments, limit)
-    finally:
-        task_ended(label, server.pid)
+    session = server.run(arguments, limit)
     if session is None:
         session = _run_fresh(arguments, root, environment, limit)
         remedy = REMEDY.format(python=sys.executable, root=root)
@@ -109,11 +100,6 @@ class ForkServer:
             stderr=self._errors,
             start_new_session=True,
         )
-
-    @property
-    def pid(self) -> int:
-        """Of the process, whose forks run the sessions."""
-        return self._process.pid
 
     @property
     def is_alive(self) -> bool:

@@ -16,7 +16,6 @@ from rlverify.records.errors import UsageError
 from rlverify.records.printing import stdout_sent_to_stderr
 from rlverify.running.executor import Executor, Note, OnWait, Result, Task
 from rlverify.running.pool import Ended, pin_threads, run_each
-from rlverify.running.run_progress import task_ended, task_started
 
 VARIABLES: Final = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -46,11 +45,7 @@ class InlineExecutor(Executor):
         with interrupts.raised(), own_temporary_folder(), stdout_sent_to_stderr():
             for task in tasks:
                 started = time.monotonic()
-                task_started(task, os.getpid())
-                try:
-                    found.append(Ended(function(task), None, time.monotonic() - started))
-                finally:
-                    task_ended(task, os.getpid())
+                found.append(Ended(function(task), None, time.monotonic() - started))
                 note(task, found[-1])
                 on_wait()
         return found

@@ -44,11 +44,6 @@ class PairedTask:
     seed: int
     limit: float = RUN_LIMIT
 
-    @property
-    def label(self) -> str:
-        """What it is, for who watches."""
-        return f"{self.experiment}, seed {self.seed}"
-
 
 def seeds_of(claims: Iterable[Claim]) -> dict[str, tuple[int, ...]]:
     """The seeds that each experiment must be run with, each once however many claims need it."""

@@ -21,7 +21,6 @@ from typing import Generic, TypeVar
 
 from rlverify.records import interrupts
 from rlverify.records.printing import send_stdout_to_stderr
-from rlverify.running.run_progress import task_ended, task_started
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -70,11 +69,6 @@ class Worker(Generic[Task, Result]):
         self._started = time.monotonic()
         with suppress(BrokenPipeError):  # it has died, which `end` reports
             self._connection.send(task)
-
-    @property
-    def pid(self) -> int:
-        """Of its process."""
-        return self._process.pid or 0
 
     @property
     def signals(self) -> list[Connection | int]:
@@ -145,25 +139,21 @@ def run_each(
                         number = waiting.popleft()
                         worker = Worker(function, tasks[number], room.name)
                         busy[worker] = number
-                    task_started(tasks[number], worker.pid)
                 wait([each for worker in busy for each in worker.signals], POLL)
                 for worker in [each for each in busy if each.has_ended]:
                     number = busy.pop(worker)
                     found[number] = ended = worker.end()
-                    task_ended(tasks[number], worker.pid)
                     if ended.exit_code is None and waiting:
                         busy[worker] = waiting.popleft()
                         worker.start(tasks[busy[worker]])
-                        task_started(tasks[busy[worker]], worker.pid)
                     else:
                         done.append(worker)
                         worker.release()
                     note(tasks[number], ended)
                 on_wait()
     finally:
-        for worker, number in busy.items():
+        for worker in busy:
             worker.terminate()
-            task_ended(tasks[number], worker.pid)
         for worker in (*busy, *done):
             worker.join()
         room.cleanup()

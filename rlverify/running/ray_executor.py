@@ -29,8 +29,6 @@ from rlverify.records import interrupts
 from rlverify.records.errors import HarnessError, UsageError
 from rlverify.running.executor import Executor, Note, OnWait, Result, Task
 from rlverify.running.pool import POLL, Ended, Worker
-from rlverify.running.progress_file import ELSEWHERE
-from rlverify.running.run_progress import task_ended, task_started
 
 MOST_TRIES: Final = 3
 """How often a task is started if the node or the actor that runs it is lost."""
@@ -278,7 +276,6 @@ class RayExecutor(Executor):
                         if given is None:
                             slot = slots.free(answer)
                         else:
-                            task_ended(tasks[given.number], ELSEWHERE)
                             slot = given.slot
                             ended: Ended[Result] | None = _ended(answer, given)
                             if ended is None or ended.reason:
@@ -294,13 +291,10 @@ class RayExecutor(Executor):
                         if slot is not None and waiting and (given is None or not needs_new):
                             number, tries = waiting.popleft()
                             slots.give(slot, number, tries, pickle.dumps((function, tasks[number])))
-                            task_started(tasks[number], ELSEWHERE)
                         elif slot is not None:
                             slots.end(slot)
                     on_wait()
         finally:
-            for given in slots.busy.values():
-                task_ended(tasks[given.number], ELSEWHERE)
             slots.close()
         return [found[number] for number in range(len(tasks))]
 

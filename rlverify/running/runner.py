@@ -71,11 +71,6 @@ class ProbeTask:
     limit: float
     variant: Variant = field(compare=False)
 
-    @property
-    def label(self) -> str:
-        """What it is, for who watches."""
-        return f"{self.probe}, {self.variant.replace('_', ' ')}, seed {self.seed}"
-
 
 def attempt(action: Callable[[], Result], about: About = lambda _: None) -> Result | Crash:
     """Whatever the action returns, or its crash as a record.

@@ -71,6 +71,15 @@ def test_the_time_of_a_bar_begins_with_what_it_shows() -> None:
     now[0] = 7.0
     shown.repeats(1, 6)
     assert (task.description, task.finished, task.elapsed) == ("repeating", False, 2.0)
+    assert (task.completed, task.total) == (1, 6)
+
+
+def test_figures_have_a_bar_of_their_own() -> None:
+    progress = Progress(disable=False)
+    shown = Bars(progress)
+    for done in (0, 4):
+        shown.figures(done, 9, 60.0)
+    assert [(each.description, each.completed, each.total) for each in progress.tasks[1:]] == [("figures", 4, 9)]
 
 
 def test_with_a_terminal_there_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:

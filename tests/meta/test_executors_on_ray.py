@@ -28,7 +28,6 @@ from rlverify.records.errors import HarnessError, UsageError
 from rlverify.running import ray_executor as ray_executor_module
 from rlverify.running.executors import ProcessExecutor, ray_executor
 from rlverify.running.pool import Ended
-from rlverify.running.progress_file import ELSEWHERE
 from rlverify.running.ray_executor import RayExecutor
 from rlverify.running.runner import how_it_died, run_claims
 from tests.support.processes import commands_of
@@ -59,14 +58,6 @@ def test_results_are_in_the_order_of_the_tasks_and_each_is_noted_once(executor: 
     assert (first_words(ended), sorted(noted)) == (["a", "b", "c", "d"], ["a", "b", "c", "d"])
     assert str(os.getpid()) not in {str(each.result).split()[1] for each in ended}
     assert executor.map(act, []) == []
-
-
-def test_tasks_are_reported_as_running_elsewhere(executor: RayExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[tuple[str, str, int]] = []
-    monkeypatch.setattr(ray_executor_module, "task_started", lambda task, pid: events.append(("start", task, pid)))
-    monkeypatch.setattr(ray_executor_module, "task_ended", lambda task, pid: events.append(("end", task, pid)))
-    executor.map(act, ["a", "b"])
-    assert sorted(events) == [(what, task, ELSEWHERE) for what in ("end", "start") for task in ("a", "b")]
 
 
 @pytest.mark.parametrize(("task", "code"), [("exit", 0), ("kill", -signal.SIGKILL), ("raise", 1)])
