@@ -143,7 +143,9 @@ def test_a_categorical_run_resumes_exactly(tmp_path: Path) -> None:
 
 
 def test_parameters_of_another_number_of_outputs_are_refused() -> None:
-    with pytest.raises(StateError, match=r"policy\['value_support'\] must be a tensor of torch.float32 with shape \(13,\)"):
+    with pytest.raises(
+        StateError, match=r"policy\['value_support'\] must be a tensor of torch.float32 with shape \(13,\)"
+    ):
         categorical_model().set_parameters(categorical_model(num_atoms=12).get_parameters())
 
 

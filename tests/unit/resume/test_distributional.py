@@ -57,5 +57,7 @@ def test_another_algorithm_or_an_environment_without_state_is_refused(tmp_path: 
     save_exact(model, tmp_path / "exact.zip")
     with pytest.raises(CheckpointError, match="is of DistributionalPPO, and algorithm=PPO is asked for"):
         load_exact(tmp_path / "exact.zip", make_envs(), algorithm=PPO)
-    with pytest.raises(CheckpointError, match=r"could not continue exactly in this .*ResumableEnv is not its outermost wrapper"):
+    with pytest.raises(
+        CheckpointError, match=r"could not continue exactly in this .*ResumableEnv is not its outermost wrapper"
+    ):
         load_exact(tmp_path / "exact.zip", make_vec_env("CartPole-v1", 3))
