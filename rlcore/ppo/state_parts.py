@@ -190,7 +190,7 @@ class LstmState(_Component):
         """Refuse what no rollout of this model could start from."""
         environments = self.model.pending_state.get("env_state")
         fitted = self._fitted(state)
-        if environments is not None and env_state.number_of_envs(environments) != len(fitted["episode_starts"]):  # type: ignore[arg-type]
+        if environments is not None and env_state.number_of_envs(environments) != len(fitted["episode_starts"]):
             raise StateError("lstm_state and env_state are of different numbers of environments; the state is damaged")
 
     def _fitted(self, state: StateDict) -> dict[str, Any]:

@@ -190,7 +190,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise CheckpointError(path_of(path), "carries no digest, so save_exact did not write it; load it with what did")
     version = content.get("format_version")
     if version == FORMAT_MODEL:
-        return content
+        return {str(name): value for name, value in content.items()}
     if version != FORMAT:
         raise CheckpointError(
             path_of(path),

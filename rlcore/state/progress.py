@@ -19,7 +19,7 @@ from rlcore.warn import warn_caller
 _COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates")
 _PROGRESS = "_current_progress_remaining"
 WINDOWS = ("ep_info_buffer", "ep_success_buffer")
-_EXPLORATION: StateDict = {"_n_calls": 0, "exploration_rate": 0.0}
+_EXPLORATION: dict[str, Any] = {"_n_calls": 0, "exploration_rate": 0.0}
 """Attributes of DQN and QRDQN."""
 
 
@@ -40,8 +40,12 @@ def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.i
     :raises StateError: a value is missing, unknown or of another type; nothing was changed
     """
     exploration = {name: form for name, form in _EXPLORATION.items() if hasattr(model, name)}
-    like = {**dict.fromkeys(_COUNTERS, 0), _PROGRESS: 1.0, **exploration, **dict.fromkeys(WINDOWS)}
-    limits = {_PROGRESS: Rule(least, 1.0), "exploration_rate": Rule(0.0, 1.0), **dict.fromkeys(WINDOWS, FREE)}
+    like: dict[str, Any] = {**dict.fromkeys(_COUNTERS, 0), _PROGRESS: 1.0, **exploration, **dict.fromkeys(WINDOWS)}
+    limits: dict[str, Rule] = {
+        _PROGRESS: Rule(least, 1.0),
+        "exploration_rate": Rule(0.0, 1.0),
+        **dict.fromkeys(WINDOWS, FREE),
+    }
     fitted = fit(state, like, "progress_state", limits)
     infos, successes = (fitted[name] for name in WINDOWS)
     if infos is not None and not _are_episodes(infos):
