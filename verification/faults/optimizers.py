@@ -174,7 +174,8 @@ def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
 
 @unclaimed("noise-adaptive-unasked", target="rlcore.optim.upgd:UPGD._adapts", pins="20e9c3cc65e4d412")
 def noise_adaptive_unasked(self: Any, group: dict[str, Any]) -> bool:  # noqa: ARG001
-    """Make noise follow the step even if that is not requested."""
+    """Make noise follow the step even if that is not requested, without a floor."""
+    group["min_noise_std"] = 0.0
     return bool(group["sigma"] > 0)
 
 
