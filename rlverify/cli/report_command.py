@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -78,7 +79,7 @@ def report(
     if chosen is None:  # the matrix is about all claims
         problems = [*problems, *committed_status(matrix_plan, paths).problems]
     if text is not None:
-        _hand_over(_rendered(text, project, paths, records), output)
+        _hand_over(_rendered(text, project, paths, records, is_all=chosen is None), output)
     problems = advised_problems(problems, paths)
     notes = [advised(note, paths) for note in notes_of(records, advise=not is_regression(problems))]
     if check and as_json:
@@ -111,10 +112,12 @@ def _check_options(text: str | None, output: Path | None, check: bool, chosen: S
         raise UsageError(f"the pages are about all claims; for {', '.join(chosen)} alone, name a --format ({names})")
 
 
-def _rendered(name: str, project: Project, paths: ReportPaths, records: Sequence[Record]) -> str:
+def _rendered(name: str, project: Project, paths: ReportPaths, records: Sequence[Record], is_all: bool) -> str:
+    """The pages of a project are about all claims, so chosen ones have the pages that every project has."""
     if name in FORMATS:
         return FORMATS[name].format(records)
-    return PAGE_FORMATS[name](collect(project, paths.reports, records))
+    data = collect(project, paths.reports, records)
+    return PAGE_FORMATS[name](data if is_all else replace(data, pages=(), templates=None))
 
 
 def _hand_over(text: str, output: Path | None) -> None:

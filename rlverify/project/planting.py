@@ -108,17 +108,16 @@ def healthy_member(owner: str, member: str) -> Callable[..., Any]:
     return _function_of(inspect.getattr_static(_import_owner(owner), member))
 
 
-def source_of_fault(fault: Fault) -> tuple[str, str, str] | None:
-    """The target of a fault, and the sources of its healthy member and of its replacement; None if one is missing.
+def source_of_fault(fault: Fault) -> tuple[str, str] | None:
+    """The target of a fault and the source of its replacement; None if one is missing.
 
     Decorators, and comments for linters and type checkers, are left out.
     """
     try:
-        owner = _resolve_owner(fault)
-        sources = _source(_function_of(_find_member(owner, fault))), _source(fault.replacement)
+        _find_member(_resolve_owner(fault), fault)
+        return fault.target, _source(fault.replacement)
     except (StaleFaultError, OSError):
         return None
-    return fault.target, *sources
 
 
 def _source(function: Callable[..., Any]) -> str:

@@ -1,240 +1,173 @@
-"""The whole audit as one HTML page that needs no network: style, script and plots are in it."""
+"""Markdown pages as one HTML file that needs no network: style, script, plots and cited documents are in it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
-from rlverify.project.coverage import Coverage
-from rlverify.records.claims import Verdict
-from rlverify.records.measured import Evidence, VariantEvidence
-from rlverify.reporting import figure_phrasing, phrasing
-from rlverify.reporting.checklist_results import results
-from rlverify.reporting.code_blocks import code_of
-from rlverify.reporting.html_filters import (
-    NOT_CLASSIFIED,
-    OURS,
-    SCALES,
-    facets,
-    slug,
-)
-from rlverify.reporting.markdown import TEMPLATES, TITLES
-from rlverify.reporting.ranking import (
-    PHASES,
-    STATUSES,
-    confidence,
-    findings,
-    is_real_bug,
-    phase,
-    plan,
-    real_bugs,
-    status_of_statement,
-    wrong_statements,
-)
-from rlverify.reporting.record import Record
-from rlverify.reporting.report_data import ReportData, anchor, document_of, spans
-from rlverify.reporting.svg import draw
+from rlverify.reporting.markdown import TEMPLATES, environment
+from rlverify.reporting.rendering import render_all
+from rlverify.reporting.report_data import ReportData
 
-MOST_IMPORTANT: Final = 10
+MARKDOWN: Final = MarkdownIt("commonmark", {"html": True}).enable("table")
+OWN_HTML: Final = re.compile(r'(</?(?:details|summary)>|<br>|<a id="[\w.-]+">|</a>)')
+"""The HTML that templates write; any other is shown as text."""
+COMMENT: Final = re.compile("<!--.*?-->", re.DOTALL)
 FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\u007e\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What HTML has no way to write: control characters and halves of surrogate pairs."""
-
-VERDICTS: Final = {
-    Verdict.CONFIRMED: "The bug breaks what the claim says, the healthy code does not; a figure is in its interval.",
-    Verdict.NOT_REPRODUCED: "The documented bug ran and had no observable effect.",
-    Verdict.REFUTED: "The opposite of the statement was observed.",
-    Verdict.UNDECIDED: "The evidence does not separate them.",
-    Verdict.REGRESSED: "The healthy code violates what the claim says.",
-    Verdict.UNREACHED: "Production code does not run the planted bug; it does not count as measured.",
-    Verdict.STALE: "The evidence is of other settings of the claim; it does not count as measured.",
-    Verdict.ERROR: "The probe crashed; it does not count as measured.",
-}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What became of a symptom in one variant.
-
-    :param state: ``holds``, ``violated`` or ``not``, for its colour
-    :param values: expected and observed, or None where values are not shown
-    """
-
-    outcome: str
-    state: str
-    values: tuple[str, str] | None
+FIRST: Final = ("index.md", "all-claims.md")
+TABLE: Final = "all-claims-every-claim"
+"""The heading of the table that the script filters."""
 
 
 def render_html(data: ReportData) -> str:
-    """The report as one page; the same data give the same bytes."""
-    script = _file("report.js")
-    claims = data.claims
-    found = findings((each for each in claims if is_real_bug(each) or each.contradicts_document), data.causes)
-    text = (
-        html_environment()
-        .get_template("report.html.j2")
-        .render(
-            data=data,
-            style=Markup(_file("report.css")),
-            script=Markup(script),
-            script_digest=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            claims=claims,
-            facets=facets(data, claims),
-            bugs=len(real_bugs(claims, data.causes)),
-            wrong=len(wrong_statements(claims, data.causes)),
-            findings=found,
-            most_important=found[:MOST_IMPORTANT],
-            plan=plan(claims, data.causes),
-            classes=_classes(claims),
-            documents=_documents(data),
-            checklists=results(data),
-        )
-    )
+    """All pages of the report as one file; the same data give the same bytes."""
+    texts = render_all(data)
+    pages = {name: texts[name] for name in (*FIRST, *texts) if name.endswith(".md")}
+    documents = {file: (key, data.lines.get(key, ())) for key, file in data.files.items()}
+    title = f"Audit of {', '.join(data.under_test)}" if data.under_test else "Audit report"
+    return html_of(title, pages, pictures=texts, documents=documents)
+
+
+def html_of(
+    title: str,
+    pages: Mapping[str, str],
+    *,
+    pictures: Mapping[str, str] | None = None,
+    documents: Mapping[str, tuple[str, Sequence[str]]] | None = None,
+) -> str:
+    """Markdown pages as one HTML file, in their order.
+
+    Links between pages lead to their sections, and links to lines of a document to the document at the end. Links to
+    other files become text.
+
+    :param pages: GitHub-flavoured Markdown, by the name that links have for the page
+    :param pictures: SVG, by the name that pages have for the picture
+    :param documents: key and lines of each document, by the name that links have for it
+    """
+    book = _Book(pages, pictures or {}, documents or {})
+    sections = [(book.stem(name), book.section(name)) for name in pages]
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    text = environment(None).get_template("report.html.j2").render(
+        title=title,
+        style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
+        script=script,
+        script_digest=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        sections=[(stem, book.titles[stem], html) for stem, html in sections],
+        documents=book.cited_documents(),
+        table=TABLE if any(f'id="{TABLE}"' in html for _, html in sections) else "",
+    )  # fmt: skip
     return FORBIDDEN.sub("\ufffd", text)
 
 
-@cache
-def _file(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8")
+class _Book:
+    """Pages that become one file, so that their headings get names of their own."""
+
+    def __init__(
+        self,
+        pages: Mapping[str, str],
+        pictures: Mapping[str, str],
+        documents: Mapping[str, tuple[str, Sequence[str]]],
+    ) -> None:
+        self._pages, self._pictures, self._documents = pages, pictures, documents
+        self._named = {name for text in pages.values() for name in re.findall(r'<a id="([\w.-]+)">', text)}
+        self._cited: set[str] = set()
+        self.titles: dict[str, str] = {}
+
+    def stem(self, page: str) -> str:
+        """The name of a page's section."""
+        return PurePosixPath(page).stem
+
+    def section(self, page: str) -> str:
+        """The HTML of a page, whose headings are one level lower if there are others."""
+        tokens = MARKDOWN.parse(self._pages[page])
+        headings: Counter[str] = Counter()
+        title = ""
+        for token, following in zip(tokens, [*tokens[1:], Token("", "", 0)], strict=True):
+            if token.type == "heading_open":
+                title = _words(following)
+                self.titles.setdefault(self.stem(page), title)
+                name = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")  # as GitHub names it
+                headings[name] += 1
+                token.attrSet("id", self._anchor(page, name + f"-{headings[name] - 1}" * (headings[name] > 1)))
+            if token.type in ("heading_open", "heading_close"):
+                token.tag = f"h{min(int(token.tag[1]) + (len(self._pages) > 1), 6)}"
+            elif token.type == "table_open":
+                _become(token, f'<div class="scroll" role="group" tabindex="0" aria-label="{escape(title)}"><table>\n')
+            elif token.type == "table_close":
+                _become(token, "</table></div>\n")
+            elif token.type in ("fence", "code_block"):
+                _become(token, f'<pre tabindex="0"><code>{escape(token.content)}</code></pre>\n')
+            elif token.type == "html_block":
+                _become(token, _own_html(token.content))
+            for child in token.children or ():
+                self._inline(child, page)
+        html: str = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
+        return html.replace("<th></th>", "<td></td>")  # which screen readers would announce as a header
+
+    def _inline(self, token: Token, page: str) -> None:
+        """Lead links and pictures into the file."""
+        if token.type == "html_inline":
+            token.content = _own_html(token.content)
+        elif token.type == "image":
+            _become(token, self._picture(str(token.attrs["src"]), token.content))
+        elif token.type == "link_open":
+            target = self._target(str(token.attrs["href"]), page)
+            if target is None:
+                token.attrs = {}  # an <a> without an address is text
+            else:
+                token.attrSet("href", target)
+
+    def _target(self, link: str, page: str) -> str | None:
+        if link.startswith("https://"):
+            return link
+        place, _, anchor = link.partition("#")
+        place = place.partition("?")[0]
+        if place in self._documents and self._documents[place][1]:
+            self._cited.add(place)
+            return f"#{self._documents[place][0]}-{anchor.partition('-')[0]}"
+        if (place or page) not in self._pages:
+            return None
+        return f"#{self._anchor(place or page, anchor)}"
+
+    def _anchor(self, page: str, name: str) -> str:
+        """What has a name in a page, in the file. Names that templates give are the same in both."""
+        if name in self._named or len(self._pages) == 1:
+            return name
+        return f"{self.stem(page)}-{name}" if name else self.stem(page)
+
+    def _picture(self, source: str, words: str) -> str:
+        if source not in self._pictures:
+            return escape(words)
+        data = b64encode(self._pictures[source].encode()).decode()
+        image = f'<img alt="{escape(words)}" src="data:image/svg+xml;base64,{data}">'
+        return f'<span class="scroll" role="group" tabindex="0" aria-label="Plot">{image}</span>'
+
+    def cited_documents(self) -> list[tuple[str, str, list[str]]]:
+        """Key, file name and lines of each document to which a link led."""
+        found = [(*self._documents[file], PurePosixPath(file).name) for file in sorted(self._cited)]
+        return [(key, name, [escape(line) for line in lines]) for key, lines, name in found]
 
 
-@cache
-def html_environment() -> Environment:
-    """What every HTML page is rendered with."""
-    made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    filters: dict[str, Any] = {
-        "anchor": anchor,
-        "prose": prose,
-        "slug": slug,
-        "outcome": phrasing.outcome,
-        "grade": phrasing.grade,
-        "result": phrasing.result,
-        "difference": phrasing.difference,
-        "spread": phrasing.spread,
-        "statement": phrasing.statement,
-        "interval": phrasing.interval,
-        "claimed": figure_phrasing.claimed_in_words,
-        "origin": figure_phrasing.origin,
-        "effect": figure_phrasing.effect_in_words,
-        "confidence": confidence,
-        "phase": phase,
-        "real_bug": is_real_bug,
-        "svg": lambda plot: Markup(draw(plot, styled=False)),
-    }
-    made.filters.update(filters)
-    made.globals.update(
-        titles=TITLES,
-        code_of=code_of,
-        limits=phrasing.limits,
-        groups_of_conditions=phrasing.GROUPS_OF_CONDITIONS,
-        phases=PHASES,
-        verdicts=VERDICTS,
-        bases=phrasing.BASES,
-        statuses=STATUSES,
-        scales=SCALES,
-        quoted=quoted,
-        symptom_rows=symptom_rows,
-        source_title=source_title,
-    )
-    return made
+def _words(token: Token) -> str:
+    """The text of a heading, without its markup."""
+    return "".join(each.content for each in token.children or () if each.type in ("text", "code_inline"))
 
 
-def prose(text: str) -> Markup:
-    """A text in which what stands between backticks is code."""
-    parts = re.split(r"`([^`]+)`", text)
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if number % 2 else escape(part) for number, part in enumerate(parts)
-    )
+def _own_html(text: str) -> str:
+    parts = OWN_HTML.split(COMMENT.sub("", text))
+    return "".join(part if number % 2 else escape(part) for number, part in enumerate(parts))
 
 
-def quoted(data: ReportData, cite: str) -> list[tuple[int, str]]:
-    """(number, text) of the lines of a citation; none where the report data do not have the document."""
-    document, first, last = spans(cite)
-    lines = data.lines.get(document, ())[first - 1 : last]
-    return list(enumerate(lines, start=first))
-
-
-def symptom_rows(evidence: Evidence) -> list[tuple[str, list[Cell]]]:
-    """For each symptom its name and what became of it in each variant."""
-    names = dict.fromkeys(each.symptom for variant in evidence.variants for each in variant.symptoms)
-    return [(name, [_cell(name, variant) for variant in evidence.variants]) for name in names]
-
-
-def _cell(name: str, variant: VariantEvidence) -> Cell:
-    found = next((each for each in variant.symptoms if each.symptom == name), None)
-    outcome = phrasing.symptom_outcome(name, variant)[1]
-    values = None
-    if found is not None and found.before is not None and found.after is not None:
-        values = (found.before or phrasing.EMPTY, found.after or phrasing.EMPTY)
-    return Cell(outcome, outcome.partition(" ")[0], values)
-
-
-def source_title(data: ReportData, key: str) -> str:
-    """What a key of `ReportData.source` stands for."""
-    if key == OURS:
-        return "our own findings"
-    return f"{'document' if key in data.files else 'catalogue file'} {key}"
-
-
-def _classes(claims: Sequence[Record]) -> list[tuple[str, str, dict[str, int]]]:
-    """(evidence class, what it is, how many of its claims have each status), the classes alone that have claims."""
-    rows: list[tuple[str, str, dict[str, int]]] = []
-    for basis, meaning in phrasing.BASES.items():
-        of_class = [status_of_statement(each) for each in claims if each.claim.basis == basis]
-        if of_class:
-            rows.append((basis or NOT_CLASSIFIED, meaning, {status: of_class.count(status) for status in STATUSES}))
-    return rows
-
-
-@dataclass(frozen=True)
-class AuditedDocument:
-    """A document in numbers.
-
-    :param file: its file name
-    :param title: its first heading, or empty
-    :param claims: how many claims it states
-    :param wrong: how many of them measurement contradicts
-    :param coverage: how many of its lines are tested, or None if unknown
-    """
-
-    key: str
-    file: str
-    title: str
-    claims: int
-    wrong: int
-    coverage: Coverage | None
-
-    @property
-    def line_counts(self) -> tuple[int | str, ...]:
-        """Its lines, and how many are tested, untested, untestable and not cited."""
-        found = self.coverage
-        if found is None:
-            return ("-",) * 5
-        return found.lines, found.tested, found.untested, found.untestable, found.uncited
-
-
-def _documents(data: ReportData) -> list[AuditedDocument]:
-    return [_document(data, key, file) for key, file in sorted(data.files.items())]
-
-
-def _document(data: ReportData, key: str, file: str) -> AuditedDocument:
-    stated = [each for each in data.statements if document_of(each.claim) == key]
-    heading = next((line for line in data.lines.get(key, ()) if line.startswith("# ")), "")
-    wrong = sum(each.contradicts_document for each in stated)
-    name = PurePosixPath(file).name
-    return AuditedDocument(key, name, heading.removeprefix("# "), len(stated), wrong, data.coverage.get(key))
+def _become(token: Token, html: str) -> None:
+    """Show HTML in place of a token."""
+    token.type, token.content, token.children = "html_block", html, None

@@ -130,15 +130,6 @@ def difference(record: Record, most: int = SHOWN_SYMPTOMS) -> str:
     return f"Measured: {_unexpected(record, most)}."
 
 
-def result(record: Record) -> str:
-    """What was observed that should not be: the difference, or else what a confirmed fault violates; can be empty."""
-    found = difference(record)
-    if found or record.verdict is not Verdict.CONFIRMED:
-        return found
-    broken = _violated(record, "faulty", SHOWN_SYMPTOMS)
-    return f"With the bug: {broken}." if broken else ""
-
-
 def interval(record: Record) -> str:
     """Mean and 95 % interval of a figure, with its unit; empty where none was measured."""
     found = record.evidence.figure if record.evidence is not None else None

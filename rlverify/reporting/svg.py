@@ -51,11 +51,8 @@ class _Axis:
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
 
-def draw(plot: Plot, *, styled: bool = True) -> str:
-    """The plot as an SVG file.
-
-    :param styled: whether it brings its style, which would hold for the whole of a page that it is written into
-    """
+def draw(plot: Plot) -> str:
+    """The plot as an SVG file."""
     values = [value for line in plot.lines for value in line.values if value is not None]
     x = _axis(plot.positions, LEFT, RIGHT, plot.log_x)
     y = _axis(values if plot.log_y else [0.0, *values], BOTTOM, TOP, plot.log_y)
@@ -63,7 +60,7 @@ def draw(plot: Plot, *, styled: bool = True) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(WIDTH)} {_n(HEIGHT)}" role="img">',
         f"<title>{escape(plot.title)}</title>",
         f"<desc>{escape(plot.note)}</desc>",
-        *([f"<style>{STYLE}{MIDDLE}</style>"] if styled else []),
+        f"<style>{STYLE}{MIDDLE}</style>",
         f'<rect width="{_n(WIDTH)}" height="{_n(HEIGHT)}" fill="#fff"/>',
         _text(LEFT, 22.0, plot.title, "title"),
         *_grid(x, y),

@@ -60,24 +60,17 @@ def unguarded(value: float, low: float, high: float) -> float:  # type: ignore[m
 
 
 @pytest.mark.parametrize(
-    ("owner", "member", "original", "place", "healthy_source"),
+    ("owner", "member", "original", "place"),
     [
-        (
-            "toyproject.target", "clip", target.clip, "toyproject.target:clip",
-            "def clip(value: float, low: float, high: float) -> float:\n    return min(max(value, low), high)",
-        ),
-        (
-            "toyproject.target:Average", "mean", MEAN, "toyproject.target:Average.mean",
-            "def mean(self) -> float:\n    return self.total / max(self.count, 1)",
-        ),
+        ("toyproject.target", "clip", target.clip, "toyproject.target:clip"),
+        ("toyproject.target:Average", "mean", MEAN, "toyproject.target:Average.mean"),
     ],
-)  # fmt: skip
+)
 def test_the_source_of_a_fault_is_shown_without_decorators_and_comments_for_tools(
-    owner: str, member: str, original: Callable[..., Any], place: str, healthy_source: str
+    owner: str, member: str, original: Callable[..., Any], place: str
 ) -> None:
     assert source_of_fault(_fault(owner, member, unguarded, original)) == (
         place,
-        healthy_source,
         'def unguarded(value: float, low: float, high: float) -> float:\n    """Neither end."""\n    return value',
     )
 
@@ -86,7 +79,7 @@ def test_the_source_of_a_fault_that_is_a_lambda_is_the_statement_around_it() -> 
     replacement = lambda value, low, high: 99  # noqa: E731
     found = source_of_fault(_fault("toyproject.target", "clip", replacement, target.clip))
     assert found is not None
-    assert found[2] == "replacement = lambda value, low, high: 99"
+    assert found[1] == "replacement = lambda value, low, high: 99"
 
 
 def test_a_fault_without_a_target_or_without_a_source_shows_none() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from rlverify.cli.app import run
 from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
+from tests.support.repository_copy import ROOT
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -112,10 +113,21 @@ def test_the_html_page_is_of_the_whole_audit_or_of_the_chosen_claims(report: Com
     text = target.read_text(encoding="utf-8")
     assert text == report("--format", "html")[1]
     assert text.startswith("<!doctype html>")
-    ids = re.findall(r'<details class="claim" id="(.*?)"', text)
-    assert len(ids) == 5  # and a null fault
+    ids = re.findall(r'<a id="(.*?)"', text)
+    assert len(ids) == 6
+    assert ids[-1] == "null-toy"
     chosen = report(ids[0], "--format", "html")[1]
-    assert re.findall(r'<details class="claim" id="(.*?)"', chosen) == ids[:1]
+    assert re.findall(r'<a id="(.*?)"', chosen) == ids[:1]
+
+
+def test_chosen_claims_have_the_pages_that_every_project_has(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["--project", str(ROOT), "report", "BUG-10", "--format", "html"])
+    text = capsys.readouterr().out
+    names = ["index", "all-claims", "action-plan", "wrong-statements", "contradictions", "claims"]
+    assert re.findall(r'<section id="(.*?)">', text) == names
+    assert re.findall(r'<a id="(bug-.*?)"', text) == ["bug-10"]
+    assert '<a href="#002-L17">002:17-28</a>' in text
+    assert '<li><a href="#index">What is claimed, and what was measured</a></li>' in text
 
 
 def test_what_is_missing_stands_in_the_text_and_in_the_exit_code(

@@ -8,14 +8,12 @@ from typing import Any, Final
 from rlverify.field.field_records import Checked, FieldReport
 from rlverify.reporting.field_report import field_findings
 from rlverify.reporting.field_report.effects_text import EFFECT_OF, HEADER, effect_rows
-from rlverify.reporting.html_report import html_environment
-from rlverify.reporting.markdown import TEMPLATES
-from rlverify.reporting.markdown import environment as markdown_environment
+from rlverify.reporting.html_report import html_of
+from rlverify.reporting.markdown import environment
 
 FIELD_FORMATS: Final = ("md", "html")
 VARIANTS: Final = {"defaults": "defaults", "awkward": "other settings"}
 """How the pages name the variants of a subject."""
-STYLES: Final = ("report.css", "field-report.css")
 
 
 def render_field_report(report: FieldReport, form: str) -> str:
@@ -23,8 +21,6 @@ def render_field_report(report: FieldReport, form: str) -> str:
 
     :param form: ``md`` or ``html``
     """
-    environment = html_environment() if form == "html" else markdown_environment(None)
-    template = environment.get_template(f"field-report.{form}.j2")
     context: dict[str, Any] = {
         "report": report,
         "findings": field_findings.findings(report.algorithms, report.reproductions),
@@ -35,15 +31,15 @@ def render_field_report(report: FieldReport, form: str) -> str:
         "optimizers": field_findings.matrix(report.optimizers),
         "legend": field_findings.LEGEND,
         "problems": [each for each in (*report.algorithms, *report.optimizers) if each.problem],
-        "style": "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in STYLES),
         "variants": VARIANTS,
         "reproduction": reproduction,
         "effect_rows": effect_rows,
         "effect_of": EFFECT_OF,
         "effect_header": HEADER,
     }
-    text = template.render(context)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    text = environment(None).get_template("field-report.md.j2").render(context)
+    page = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return html_of("Field report", {"field-report.md": page}) if form == "html" else page
 
 
 def reproduction(checked: Checked, check: str) -> str:

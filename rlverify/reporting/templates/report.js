@@ -1,63 +1,45 @@
 "use strict";
 (() => {
-  const form = document.getElementById("controls");
-  const shown = document.getElementById("shown");
-  const rows = [...document.querySelectorAll("details.claim")];
-  const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
-  const filters = [...form.querySelectorAll("select")];
-  let followed = null; // the row that a link led to, which is shown whatever the filters say
+  const heading = document.getElementById("all-claims-every-claim");
+  let scroll = heading;
+  while (scroll && !scroll.matches(".scroll")) scroll = scroll.nextElementSibling;
+  if (!scroll) return;
+  const rows = [...scroll.querySelectorAll("tbody tr")];
+  const form = document.createElement("form");
+  const shown = document.createElement("p");
+  form.setAttribute("role", "search");
+  form.setAttribute("aria-label", "Filter the claims");
+  shown.setAttribute("role", "status");
+  scroll.before(form, shown);
 
-  const matches = (row) => {
-    const words = form.elements.text.value.toLowerCase().split(/\s+/).filter(Boolean);
-    return (
-      words.every((word) => texts.get(row).includes(word)) &&
-      filters.every((filter) => !filter.value || row.dataset[filter.name].split(" ").includes(filter.value))
-    );
+  const field = (title, control) => {
+    const label = form.appendChild(document.createElement("label"));
+    label.append(title, control);
+    return control;
   };
+  const search = field("search", document.createElement("input"));
+  search.type = "search";
+  const filters = [...scroll.querySelectorAll("th")].slice(1, -1).map((header, index) => {
+    const select = field(header.textContent, document.createElement("select"));
+    const counts = new Map();
+    const value = (row) => row.cells[index + 1].textContent;
+    for (const row of rows) counts.set(value(row), (counts.get(value(row)) ?? 0) + 1);
+    select.add(new Option("all", ""));
+    for (const each of [...counts.keys()].sort()) select.add(new Option(`${each} (${counts.get(each)})`, each));
+    return (row) => !select.value || value(row) === select.value;
+  });
 
   const update = () => {
-    const found = new Set(rows.filter(matches));
-    for (const row of rows) row.hidden = !found.has(row) && row !== followed;
-    const extra = followed && !found.has(followed) ? `, and ${followed.querySelector(".id").textContent}, which a link led to` : "";
-    shown.textContent = `${found.size} of ${rows.length} claims match${extra}`;
+    const words = search.value.toLowerCase().split(/\s+/);
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !(words.every((word) => text.includes(word)) && filters.every((holds) => holds(row)));
+    }
+    shown.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
   };
-
-  const follow = () => {
-    const target = document.getElementById(location.hash.slice(1));
-    if (!rows.includes(target)) return;
-    followed = target;
-    update();
-    target.open = true;
-    target.scrollIntoView();
-    target.querySelector("summary").focus({ preventScroll: true });
-  };
-
-  const filter = () => {
-    followed = null;
-    update();
-  };
-
-  form.addEventListener("input", filter);
-  form.addEventListener("reset", () => setTimeout(filter));
+  form.append(Object.assign(document.createElement("button"), { type: "reset", textContent: "Clear filters" }));
+  form.addEventListener("input", update);
+  form.addEventListener("reset", () => setTimeout(update));
   form.addEventListener("submit", (event) => event.preventDefault());
-  const setOpen = (open) => rows.forEach((row) => row.hidden || (row.open = open));
-  document.getElementById("expand").addEventListener("click", () => setOpen(true));
-  document.getElementById("collapse").addEventListener("click", () => setOpen(false));
-
-  window.addEventListener("hashchange", follow);
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[href^='#']");
-    if (link && link.hash === location.hash) follow(); // no other event: the address stays the same
-  });
-
-  let opened = [];
-  window.addEventListener("beforeprint", () => {
-    opened = rows.filter((row) => !row.open);
-    opened.forEach((row) => (row.open = true));
-  });
-  window.addEventListener("afterprint", () => opened.forEach((row) => (row.open = false)));
-
-  window.addEventListener("load", follow); // once the browser has gone to the fragment, which takes the focus
-  form.hidden = false;
   update();
 })();
