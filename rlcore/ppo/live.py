@@ -76,7 +76,7 @@ class SettingsChange:
         if "optimizer_kwargs" in self.names:
             _apply_optimizer_options(model, self.optimizer_options)
         if self.names & RATES:
-            _apply_learning_rate(model)
+            apply_learning_rate(model)
         if restarts_penalty:
             model.kl_penalty.restart()
         if self.names & PENALTY_SETTINGS:
@@ -212,7 +212,7 @@ def _apply_optimizer_options(model: ConfiguredPPO, options: Mapping[str, Any]) -
         model.rebuild_optimizer()
 
 
-def _apply_learning_rate(model: ConfiguredPPO) -> None:
+def apply_learning_rate(model: ConfiguredPPO) -> None:
     """Write the present rate into every group, as the next update will."""
     model._setup_lr_schedule()
     model.policy.critic_lr_multiplier = model.critic_lr_multiplier

@@ -63,6 +63,8 @@ def not_repeating(checkout: Path, *claims: str) -> None:
         path.write_text(head + found + tail.replace("power = 0.8\n", "power = 0.8\nrepeats = false\n", 1))
     assert answer(checkout, "audit", *claims, "--level", "full", "--update", "--jobs", "1").returncode == 0
     shutil.rmtree(checkout / ".rlverify")
+    path = checkout / "reports/full_audit.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "machine": "another"}))
     commit(checkout, "do not repeat")
 
 

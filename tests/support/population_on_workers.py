@@ -60,7 +60,7 @@ def build(folder: str | Path, make_model: MakeModel = build_model, **options: An
 def contents(folder: str | Path) -> dict[str, bytes]:
     """Every file of a population, by its name in the folder."""
     folder = Path(folder)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()}
 
 
 def trained_inline(folder: Path) -> dict[str, bytes]:

@@ -40,7 +40,7 @@ def maximum_starts_at_minus_infinity(self: Any, extremes: UtilityExtremes) -> Sc
     for update in _updates_of(self):
         maximum = max(maximum, float(_corrected_utility(update).max()))
     like = extremes.maximum
-    own = torch.as_tensor(maximum).to(like) if isinstance(like, Tensor) else maximum
+    own = torch.as_tensor(maximum, dtype=like.dtype, device=like.device) if isinstance(like, Tensor) else maximum
     scale: Scalar = healthy("bug-06-maximum-starts-at-minus-infinity")(self, replace(extremes, maximum=own))
     return scale
 

@@ -82,6 +82,7 @@ def test_a_value_that_fits_is_returned_in_the_form_of_the_template(
     ("saved", "like", "rule", "dtype"),
     [
         (torch.ones(2), torch.zeros(2), None, torch.float32),
+        (torch.tensor([0.0, 5.0]), torch.zeros(2), SOME, torch.float32),
         (DOUBLE, torch.zeros(2), None, torch.float32),
         (torch.ones(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64), None, torch.int64),
         (torch.ones(7, 3), torch.zeros(2, 3), ANY_LENGTH, torch.float32),
