@@ -171,11 +171,7 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
     return checkpoint
 
 
-<<<<<<< HEAD
 @fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:fit", pins="8766db118b33aacd")
-=======
-@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:fit", pins="65fe03da0ad33e14")
->>>>>>> b2-state
 def any_weight_is_taken(saved: Any, like: Any, where: str, rules: Any) -> Any:
     """Check names, shapes and types of weights, but not their values."""
     return fit(saved, like, where, {name: Rule(finite=False) for name in like} | dict(rules))
