@@ -108,7 +108,8 @@ def test_a_trial_that_copied_trains_under_the_explored_values(started: Run, tmp_
         own = {name: ray_run.RATES[number] if name == "learning_rate" else 0.2 for name in names}
         last = explored if number == 3 else own
         assert {name: results[-1]["config"][name] for name in names} == {name: last[name] for name in names}
-        assert results[-1]["timesteps_total"] == STEPS * 32
+        # Where Ray runs the receiver after the source has ended, it copies the end and trains one step from there.
+        assert results[-1]["timesteps_total"] in (STEPS * 32, (STEPS + 1) * 32)
     # The copy was made from the source's file, from which the source itself went on later.
     (folder,) = (tmp_path / "run").glob("*_00000_0_*")
     config = {"learning_rate": ray_run.RATES[0], "clip_range": 0.2, "optimizer_class": "adam"}
