@@ -20,10 +20,12 @@ from rlcore.checkpoint import container, formats, storage
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place
 from rlcore.envs.vec_state import restore_normalizer
 from rlcore.errors import SettingError, StateError
-from rlcore.ppo import model_content, model_file, weights
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.saving import decoded
+from rlcore.ppo.state_parts import check_policy
+from rlcore.state.model_file import existing, generators_untouched, read_content, refusals_of
 from rlcore.state.schema import misfit, read_dict, read_list
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
@@ -180,7 +182,7 @@ def load_policy(
         raise SettingError("spaces", "env and spaces are both given, and env has spaces of its own; give one of them")
     given = _spaces_of(env) if spaces is None else spaces
     found = None if given is None else (_as_trained_on(given[0]), given[1])
-    source = model_content.existing(path)
+    source = existing(path)
     payload, has_digest = container.read_container(
         source, map_location="cpu", require_digest=require_digest, max_bytes=storage.DEFAULT_MAX_BYTES
     )
@@ -192,11 +194,11 @@ def load_policy(
                 raise SettingError(
                     name, f"a model file has its own {name}, so {name}={value!r:.80} would do nothing; leave it out"
                 )
-        content = model_content.decoded(model_content.read_model_content(payload, path), custom_objects or {}, path)
+        content = decoded(read_content(payload, path), custom_objects or {}, path)
         _require_same(found, (content["observation_space"], content["action_space"]))
     else:
         content = _content_of_checkpoint(payload, found, settings, policy or "MlpLstmPolicy", path)
-    with model_content.refusals_of(path, "the policy", () if settings is None else ("settings", "policy", "spaces")):
+    with refusals_of(path, "the policy", () if settings is None else ("settings", "policy", "spaces")):
         return _build(content, map_location)
 
 
@@ -246,15 +248,14 @@ def _content_of_checkpoint(
 def _build(content: Mapping[str, Any], device: str | torch.device) -> InferencePolicy:
     """The network with its parameters; a model is constructed for its settings, but not set up for training."""
     state = content["state"]
-    with model_file.generators_untouched():
+    with generators_untouched():
         model = DistributionalPPO(content["policy_class"], None, device=device, _init_setup_model=False)
         model._configure(content["settings"])
         model.observation_space, model.action_space = content["observation_space"], content["action_space"]
         model._require_network_of(state)
         model._setup_network()
     network = model.policy
-    weights.check_policy(state["policy"], network.state_dict())
-    weights.warn_of_casts(state["policy"], None, network.state_dict())
+    check_policy(state["policy"], network.state_dict())
     network.load_state_dict(state["policy"])
     return InferencePolicy(network, _read_normalizers(state.get("normalizer_state"), network.observation_space))
 
