@@ -178,8 +178,8 @@ class SavablePPO(ConfiguredPPO):
             self._require_meaning_of_values(saved)
             self._require_network_of(state)
             self._setup_model()
-        if not self.variance_gradient_scaling:
-            state["vgs_state"] = None
+        if not self.variance_gradient_scaling and state.pop("vgs_state", None) is not None:
+            warn_caller("vgs_state: the gradient statistics are dropped, as nothing is scaled by them", ResumeWarning)
         state = under_settings(self, state, settings, saved.get("optimizer_class", self.optimizer_class))
         self._restore(state, exact_match=True, expected=tuple(Scope))
         if state.get("normalizer_state") is not None:

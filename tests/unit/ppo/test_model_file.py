@@ -109,7 +109,8 @@ def test_a_setting_that_would_change_what_values_mean_is_refused(change: dict[st
 
 
 def test_scaling_is_switched_off_on_loading_and_the_file_of_that_loads(saved: Path, tmp_path: Path) -> None:
-    loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", variance_gradient_scaling=False)
+    with pytest.warns(ResumeWarning, match="gradient statistics are dropped"):
+        loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", variance_gradient_scaling=False)
     loaded.learn(48, reset_num_timesteps=False)
     loaded.save(tmp_path / "without.zip")
     assert DistributionalPPO.load(tmp_path / "without.zip", device="cpu").variance_gradient_scaler is None
