@@ -74,8 +74,7 @@ from rlverify.reporting.json_report import as_object
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import lines_of
 from rlverify.reporting.record import Record
-from rlverify.running.executor import Executor
-from rlverify.running.executors import ProcessExecutor
+from rlverify.running.executors import Executor, ProcessExecutor
 from rlverify.running.runner import Crash, attempt, run_claims
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from rlverify.cli.console import mention
 from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
 from rlverify.cli.outputs import check_outputs, hand_over
 from rlverify.records.errors import UsageError
-from rlverify.running.executor import Executor
+from rlverify.running.executors import Executor
 
 if TYPE_CHECKING:
     from rlverify.field.field_measuring import FieldTask

@@ -23,8 +23,7 @@ from rlverify.checks.optimizers import check_optimizer
 from rlverify.field.algorithms import ALGORITHMS, OFF_POLICY, ROLLOUT
 from rlverify.field.effects import effect_of
 from rlverify.field.field_records import Checked, Effect, FieldReport, Shown
-from rlverify.running.executor import Executor
-from rlverify.running.pool import Ended
+from rlverify.running.executors import Ended, Executor
 from rlverify.running.runner import Crash, attempt
 
 LIBRARIES: Final = ("stable-baselines3", "sb3-contrib", "torch", "gymnasium", "numpy", "rlverify")

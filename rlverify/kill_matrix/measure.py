@@ -26,8 +26,7 @@ from rlverify.records.matrix import (
     without_case,
 )
 from rlverify.records.problems import Problem
-from rlverify.running.executor import Executor
-from rlverify.running.pool import Ended
+from rlverify.running.executors import Ended, Executor
 from rlverify.running.runner import Progress
 
 Given = TypeVar("Given")

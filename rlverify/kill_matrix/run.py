@@ -19,7 +19,7 @@ from rlverify.records.errors import MatrixError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.matrix import Matrix
 from rlverify.records.problems import Problem, exit_code_of, outcome_of
-from rlverify.running.executor import Executor
+from rlverify.running.executors import Executor
 from rlverify.running.runner import Progress
 
 if TYPE_CHECKING:
