@@ -21,7 +21,6 @@ from rlverify.cli.advice import advised, advised_outcome, advised_problems, give
 from rlverify.cli.check_command import check, gate_of_suites
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
-from rlverify.cli.field_command import field_report
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.next_steps import next_steps
@@ -328,7 +327,6 @@ app.command()(repin)
 app.command()(report)
 app.command()(scan)
 app.command()(check)
-app.command("field-report")(field_report)
 
 
 def _run_audit(
