@@ -11,7 +11,7 @@ from benchmarks.field.findings import LEGEND, counts, findings, matrix
 from benchmarks.field.page import HEADER, effect_rows
 from benchmarks.field.records import Shown
 from rlverify.checks.check_records import CheckRecord, Status
-from tests.benchmarks.field.field_example import EFFECT, checked, fail, field_example, proven, record
+from tests.report.field.field_example import EFFECT, checked, fail, field_example, proven, record
 
 DESIGNED = "learning_rate_zero_freezes"
 """Fails for TRPO by design."""

@@ -13,7 +13,7 @@ from benchmarks.field.explanations import BY_DESIGN, EXPLANATIONS, OF_OPTIMIZERS
 from benchmarks.field.findings import LEGEND
 from benchmarks.field.page import EFFECT_OF, render_field_report, reproduction
 from benchmarks.field.records import read_field_report, text_of
-from tests.benchmarks.field.field_example import PRINTED, WHERE, checked, field_example, optimizer
+from tests.report.field.field_example import PRINTED, WHERE, checked, field_example, optimizer
 from tests.report.test_html_report import part
 from tests.report.test_links import anchors, links
 from tests.support.repository_copy import ROOT
