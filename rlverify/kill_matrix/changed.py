@@ -29,7 +29,8 @@ def changed_plans(matrix_plan: MatrixPlan, base: Base) -> list[FaultPlan]:
 def _places(matrix_plan: MatrixPlan, plan: FaultPlan) -> Iterator[tuple[Path, str]]:
     """Files and qualified names of the fault, of its target and of the tests that must detect it."""
     fault = matrix_plan.project.fault(plan.fault)
-    yield module_path(fault.defined_in), fault.replacement.__qualname__
+    if "<" not in fault.replacement.__qualname__:  # else a function of the engine made it, as for null faults
+        yield module_path(fault.defined_in), fault.replacement.__qualname__
     module, _, name = fault.target.partition(":")
     yield module_path(module), name
     for test in plan.checks:
