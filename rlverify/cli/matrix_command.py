@@ -16,7 +16,7 @@ from rlverify.evidence.locking import alone_in
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_fault, run_matrix
 from rlverify.records.errors import UsageError
-from rlverify.running.thread_executor import in_threads
+from rlverify.running.executors import in_threads
 
 
 def matrix(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
 from rlverify.gating.committed_evidence import committed_records, write_report
+from rlverify.gating.git_base import Base
+from rlverify.kill_matrix.changed import changed_plans
 from rlverify.kill_matrix.committed import MATRIX, REMEDY, REPORT, compare, few, path_of, problems_of, render_page
 from rlverify.kill_matrix.fault_diff import difference
 from rlverify.kill_matrix.matrix_file import load, to_json
@@ -19,7 +21,7 @@ from rlverify.records.errors import MatrixError
 from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.matrix import Matrix
 from rlverify.records.problems import Problem, exit_code_of, outcome_of
-from rlverify.running.executor import Executor
+from rlverify.running.executors import Executor
 from rlverify.running.runner import Progress
 
 if TYPE_CHECKING:
@@ -94,6 +96,28 @@ def run_fault(matrix_plan: MatrixPlan, name: str, *, executor: Executor, on_prog
         raise MatrixError(name, "no claim and no named test expects anything of it, so that nothing can be run")
     found = _measure(matrix_plan, MatrixTask(plans), executor=executor, on_progress=on_progress)
     return MatrixResult(found.matrix, (*found.problems, *problems_of(found.matrix)), {name: difference(asked)})
+
+
+def run_changed(
+    matrix_plan: MatrixPlan,
+    base: Base,
+    chosen: frozenset[str] | None,
+    *,
+    executor: Executor,
+    on_progress: Progress,
+) -> tuple[int, tuple[Problem, ...]]:
+    """Plant the faults again that a change since the base can let through: their code, target or tests differ.
+
+    :param chosen: the ids of the claims whose faults count; None for all
+    :return: how many they are, and all that is wrong
+    :raises MatrixError: if pytest is missing
+    """
+    plans = [plan for plan in changed_plans(matrix_plan, base) if chosen is None or chosen & set(plan.claims)]
+    if not plans or not matrix_plan.has_tests:
+        return 0, ()
+    task = MatrixTask(tuple(replace(plan, tests=plan.checks or plan.tests) for plan in plans))
+    found = _measure(matrix_plan, task, executor=executor, on_progress=on_progress)
+    return len(plans), (*found.problems, *problems_of(found.matrix))
 
 
 def _measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on_progress: Progress) -> Measurement:

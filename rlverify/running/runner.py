@@ -22,8 +22,8 @@ from rlverify.project.reaching import unreached_hint
 from rlverify.records.claims import Claim
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
-from rlverify.running.executor import Executor
-from rlverify.running.pool import Ended, pin_threads
+from rlverify.records.threads import pin_threads
+from rlverify.running.executors import Ended, Executor
 from rlverify.running.time_limit import TIME_LIMIT, hard_limit, run_within
 
 Result = TypeVar("Result")
