@@ -2,8 +2,8 @@
 
 python -m benchmarks.scanners    writes reports/measured/scanners.md; needs `pip install picklescan fickling`
 
-A file is seen if a scanner reports anything at all about it. Fickling reads streams of pickles alone, so files that hold
-them in a container are beyond it.
+A file is seen if a scanner reports anything at all about it. Fickling reads streams of pickles alone, so files that
+hold them in a container are beyond it.
 """
 
 from __future__ import annotations
