@@ -23,8 +23,8 @@ from benchmarks.field.records import Checked, Effect, FieldReport, Shown
 from rlverify.checks.check_records import Status
 from rlverify.checks.engine import check_algorithm
 from rlverify.checks.optimizers import check_optimizer
+from rlverify.records.attempts import Crash, attempt
 from rlverify.running.executors import Ended, Executor
-from rlverify.running.runner import Crash, attempt
 
 LIBRARIES: Final = ("stable-baselines3", "sb3-contrib", "torch", "gymnasium", "numpy", "rlverify")
 DEFAULTS: Final = "defaults"

@@ -66,6 +66,7 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths, suites_alone
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Claim
 from rlverify.records.errors import BrokenCodeError, HarnessError, UsageError
 from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
@@ -75,7 +76,7 @@ from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import lines_of
 from rlverify.reporting.record import Record
 from rlverify.running.executors import Executor, ProcessExecutor, in_threads
-from rlverify.running.runner import Crash, attempt, run_claims
+from rlverify.running.runner import run_claims
 
 if TYPE_CHECKING:
     from rlverify.checks.check_records import CheckRecord

@@ -16,7 +16,7 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import MatrixError
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
-from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, WeakTestResult
+from rlverify.records.matrix import FaultPlan, FaultResult, Matrix
 from rlverify.records.problems import Problem
 from rlverify.reporting.kill_matrix_page import kill_matrix
 
@@ -154,25 +154,6 @@ def _misfits(matrix: Matrix, matrix_plan: MatrixPlan) -> Iterator[str]:
         yield "the weak tests have changed"
 
 
-def compare(committed: Matrix, fresh: Matrix) -> Iterator[str]:
-    """Where a fresh matrix differs from the committed one, as sentences.
-
-    The code under test may differ, and so may the tests that detect a fault without being named for it.
-    """
-    was, now = ({_role(row.plan): row for row in matrix.rows} for matrix in (committed, fresh))
-    yield from (f"{name} is new" for name in now if name not in was)
-    yield from (f"{name} is gone" for name in was if name not in now)
-    for name in (name for name in now if name in was):
-        before, row = was[name], now[name]
-        if (before.fate, before.blind) != (row.fate, row.blind):
-            yield f"{name}: {_told(row)}, committed: {_told(before)}"
-        elif _asked(before.plan) != _asked(row.plan):
-            yield f"{name} has changed"
-    if committed.suites != fresh.suites:
-        yield "the tests that the documents name have changed"
-    yield from _differences(*(_by_pair(matrix) for matrix in (committed, fresh)))
-
-
 def _asked(plan: FaultPlan) -> tuple[object, ...]:
     """What a row is measured for."""
     return plan.claims, plan.checks
@@ -182,18 +163,10 @@ def _role(plan: FaultPlan) -> str:
     return f"{plan.fault} ({plan.kind})"
 
 
-def _by_pair(matrix: Matrix) -> dict[str, WeakTestResult]:
-    return {f"{each.weak.test} under {each.weak.fault}": each for each in matrix.history}
-
-
 def _differences(was: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
     yield from (f"{name} is new" for name in now if name not in was)
     yield from (f"{name} is gone" for name in was if name not in now)
     yield from (f"{name} has changed" for name in now if name in was and was[name] != now[name])
-
-
-def _told(row: FaultResult) -> str:
-    return f"{row.fate} by {len(row.killers)} tests" if row.killers else row.fate
 
 
 def few(sentences: Iterable[str]) -> str:

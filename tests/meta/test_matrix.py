@@ -10,7 +10,7 @@ import pytest
 
 from rlverify.evidence.files import canonical_json
 from rlverify.kill_matrix.changed import require_test
-from rlverify.kill_matrix.committed import compare, few, problems_of, undetected
+from rlverify.kill_matrix.committed import few, problems_of, undetected
 from rlverify.kill_matrix.matrix_file import from_json, load, to_json
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project, open_project
@@ -132,25 +132,6 @@ def test_a_file_says_what_was_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        (replace(MATRIX, rows=(replace(KILLED, killers=()), SURVIVED)), "forgets: killed, with 0 killers"),
-        (replace(MATRIX, rows=(KILLED, replace(SURVIVED, killers=("t.py::test_b",)))), "survived, with 1 killers"),
-        (replace(MATRIX, rows=(KILLED, replace(SURVIVED, reached=False))), "survived, but never executed"),
-        (replace(MATRIX, rows=(KILLED, KILLED)), "forgets (defect) is in it twice"),
-        (replace(MATRIX, tests={"t.py::test_b": "passed"}), "of which nothing is known on healthy code"),
-        (replace(MATRIX, tests={"t.py::test_a": "passed"}), "t.py::test_b is named by a document and was not run"),
-        (replace(MATRIX, tests={**MATRIX.tests, "t.py::test_c": "skipped"}), "test_c skipped on healthy code"),
-        (replace(MATRIX, history=(replace(MATRIX.history[0], healthy="failed"),)), "w.py::test_w failed on healthy"),
-    ],
-)
-def test_what_no_measurement_gives_is_not_believed(changed: Matrix, words: str) -> None:
-    with pytest.raises(MatrixError, match=r"matrix\.json") as error:
-        from_json(to_json(changed), PATH)
-    assert words in str(error.value)
-
-
-@pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ('"fate": "killed"', '"fate": "died"', "fate"),
@@ -229,32 +210,6 @@ def test_checks_that_stay_silent_are_told_by_name() -> None:
     plan = replace(BUG, checks=("t.py::test_a[case]", "t.py::test_b", "u.py"))
     row = FaultResult(plan, "killed", True, ("t.py::test_a", "u.py::test_c"))
     assert row.blind == ("t.py::test_b",)
-
-
-@pytest.mark.parametrize(
-    ("fresh", "words"),
-    [
-        (MATRIX, []),
-        (replace(MATRIX, measured="another day"), []),
-        (
-            replace(MATRIX, rows=(replace(KILLED, plan=replace(BUG, claims=("TOY-2",))), SURVIVED)),
-            ["forgets (defect) has changed"],
-        ),
-        (
-            replace(MATRIX, rows=(replace(KILLED, fate="survived", killers=()), SURVIVED)),
-            ["forgets (defect): survived, committed: killed by 1 tests"],
-        ),
-        (replace(MATRIX, rows=(KILLED,)), ["null-forgets (null) is gone"]),
-        (replace(MATRIX, tests={**MATRIX.tests, "t.py::test_c": "passed"}), []),
-        (replace(MATRIX, suites=()), ["the tests that the documents name have changed"]),
-        (
-            replace(MATRIX, history=(replace(MATRIX.history[0], faulty="failed"),)),
-            ["w.py::test_w under forgets has changed"],
-        ),
-    ],
-)
-def test_a_fresh_matrix_is_compared_in_all_but_the_day(fresh: Matrix, words: list[str]) -> None:
-    assert [*compare(MATRIX, fresh)] == words
 
 
 def test_long_lists_are_cut() -> None:

@@ -14,9 +14,9 @@ import pytest
 from rlverify.evidence.seals import sealed
 from rlverify.project.content import Project
 from rlverify.project.selecting import select_claims
-from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import UnknownNameError
 from rlverify.records.runs import Run
+from rlverify.records.suggesting import suggestion
 from rlverify.running import runner
 from rlverify.running.executors import InlineExecutor, ProcessExecutor
 from tests.meta.project_folders import project_in, toy_catalogue, write_toy_tests
