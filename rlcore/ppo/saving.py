@@ -17,6 +17,8 @@ from rlcore.checkpoint.container import load_container
 from rlcore.checkpoint.refusal import path_of, refusals_name
 from rlcore.envs import vec_state
 from rlcore.errors import CheckpointError, NonFiniteObservationError, ResumeWarning, SettingError, StateError
+from rlcore.optim.gradient_variance import ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import construction, space_support
 from rlcore.ppo.arguments import check_device
 from rlcore.ppo.configured import ConfiguredPPO, own_names
@@ -301,7 +303,7 @@ def under_settings(
         )
     scaler, penalty, optimizer = (fitted.get(key) for key in ("vgs_state", "kl_penalty_state", "policy.optimizer"))
     ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
-    if ruled and isinstance(scaler, dict):
+    if ruled and isinstance(scaler, dict) and scaler.get("estimator") in [*ESTIMATORS, *REMOVED_ESTIMATORS]:
         other_estimator = "estimator" in ruled and ruled["estimator"] != scaler.get("estimator")
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
     if "kl_penalty_coef" in ruling and isinstance(penalty, dict):
@@ -357,8 +359,8 @@ def continued(path: str | Path | io.BytesIO, expected: Model) -> Model:
         if not codec.same(before, codec.encode(asked, name)):
             raise SettingError(
                 name,
-                f"{name}={asked!r} is asked for, and what is to go on was trained with {before!r:.200}; give that "
-                "again, or begin in another place",
+                f"{name}={asked!r} is asked for, and what is to go on was trained with {_shown(before, name)}; give "
+                "that again, or begin in another place",
             )
     if isinstance(path, io.BytesIO):
         path.seek(0)
@@ -367,3 +369,10 @@ def continued(path: str | Path | io.BytesIO, expected: Model) -> Model:
     if expected._custom_logger:
         model.set_logger(expected.logger)
     return model
+
+
+def _shown(encoded: Any, name: str) -> str:
+    try:
+        return repr(codec.decode(encoded, name, {}))
+    except CheckpointError:  # the file describes what it could not hold
+        return repr(encoded)

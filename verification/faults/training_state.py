@@ -153,7 +153,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """Keep the parts restored before one is refused."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="493ada1e0638a0c5")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="bbbeb17a870f5a9f")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],
