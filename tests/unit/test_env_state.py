@@ -29,7 +29,6 @@ from rlcore.envs import ResumableEnv
 from rlcore.envs.vec_state import (
     capture_env_state,
     capture_normalizer,
-    require_running,
     restore_env_state,
     restore_normalizer,
     unsupported_reason,
