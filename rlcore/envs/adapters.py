@@ -121,10 +121,9 @@ def resumable_mujoco(env: gym.Env[Any, Any], *, keeps_nothing_else: bool = False
             "with keeps_nothing_else=True",
         )
     *wrappers, _ = _layers_from(env)
-    if not wrappers:
-        return ResumableEnv(SimulatedEnv(base))
-    wrappers[-1].env = SimulatedEnv(base)
-    return ResumableEnv(env)
+    if wrappers:
+        wrappers[-1].env = SimulatedEnv(base)
+    return ResumableEnv(env if wrappers else SimulatedEnv(base))
 
 
 class SimulatedEnv(gym.Wrapper[Any, Any, Any, Any]):

@@ -62,10 +62,10 @@ LAYERS: Final[Mapping[type, Template]] = {
     RescaleAction: {},
     RescaleObservation: {},
 }
-_NUMBERS, _COUNT = Rule(finite=False, optional=True), Rule(0, LARGEST_COUNT, optional=True)
 _RULES: Final = {
-    **dict.fromkeys(("state", "last_u", "returns", "episode_returns"), _NUMBERS),
-    **dict.fromkeys(("steps_beyond_terminated", "_elapsed_steps"), _COUNT),
+    **dict.fromkeys(("state", "last_u"), Rule(finite=False, optional=True)),
+    **dict.fromkeys(("returns", "episode_returns"), Rule(finite=False)),
+    **dict.fromkeys(("steps_beyond_terminated", "_elapsed_steps"), Rule(0, LARGEST_COUNT, optional=True)),
     "rewards": Rule(finite=False, any_length=True),
     "_np_random": FREE,
     "_np_random_seed": Rule(-1, optional=True),
@@ -82,18 +82,16 @@ def saved(owner: object, names: Collection[str]) -> StateDict:
     return {name: None if name in late else _plain(getattr(owner, name)) for name in names}
 
 
-def fitted(state: StateValue, template: Template, where: str) -> dict[str, Any]:
+def fitted(state: Any, template: Template, where: str) -> dict[str, Any]:
     """Return the values of attributes that :func:`saved` has returned, with arrays of their own.
 
     :param where: whose attributes they are, for the error
     :raises StateError: an attribute is missing, unknown, or has a value of the wrong type or shape
     """
-    given = state if isinstance(state, dict) else {}
-    form = {name: _with_dtype_of(given.get(name), like) for name, like in template.items()}
-    values: dict[str, Any] = fit(state, form, where, _RULES)
-    for name, value in values.items():
-        if isinstance(value, torch.Tensor):
-            values[name] = np.array(value.cpu().numpy())[()]
+    values: dict[str, Any] = fit(state, template, where, _RULES)
+    for name in [name for name, value in values.items() if isinstance(value, torch.Tensor)]:
+        # In its own precision, which changes between the steps of some environments.
+        values[name] = np.array(state[name].cpu().numpy())[()]
     if values.get("_np_random") is not None:
         values["_np_random"] = generator_from_state(values["_np_random"], f"{where}['_np_random']")
     return values
@@ -116,12 +114,6 @@ def _plain(value: Any) -> StateValue:
     if isinstance(value, np.ndarray | np.floating | tuple):
         return torch.from_numpy(np.array(value))
     return value  # type: ignore[no-any-return]
-
-
-def _with_dtype_of(value: StateValue, like: StateValue) -> StateValue:
-    """Return ``like`` in the precision of ``value``, which changes between the steps of some environments."""
-    tensors = isinstance(value, torch.Tensor) and isinstance(like, torch.Tensor)
-    return like.to(value.dtype) if tensors and value.is_floating_point() and like.is_floating_point() else like
 
 
 @runtime_checkable

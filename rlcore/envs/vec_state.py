@@ -24,7 +24,7 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
-from rlcore.envs.resumable import ResumableEnv, SupportsState, assign, fitted, saved
+from rlcore.envs.resumable import LAYERS, ResumableEnv, SupportsState, assign, fitted, saved
 from rlcore.errors import StateError
 from rlcore.state.tree import FREE, NOT_NEGATIVE, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
@@ -37,11 +37,14 @@ _VEC_LAYERS: Final[Mapping[type, tuple[str, ...]]] = {
     VecExtractDictObs: (),
     VecTransposeImage: (),
 }
+_WAITING: Final = {"needs_reset": True, "_has_reset": False, "_elapsed_steps": None, "state": None}
 STATISTICS: Final[Mapping[str, Rule]] = {
     "key": SAME,
     "var": NOT_NEGATIVE,
-    **dict.fromkeys(("count", "epsilon"), Rule(least=5e-324)),
-    "clip_obs": Rule(least=5e-324, finite=False),
+    "count": Rule(5e-324),
+    "norm_obs": Rule(may_lack=True),  # as the next two, in files of earlier versions
+    "clip_obs": Rule(5e-324, finite=False, may_lack=True),
+    "epsilon": Rule(5e-324, may_lack=True),
 }
 """The rules of what :func:`capture_normalizer` returns."""
 
@@ -119,15 +122,18 @@ def restore_env_state(env: VecEnv, state: StateDict) -> None:
         assign(target, values)
 
 
-def number_of_envs(state: StateDict) -> int:
-    """Return how many environments a state of :func:`capture_env_state` is of.
+def number_of_envs(state: Any) -> int:
+    """Return how many environments a state of :func:`capture_env_state` is of."""
+    return len(state["environments"])
 
-    :raises StateError: if it is no such state
-    """
-    environments = state.get("environments")
-    if not isinstance(environments, list):
-        raise StateError("env_state holds no list of environments; it is damaged")
-    return len(environments)
+
+def require_running(state: Any) -> None:
+    """Raise StateError for an environment that waits for a reset: those of a VecEnv never do between two steps."""
+    known = {kind.__name__ for kind in LAYERS}
+    layers = [layer for environment in state["environments"] for layer in environment["layers"]]
+    for own in (layer["state"] for layer in layers if layer["layer"].partition("(")[0] in known):
+        if any(name in own and own[name] is value for name, value in _WAITING.items()):
+            raise StateError("env_state has an environment that was not reset, so it has no next step; it is damaged")
 
 
 def _vec_layers(env: VecEnv) -> Iterator[VecEnvWrapper]:

@@ -156,7 +156,7 @@ class EnvState(_Component):
 
     def check(self, state: StateDict) -> None:
         """Refuse what no environments could go on from; the rest is checked against the environments themselves."""
-        env_state.number_of_envs(state)
+        env_state.require_running(state)
 
     def obstacle(self, state: StateDict | None) -> str | None:
         """Why the environments have to start from a reset, or None; None too where they were to be reset anyway."""

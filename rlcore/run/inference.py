@@ -169,7 +169,7 @@ def _normalizers(state: StateDict, space: spaces.Space[Any]) -> list[Normalizer]
             "return": moments_of(None, RunningMeanStd(shape=())),
         }
         form |= {"norm_obs": True, "clip_obs": 10.0, "epsilon": 1e-8}
-        fitted = fit(layer, form, "normalizer_state", STATISTICS)
+        fitted = {**form, **fit(layer, form, "normalizer_state", STATISTICS)}
         if fitted["norm_obs"] and keys:
             found.append(partial(_normalized, fitted))
     return found

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from rlcore.errors import CheckpointError, RLCoreError
 from rlcore.pbt.cli import FAILED, INTERRUPTED, ExecutorOption, JobsOption, make_executor, result_table, train_shown
+from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
 from rlcore.pbt.workers import Executor
@@ -86,6 +87,7 @@ def train_population(
         seed=config.seed,
         executor=executor,
     )
+    make_folder(population.folder)
     rollout = config.algorithm.n_steps * config.environment.n_envs
     try:
         result = train_shown(population, math.ceil(config.total_timesteps / rollout))
