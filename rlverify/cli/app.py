@@ -21,7 +21,6 @@ from rlverify.cli.advice import advised, advised_outcome, advised_problems, give
 from rlverify.cli.check_command import check, gate_of_suites
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
-from rlverify.cli.field_command import field_report
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.next_steps import next_steps
@@ -64,8 +63,10 @@ from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known
 from rlverify.gating.problem_rules import problems_of
 from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths, suites_alone
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Claim
 from rlverify.records.errors import BrokenCodeError, HarnessError, UsageError
 from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
@@ -74,9 +75,8 @@ from rlverify.reporting.json_report import as_object
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import lines_of
 from rlverify.reporting.record import Record
-from rlverify.running.executor import Executor
-from rlverify.running.executors import ProcessExecutor
-from rlverify.running.runner import Crash, attempt, run_claims
+from rlverify.running.executors import Executor, ProcessExecutor, in_threads
+from rlverify.running.runner import run_claims
 
 if TYPE_CHECKING:
     from rlverify.checks.check_records import CheckRecord
@@ -255,7 +255,7 @@ def gate(
     since = _base(project, base)
     with executor_of(where, jobs, ray_address) as executor:
         result = _run_audit(context, paths, executor, level, base=since, chosen=chosen, fail_fast=fail_fast)
-        result = _with_catalogue_and_tests(project, paths, result, chosen)
+        result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
         checks: tuple[CheckRecord, ...] = ()
         if project.settings.suites and chosen is None:
             result, checks = _with_suites(project, result)
@@ -293,9 +293,14 @@ def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
 
 
 def _with_catalogue_and_tests(
-    project: Project, paths: ReportPaths, result: Audit, chosen: frozenset[str] | None
+    project: Project,
+    paths: ReportPaths,
+    result: Audit,
+    chosen: frozenset[str] | None,
+    since: Base | None,
+    executor: Executor,
 ) -> Audit:
-    """The result with what is wrong with the texts of the claims, their tests and the kill matrix.
+    """Add what is wrong with the texts of the claims, their tests and the kill matrix; plant changed faults again.
 
     Of chosen claims it has only the problems of these, as the matrix is about all.
     """
@@ -303,9 +308,18 @@ def _with_catalogue_and_tests(
     kills = committed_status(matrix_plan, paths)
     found = [*_incomplete(matrix_plan), *kills.problems]
     if chosen is not None:
-        of_chosen = (problem for problem in found if problem.subject in chosen)
-        return replace(result, problems=(*result.problems, *of_chosen))
-    return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *kills.notes))
+        found = [problem for problem in found if problem.subject in chosen]
+    notes = result.notes
+    if since is not None and not (result.problems or found):  # else the tests fail for the same reason
+        with alone_in(paths.working, complain), progress_bars() as bars:
+            planted, fallen = run_changed(
+                matrix_plan, since, chosen, executor=in_threads(executor), on_progress=bars.probes
+            )
+        found += fallen
+        notes += (f"note: {planted} faults were planted again, as they, their targets or their tests changed",) * bool(
+            planted
+        )
+    return replace(result, problems=(*result.problems, *found), notes=notes)
 
 
 def _with_suites(project: Project, result: Audit) -> tuple[Audit, tuple[CheckRecord, ...]]:
@@ -329,7 +343,6 @@ app.command()(repin)
 app.command()(report)
 app.command()(scan)
 app.command()(check)
-app.command("field-report")(field_report)
 
 
 def _run_audit(

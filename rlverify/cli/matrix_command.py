@@ -16,12 +16,12 @@ from rlverify.evidence.locking import alone_in
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_fault, run_matrix
 from rlverify.records.errors import UsageError
-from rlverify.running.thread_executor import in_threads
+from rlverify.running.executors import in_threads
 
 
 def matrix(
     context: typer.Context,
-    fault: Annotated[str | None, typer.Option(metavar="NAME", help="Plant this fault alone; compare nothing.")] = None,
+    fault: Annotated[str | None, typer.Option(metavar="NAME", help="Plant this fault alone.")] = None,
     update: Annotated[bool, typer.Option("--update", help="Replace the committed matrix and its report.")] = False,
     reports: Reports = None,
     jobs: Jobs = None,
@@ -29,7 +29,7 @@ def matrix(
     ray_address: RayAddress = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plant every fault and run the tests that should detect it; compare with the committed kill matrix."""
+    """Plant every fault and run the tests that should detect it."""
     if fault is not None and update:
         raise UsageError(f"--update replaces the whole matrix, and --fault {fault} measures one row of it")
     project_of(context).check()
