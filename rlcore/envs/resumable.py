@@ -32,7 +32,7 @@ from rlcore.state.generators import generator_from_state, generator_state
 from rlcore.state.tree import FREE, LARGEST_COUNT, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
 
-Template = Mapping[str, StateValue]
+Template = Mapping[Any, StateValue]
 """The attributes that an object keeps between steps, each with a value of the form that it has in a saved state."""
 
 GENERATOR: Final[Template] = {"_np_random": None, "_np_random_seed": 0}

@@ -161,7 +161,7 @@ def _normalizers(state: StateDict, space: spaces.Space[Any]) -> list[Normalizer]
     """Return what normalises observations, the inner wrapper of VecNormalize first."""
     statistics: Any = state.get("normalizer_state")
     parts: Mapping[Any, Any] = space.spaces if isinstance(space, spaces.Dict) else {None: space}
-    found = []
+    found: list[Normalizer] = []
     for layer in reversed(statistics["layers"] if statistics else ()):
         keys = [each["key"] for each in layer["observation"]]
         form: StateDict = {
