@@ -166,15 +166,6 @@ def test_acting_refuses_the_weights_that_training_refuses(bad: str, edit: Any) -
             read()
 
 
-def test_weights_of_a_checkpoint_that_are_not_finite_do_not_act(tmp_path: Path) -> None:
-    model = make_model()
-    with torch.no_grad():
-        model.policy.action_net.bias[0] = float("nan")
-    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=0, performance=0.0)
-    with pytest.raises(CheckpointError, match=r"v2\.pt: policy\['action_net\.bias'\] holds NaN"):
-        load_policy(tmp_path / "v2.pt", make_envs(), settings={"policy_kwargs": model.policy_kwargs, "n_quantiles": 8})
-
-
 def test_what_a_file_lacks_is_one_warning(edit: Any) -> None:
     lacking = ("vgs_state", "progress_state", "env_state", "lstm_state", "rng_state")
     path = edit(lambda content: [content["state"].pop(key) for key in lacking])
@@ -282,12 +273,6 @@ def test_a_setting_of_the_caller_s_is_not_called_the_file_s(healthy: Path) -> No
             DistributionalPPO.load(healthy, device="cpu", **wrong)
     with pytest.raises(SettingError, match="device"):
         DistributionalPPO.load(healthy, device="tpu")
-
-
-def test_a_policy_of_the_caller_s_is_not_called_the_file_s(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path / "v2.pt", make_model().get_parameters(), step=0, performance=0.0)
-    with pytest.raises(SettingError, match="CnnPolicy does not take"):
-        load_policy(tmp_path / "v2.pt", make_envs(), settings={}, policy="CnnLstmPolicy")
 
 
 def test_an_unforeseen_error_keeps_its_kind_as_the_cause(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
