@@ -116,7 +116,7 @@ def capture_environments(model: Any) -> StateDict | None:
 
 def restore_environments(model: Any, state: StateDict) -> None:
     """Let every environment go on where it was."""
-    vec_state.restore_env_state(model.env, state, were_reset=model._last_obs is not None)
+    vec_state.restore_env_state(model.env, state)
 
 
 def capture_lstm(model: ConfiguredPPO) -> StateDict | None:
