@@ -43,7 +43,8 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
     :raises StateError: of other observations, environments or LSTMs
     """
     free = dict.fromkeys(("observations", "original_observations", "episode_starts"), FREE)
-    fitted: dict[str, Any] = fit(state, {**lstm, **dict.fromkeys(free)}, where, free)
+    like: dict[Any, Any] = {**lstm, **dict.fromkeys(free)}
+    fitted: dict[str, Any] = fit(state, like, where, free)
     starts = fitted["episode_starts"]
     form = torch.zeros(n_envs, dtype=starts.dtype if isinstance(starts, Tensor) else torch.float32)
     fit(starts, form, f"{where}['episode_starts']", {})
@@ -126,14 +127,12 @@ class CheckedObservations(BaseAlgorithm):
     def _last_obs(self, returned: Any) -> None:
         self._checked_obs = None
         if found := _non_finite_rows(returned):
-            # One NaN in the statistics of VecNormalize makes the observations of all environments NaN.
-            normalizer = self._vec_normalize_env
+            normalizer = self._vec_normalize_env  # in which one NaN makes the observations of all environments NaN
             found = found if normalizer is None else _non_finite_rows(normalizer.get_original_obs()) or found
             raise NonFiniteObservationError(
                 found,
                 f"the observation of environment {', '.join(map(str, found))} holds NaN or infinity, so no action "
-                "would follow; look at what reset() and step() return there (VecCheckNan finds the step). Nothing that "
-                "was learnt has changed, and learn() would start from a reset of the environments.",
+                "would follow. Look at what reset() and step() return; nothing that was learnt has changed.",
             )
         self._checked_obs = returned
 

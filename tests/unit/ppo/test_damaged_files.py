@@ -290,12 +290,13 @@ def halved(remaining: float) -> float:
     return 1e-3 * remaining
 
 
-def test_a_setting_that_is_given_need_not_be_readable(tmp_path: Path) -> None:
+def test_a_schedule_that_no_file_holds_can_be_replaced(tmp_path: Path) -> None:
     make_model(learning_rate=halved, clip_range=halved).save(tmp_path / "model.zip")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", learning_rate=0.5, clip_range=0.25)
+    given = {"learning_rate": 0.5, "clip_range": 0.25}
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", custom_objects=given)
     assert (loaded.lr_schedule(1.0), loaded.clip_range(1.0)) == (0.5, 0.25)
     with pytest.raises(CheckpointError, match=r"'clip_range' was .*custom_objects"):
-        DistributionalPPO.load(tmp_path / "model.zip", device="cpu", learning_rate=0.5)
+        DistributionalPPO.load(tmp_path / "model.zip", device="cpu", custom_objects={"learning_rate": 0.5})
 
 
 def test_a_setting_of_the_caller_s_is_not_called_the_file_s(healthy: Path) -> None:
