@@ -26,12 +26,43 @@ from rlcore import (
 from rlcore.checkpoint import load_container, save_container
 from rlcore.ppo import construction
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from tests.support.acting import RAW, STARTS, STEPS, expected_actions
 from tests.support.environments import Parts, edit
 from tests.support.space_cases import Echo
 from tests.support.training import SMALL, make_envs, make_model
 
 ROOT = Path(__file__).parents[3]
+STEPS = 40
+STARTS = np.arange(STEPS) % 15 == 0
+RAW = np.random.default_rng(0).normal([1.0, -20.0, 300.0], [0.1, 5.0, 40.0], (STEPS, 3)).astype(np.float32)
+"""Observations on scales that a policy behind VecNormalize would take for something else."""
+
+
+def expected_actions(model: DistributionalPPO, observations: Any, starts: Any = STARTS) -> Any:
+    """What the model itself does, behind its own normaliser."""
+    actions, state = [], None
+    normalizer = model.get_vec_normalize_env()
+    for observation, start in zip(observations, starts, strict=True):
+        seen = observation if normalizer is None else normalizer.normalize_obs(observation)
+        action, state = model.predict(seen, state, np.atleast_1d(start), deterministic=True)
+        actions.append(action)
+    return np.stack(actions)
+
+
+@pytest.fixture(scope="module")
+def model() -> DistributionalPPO:
+    """A model of Pendulum whose normaliser has statistics that matter."""
+    trained = make_model(make_envs("Pendulum-v1", normalize=True))
+    trained.learn(48)
+    statistics = trained.get_vec_normalize_env().obs_rms  # type: ignore[union-attr]
+    statistics.mean, statistics.var = np.array([1.0, -19.0, 290.0]), np.array([0.02, 30.0, 1500.0])
+    return trained
+
+
+@pytest.fixture(scope="module")
+def file(model: DistributionalPPO, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("inference") / "model.zip"
+    model.save(path)
+    return path
 
 
 def test_a_sequence_gets_the_models_own_actions(model: DistributionalPPO, file: Path) -> None:
