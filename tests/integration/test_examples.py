@@ -13,7 +13,7 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 from typer.testing import CliRunner
 
-from rlcore import AdaptiveUPGD, DistributionalPPO, SettingError, build_model, load_config, read_lineage
+from rlcore import AdaptiveUPGD, DistributionalPPO, build_model, load_config, read_lineage
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.run.train import app
 
@@ -61,17 +61,6 @@ def test_the_example_of_pbt_reads_its_population_and_trains_a_member() -> None:
     member = build_model(config, seed=1, device="cpu")
     set_hyperparameters(member, {"learning_rate": 1e-4, "ent_coef": 0.01})
     assert member.learn(1).variance_gradient_scaler.step_count * 10 > 100  # type: ignore[union-attr]
-
-
-def test_the_example_of_pbt_with_an_interval_within_the_warm_up_is_refused(tmp_path: Path) -> None:
-    text = (EXAMPLES / "pbt.yaml").read_text().replace("perturbation_interval: 10", "perturbation_interval: 1")
-    (tmp_path / "early.yaml").write_text(text)
-    with pytest.raises(SettingError, match=r"line \d+: perturbation_interval=1 updates of 80.*vgs_warmup_steps=100"):
-        load_config(tmp_path / "early.yaml")
-    (tmp_path / "off.yaml").write_text(
-        text.replace("variance_gradient_scaling: true\n  vgs_warmup_steps: 100", "variance_gradient_scaling: false")
-    )
-    assert load_config(tmp_path / "off.yaml").pbt is not None
 
 
 def test_the_example_of_pbt_runs_as_a_population_and_goes_on(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -46,6 +45,7 @@ from tests.support.environments import (
     run_vec,
     through_file,
 )
+from tests.support.space_cases import Echo
 
 
 def make_full(env_id: str = "CartPole-v1", seed: int | None = 5) -> VecNormalize:
@@ -224,22 +224,11 @@ def test_a_state_fits_an_environment_made_with_the_same_arguments_however_it_is_
 # -- the statistics of VecNormalize -------------------------------------------------------------------------------
 
 
-class Pictures(gym.Env[Any, Any]):
-    observation_space = spaces.Dict({"a": spaces.Box(-9, 9, (2,)), "b": spaces.Box(-9, 9, (3, 2))})
-    action_space = spaces.Discrete(2)
+NAMED = spaces.Dict({"a": spaces.Box(-9, 9, (2,)), "b": spaces.Box(-9, 9, (3, 2))})
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed, options=options)
-        return self._observation(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return self._observation(), float(self.np_random.normal()) + float(action), False, False, {}
-
-    def _observation(self) -> dict[str, Any]:
-        return {
-            key: self.np_random.normal(size=space.shape).astype(np.float32)
-            for key, space in self.observation_space.items()
-        }
+def named() -> VecNormalize:
+    return VecNormalize(DummyVecEnv([lambda: Echo(NAMED, spaces.Discrete(2))] * 2))
 
 
 def statistics_of(env: VecNormalize) -> Any:
@@ -254,9 +243,7 @@ def stacked() -> VecNormalize:
     return VecNormalize(VecNormalize(make_vec(), norm_reward=False), norm_obs=False)
 
 
-@pytest.mark.parametrize(
-    "build", [lambda: VecNormalize(DummyVecEnv([Pictures] * 2)), lambda: VecNormalize(make_vec()), stacked]
-)
+@pytest.mark.parametrize("build", [named, lambda: VecNormalize(make_vec()), stacked])
 def test_statistics_come_back_exactly_and_do_not_follow_the_environment(build: Callable[[], VecNormalize]) -> None:
     env, fresh = build(), build()
     env.seed(1)
@@ -296,7 +283,7 @@ NORMALIZER_BAD: list[tuple[list[str | int], Any, str]] = [
 
 @pytest.mark.parametrize(("path", "value", "message"), NORMALIZER_BAD, ids=lambda value: repr(value)[:40])
 def test_statistics_that_do_not_fit_change_nothing(path: list[str | int], value: Any, message: str) -> None:
-    env, other = (VecNormalize(DummyVecEnv([Pictures] * 2)) for _ in range(2))
+    env, other = (named() for _ in range(2))
     env.reset()
     other.reset()
     before = bits_of_state(capture_normalizer(env))
