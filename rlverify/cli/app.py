@@ -17,7 +17,6 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import figure_tables, tables
-from rlverify.cli.advice import advised, advised_outcome, advised_problems, given_paths
 from rlverify.cli.check_command import check, gate_of_suites
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
@@ -158,7 +157,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
     measured = replace(claim, seeds=(seed,))
     runs = run_claims(project, [measured], executor=ProcessExecutor(1), on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
-    problems = advised_problems(problems_of(record, readable_evidence(paths, claim)), paths)
+    problems = problems_of(record, readable_evidence(paths, claim))
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:
@@ -204,7 +203,7 @@ def audit_command(
         )
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
-    outcome = advised_outcome(outcome_of_audit(project, result), paths)
+    outcome = outcome_of_audit(project, result)
     write_outputs(files, outcome)
     if as_json:
         content = {"claims": [as_object(record) for record in result.records], "notes": list(outcome.notes)}
@@ -260,7 +259,7 @@ def gate(
         if project.settings.suites and chosen is None:
             result, checks = _with_suites(project, result)
         outcome = outcome_of_audit(project, result, _repeated(result), since, executor)
-    _answer(advised_outcome(replace(outcome, checks=checks), paths), files)
+    _answer(replace(outcome, checks=checks), files)
 
 
 def _base(project: Project, asked: str | None) -> Base | None:
@@ -405,8 +404,7 @@ def _invoke(arguments: Sequence[str] | None) -> int:
         if isinstance(exit_.__context__, BrokenPipeError):  # of which typer makes 1, as if a claim had fallen
             code = AS_EXPECTED if "--help" in (arguments or sys.argv) else HARNESS_FAILED
     except (HarnessError, OSError) as error:
-        paths = given_paths(sys.argv[1:] if arguments is None else arguments)
-        complain(str(error) if paths is None else advised(str(error), paths))
+        complain(str(error))
         return CLAIM_FELL if isinstance(error, BrokenCodeError) else HARNESS_FAILED
     except KeyboardInterrupt:
         pass

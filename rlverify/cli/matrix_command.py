@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from rlverify.cli import matrix_tables
-from rlverify.cli.advice import advised_problems
 from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
 from rlverify.cli.options import AsJson, Reports, project_of, report_paths
@@ -40,7 +38,6 @@ def matrix(
         if fault is None:
             with alone_in(paths.working, complain), progress_bars() as bars:
                 result = run_matrix(matrix_plan, paths, update=update, executor=executor, on_progress=bars.probes)
-            result = replace(result, problems=tuple(advised_problems(result.problems, paths)))
         else:
             with progress_bars() as bars:
                 result = run_fault(matrix_plan, fault, executor=executor, on_progress=bars.probes)
