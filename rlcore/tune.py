@@ -23,13 +23,13 @@ from rlcore.errors import CheckpointError, NonFiniteError, SettingError
 from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES, OptimizerStrategy, apply_exploit, mean_episode_return
 from rlcore.pbt.population import member_seed
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
-from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.arguments import whole_number
 from rlcore.ppo.live import set_hyperparameters
-from rlcore.ppo.model_content import read_model_file
 from rlcore.ppo.optimizers import find_optimizer, optimizer_options
+from rlcore.ppo.saving import continued
 from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings
+from rlcore.state.model_file import read_model_file
 from rlcore.state.progress import WINDOWS
 
 try:
@@ -193,7 +193,7 @@ class DistributionalPPOTrainable(Trainable):
         before, asked = _differing(content["settings"], self.model)
         with self._generators.in_place():
             set_hyperparameters(self.model, before)
-            self.model = continuing.continued(path, self.model)
+            self.model = continued(path, self.model)
             set_hyperparameters(self.model, asked)
 
     def _take_over(self, content: Mapping[str, Any]) -> None:

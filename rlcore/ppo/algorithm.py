@@ -20,23 +20,20 @@ from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.envs import vec_state as env_state
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.upgd import UPGD
-from rlcore.ppo import adapted_state, construction, logging, losses, returns, space_support, state_parts
+from rlcore.ppo import construction, logging, losses, returns, saving, space_support, state_parts
 from rlcore.ppo.arguments import check_schedule, whole_number
 from rlcore.ppo.buffer import Samples
 from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
-from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.live import assign
 from rlcore.ppo.logging import UpdateLog
-from rlcore.ppo.model_content import STATISTICS_APART, writes_statistics_apart
-from rlcore.ppo.model_file import ModelFile
-from rlcore.ppo.observations import CheckedObservations
 from rlcore.ppo.policy import POLICIES, set_learning_rate
 from rlcore.ppo.settings import MARKS, described
+from rlcore.state.position import CheckedObservations
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
 from rlcore.warn import warn_caller
 
 
-class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
+class DistributionalPPO(saving.SavablePPO, CheckedObservations):
     """Recurrent PPO whose one or two critics predict the distribution of the return.
 
     An unknown or misplaced setting raises :class:`rlcore.errors.UnknownSettingError`, which names the right one. A
@@ -141,7 +138,7 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         """Fill the buffer; until the update on it is complete, a save holds the state in which this rollout started."""
         self._boundary = self._training_state().capture(Scope.COLLECTED, Scope.PROGRESS, Scope.RUN)
         self.value_scale.before_rollout()
-        with self._normalizer_unspoilt(self._training_state()):
+        with self._normalizer_unspoilt():
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
@@ -153,7 +150,7 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
             complete = True
         finally:
             if not complete:
-                self._training_state().restore(before, exact_match=False)
+                self._training_state().restore(before, exact_match=False, expected=tuple(Scope))
         self._boundary = None
 
     def _update(self) -> None:
@@ -284,11 +281,9 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         self._boundary = None
         if not reset_num_timesteps and self.pending_state:
             self._resume_run()
-        with self._normalizer_unspoilt(self._training_state()):
+        with self._normalizer_unspoilt():
             prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         self.pending_state.clear()
-        if self._vec_normalize_env is not None and writes_statistics_apart(prepared[1]):
-            warn_caller(STATISTICS_APART, UserWarning)
         return prepared
 
     def _warn_of_unsavable(self) -> None:
@@ -299,12 +294,12 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
             warn_caller(str(error), UserWarning)
 
     def _resume_run(self) -> None:
-        """Put environments, LSTM states and generators where they stood; or say why some start fresh."""
-        reasons = self._training_state().resume()
-        if reasons:
-            said = "; ".join(reason.rstrip(".") for reason in reasons)
+        """Restore environments, LSTM states and generators of a loaded run, or warn that they start fresh."""
+        reason = state_parts.resume_run(self)
+        if reason is not None:
             warn_caller(
-                f"the environments start from a reset: {said}; training goes on, but not exactly where it stopped",
+                f"the environments start from a reset: {reason.rstrip('.')}; training goes on, but not exactly where "
+                "it stopped",
                 ResumeWarning,
             )
 
@@ -348,13 +343,9 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
             with refusals_name(load_path_or_dict):
                 self.set_parameters(self.read_parameters(load_path_or_dict), exact_match)
             return
-        self._training_state().require_scopes(load_path_or_dict, LEARNT)
-        ruling = adapted_state.SCALER_SETTINGS | adapted_state.OPTIMIZER_SETTINGS
-        given = load_path_or_dict if exact_match else adapted_state.in_kept_units(self, load_path_or_dict)
+        ruling = saving.SCALER_SETTINGS | saving.OPTIMIZER_SETTINGS
         with unusable("the parameters"):
-            fitted = adapted_state.under_settings(self, given, ruling, self.optimizer_class)
-        if not exact_match:
-            adapted_state.warn_of_refused_statistics(load_path_or_dict, fitted)
+            fitted = saving.under_settings(self, load_path_or_dict, ruling, self.optimizer_class)
         self._restore(fitted, exact_match=exact_match)
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:

@@ -13,12 +13,12 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from rlcore.checkpoint.refusal import unusable
 from rlcore.errors import StateError, TooLargeError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import weights as weight_checks
 from rlcore.ppo.buffer import TwinCriticBuffer, buffer_class
 from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.optimizers import find_optimizer
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.returns import ReturnScale
+from rlcore.ppo.state_parts import check_policy
 from rlcore.ppo.values import VALUE_DISTRIBUTIONS, ValueDistribution
 
 _NO_MEMORY = re.compile(
@@ -70,7 +70,7 @@ def require_network_of(model: ConfiguredPPO, weights: object) -> None:
         if all(each is None or each.__module__.startswith(OUR_PACKAGES) for each in classes):
             raise
         return  # a class of the user's own that needs real tensors: the weights are compared once it is built
-    weight_checks.check_policy(weights, expected.state_dict())
+    check_policy(weights, expected.state_dict())
 
 
 def make_values(model: ConfiguredPPO) -> ValueDistribution:
