@@ -45,11 +45,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "kl_penalty_coef",
         "kl_penalty_coef=2.0 does not lie between .*kl_penalty_max_coef=1.0",
     ),
-    "second ends that contradict": (
-        run({"name": "target_kl", "values": [0.1, 0.01]}, {"name": "kl_penalty_target", "values": [0.005, 0.05]}),
-        "kl_penalty_target",
-        "target_kl=0.01 stops an update .*kl_penalty_target=0.05",
-    ),
     "of a scaler that is off": (
         run(GAMMA, between("vgs_alpha", 0.1, 1.0), variance_gradient_scaling=False, vgs_warmup_steps=None),
         "vgs_alpha",
@@ -63,17 +58,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "few epochs within the warm-up": (
         run(between("n_epochs", 1, 9), n_epochs=None, vgs_warmup_steps=4),
         "perturbation_interval",
-        "2 updates of 2 .*vgs_warmup_steps=4.*counted at n_epochs=1",
+        "2 updates of 2 .*vgs_warmup_steps=4",
     ),
     "large minibatches within the warm-up": (
         run({"name": "batch_size", "values": [16, 48, 24]}, batch_size=None, vgs_warmup_steps=4),
         "perturbation_interval",
-        "2 updates of 2 .*counted at batch_size=48",
+        "2 updates of 2 ",
     ),
     "a long warm-up": (
         run(GAMMA, between("vgs_warmup_steps", 2, 8), vgs_warmup_steps=None),
         "perturbation_interval",
-        "2 updates of 4 .*counted at vgs_warmup_steps=8",
+        "2 updates of 4 ",
     ),
     "a misspelt entry": (run(GAMMA, {"name": "ent_coef", "minvalue": 0.9}), "minvalue", "did you mean 'min_value'"),
     "an entry that cannot be": (
