@@ -58,7 +58,7 @@ def errors_are_logged(model: Any, state: StateDict) -> None:
 @fault(
     "bug-10-state-not-in-the-archive",
     target="rlcore.state.model_file:write_model_file",
-    pins="43ee5dd38a671bd5",
+    pins="f8edb3c5e37e594d",
 )
 def state_not_in_the_archive(path: Any, model: Any, algorithm: str, *, state: StateDict, **more: Any) -> None:
     """Leave the scaler's statistics out of the file of save(), but not out of a pickle."""
