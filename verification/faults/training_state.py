@@ -60,9 +60,12 @@ def errors_are_logged(model: Any, state: StateDict) -> None:
     target="rlcore.state.model_file:write_model_file",
     pins="f8edb3c5e37e594d",
 )
-def state_not_in_the_archive(path: Any, model: Any, algorithm: str, *, state: StateDict, **more: Any) -> None:
+def state_not_in_the_archive(
+    path: Any, model: Any, algorithm: str, *, settings: StateDict, state: StateDict, **more: Any
+) -> None:
     """Leave the scaler's statistics out of the file of save(), but not out of a pickle."""
-    healthy("bug-10-state-not-in-the-archive")(path, model, algorithm, state={**state, "vgs_state": None}, **more)
+    write, without = healthy("bug-10-state-not-in-the-archive"), {**state, "vgs_state": None}
+    write(path, model, algorithm, settings=settings, state=without, **more)
 
 
 @fault(

@@ -203,7 +203,6 @@ BAD_WEIGHTS: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_WEIGHTS)
-@pytest.mark.filterwarnings("ignore:.*they are cast:rlcore.ResumeWarning")
 def test_acting_refuses_the_weights_that_training_refuses(bad: str, edit: Any) -> None:
     def change(content: dict[str, Any]) -> None:
         weights = content["state"]["policy"]
@@ -278,7 +277,7 @@ def test_a_closed_file_is_no_file(use: str) -> None:
         READS[use](file)
 
 
-@pytest.mark.parametrize("use", READS)
+@pytest.mark.parametrize("use", ["load", "set_parameters"])
 def test_a_file_of_stable_baselines3_is_called_one(use: str, tmp_path: Path) -> None:
     PPO("MlpPolicy", make_envs(), n_steps=8, batch_size=8, device="cpu").save(tmp_path / "sb3.zip")
     said = r"sb3\.zip: is a file of Stable-Baselines3's save\(\).*RecurrentPPO\.load"
