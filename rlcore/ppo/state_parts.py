@@ -16,8 +16,7 @@ from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.policy import SUPPORT
 from rlcore.state.generators import apply_generators, capture_generators, check_generators
 from rlcore.state.optimizer_state import fit_optimizer
-from rlcore.state.position import capture_position, fit_position, restore_position
-from rlcore.state.progress import capture_progress, restore_progress
+from rlcore.state.position import capture_position, capture_progress, fit_position, restore_position, restore_progress
 from rlcore.state.registry import Scope, StatePart
 from rlcore.state.tree import SAME, fit
 from rlcore.types import StateDict
