@@ -35,15 +35,6 @@ class Mine(DistributionalPPO):
         return super().collect_rollouts(*args, **kwargs)
 
 
-class Named(DistributionalPPO):
-    """Names what it takes in full, as Stable-Baselines3's own algorithms do."""
-
-    def __init__(self, policy: Any, env: Any, foo: int = 1, n_steps: int = 16, device: str = "cpu",
-                 _init_setup_model: bool = True) -> None:  # fmt: skip
-        super().__init__(policy, env, n_steps=n_steps, device=device, seed=0, _init_setup_model=_init_setup_model)
-        self.foo = foo
-
-
 class Further(Mine):
     """A subclass of a subclass."""
 
@@ -84,17 +75,6 @@ def test_a_loaded_subclass_goes_on_exactly(saved: Path) -> None:
         assert ours.equal(theirs)
 
 
-def test_own_keywords_can_be_changed_on_loading(saved: Path) -> None:
-    loaded = Mine.load(saved, device="cpu", foo=9, ent_coef=0.5)
-    assert (loaded.foo, loaded.bar, loaded.ent_coef) == (9, ("a", "b"), 0.5)
-
-
-def test_a_constructor_that_names_everything_loads(tmp_path: Path) -> None:
-    Named("MlpLstmPolicy", make_envs(), foo=7, n_steps=8).save(tmp_path / "named.zip")
-    loaded = Named.load(tmp_path / "named.zip", env=make_envs())
-    assert (loaded.foo, loaded.n_steps, loaded.rollout_buffer.buffer_size) == (7, 8, 8)
-
-
 def test_a_subclass_of_a_subclass_keeps_the_keywords_of_both(tmp_path: Path) -> None:
     Further("MlpLstmPolicy", make_envs(), foo=7, baz=0.25, **SMALL).save(tmp_path / "further.zip")
     loaded = Further.load(tmp_path / "further.zip", device="cpu")
@@ -126,12 +106,6 @@ def test_another_class_refuses_what_it_does_not_take(saved: Path) -> None:
 
 def test_a_policy_is_loaded_without_the_class(saved: Path) -> None:
     assert load_policy(saved).device.type == "cpu"
-
-
-def test_a_file_of_the_base_class_gives_a_subclass_with_its_defaults(tmp_path: Path) -> None:
-    DistributionalPPO("MlpLstmPolicy", make_envs(), **SMALL).save(tmp_path / "base.zip")
-    loaded = Further.load(tmp_path / "base.zip", device="cpu")
-    assert (loaded.foo, loaded.baz, loaded.n_quantiles) == (1, 0.5, 32)
 
 
 class Hooked(DistributionalPPO):
