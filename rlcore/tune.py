@@ -30,7 +30,7 @@ from rlcore.ppo.optimizers import find_optimizer, optimizer_options
 from rlcore.ppo.saving import continued
 from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings
 from rlcore.state.model_file import read_model_file
-from rlcore.state.progress import WINDOWS
+from rlcore.state.position import WINDOWS
 
 try:
     from ray.tune import Trainable

@@ -25,20 +25,8 @@ from rlcore.ppo.configured import ConfiguredPPO, own_names
 from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.settings import SCALER, SHOWN, PPOSettings, part_of
-from rlcore.state.model_file import (
-    DEFAULT_ALGORITHM,
-    FORMATS,
-    SPACES,
-    CustomObjects,
-    decode_spaces,
-    existing,
-    generators_untouched,
-    read_content,
-    read_model_file,
-    refusals_of,
-    require_spaces,
-    write_model_file,
-)
+from rlcore.state import model_file
+from rlcore.state.model_file import SPACES, read_model_file, refusals_of
 from rlcore.state.optimizer_state import fit_optimizer, missing_moments
 from rlcore.state.registry import LEARNT, Scope
 from rlcore.types import StateDict
@@ -77,14 +65,12 @@ class SavablePPO(ConfiguredPPO):
         :raises CheckpointError: if the file cannot be written
         """
         content = self.__getstate__()
-        encoded = {
+        encoded: dict[str, Any] = {
             part: {name: codec.encode(value, name) for name, value in content[part].items()}
             for part in ("settings", "own_settings")
         }
-        more = {"policy_class": codec.encode(content["policy_class"], "policy_class")}
-        if encoded["own_settings"]:
-            more["own_settings"] = encoded["own_settings"]  # type: ignore[assignment]
-        write_model_file(path, self, DEFAULT_ALGORITHM, encoded["settings"], content["state"], **more)  # type: ignore[arg-type]
+        encoded["policy_class"] = codec.encode(content["policy_class"], "policy_class")
+        model_file.write_model_file(path, self, model_file.DEFAULT_ALGORITHM, state=content["state"], **encoded)
 
     @classmethod
     def load(
@@ -108,9 +94,8 @@ class SavablePPO(ConfiguredPPO):
             name that the file does not have is refused
         :param force_reset: drop where the run stood, so that training starts from a reset of the environments; a new
             ``seed`` does so as well, and seeds the generators
-        :param settings: settings to change, named and checked as in the constructor; they rule over the file, also
-            where it holds what cannot be read. Moments of another optimizer and statistics of another estimator start
-            fresh, with a warning
+        :param settings: settings to change, named and checked as in the constructor; they rule over the file. Moments
+            of another optimizer and statistics of another estimator start fresh, with a warning
         :raises CheckpointError: if the file cannot be read as a model, names something unknown, or does not fit ``env``
         :raises SettingError: if one of ``settings`` cannot be used, or would change what the critics' outputs mean
         """
@@ -118,7 +103,7 @@ class SavablePPO(ConfiguredPPO):
             get_system_info()
         check_device(device)
         env = None if env is None else cls._wrap_env(maybe_make_env(env, 0))
-        content = decoded(read_model_file(path), custom_objects or {}, path, settings)
+        content = decoded(read_model_file(path), custom_objects or {}, path)
         model = cls.__new__(cls)
         with refusals_of(path, "the model", settings):
             model._build(content, env, device, settings)
@@ -130,9 +115,9 @@ class SavablePPO(ConfiguredPPO):
 
     def read_parameters(self, path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
         """Return what was learnt from a model file or a checkpoint; a v1 file has the policy alone, with a warning."""
-        content = load_container(existing(path))
-        if content.get("format_version") in FORMATS:
-            state: StateDict = read_content(content, path)["state"]
+        content = load_container(model_file.existing(path))
+        if content.get("format_version") in model_file.FORMATS:
+            state: StateDict = model_file.read_content(content, path)["state"]
         else:
             with refusals_name(path):
                 checkpoint = formats.from_payload(content)
@@ -164,19 +149,18 @@ class SavablePPO(ConfiguredPPO):
         names = own_names(type(self))
         if unknown := sorted(set(content["own_settings"]) - set(names)):
             raise StateError(
-                f"holds {unknown}, which {type(self).__name__} does not take: a subclass of it was saved; load the "
-                "file with that class"
+                f"holds {unknown}, as a subclass of {type(self).__name__} does; load the file with that class"
             )
         own = {name: value for name, value in {**content["own_settings"], **settings}.items() if name in names}
         changes = {name: value for name, value in settings.items() if name not in names}
-        with generators_untouched():
+        with model_file.generators_untouched():
             self.__init__(content["policy_class"], env, device=device, _init_setup_model=False, **own)  # type: ignore[misc]
             self._configure(changed_settings(saved, changes), changes)
             if self.env is None:
                 vars(self).update({name: content[name] for name in (*SPACES, "n_envs")})
                 self._require_room_for_lstm_states()
             else:
-                require_spaces(self.env, content)
+                model_file.require_spaces(self.env, content)
             self._require_meaning_of_values(saved)
             self._require_network_of(state)
             self._setup_model()
@@ -211,10 +195,7 @@ class SavablePPO(ConfiguredPPO):
         network = self.policy_kwargs
         size = 16 * self.n_envs * network.get("n_lstm_layers", 1) * network.get("lstm_hidden_size", 256)
         if size > LARGEST_LSTM_STATES:
-            raise StateError(
-                f"n_envs={self.n_envs} asks for {size >> 20} MiB of LSTM states; give the environments, or take the "
-                "file for damaged"
-            )
+            raise StateError(f"n_envs={self.n_envs} asks for {size >> 20} MiB of LSTM states; give the environments")
 
     def _require_network_of(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless the saved weights fit the network of the settings, before it takes memory."""
@@ -232,48 +213,36 @@ class SavablePPO(ConfiguredPPO):
                 raise SettingError(
                     name,
                     f"{name}={now!r}, and the model in the file has learnt under {before!r}: its critics would mean "
-                    f"other returns; leave {name} out, or train another model with it",
+                    f"other returns; leave {name} out",
                 )
 
 
-def decoded(
-    content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any, changes: Collection[str] = ()
-) -> dict[str, Any]:
+def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
     """Return the content of a file with settings, spaces and policy class turned back from plain values.
 
-    :param changes: settings that are replaced, so that the file's may be unreadable
     :raises CheckpointError: a value cannot be read, or the file is of another algorithm
     :raises UnknownSettingError: for a custom object that stands for nothing in the file
     """
-    objects = CustomObjects(custom_objects)
+    objects = model_file.CustomObjects(custom_objects)
     with refusals_of(path, "the file"):
-        if content["algorithm"] != DEFAULT_ALGORITHM or "policy_class" not in content:
+        if content["algorithm"] != model_file.DEFAULT_ALGORITHM or "policy_class" not in content:
             raise StateError(f"is of {content['algorithm']!r:.80}; load it with rlcore.resume.load_exact")
         own: Any = content.get("own_settings", {})
         unknown = sorted(set(map(str, content["settings"])) - set(PPOSettings.model_fields))
         if unknown or not isinstance(own, dict):
             raise StateError(f"holds unknown settings {unknown or own!r:.200}")
-        settings, own = (_decode_each(each, objects, changes) for each in (content["settings"], own))
+        settings, own = (
+            {name: codec.decode(value, name, objects) for name, value in each.items()}
+            for each in (content["settings"], own)
+        )
         policy_class = codec.decode(content["policy_class"], "policy_class", objects)
-        spaces = decode_spaces(content, objects)
+        spaces = model_file.decode_spaces(content, objects)
         if not (isinstance(policy_class, type) and issubclass(policy_class, DistributionalRecurrentPolicy)):
             raise StateError("policy_class is not a DistributionalRecurrentPolicy")
     objects.require_used()
     if lacking := sorted(set(PPOSettings.model_fields) - set(content["settings"])):
         warn_caller(f"{path_of(path)}: has no {lacking}; they take their defaults", ResumeWarning)
     return {**content, **spaces, "policy_class": policy_class, "settings": settings, "own_settings": own}
-
-
-def _decode_each(saved: Mapping[str, Any], objects: CustomObjects, changes: Collection[str]) -> dict[str, Any]:
-    """Return what can be decoded; the rest must be in ``changes``."""
-    decoded: dict[str, Any] = {}
-    for name, value in saved.items():
-        try:
-            decoded[name] = codec.decode(value, name, objects)
-        except CheckpointError:
-            if name not in changes:
-                raise
-    return decoded
 
 
 def changed_settings(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,10 +266,7 @@ def under_settings(
     """
     fitted = dict(state)
     if "return_scale_state" in state and (state["return_scale_state"] is None) != (model.return_scale is None):
-        raise StateError(
-            f"return_scale_state fits no model with return_scale={model.return_scale!r}, as the critics' outputs would "
-            "mean other returns; give it to a model with the same return_scale"
-        )
+        raise StateError(f"the critics learnt under another return_scale than the model's, {model.return_scale!r}")
     scaler, penalty, optimizer = (fitted.get(key) for key in ("vgs_state", "kl_penalty_state", "policy.optimizer"))
     ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
     if ruled and isinstance(scaler, dict) and scaler.get("estimator") in [*ESTIMATORS, *REMOVED_ESTIMATORS]:

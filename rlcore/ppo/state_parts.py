@@ -16,16 +16,16 @@ from rlcore.ppo.configured import ConfiguredPPO
 from rlcore.ppo.policy import SUPPORT
 from rlcore.state.generators import apply_generators, capture_generators, check_generators
 from rlcore.state.optimizer_state import fit_optimizer
-from rlcore.state.position import capture_position, fit_position, restore_position
-from rlcore.state.progress import capture_progress, restore_progress
+from rlcore.state.position import capture_position, capture_progress, fit_position, restore_position, restore_progress
 from rlcore.state.registry import Scope, StatePart
 from rlcore.state.tree import SAME, fit
 from rlcore.types import StateDict
 
 
-def state_parts(model: ConfiguredPPO) -> list[StatePart]:
-    """Return every part of the training state of ``model``, in the order in which they are restored."""
-    policy, scaler, scale = model.policy, model.variance_gradient_scaler, model.value_scale
+def state_parts(model: Any) -> list[StatePart]:
+    """Return every part of the training state of a DistributionalPPO, in the order in which they are restored."""
+    policy, optimizer, scaler = model.policy, model.policy.optimizer, model.variance_gradient_scaler
+    scale = model.value_scale
     entropy, penalty = model.entropy_schedule, model.kl_penalty
     learner, collected, progress, run = Scope
 
@@ -33,16 +33,40 @@ def state_parts(model: ConfiguredPPO) -> list[StatePart]:
         return [partial(function, model) for function in functions]
 
     return [
-        StatePart("policy", learner, lambda: dict(policy.state_dict()), *of(restore_policy), required=True),
-        StatePart("policy.optimizer", learner, policy.optimizer.state_dict, *of(restore_optimizer), required=True),  # type: ignore[arg-type]
-        StatePart("vgs_state", learner, lambda: scaler and scaler.state_dict(), *of(restore_scaler, reset_scaler)),
+        StatePart("policy", learner, lambda: dict(policy.state_dict()), partial(restore_policy, model), required=True),
+        StatePart(
+            "policy.optimizer",
+            learner,
+            optimizer.state_dict,
+            lambda state: optimizer.load_state_dict(fit_optimizer(state, optimizer)),
+            required=True,
+        ),
+        StatePart(
+            "vgs_state",
+            learner,
+            lambda: scaler and scaler.state_dict(),
+            partial(restore_scaler, model),
+            lambda: scaler._forget(),  # the registry warns of all that starts fresh
+        ),
         StatePart("return_scale_state", learner, scale.state_dict, scale.load_state_dict, scale.reset),
         StatePart("entropy_state", learner, entropy.capture, entropy.restore, entropy.reset),
         StatePart("kl_penalty_state", learner, penalty.capture, penalty.restore, penalty.reset),
         StatePart("normalizer_state", collected, *of(capture_normalizer, restore_normalizer, reset_normalizer)),
         StatePart("progress_state", progress, *of(capture_progress, partial(restore_progress, least=0.0))),
-        StatePart("env_state", run, *of(capture_environments, restore_environments), check=vec_state.require_running),
-        StatePart("lstm_state", run, *of(capture_lstm, restore_lstm), check=partial(fit_lstm, model)),
+        StatePart(
+            "env_state",
+            run,
+            lambda: None if model._last_obs is None else vec_state.capture_env_state(model.env),
+            lambda state: vec_state.restore_env_state(model.env, state),
+            check=vec_state.require_running,
+        ),
+        StatePart(
+            "lstm_state",
+            run,
+            partial(capture_lstm, model),
+            partial(restore_lstm, model),
+            check=partial(fit_lstm, model),
+        ),
         StatePart("rng_state", run, capture_generators, apply_generators, check=check_generators),
     ]
 
@@ -61,26 +85,14 @@ def restore_policy(model: ConfiguredPPO, state: StateDict) -> None:
     model.policy.load_state_dict(state)  # type: ignore[arg-type]
 
 
-def restore_optimizer(model: ConfiguredPPO, state: StateDict) -> None:
-    """Restore moments, utilities and groups of the optimizer."""
-    model.policy.optimizer.load_state_dict(fit_optimizer(state, model.policy.optimizer))  # type: ignore[arg-type]
-
-
 def restore_scaler(model: ConfiguredPPO, state: StateDict) -> None:
     """Restore the statistics of variance gradient scaling."""
     scaler = model.variance_gradient_scaler
     if scaler is None:
         raise StateError(
-            "vgs_state is given but the model has variance_gradient_scaling=False; switch it on, or pass "
-            "exact_match=False"
+            "vgs_state is given, and variance_gradient_scaling=False; pass exact_match=False to go without"
         )
     scaler.load_state_dict({**state, "enabled": scaler.settings.enabled})
-
-
-def reset_scaler(model: ConfiguredPPO) -> None:
-    """Forget the statistics of variance gradient scaling; the registry warns of all that starts fresh."""
-    if model.variance_gradient_scaler is not None:
-        model.variance_gradient_scaler._forget()
 
 
 def capture_normalizer(model: ConfiguredPPO) -> StateDict | None:
@@ -107,16 +119,6 @@ def reset_normalizer(model: ConfiguredPPO) -> None:
         moments.update(mean=mean, var=torch.ones_like(mean), count=RunningMeanStd().count)
     if layers:
         restore_normalizer(model, {"layers": layers})
-
-
-def capture_environments(model: Any) -> StateDict | None:
-    """Return the state of every environment; None if one cannot give it, and before the model has reset them."""
-    return None if model._last_obs is None else vec_state.capture_env_state(model.env)
-
-
-def restore_environments(model: Any, state: StateDict) -> None:
-    """Let every environment go on where it was."""
-    vec_state.restore_env_state(model.env, state)
 
 
 def capture_lstm(model: ConfiguredPPO) -> StateDict | None:

@@ -14,7 +14,7 @@ from rlcore.resume.learnt import capture_learnt, restore_learnt
 from rlcore.resume.log import capture_log, restore_log
 from rlcore.resume.noise import capture_noise, restore_noise
 from rlcore.resume.position import capture_position, restore_position
-from rlcore.state.progress import capture_progress, restore_progress
+from rlcore.state.position import capture_progress, restore_progress
 from rlcore.types import StateDict
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import UserDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ DEFAULT_ALGORITHM: Final = "DistributionalPPO"
 
 
 def write_model_file(
-    path: Any, model: BaseAlgorithm, algorithm: str, settings: StateDict, state: StateDict, **more: Any
+    path: Any, model: BaseAlgorithm, algorithm: str, *, settings: StateDict, state: StateDict, **more: Any
 ) -> None:
     """Write the file of ``model``, whole or not at all. Make its folder, and add ``.zip`` to a name without ending.
 
@@ -49,9 +50,9 @@ def write_model_file(
     if isinstance(target, str | PathLike):
         with refusals_name(target), os_errors_refused("written"):
             Path(target).parent.mkdir(parents=True, exist_ok=True)
-    encoded: dict[Any, Any] = {name: codec.encode(getattr(model, name), name) for name in SPACES}
-    fields = {"format_version": FORMAT_MODEL, "algorithm": algorithm, "settings": settings, **encoded}
-    save_container(target, {**fields, "n_envs": model.n_envs, "state": state, **more})
+    fields: dict[Any, Any] = {name: codec.encode(getattr(model, name), name) for name in SPACES}
+    fields |= {"format_version": FORMAT_MODEL, "algorithm": algorithm, "settings": settings, "n_envs": model.n_envs}
+    save_container(target, fields | {"state": state} | more)
 
 
 def read_model_file(path: Any, *, require_digest: bool = False) -> dict[str, Any]:
@@ -167,7 +168,5 @@ def existing(path: Any) -> Any:
     :raises SettingError: it is neither a path nor a binary file object
     """
     require_place(path, "read")
-    try:
-        return with_ending(path) if isinstance(path, str | PathLike) and not Path(path).is_file() else path
-    except OSError:
-        return path  # reading it says what is wrong
+    is_path = isinstance(path, str | PathLike)
+    return with_ending(path) if is_path and not os.path.isfile(path) else path  # noqa: PTH113  # never raises

@@ -1,7 +1,9 @@
-"""What the next step starts from: the last observations, as the policy and the environments have them."""
+"""Where a training is: counters and finished episodes, and the last observations, from which the next step starts."""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,12 +15,81 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import Tensor
 
 from rlcore.checkpoint import codec
-from rlcore.checkpoint.values import DTYPES
+from rlcore.checkpoint.refusal import RefusedError
+from rlcore.checkpoint.values import DTYPES, plain
 from rlcore.errors import CheckpointError, NonFiniteObservationError, StateError
-from rlcore.state.tree import FREE, REMEDY, describe, fit
+from rlcore.state.tree import FREE, REMEDY, Rule, describe, fit, misfit
 from rlcore.types import StateDict, StateValue
 
 Observations = NDArray[Any] | dict[str, NDArray[Any]]
+WINDOWS = ("ep_info_buffer", "ep_success_buffer")
+_COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_n_calls")
+_FORM: dict[str, Any] = {**dict.fromkeys(_COUNTERS, 0), "_current_progress_remaining": 1.0, "exploration_rate": 0.0}
+"""Attributes; ``_n_calls`` and ``exploration_rate`` are those of DQN and QRDQN alone."""
+
+
+def capture_progress(model: BaseAlgorithm) -> StateDict:
+    """Return the counters, the remaining progress, the state of exploration, and the window of finished episodes.
+
+    Objects that no file can hold are left out of the episodes: ``info_keywords`` of Monitor may name any.
+    """
+    state: StateDict = {name: getattr(model, name) for name in _FORM if hasattr(model, name)}
+    for name in WINDOWS:
+        window = getattr(model, name)
+        state[name] = None if window is None else [_plain(entry) for entry in window]
+    return state
+
+
+def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.inf) -> None:
+    """Continue to count where :func:`capture_progress` was called.
+
+    :param least: smallest remaining progress; Stable-Baselines3 goes below 0 beyond the total
+    :raises StateError: a value is missing, unknown or of another type; nothing was changed
+    """
+    like = {name: form for name, form in _FORM.items() if hasattr(model, name)} | dict.fromkeys(WINDOWS)
+    rules = {"_current_progress_remaining": Rule(least, 1.0), "exploration_rate": Rule(0.0, 1.0)}
+    fitted = fit(state, like, "progress_state", rules | dict.fromkeys(WINDOWS, FREE))
+    infos, successes = (fitted[name] for name in WINDOWS)
+    if not (infos is None or (_are_dicts(infos) and all(_has_mean([i.get(k) for i in infos]) for k in ("r", "l")))):
+        raise misfit("progress_state['ep_info_buffer']", "None or a list of dicts with numbers for 'r' and 'l'", infos)
+    if not (successes is None or (isinstance(successes, list) and _has_mean(successes))):
+        raise misfit("progress_state['ep_success_buffer']", "None or a list of numbers", successes)
+    for name in WINDOWS:
+        window = fitted[name]
+        fitted[name] = None if window is None else deque(window, maxlen=model._stats_window_size)
+    vars(model).update(fitted)
+
+
+def _are_dicts(infos: object) -> bool:
+    return isinstance(infos, list) and all(isinstance(info, dict) for info in infos)
+
+
+def _has_mean(values: list[Any]) -> bool:
+    """Return whether the logger can average the values: numbers, or lists of one shape, as arrays are saved."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError):  # several shapes
+        return False
+    return not values or (array.dtype.kind in "biuf" and array.size > 0)
+
+
+def _plain(entry: Any) -> Any:
+    """Return numbers of NumPy as Python's and arrays as lists; leave out of a dict what no file can hold."""
+    if isinstance(entry, dict):
+        return {key: value for key, value in ((k, _plain(v)) for k, v in entry.items()) if _is_storable(value)}
+    if isinstance(entry, np.ndarray):
+        return entry.tolist()
+    return entry.item() if isinstance(entry, np.generic) else entry
+
+
+def _is_storable(value: object) -> bool:
+    if isinstance(value, bool | int | float | str):
+        return True
+    try:
+        plain({"": value})
+    except RefusedError:
+        return False
+    return True
 
 
 def capture_position(model: BaseAlgorithm) -> StateDict | None:
@@ -43,7 +114,8 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
     :raises StateError: of other observations, environments or LSTMs
     """
     free = dict.fromkeys(("observations", "original_observations", "episode_starts"), FREE)
-    fitted: dict[str, Any] = fit(state, {**lstm, **dict.fromkeys(free)}, where, free)
+    like: dict[Any, Any] = {**lstm, **dict.fromkeys(free)}
+    fitted: dict[str, Any] = fit(state, like, where, free)
     starts = fitted["episode_starts"]
     form = torch.zeros(n_envs, dtype=starts.dtype if isinstance(starts, Tensor) else torch.float32)
     fit(starts, form, f"{where}['episode_starts']", {})
@@ -126,14 +198,12 @@ class CheckedObservations(BaseAlgorithm):
     def _last_obs(self, returned: Any) -> None:
         self._checked_obs = None
         if found := _non_finite_rows(returned):
-            # One NaN in the statistics of VecNormalize makes the observations of all environments NaN.
-            normalizer = self._vec_normalize_env
+            normalizer = self._vec_normalize_env  # in which one NaN makes the observations of all environments NaN
             found = found if normalizer is None else _non_finite_rows(normalizer.get_original_obs()) or found
             raise NonFiniteObservationError(
                 found,
                 f"the observation of environment {', '.join(map(str, found))} holds NaN or infinity, so no action "
-                "would follow; look at what reset() and step() return there (VecCheckNan finds the step). Nothing that "
-                "was learnt has changed, and learn() would start from a reset of the environments.",
+                "would follow. Look at what reset() and step() return; nothing that was learnt has changed.",
             )
         self._checked_obs = returned
 

@@ -53,7 +53,7 @@ class StatePart:
     restore: Callable[[StateDict], None]
     reset: Callable[[], None] = _nothing
     required: bool = False
-    check: Callable[[StateDict], None] = _nothing
+    check: Callable[[StateDict], object] = _nothing
 
 
 def snapshot(value: StateValue) -> StateValue:
@@ -104,47 +104,37 @@ class TrainingState:
     ) -> None:
         """Restore every given state, or none of them; those of RUN parts become pending.
 
-        With ``exact_match`` a required part must be given, and a part that is left out starts fresh, which one warning
-        says; where a filter makes that warning an error, nothing is changed. Without it, what is left out stays as it
-        is, and a state that the model has no use for is passed over.
+        With ``exact_match`` a required part must be given, and a part that is left out starts fresh, with one warning.
+        Without it, what is left out stays as it is, and a state that the model has no use for is passed over.
 
         :param expected: the scopes that may be given, and whose parts count as left out where they are not
         :raises StateError: for an unknown key, a required part left out, a state that does not fit
+        :raises ResumeWarning: where a filter makes an error of the warning; nothing is changed
         """
         given = {key: state for key, state in states.items() if state is not None}
         self._check(given, exact_match, expected)
         absent = [p for p in self.parts.values() if exact_match and p.scope in expected and p.key not in given]
         fresh = [p for p in absent if (p.key not in states if p.scope is Scope.RUN else p.capture() is not None)]
-        changed = [part for part in self.parts.values() if part.key in given or part in fresh]
-        before = {part.key: self._capture(part) for part in changed if part.scope is not Scope.RUN}
-        pending = dict(self.pending)
-        complete = False
+        before, pending = self.capture(*LEARNT, Scope.PROGRESS), dict(self.pending)
         try:
             for key, state in given.items():
                 self._restore_part(self.parts[key], state, exact_match)
             self._start_fresh(fresh)
-            complete = True
-        finally:
-            if not complete:
-                self._put_back(before)
-                self.pending.clear()
-                self.pending.update(pending)
+        except BaseException:
+            self._put_back(before)
+            self.pending.clear()
+            self.pending.update(pending)
+            raise
 
     def _check(self, given: Mapping[str, StateDict], exact_match: bool, expected: Collection[Scope]) -> None:
         for key in given:
             if key not in self.parts:
                 raise StateError(f"no part of the training state is called {key!r}; known: {', '.join(self.parts)}")
             if self.parts[key].scope not in expected:
-                raise StateError(
-                    f"{key} says where a run stands, and parameters say what was learnt; leave it out, or load the "
-                    "model's file with DistributionalPPO.load(path) to go on with that run"
-                )
+                raise StateError(f"{key} says where a run stands, not what was learnt; leave it out, or load the file")
         missing = [part.key for part in self.parts.values() if part.required and part.key not in given]
         if exact_match and missing:
-            raise StateError(
-                f"{', '.join(missing)} missing from {sorted(given)}; give all of it, or exact_match=False to restore "
-                "what is there"
-            )
+            raise StateError(f"{', '.join(missing)} missing from {sorted(given)}; give it, or exact_match=False")
 
     def _restore_part(self, part: StatePart, state: StateDict, exact_match: bool) -> None:
         if not isinstance(state, Mapping):
@@ -162,13 +152,13 @@ class TrainingState:
                 self.parts[key].restore(state)
 
     def _start_fresh(self, parts: Iterable[StatePart]) -> None:
-        fresh = list(parts)
-        for part in fresh:
+        keys = []
+        for part in parts:
             part.reset()
-        if fresh:
+            keys.append(part.key)
+        if keys:
             warn_caller(
-                f"no state for {', '.join(part.key for part in fresh)}: it starts fresh, for what was measured under "
-                "other weights or in another way would not fit these, so training does not go on exactly where it "
-                "stopped",
+                f"no state for {', '.join(keys)}: it starts fresh, for what was measured under other weights or in "
+                "another way would not fit these, so training does not go on exactly where it stopped",
                 ResumeWarning,
             )

@@ -88,7 +88,7 @@ NETWORKS: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "many layers": (network(net_arch=[1] * 20000), "ask for 20000 layers, and the file has 20 tensors"),
     "many layers of the actor": (network(net_arch={"pi": [1] * 20000}), "ask for 20000 layers"),
     "many quantiles": (settings(n_quantiles=10**9), r"must be a tensor of torch.float32 with shape \(10+, 8\)"),
-    "many atoms": (settings(**ATOMS), "critics' outputs are about quantiles"),
+    "many atoms": (settings(**ATOMS), "policy does not fit"),
     "many observations": (fields(observation_space=WIDE), r"must be a tensor of torch.float32 with shape \(32, 10+\)"),
 }
 RECIPES: dict[str, tuple[str, Callable[[Path, Path], None], str]] = {

@@ -45,7 +45,7 @@ def state_among_the_parameters(self: Any) -> list[StatePart]:
 @fault(
     "bug-10-fix-errors-are-logged",
     target="rlcore.ppo.state_parts:restore_scaler",
-    pins="e72cd2b7b8b39f4e",
+    pins="cdf87d269f25cee3",
 )
 def errors_are_logged(model: Any, state: StateDict) -> None:
     """Restore the state, and turn every error into a warning: the rest is restored without it."""
@@ -57,15 +57,15 @@ def errors_are_logged(model: Any, state: StateDict) -> None:
 
 @fault(
     "bug-10-state-not-in-the-archive",
-    target="rlcore.ppo.saving:write_model_file",
-    pins="9a7bb7220a33d07e",
+    target="rlcore.state.model_file:write_model_file",
+    pins="f8edb3c5e37e594d",
 )
 def state_not_in_the_archive(
-    path: Any, model: Any, algorithm: str, settings: StateDict, state: StateDict, **more: Any
+    path: Any, model: Any, algorithm: str, *, settings: StateDict, state: StateDict, **more: Any
 ) -> None:
     """Leave the scaler's statistics out of the file of save(), but not out of a pickle."""
-    write = healthy("bug-10-state-not-in-the-archive")
-    write(path, model, algorithm, settings, {**state, "vgs_state": None}, **more)
+    write, without = healthy("bug-10-state-not-in-the-archive"), {**state, "vgs_state": None}
+    write(path, model, algorithm, settings=settings, state=without, **more)
 
 
 @fault(
@@ -94,7 +94,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
 @fault(
     "mon-21-lost-without-a-word",
     target="rlcore.state.registry:TrainingState._start_fresh",
-    pins="e143c3ab03408166",
+    pins="9755192ac8765c40",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
     """Start missing parts of a restored state fresh, without a warning."""
@@ -106,7 +106,7 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 @fault(
     "fnd-56-told-when-all-is-changed",
     target="rlcore.state.registry:TrainingState.restore",
-    pins="7767de89faee6e27",
+    pins="fa757f34ae95baaa",
 )
 def told_when_all_is_changed(
     self: Any,
@@ -153,7 +153,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """Keep the parts restored before one is refused."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="bbbeb17a870f5a9f")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="90978d59d46ad157")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],

@@ -21,7 +21,6 @@ from rlcore import (
     DistributionalPPO,
     ResumableEnv,
     ResumeWarning,
-    RLCoreError,
     SettingError,
     StateError,
     load_checkpoint,
@@ -203,7 +202,6 @@ BAD_WEIGHTS: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_WEIGHTS)
-@pytest.mark.filterwarnings("ignore:.*they are cast:rlcore.ResumeWarning")
 def test_acting_refuses_the_weights_that_training_refuses(bad: str, edit: Any) -> None:
     def change(content: dict[str, Any]) -> None:
         weights = content["state"]["policy"]
@@ -278,7 +276,7 @@ def test_a_closed_file_is_no_file(use: str) -> None:
         READS[use](file)
 
 
-@pytest.mark.parametrize("use", READS)
+@pytest.mark.parametrize("use", ["load", "set_parameters"])
 def test_a_file_of_stable_baselines3_is_called_one(use: str, tmp_path: Path) -> None:
     PPO("MlpPolicy", make_envs(), n_steps=8, batch_size=8, device="cpu").save(tmp_path / "sb3.zip")
     said = r"sb3\.zip: is a file of Stable-Baselines3's save\(\).*RecurrentPPO\.load"
@@ -290,12 +288,13 @@ def halved(remaining: float) -> float:
     return 1e-3 * remaining
 
 
-def test_a_setting_that_is_given_need_not_be_readable(tmp_path: Path) -> None:
+def test_a_schedule_that_no_file_holds_can_be_replaced(tmp_path: Path) -> None:
     make_model(learning_rate=halved, clip_range=halved).save(tmp_path / "model.zip")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", learning_rate=0.5, clip_range=0.25)
+    given = {"learning_rate": 0.5, "clip_range": 0.25}
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", custom_objects=given)
     assert (loaded.lr_schedule(1.0), loaded.clip_range(1.0)) == (0.5, 0.25)
     with pytest.raises(CheckpointError, match=r"'clip_range' was .*custom_objects"):
-        DistributionalPPO.load(tmp_path / "model.zip", device="cpu", learning_rate=0.5)
+        DistributionalPPO.load(tmp_path / "model.zip", device="cpu", custom_objects={"learning_rate": 0.5})
 
 
 def test_a_setting_of_the_caller_s_is_not_called_the_file_s(healthy: Path) -> None:
@@ -304,19 +303,6 @@ def test_a_setting_of_the_caller_s_is_not_called_the_file_s(healthy: Path) -> No
             DistributionalPPO.load(healthy, device="cpu", **wrong)
     with pytest.raises(SettingError, match="device"):
         DistributionalPPO.load(healthy, device="tpu")
-
-
-def test_an_unforeseen_error_keeps_its_kind_as_the_cause(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> None:
-        raise ZeroDivisionError("\x1b[2J" + "a" * 10_000)
-
-    monkeypatch.setattr("rlcore.ppo.state_parts.fit_position", broken)
-    with pytest.raises(CheckpointError, match=r"healthy\.zip: lstm_state cannot be used \(ZeroDivisionError") as caught:
-        DistributionalPPO.load(healthy, device="cpu")
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert len(str(caught.value)) <= 500
-    assert str(caught.value).isprintable()
-    assert issubclass(CheckpointError, RLCoreError)
 
 
 class Measured(FlattenExtractor):

@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import pytest
-from gymnasium import spaces
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore import DistributionalPPO, NonFiniteObservationError, ResumableEnv
-from tests.support.space_cases import BOX, TWO, Echo
 from tests.support.training import differing, make_model, normalized
 
 
@@ -90,14 +87,3 @@ def test_what_is_saved_after_it_goes_on_as_if_it_had_not_happened(tmp_path: Path
     undisturbed = make_model(breakable(normalize=True)[0])
     undisturbed.learn(96)
     assert differing(undisturbed.get_parameters(), resumed.get_parameters()) == []
-
-
-def test_a_part_of_a_dict_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoilt(_: Echo) -> dict[str, Any]:
-        return {"kind": 1, "place": np.array([0, 0, -np.inf], np.float32)}
-
-    env = Echo(spaces.Dict({"kind": spaces.Discrete(3), "place": BOX}), TWO)
-    model = make_model(env, "MultiInputLstmPolicy")
-    monkeypatch.setattr(Echo, "_observation", spoilt)
-    with pytest.raises(NonFiniteObservationError, match="environment 0 holds"):
-        model.learn(16)
