@@ -17,7 +17,6 @@ from rlcore.errors import (
     RLCoreError,
     SettingError,
     StateError,
-    TooLargeError,
     UnknownSettingError,
     WorkerError,
 )
@@ -87,7 +86,6 @@ __all__ = [
     "ReturnScale",
     "SettingError",
     "StateError",
-    "TooLargeError",
     "TrainingConfig",
     "UnknownSettingError",
     "ValueDistribution",

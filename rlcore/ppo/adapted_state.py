@@ -13,10 +13,9 @@ from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.optim.upgd import UPGD
 from rlcore.ppo import weights
-from rlcore.ppo.configured import ConfiguredPPO
-from rlcore.ppo.optimizers import find_optimizer
+from rlcore.ppo.construction import ConfiguredPPO
 from rlcore.ppo.returns import Moments, fit_state, rescaled
-from rlcore.ppo.settings import SCALER, part_of
+from rlcore.ppo.settings import SCALER, find_optimizer, part_of
 from rlcore.state.optimizer_state import fit_optimizer, is_dict_of_dicts, missing_moments
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller

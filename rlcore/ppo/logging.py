@@ -21,7 +21,7 @@ from rlcore.errors import SettingError
 from rlcore.optim.noise import noise_to_signal
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo.buffer import TwinCriticBuffer
-from rlcore.ppo.configured import ConfiguredPPO
+from rlcore.ppo.construction import ConfiguredPPO
 from rlcore.ppo.losses import MinibatchLosses
 
 Measures = Iterator[tuple[str, float]]

@@ -19,10 +19,9 @@ from rlcore.checkpoint.formats import FORMAT_MODEL
 from rlcore.checkpoint.refusal import path_of, refusals_name, require_place, unusable
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, reject_unknown
 from rlcore.optim.settings import REMOVED_ESTIMATORS
-from rlcore.ppo import space_support
-from rlcore.ppo.arguments import resolve_settings
+from rlcore.ppo.construction import require_spaces
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.ppo.settings import PPOSettings
+from rlcore.ppo.settings import PPOSettings, resolve_settings
 from rlcore.warn import warn_caller
 
 FIELDS = ("format_version", "policy_class", "settings", "observation_space", "action_space", "n_envs", "state")
@@ -98,8 +97,8 @@ def decoded(
         ):
             raise CheckpointError(path_of(path), f"{name!r} is no {wanted.__name__}")
     with refusals_of(path, "the settings"):
-        resolve_settings(settings, encoded["policy_class"].default_extractor, asked=())
-        space_support.require(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
+        resolve_settings(settings, asked=())
+        require_spaces(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
     return {**content, **encoded, "settings": settings, OWN_SETTINGS: own}
 
 

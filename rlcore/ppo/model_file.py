@@ -18,9 +18,8 @@ from rlcore.checkpoint.container import load_container, save_container
 from rlcore.checkpoint.formats import FORMAT_MODEL, FORMAT_V1
 from rlcore.checkpoint.refusal import refusals_name, require_place
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
-from rlcore.ppo import adapted_state, construction, space_support, weights
-from rlcore.ppo.arguments import check_device
-from rlcore.ppo.configured import ConfiguredPPO, own_names
+from rlcore.ppo import adapted_state, construction, weights
+from rlcore.ppo.construction import ConfiguredPPO, own_names
 from rlcore.ppo.model_content import (
     ENCODED,
     OWN_SETTINGS,
@@ -31,8 +30,7 @@ from rlcore.ppo.model_content import (
     refusals_of,
     with_ending,
 )
-from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
-from rlcore.ppo.settings import PPOSettings
+from rlcore.ppo.settings import PPOSettings, check_device, default_learning_rate, find_optimizer
 from rlcore.state.generators import apply_generators, capture_generators
 from rlcore.state.progress import storable
 from rlcore.state.registry import LEARNT, Scope
@@ -225,7 +223,7 @@ class ModelFile(ConfiguredPPO):
 
         :raises StateError: if they do not fit
         """
-        space_support.require_model(self)
+        construction.require_spaces(self.observation_space, self.action_space, self.policy_class, self.policy_kwargs)
         self._setup_lr_schedule()
         construction.require_network_of(self, state.get("policy"))
 
@@ -269,10 +267,8 @@ def _override(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     Another optimizer brings its own default rate where the saved one is the default of its optimizer.
     """
     merged = {**saved, **changes}
-    if "learning_rate" not in changes and (names_learning_rate(changes) or _had_default_rate(saved, changes)):
+    if "learning_rate" not in changes and _had_default_rate(saved, changes):
         merged["learning_rate"] = None
-    if "ent_coef_initial" in changes and "ent_coef" not in changes:
-        merged["ent_coef"] = None
     return merged
 
 

@@ -12,7 +12,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 
 from rlcore.envs import vec_state as env_state
 from rlcore.errors import StateError
-from rlcore.ppo.configured import ConfiguredPPO
+from rlcore.ppo.construction import ConfiguredPPO
 from rlcore.ppo.weights import check_policy
 from rlcore.state.generators import apply_generators, capture_generators, check_generators
 from rlcore.state.optimizer_state import fit_optimizer

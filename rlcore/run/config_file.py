@@ -24,10 +24,9 @@ from rlcore.envs import ResumableEnv
 from rlcore.errors import ConfigFileError, SettingError, refused_value, reject_unknown
 from rlcore.pbt.hyperparams import PBTConfig, check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.arguments import resolve_settings
-from rlcore.ppo.live import plan_settings
-from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
-from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed
+from rlcore.ppo.live import plan_change
+from rlcore.ppo.policy import find_policy
+from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed, resolve_settings
 
 TOP: Final = "the top level"
 
@@ -132,11 +131,11 @@ class TrainingConfig(_Section):
         :raises SettingError: for a value that cannot be used, and for values that contradict each other
         """
         sections = dict(_require_mapping(given, TOP))
-        policy = find_policy(given.get("policy", cls.model_fields["policy"].default))
+        find_policy(given.get("policy", cls.model_fields["policy"].default))
         if "environment" in given:
             sections["environment"] = _checked(EnvironmentConfig, given["environment"], "environment")
         if "algorithm" in given:
-            sections["algorithm"] = _read_algorithm(given["algorithm"], policy)
+            sections["algorithm"] = _read_algorithm(given["algorithm"])
         if given.get("pbt") is not None:
             population = _require_mapping(given["pbt"], "pbt")
             with _inside("pbt"):
@@ -235,12 +234,12 @@ def build_model(
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _read_algorithm(given: object, policy: type[DistributionalRecurrentPolicy]) -> PPOSettings:
+def _read_algorithm(given: object) -> PPOSettings:
     settings = _require_mapping(given, "algorithm")
     elsewhere = {*_NAMES[TOP], *_NAMES["environment"]}
     reject_unknown([name for name in settings if name in elsewhere], "algorithm", _NAMES)
     with _inside("algorithm"):
-        return resolve_settings(settings, policy.default_extractor, asked=settings)
+        return resolve_settings(settings, asked=settings)
 
 
 def _checked(table: type[_Model], given: object, where: str) -> _Model:
@@ -264,7 +263,7 @@ def _require_mapping(given: object, where: str) -> Mapping[str, Any]:
 def _check_population(config: TrainingConfig, pbt: PBTConfig) -> None:
     given = config.algorithm
     with _inside("pbt"):
-        check_explorable(pbt.hyperparams, given, lambda changes: plan_settings(given, changes))
+        check_explorable(pbt.hyperparams, given, lambda changes: plan_change(given, changes))
     for explored in pbt.hyperparams:
         found = _given_as(explored.name, given)
         if found is not None:

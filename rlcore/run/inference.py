@@ -22,8 +22,8 @@ from rlcore.envs.vec_state import restore_normalizer
 from rlcore.errors import SettingError, StateError
 from rlcore.ppo import model_content, model_file, weights
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.arguments import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.settings import check_device
 from rlcore.state.schema import misfit, read_dict, read_list
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller

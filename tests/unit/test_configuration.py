@@ -22,7 +22,7 @@ from rlcore import (
     load_config,
 )
 from rlcore.pbt.hyperparams import optimizer_steps_per_update
-from rlcore.ppo.arguments import resolve_settings
+from rlcore.ppo.settings import resolve_settings
 from rlcore.run.config_file import build_envs
 from tests.support.training import make_envs, make_model
 

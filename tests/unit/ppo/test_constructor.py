@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from rlcore import DistributionalPPO, PPOSettings, SettingError, UnknownSettingError
-from rlcore.ppo.configured import NO_SETTINGS
+from rlcore.ppo.construction import NO_SETTINGS
 from tests.support.training import make_envs, make_model
 
 SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "seed": 0}

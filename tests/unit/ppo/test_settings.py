@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rlcore import DistributionalPPO, PPOSettings, SettingError, UnknownSettingError
-from rlcore.ppo.arguments import resolve_settings
+from rlcore.ppo.settings import resolve_settings
 from tests.support.training import make_model
 
 UNKNOWN = {
