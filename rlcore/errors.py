@@ -61,34 +61,24 @@ def refused_value(
     :param place: how a user writes a setting of the table; a format of its name, such as ``"policy_kwargs[{!r}]"``
     :param level: where a setting is missing
     """
-    first = error.errors(include_url=False)[0]
-    broken_rule = first.get("ctx", {}).get("error")
-    if isinstance(broken_rule, SettingError):
-        return broken_rule
-    name = str(first["loc"][0])
+    problems = error.errors(include_url=False)
+    for problem in problems:
+        if isinstance(cause := problem.get("ctx", {}).get("error"), SettingError):
+            return cause
+    path = problems[0]["loc"]
+    name = str(path[0])
     setting, meaning = place.format(name), table.model_fields[name].description
     explained = f" ({meaning})" if meaning else ""
-    if first["type"] == "missing":
+    if problems[0]["type"] == "missing":
         return SettingError(level, f"{level} lacks {name!r}{explained}; give it")
-    problem = f"{first['msg'][:1].lower()}{first['msg'][1:]}"
-    return SettingError(setting, f"{setting}={given.get(name)!r} cannot be used{explained}: {problem}")
+    # Each type that a value may have reports a problem of its own.
+    reasons = dict.fromkeys(each["msg"][:1].lower() + each["msg"][1:] for each in problems if each["loc"][0] == name)
+    inside = f"{path[1]}: " if isinstance(given.get(name), Mapping) and len(path) > 1 else ""
+    reason = f"{inside}{', or '.join(reasons)}"
+    return SettingError(setting, f"{setting}={given.get(name)!r} cannot be used{explained}: {reason}")
 
 
-OTHER_NAMES = {
-    "use_twin_critics": "n_critics=2",
-    "twin_critics": "n_critics=2",
-    "vgs_enabled": "variance_gradient_scaling",
-    "use_vgs": "variance_gradient_scaling",
-    "vgs_warmup": "vgs_warmup_steps",
-    "critic_lr": "critic_lr_multiplier",
-    "vgs_floor": "vgs_min_scaling_factor",
-    "vgs_cap": "vgs_max_normalized_variance",
-    "entropy_coef": "ent_coef",
-    "value_coef": "vf_coef",
-    "env": "the section environment, or env=... where the model is made",
-    "device": "--device of the command, or device=... where the model is made",
-    "total_timesteps": "learn(total_timesteps=...)",
-}
+OTHER_NAMES = {"use_twin_critics": "n_critics", "vgs_enabled": "variance_gradient_scaling"}
 
 
 def reject_unknown(given: Iterable[str], where: str, homes: Mapping[str, Sequence[str]]) -> None:
@@ -119,10 +109,6 @@ def _remedy(name: str, where: str, homes: Mapping[str, Sequence[str]]) -> str:
         if nearest:
             return f"did you mean {spelt[nearest[0]]!r}" + (f" in {home}?" if home != where else "?")
     return f"known here: {', '.join(sorted(homes[where])) or 'none'}"
-
-
-class TooLargeError(SettingError, MemoryError):
-    """A setting asks for more memory than there is."""
 
 
 class NonFiniteError(RLCoreError, ArithmeticError):

@@ -39,8 +39,6 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
 
     An unknown or misplaced setting raises :class:`rlcore.errors.UnknownSettingError`, which names the right one. A
     setting that is assigned to later (``model.vgs_alpha = 0.5``) changes what trains, or raises if it cannot change.
-    What Stable-Baselines3 users know (callbacks, ``VecNormalize``, ``predict``, ``evaluate_policy``, the logger,
-    subclasses) works as they know it.
 
     :param policy: ``"MlpLstmPolicy"``, ``"CnnLstmPolicy"`` for images, ``"MultiInputLstmPolicy"`` for Dict
         observations, or a subclass of :class:`rlcore.ppo.policy.DistributionalRecurrentPolicy`
@@ -52,20 +50,15 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Assign to an attribute; a setting of a model that is set up changes what trains.
-
-        :raises SettingError: if the value cannot be used, or the setting cannot change in a model that exists
-        """
+        """Assign to an attribute; a setting changes what trains, or raises SettingError if it cannot change."""
         if name in MARKS and self._is_set_up:
             assign(self, name, value)
         else:
             super().__setattr__(name, value)
 
-    # -- construction ---------------------------------------------------------------------------------------------
-
     def _setup_model(self) -> None:
-        observation_space, action_space = getattr(self, "observation_space", None), getattr(self, "action_space", None)
-        construction.require_spaces(observation_space, action_space, self.policy_class, self.policy_kwargs)
+        both = getattr(self, "observation_space", None), getattr(self, "action_space", None)  # None without environment
+        construction.require_spaces(*both, self.policy_class)
         self.set_random_seed(self.seed)
         self._setup_network()
         self.rollout_buffer = construction.make_buffer(self)
@@ -85,9 +78,8 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
     def _setup_network(self) -> None:
         """The policy and what its values are scaled by: as much of a model as acting needs."""
         self._setup_lr_schedule()
-        self.value_scale = returns.make_return_scale(
-            self.return_scale, self.return_scale_decay, self.return_scale_min_std
-        )
+        scaling = self.return_scale, self.return_scale_decay, self.return_scale_min_std
+        self.value_scale = returns.make_return_scale(*scaling)
         self.policy = construction.make_policy(self)
 
     @staticmethod
@@ -102,10 +94,7 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
             self.variance_gradient_scaler.update_parameters(self.policy.named_parameters())
 
     def rebuild_optimizer(self) -> None:
-        """Start a fresh optimizer over the policy's present parameters, and relink the scaler to them.
-
-        Call it after replacing a module of the policy.
-        """
+        """Start a fresh optimizer over the policy's parameters; call it after replacing a module of the policy."""
         self.policy.rebuild_optimizer()
         self._relink_scaler()
 
@@ -117,8 +106,6 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         self._last_lstm_states = construction.initial_lstm_states(self)
         state_parts.forget_lstm_states(self.pending_state)
         state_parts.forget_lstm_states(self._boundary or {})
-
-    # -- training -------------------------------------------------------------------------------------------------
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -132,13 +119,11 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
     def train(self) -> None:
         """Update the policy from the rollout buffer; an update that is interrupted or fails leaves no trace."""
         before = self._training_state().capture(Scope.LEARNER, Scope.PROGRESS)
-        complete = False
         try:
             self._update()
-            complete = True
-        finally:
-            if not complete:
-                self._training_state().restore(before, exact_match=False)
+        except BaseException:
+            self._training_state().restore(before, exact_match=False)
+            raise
         self._boundary = None
 
     def _update(self) -> None:
@@ -224,27 +209,6 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             set_learning_rate(optimizer, lr, self.critic_lr_multiplier)
 
-    def learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int = 1,
-        tb_log_name: str = "DistributionalPPO",
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-    ) -> DistributionalPPO:
-        """Train, as in Stable-Baselines3.
-
-        To go on exactly where a loaded model stopped, ask for what is left of the original total:
-        ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)``. After an interruption in the same
-        process, training goes on from where the environments are, and the unfinished rollout is lost.
-
-        :raises SettingError: ``total_timesteps`` is no whole number of at least 0, or there is no environment
-        :raises NonFiniteError: an environment returned NaN or infinity
-        """
-        super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-        return self
-
     def _setup_learn(
         self,
         total_timesteps: int,
@@ -253,7 +217,12 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
+        """Prepare training, where a loaded run was interrupted if ``reset_num_timesteps`` is False.
+
+        :raises SettingError: ``total_timesteps`` is no whole number of at least 0, or there is no environment
+        """
         total_timesteps = whole_number("total_timesteps", total_timesteps)
+        tb_log_name = "DistributionalPPO" if tb_log_name == RecurrentPPO.__name__ else tb_log_name
         if self.env is None:
             raise SettingError("env", "the model has no environment; call set_env(env), or load(path, env=env)")
         self._boundary = None
@@ -267,16 +236,10 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         return prepared
 
     def _resume_run(self) -> None:
-        """Put environments, LSTM states and generators where they stood; or say why some start fresh."""
-        reasons = self._training_state().resume()
+        """Restore environments, LSTM states and generators, or warn that the environments start from a reset."""
+        reasons = "; ".join(reason.rstrip(".") for reason in self._training_state().resume())
         if reasons:
-            said = "; ".join(reason.rstrip(".") for reason in reasons)
-            warn_caller(
-                f"the environments start from a reset: {said}; training goes on, but not exactly where it stopped",
-                ResumeWarning,
-            )
-
-    # -- state ----------------------------------------------------------------------------------------------------
+            warn_caller(f"the environments start from a reset: {reasons}; training goes on, not exactly", ResumeWarning)
 
     def _state_parts(self) -> list[StatePart]:
         return state_parts.state_parts(self)
@@ -299,7 +262,7 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         exact_match: bool = True,
         device: torch.device | str = "auto",  # noqa: ARG002
     ) -> None:
-        """Restore what ``get_parameters()`` gave, or the parameters in a file; settings and device stay the model's own.
+        """Restore what ``get_parameters()`` gave, or the parameters in a file; settings and device stay as they are.
 
         :param load_path_or_dict: a mapping from ``get_parameters()``, or the path of a checkpoint or model file
         :param exact_match: require every part, and start fresh (with one warning) what optional part is absent; False

@@ -12,8 +12,6 @@ from gymnasium import spaces
 from pydantic import Field
 from sb3_contrib import RecurrentPPO
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
-from stable_baselines3.common.preprocessing import is_image_space
-from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.utils import FloatSchedule
 
@@ -143,127 +141,75 @@ class ConfiguredPPO(_Base):
 
         :raises SettingError: there is no attribute of that name
         """
-        names = own_names(type(self))
+        names, kind = own_names(type(self)), type(self).__name__
         for name in names:
             if not hasattr(self, name):
-                raise SettingError(
-                    name,
-                    f"{type(self).__name__}() takes {name!r} and keeps no attribute of that name, so it cannot be saved; "
-                    f"set self.{name} in its constructor",
-                )
+                reason = f"{kind}() takes {name!r} and keeps no attribute of that name, so it cannot be saved"
+                raise SettingError(name, f"{reason}; set self.{name} in its constructor")
         return {name: getattr(self, name) for name in names}
 
 
 def own_names(algorithm: type[ConfiguredPPO]) -> list[str]:
     """Return the names that the constructors of an algorithm's class take and DistributionalPPO does not."""
-    subclasses = [each for each in algorithm.__mro__ if issubclass(each, ConfiguredPPO) and each is not ConfiguredPPO]
-    constructors = [vars(each)["__init__"] for each in subclasses if "__init__" in vars(each)]
+    below = algorithm.__mro__[: algorithm.__mro__.index(ConfiguredPPO)]
+    constructors = [vars(each)["__init__"] for each in below if "__init__" in vars(each)]
     parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    names = [each.name for each in parameters if each.kind in named]
-    return [name for name in dict.fromkeys(names) if name not in (*NO_SETTINGS, *PPOSettings.model_fields)]
+    names = dict.fromkeys(each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
+    return [name for name in names if name not in (*NO_SETTINGS, *PPOSettings.model_fields)]
 
 
-SMALLEST_IMAGE: Final = 36
-"""Pixels that the three convolutions of Stable-Baselines3's NatureCNN need each way."""
 SUPPORTED: Final = (
-    "'MlpLstmPolicy' reads Box, Discrete, MultiDiscrete and MultiBinary, 'CnnLstmPolicy' images of at least "
-    f"{SMALLEST_IMAGE} pixels each way (uint8, or any with policy_kwargs normalize_images=False), and "
+    "'MlpLstmPolicy' reads Box, Discrete, MultiDiscrete and MultiBinary, 'CnnLstmPolicy' images, and "
     "'MultiInputLstmPolicy' one Dict of these; actions are a Box of floats with finite bounds, Discrete, MultiDiscrete "
     "or MultiBinary, of at most one dimension but Box; Discrete and MultiDiscrete count from 0, and nothing is empty"
 )
 
-_Table = Mapping[type[spaces.Space[Any]], Callable[[Any], bool]]
 
-
-def _from_zero(space: Any) -> bool:
-    return space.shape != (0,) and len(space.shape) <= 1 and not np.any(space.start)
-
-
-def _has_numbers(space: Any) -> bool:
-    return space.shape != () and 0 not in space.shape
-
-
-OBSERVATIONS: Final[_Table] = {
-    spaces.Box: _has_numbers,
-    spaces.Discrete: _from_zero,
-    spaces.MultiDiscrete: _from_zero,
-    spaces.MultiBinary: _has_numbers,
-}
-ACTIONS: Final[_Table] = {
-    spaces.Box: lambda space: space.dtype.kind == "f" and bool(space.low.size) and space.is_bounded(),
-    spaces.Discrete: _from_zero,
-    spaces.MultiDiscrete: _from_zero,
-    spaces.MultiBinary: lambda space: isinstance(space.n, int) and space.n > 0,
-}
+def _is_supported(space: Any, *, as_action: bool) -> bool:
+    """Return True for a space of the table in README.md."""
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return space.shape != (0,) and len(space.shape) <= 1 and not np.any(space.start)
+    if not isinstance(space, spaces.Box | spaces.MultiBinary) or 0 in space.shape:
+        return False
+    if isinstance(space, spaces.Box) and as_action:
+        return space.dtype.kind == "f" and space.is_bounded()
+    return isinstance(space.n, int) if as_action else space.shape != ()
 
 
 def require_spaces(
-    observation_space: Any,
-    action_space: Any,
-    policy_class: type[DistributionalRecurrentPolicy] | None = None,
-    policy_kwargs: Mapping[str, Any] | None = None,
+    observation_space: Any, action_space: Any, policy_class: type[DistributionalRecurrentPolicy] | None = None
 ) -> None:
     """
     :param policy_class: None for any
-    :raises SettingError: the policy, with these settings, does not take the spaces
+    :raises SettingError: the policy does not take the spaces
     """
-    parts = list(observation_space.values()) if isinstance(observation_space, spaces.Dict) else [observation_space]
-    readable = bool(parts) and all(_is_in(OBSERVATIONS, part) for part in parts)
-    if policy_class is not None and readable:
-        readable = isinstance(observation_space, spaces.Dict) is policy_class.takes_dict
-        readable = readable and _are_images_readable(parts, policy_class, policy_kwargs or {})
-    for side, space, fits in (
-        ("observations", observation_space, readable),
-        ("actions", action_space, _is_in(ACTIONS, action_space)),
-    ):
-        if not fits:
-            shown = " ".join(repr(space).split())[:120]
-            raise SettingError("env", f"the {side} are {shown}, which the policy does not take: {SUPPORTED}")
-
-
-def _is_in(table: _Table, space: object) -> bool:
-    return any(isinstance(space, kind) and supports(space) for kind, supports in table.items())
-
-
-def _are_images_readable(
-    parts: list[Any], policy_class: type[DistributionalRecurrentPolicy], policy_kwargs: Mapping[str, Any]
-) -> bool:
-    """Return False where a convolution would read no image, or one that is too small."""
-    extractor = policy_class.extractor_for(policy_kwargs)
-    given = policy_kwargs.get("features_extractor_kwargs", {}).get("normalized_image", False)
-    normalized = given or not policy_kwargs.get("normalize_images", True)
-    images = [part for part in parts if is_image_space(part, normalized_image=normalized)]
-    if not issubclass(extractor, NatureCNN | CombinedExtractor):
-        return True
-    large_enough = all(min(image.shape[1:]) >= SMALLEST_IMAGE for image in images)
-    return large_enough and (bool(images) or issubclass(extractor, CombinedExtractor))
-
-
-OUR_PACKAGES = ("rlcore.", "sb3_contrib.", "stable_baselines3.", "torch.")
-"""Packages whose modules can be built on the meta device."""
+    is_dict = isinstance(observation_space, spaces.Dict)
+    parts = list(observation_space.values()) if is_dict else [observation_space]
+    readable = bool(parts) and all(_is_supported(part, as_action=False) for part in parts)
+    if policy_class is not None and policy_class.takes_dict is not is_dict:
+        readable = False
+    if not readable or not _is_supported(action_space, as_action=True):
+        side = f"actions are {action_space!r}" if readable else f"observations are {observation_space!r}"
+        shown = " ".join(side.split())[:150]
+        raise SettingError("env", f"the {shown}, which the policy does not take: {SUPPORTED}")
 
 
 def require_network_of(model: ConfiguredPPO, weights: object) -> None:
     """Compare the network that the model's settings ask for with saved weights, before it takes memory.
 
     :param weights: the saved part ``policy``
-    :raises StateError: if names, shapes or numbers do not fit
+    :raises StateError: names, shapes or numbers do not fit
     """
-    if not isinstance(weights, dict):
-        raise StateError("holds no policy")
-    network = model.policy_kwargs
-    widths = network.get("net_arch") or ()
+    network, widths = model.policy_kwargs, model.policy_kwargs.get("net_arch") or ()
     depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
-    layers = max([network.get("n_lstm_layers", 1), *depths])
-    if layers > len(weights):
-        raise StateError(f"policy_kwargs ask for {layers} layers, and the file has {len(weights)} tensors of weights")
+    if not isinstance(weights, dict) or max([network.get("n_lstm_layers", 1), *depths]) > len(weights):
+        raise StateError("policy_kwargs ask for more layers than the policy in the file has")
     try:
         with torch.device("meta"), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
             expected = _policy(model, VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, ReturnScale()))
     except StateError:
-        classes = [model.policy_class, network.get("features_extractor_class"), network.get("activation_fn")]
-        if all(each is None or each.__module__.startswith(OUR_PACKAGES) for each in classes):
+        classes = (model.policy_class, network.get("features_extractor_class"), network.get("activation_fn"))
+        if all(each is None or each.__module__.startswith(("rlcore.", "stable_", "torch.")) for each in classes):
             raise
         return  # a class of the user's own that needs real tensors: the weights are compared once it is built
     weight_checks.check_policy(weights, expected.state_dict())

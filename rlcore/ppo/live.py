@@ -31,10 +31,9 @@ SCALER_SETTINGS = part_of(SCALER)
 
 @dataclass(frozen=True)
 class SettingsChange:
-    """A change that has been checked: applying it to the model that it was planned for cannot fail.
+    """A change that has been checked: all settings after it, and the names of those that change.
 
-    :param settings: all settings of the model after the change
-    :param names: the settings that change
+    Applying it to the model that it was planned for cannot fail.
     """
 
     settings: PPOSettings
@@ -56,13 +55,14 @@ class SettingsChange:
         if "optimizer_kwargs" in self.names and isinstance(moments, Mapping):
             missing = missing_moments(moments.get("state"), model.policy.optimizer, self.optimizer_options)
             if missing:
-                kwargs = self.settings.optimizer_kwargs
-                words = f"the optimizer has no {', '.join(missing)}, which optimizer_kwargs={kwargs!r} needs"
-                warn_caller(f"{words}: it starts fresh", ResumeWarning)
+                warn_caller(
+                    f"the optimizer has no {', '.join(missing)} for its new options: it starts fresh", ResumeWarning
+                )
         estimator = self.settings.vgs_estimator
         if isinstance(statistics, Mapping) and statistics.get("estimator") == model.vgs_estimator != estimator:
-            words = f"vgs_state: the gradient statistics of {statistics.get('step_count')} steps start fresh"
-            if statistics.get("step_count") != 0:
+            steps = statistics.get("step_count")
+            if steps != 0:
+                words = f"vgs_state: the gradient statistics of {steps} steps start fresh"
                 warn_caller(f"{words}, as vgs_estimator={estimator!r} measures something else", ResumeWarning)
 
     def apply(self, model: ConfiguredPPO) -> None:
@@ -97,14 +97,13 @@ def set_hyperparameters(model: ConfiguredPPO, hyperparams: Mapping[str, Any]) ->
     """Change settings of a live model; weights, moments, statistics and progress stay.
 
     The change reaches everything that holds a copy: schedules, every group of the optimizer, the rollout buffer, the
-    scaler, and what ``model.save()`` writes. The settings of an environment (the discount by which VecNormalize scales
-    rewards) stay, and so does the seed of an optimizer's noise.
+    scaler, and what ``model.save()`` writes. The discount by which VecNormalize scales rewards stays, and so does the
+    seed of an optimizer's noise.
 
     :param hyperparams: settings by name, of :class:`rlcore.ppo.settings.PPOSettings` or of the model's optimizer
         (``sigma``, ``weight_decay``, ``lr``)
     :raises UnknownSettingError: for a name that the model does not know, with the nearest; nothing is changed
-    :raises SettingError: for a value that cannot be used, and for a setting that needs another network, buffer or
-        optimizer; nothing is changed
+    :raises SettingError: for a value that cannot be used, or a setting that is fixed; nothing is changed
     :raises ResumeWarning: where a filter makes an error of the warning that moments or statistics start fresh; nothing
         is changed
     """
@@ -116,10 +115,7 @@ def set_hyperparameters(model: ConfiguredPPO, hyperparams: Mapping[str, Any]) ->
 
 
 def assign(model: ConfiguredPPO, name: str, value: Any) -> None:
-    """Change the setting that a user assigns to as an attribute, which must have an effect.
-
-    :raises SettingError: as :func:`set_hyperparameters`, and for a setting of something that is switched off
-    """
+    """Change the setting that a user assigns to as an attribute, and which must have an effect."""
     require_effect(name, value, model)
     set_hyperparameters(model, {name: value})
 
@@ -131,6 +127,8 @@ def plan_change(present: Any, hyperparams: Mapping[str, Any]) -> SettingsChange:
     """
     changes = _placed(hyperparams, present)
     settings = PPOSettings(**{name: changes[name] if name in changes else getattr(present, name) for name in MARKS})
+    if "optimizer_kwargs" in changes:
+        group_options(find_optimizer(settings.optimizer_class), settings.optimizer_kwargs or {})
     return SettingsChange(resolve_together(settings), frozenset(changes))
 
 
@@ -142,11 +140,8 @@ def _placed(hyperparams: Mapping[str, Any], present: Any) -> dict[str, Any]:
     reject_unknown(options, TOP, {TOP: [*LIVE, *known]})
     for name, value in changes.items():
         if name not in LIVE:
-            raise SettingError(
-                name,
-                f"{name}={value!r} cannot change in a model that exists: {MARKS[name]['why']}; build another model "
-                "with it",
-            )
+            reason = f"{name}={value!r} cannot change in a model that exists: {MARKS[name]['fixed']}"
+            raise SettingError(name, f"{reason}; build another model with it")
     before = present.optimizer_kwargs or {}
     given = changes.get("optimizer_kwargs", before if options else None)
     if isinstance(given, Mapping):  # any other value is refused as optimizer_kwargs

@@ -98,7 +98,7 @@ def decoded(
             raise CheckpointError(path_of(path), f"{name!r} is no {wanted.__name__}")
     with refusals_of(path, "the settings"):
         resolve_settings(settings, asked=())
-        require_spaces(**encoded, policy_kwargs=settings.get("policy_kwargs", {}))
+        require_spaces(**encoded)
     return {**content, **encoded, "settings": settings, OWN_SETTINGS: own}
 
 

@@ -223,7 +223,7 @@ class ModelFile(ConfiguredPPO):
 
         :raises StateError: if they do not fit
         """
-        construction.require_spaces(self.observation_space, self.action_space, self.policy_class, self.policy_kwargs)
+        construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
         self._setup_lr_schedule()
         construction.require_network_of(self, state.get("policy"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, dataclass_transform, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, dataclass_transform, get_args
 
 import numpy as np
 import torch
@@ -72,29 +72,23 @@ Normalization = Literal["squared_mean", "second_moment"]
 Seed = Annotated[int, BeforeValidator(plain), Field(ge=0, lt=2**32)]
 
 
+BOOST: Final = "ent_coef_boost"
+BUILT: Final = "it is read when the model is built"
+SCALER: Final = "variance_gradient_scaling"
+PENALTY: Final = "kl_penalty_target"
+RETURNS: Final = "return_scale"
+NETWORK: Final = "it shapes the network"
+ATOMS: Final = "the atoms of the learnt distributions would mean other returns"
+MOMENTS: Final = "the moments of one optimizer are of no use to another"
+
 if TYPE_CHECKING:
     PolicyKwargs = dict[str, Any]
 else:
 
-    class LstmKwargs(TypedDict, total=False):
-        """Settings of the LSTMs."""
-
-        bias: Flag
-        dropout: Fraction
-
-    class NetArch(TypedDict, total=False):
-        """Hidden widths of the actor and of every critic head; a part that is left out has no hidden layer."""
-
-        pi: list[Count]
-        vf: list[Count]
-
     class PolicyKwargs(TypedDict, total=False):
-        """Settings of the network, with the names, meanings and defaults of sb3-contrib.
+        """Settings of the network, with names, meanings and defaults of sb3-contrib."""
 
-        Without ``net_arch`` actor and critics have two hidden layers of 64, and none behind ``NatureCNN``.
-        """
-
-        net_arch: list[Count] | NetArch | None
+        net_arch: list[Count] | dict[Literal["pi", "vf"], list[Count]] | None
         activation_fn: type[nn.Module]
         ortho_init: Flag
         log_std_init: Finite
@@ -106,7 +100,7 @@ else:
         n_lstm_layers: Count
         shared_lstm: Flag
         enable_critic_lstm: Flag
-        lstm_kwargs: LstmKwargs
+        lstm_kwargs: dict[Literal["bias", "dropout"], Flag | Fraction]
         optimizer_class: Any
         optimizer_kwargs: Any
 
@@ -118,36 +112,20 @@ def live(meaning: str, part_of: str | None = None, *, default: Any, shown: bool 
     :param shown: the setting changes output alone, and never what is trained
     :param limits: limits in addition to those of the type, as ``pydantic.Field`` takes them
     """
-    extra: Any = {"live": True, "part_of": part_of, "shown": shown}
+    extra: Any = {"part_of": part_of, "shown": shown, "fixed": None}
     return Field(default, description=meaning, json_schema_extra=extra, **limits)
 
 
-def fixed(
-    meaning: str,
-    why: str = "it is read when the model is built",
-    part_of: str | None = None,
-    *,
-    default: Any,
-    **limits: Any,
-) -> Any:
+def fixed(meaning: str, why: str = BUILT, part_of: str | None = None, *, default: Any, **limits: Any) -> Any:
     """Declare a setting that is fixed once the model is built, and why."""
-    extra: Any = {"live": False, "part_of": part_of, "shown": False, "why": why}
+    extra: Any = {"part_of": part_of, "shown": False, "fixed": why}
     return Field(default, description=meaning, json_schema_extra=extra, **limits)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(live, fixed))
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field, live, fixed))
 def declares_keywords(table: type[_Class]) -> type[_Class]:
     """Tell type checkers and editors that the annotations of a class are the keywords of its constructor."""
     return table
-
-
-SCALER: Final = "variance_gradient_scaling"
-BOOST: Final = "ent_coef_boost"
-PENALTY: Final = "kl_penalty_target"
-RETURNS: Final = "return_scale"
-NETWORK: Final = "it shapes the network"
-ATOMS: Final = "the atoms of the learnt distributions would mean other returns"
-MOMENTS: Final = "the moments of one optimizer are of no use to another"
 
 
 @declares_keywords
@@ -234,12 +212,12 @@ class PPOSettings(OwnSettings, SharedSettings, BaseModel):
 
     def __init__(self, **given: Any) -> None:
         known, network = homes(given), given.get("policy_kwargs")
-        reject_unknown(given, TOP, known)
+        levels = {TOP: given, "policy_kwargs": network}
         if isinstance(network, Mapping):
-            reject_unknown(network, "policy_kwargs", known)
-            for name, level in NESTED.items():
-                if isinstance(network.get(name), Mapping):
-                    reject_unknown(network[name], level, known)
+            levels |= {NESTED[name]: network.get(name) for name in NESTED}
+        for level, names in levels.items():
+            if isinstance(names, Mapping):
+                reject_unknown(names, level, known)
         try:
             super().__init__(**given)
         except ValidationError as error:
@@ -248,7 +226,7 @@ class PPOSettings(OwnSettings, SharedSettings, BaseModel):
 
 MARKS: Final[Mapping[str, Any]] = {name: field.json_schema_extra for name, field in PPOSettings.model_fields.items()}
 """By setting, what ``live`` or ``fixed`` declared next to its limits."""
-LIVE: Final = frozenset(name for name, marks in MARKS.items() if marks["live"])
+LIVE: Final = frozenset(name for name, marks in MARKS.items() if not marks["fixed"])
 """Settings that may change while training."""
 SHOWN: Final = frozenset(name for name, marks in MARKS.items() if marks["shown"])
 """Settings that change output alone."""
@@ -260,50 +238,37 @@ def part_of(switch: str) -> frozenset[str]:
 
 
 def described() -> str:
-    """Return the settings for ``help(DistributionalPPO)``: one line for each with default, choices and meaning."""
-    lines = [
-        f"    {name} = {field.default!r}{_choices(field.annotation)}: {field.description}"
-        for name, field in PPOSettings.model_fields.items()
-    ]
+    """Return the settings for ``help(DistributionalPPO)``: one line for each with default and meaning."""
+    fields = PPOSettings.model_fields.items()
+    lines = [f"    {name} = {field.default!r}: {field.description}" for name, field in fields]
     return "\n".join(["    Settings:", "", *lines, ""])
-
-
-def _choices(annotation: object) -> str:
-    literals = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal]
-    return "".join(f" ({', '.join(map(repr, get_args(literal)))})" for literal in literals)
 
 
 def homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the names that belong to each level, so that an error can name the right level of a misplaced one."""
-    optimizer_class = find_optimizer(given.get("optimizer_class", "adaptive_upgd"))
     return {
         TOP: list(PPOSettings.model_fields),
         "policy_kwargs": list(PolicyKwargs.__annotations__),
         NESTED["lstm_kwargs"]: ["bias", "dropout"],
         NESTED["net_arch"]: ["pi", "vf"],
-        "optimizer_kwargs": list(optimizer_options(optimizer_class)),
+        "optimizer_kwargs": list(optimizer_options(find_optimizer(given.get("optimizer_class", "adaptive_upgd")))),
     }
-
-
-def require_effect(name: str, value: object, settings: Any) -> None:
-    """
-    :raises SettingError: the setting ``name`` would do nothing under ``settings``
-    """
-    switch = idle_under(name, settings)
-    if switch is not None:
-        raise SettingError(
-            name,
-            f"{name}={value!r} would do nothing, as {switch}={getattr(settings, switch)!r}; change {switch}, or leave "
-            f"{name} out",
-        )
 
 
 def idle_under(name: str, settings: Any) -> str | None:
     """Return the setting under which ``name`` does nothing in ``settings``, or None if it has an effect."""
     switch = MARKS.get(name, {}).get("part_of")
-    if switch in ("quantile", "categorical"):
+    if switch in get_args(Distribution):
         return None if settings.value_distribution == switch else "value_distribution"
     return switch if switch is not None and not getattr(settings, switch) else None
+
+
+def require_effect(name: str, value: object, settings: Any) -> None:
+    """Raise SettingError if the setting ``name`` does nothing under ``settings``."""
+    switch = idle_under(name, settings)
+    if switch is not None:
+        off = f"{switch}={getattr(settings, switch)!r}"
+        raise SettingError(name, f"{name}={value!r} would do nothing, as {off}; change {switch}, or leave {name} out")
 
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -327,24 +292,17 @@ def find_optimizer(optimizer_class: object) -> type[torch.optim.Optimizer]:
     found = OPTIMIZERS.get(optimizer_class) if isinstance(optimizer_class, str) else optimizer_class
     if isinstance(found, type) and issubclass(found, torch.optim.Optimizer):
         return found
-    raise SettingError(
-        "optimizer_class",
-        f"optimizer_class={optimizer_class!r} is no optimizer; give one of {', '.join(sorted(OPTIMIZERS))} or a "
-        "torch.optim.Optimizer class",
-    )
+    known = f"one of {', '.join(sorted(OPTIMIZERS))} or a torch.optim.Optimizer class"
+    raise SettingError("optimizer_class", f"optimizer_class={optimizer_class!r} is no optimizer; give {known}")
 
 
 def default_learning_rate(optimizer_class: type[torch.optim.Optimizer]) -> float:
-    """Return the rate where none is given: 3e-4, and 2e-3 with AdaptiveUPGD.
-
-    AdaptiveUPGD's gate lets about half of every step through, and what it protects less than that; its default is the
-    rate that ``benchmarks/learning.py`` was found to learn best with.
-    """
+    """Return the rate where none is given; with AdaptiveUPGD the best of ``benchmarks/learning.py``."""
     return 2e-3 if issubclass(optimizer_class, AdaptiveUPGD) else 3e-4
 
 
 def optimizer_options(optimizer_class: type[torch.optim.Optimizer]) -> dict[str, Any]:
-    """Return the settings that an optimizer takes, each with its default, ``params`` left out."""
+    """Return the settings that an optimizer takes, with their defaults."""
     parameters = inspect.signature(optimizer_class).parameters.values()
     return {p.name: p.default for p in parameters if p.name != "params" and p.kind is not p.VAR_KEYWORD}
 
@@ -362,23 +320,20 @@ def group_options(optimizer_class: type[torch.optim.Optimizer], given: Mapping[s
 
     :raises SettingError: the optimizer cannot be built with them
     """
-    known = optimizer_options(optimizer_class)
+    known, types = optimizer_options(optimizer_class), inspect.signature(optimizer_class).parameters
     reject_unknown(given, "optimizer_kwargs", {**homes({}), "optimizer_kwargs": list(known)})
-    types = inspect.signature(optimizer_class).parameters
-    for name, value in given.items():
-        if "bool" in str(types[name].annotation) and not isinstance(flag_value(value), bool | None):
-            raise SettingError(
-                f"optimizer_kwargs[{name!r}]", f"optimizer_kwargs[{name!r}]={value!r} is neither True nor False"
-            )
     seed = {"seed": 0} if "seed" in known else {}  # without it, one would be drawn from the global generator
-    options = {name: value for name, value in {**seed, **given}.items() if name != "lr"}
+    options: dict[str, Any] = {name: value for name, value in {**seed, **given}.items() if name != "lr"}
     groups = [{"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)} for _ in "ac"]
     try:
+        for name, value in options.items():
+            if "bool" in str(types[name].annotation) and not isinstance(flag_value(value), bool | None):
+                raise TypeError(f"{name}={value!r} is neither True nor False")
         group = make_optimizer(optimizer_class, groups, options).param_groups[0]
     except (TypeError, ValueError, RuntimeError) as error:
-        raise SettingError(
-            "optimizer_kwargs", f"optimizer_kwargs={dict(given)!r} do not fit {optimizer_class.__name__}: {error}"
-        ) from error
+        reason = f"optimizer_kwargs={dict(given)!r} do not fit {optimizer_class.__name__}: {error}"
+        where = f"optimizer_kwargs[{error.setting!r}]" if isinstance(error, SettingError) else "optimizer_kwargs"
+        raise SettingError(where, reason) from error
     return {name: value for name, value in group.items() if name not in ("params", "lr", "seed")}
 
 
@@ -397,8 +352,8 @@ def resolve_settings(given: Mapping[str, Any], asked: Collection[str] | None = N
     network = dict(settings.policy_kwargs or {})
     lifted = {name: network.pop(name) for name in ("optimizer_class", "optimizer_kwargs") if name in network}
     if lifted:
-        above = {name: getattr(settings, name) for name in settings.model_fields_set}
-        settings = PPOSettings(**{**above, **lifted, "policy_kwargs": network})
+        settings = PPOSettings(**{**given, **lifted, "policy_kwargs": network})
+    group_options(find_optimizer(settings.optimizer_class), settings.optimizer_kwargs or {})
     resolved = resolve_together(settings)
     for name in sorted(MARKS if asked is None else asked):
         if getattr(settings, name) != PPOSettings.model_fields[name].default:
@@ -409,10 +364,9 @@ def resolve_settings(given: Mapping[str, Any], asked: Collection[str] | None = N
 def resolve_together(settings: PPOSettings) -> PPOSettings:
     """Fill in what follows from several settings that have been checked one by one.
 
-    :raises SettingError: for an option that the optimizer cannot use, and for categorical values without a range
+    :raises SettingError: for a rate that is none, and for categorical values without a range
     """
     optimizer_class, options = find_optimizer(settings.optimizer_class), dict(settings.optimizer_kwargs or {})
-    group_options(optimizer_class, options)
     rate = resolve_learning_rate(settings.learning_rate, options, default_learning_rate(optimizer_class))
     options.pop("lr", None)
     start = settings.ent_coef if settings.ent_coef_initial is None else settings.ent_coef_initial
@@ -421,30 +375,18 @@ def resolve_together(settings: PPOSettings) -> PPOSettings:
         scale, atoms = None, 51 if atoms is None else atoms
         low, high = settings.v_min, settings.v_max
         if low is None or high is None or low >= high:
-            raise SettingError(
-                "v_max" if high is None else "v_min",
-                f"value_distribution='categorical' needs v_min and v_max, the smallest and the largest return that can "
-                f"occur; v_min={low!r} and v_max={high!r} make no range",
-            )
-    update = {
-        "policy_kwargs": dict(settings.policy_kwargs or {}),
-        "optimizer_kwargs": options,
-        "learning_rate": rate,
-        "ent_coef": 0.0 if start is None else start,
-        "ent_coef_initial": None,
-        "num_atoms": atoms,
-        "return_scale": "zero_lag" if scale == "auto" else scale,
-    }
-    return settings.model_copy(update=update)
+            reason = f"v_min={low!r} and v_max={high!r} make no range; give the least and the largest possible return"
+            raise SettingError("v_min", f"value_distribution='categorical': {reason}")
+    kwargs = {"policy_kwargs": dict(settings.policy_kwargs or {}), "optimizer_kwargs": options, "learning_rate": rate}
+    entropy = {"ent_coef": 0.0 if start is None else start, "ent_coef_initial": None}
+    values = {"num_atoms": atoms, "return_scale": "zero_lag" if scale == "auto" else scale}
+    return settings.model_copy(update={**kwargs, **entropy, **values})
 
 
 def resolve_learning_rate(
     learning_rate: float | Schedule | None, optimizer_kwargs: Mapping[str, Any], default: float
 ) -> float | Schedule:
-    """Return the rate that trains: ``optimizer_kwargs['lr']``, else ``learning_rate``, else ``default``.
-
-    :raises SettingError: ``optimizer_kwargs['lr']`` is no rate
-    """
+    """Return the rate that trains: ``optimizer_kwargs['lr']``, else ``learning_rate``, else ``default``."""
     lr = PPOSettings(learning_rate=optimizer_kwargs.get("lr")).learning_rate
     given = learning_rate if lr is None else lr
     return default if given is None else given
@@ -464,16 +406,9 @@ def whole_number(setting: str, value: object) -> int:
 def check_device(device: torch.device | str, setting: str = "device") -> None:
     """
     :param setting: where the device was given, for the error
-    :raises SettingError: for a device that torch does not know or this machine does not have
+    :raises SettingError: for a CUDA device that this machine does not have
     """
-    try:
-        wanted = torch.device("cpu" if device == "auto" else device)
-    except (RuntimeError, TypeError):
-        wanted = torch.device("meta")
-    n_cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if wanted.type != "cpu" and (wanted.type != "cuda" or (wanted.index or 0) >= n_cuda):
-        raise SettingError(
-            setting,
-            f"{setting}={device!r} is no device of this machine, which has {n_cuda or 'no'} CUDA device; use 'cpu', "
-            "'cuda' or 'auto'",
-        )
+    wanted, n_cuda = torch.device("cpu" if device == "auto" else device), torch.cuda.device_count()
+    if wanted.type == "cuda" and (wanted.index or 0) >= n_cuda:
+        reason = f"{setting}={device!r}, but this machine has {n_cuda or 'no'} CUDA device; use 'cpu' or 'auto'"
+        raise SettingError(setting, reason)

@@ -137,12 +137,6 @@ def test_what_a_subclass_takes_and_does_not_keep_cannot_be_saved(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_training_begins_with_a_warning_that_it_could_not_be_saved() -> None:
-    model = Forgetful("MlpLstmPolicy", make_envs(), foo=7, **SMALL)
-    with pytest.warns(UserWarning, match=r"Forgetful\(\) takes 'foo' .* cannot be saved; set self.foo"):
-        model.learn(16)
-
-
 def test_another_class_refuses_what_it_does_not_take(saved: Path) -> None:
     with pytest.raises(CheckpointError, match=r"mine\.zip.*'bar', 'foo'.*load the file with that class"):
         DistributionalPPO.load(saved, device="cpu")
