@@ -33,7 +33,7 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
 @unclaimed(
     "second-phase-from-defaults",
     target="rlcore.ppo.algorithm:DistributionalPPO._setup_model",
-    pins="d760178dac217eb8",
+    pins="1045aed7765f627c",
 )
 def second_phase_from_defaults(self: Any) -> None:
     """Lose some settings in the second phase of construction, as in BUG-08."""

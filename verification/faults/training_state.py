@@ -125,7 +125,7 @@ def told_when_all_is_changed(
 @unclaimed(
     "failed-update-left-as-it-is",
     target="rlcore.ppo.algorithm:DistributionalPPO.train",
-    pins="c97045017d67c3d7",
+    pins="9cef4b9e552f0f78",
 )
 def failed_update_left_as_it_is(self: Any) -> None:
     """Keep the steps of an update that fails."""
