@@ -202,8 +202,9 @@ def require_network_of(model: ConfiguredPPO, weights: object) -> None:
     """
     network, widths = model.policy_kwargs, model.policy_kwargs.get("net_arch") or ()
     depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
-    if not isinstance(weights, dict) or max([network.get("n_lstm_layers", 1), *depths]) > len(weights):
-        raise StateError("policy_kwargs ask for more layers than the policy in the file has")
+    layers = max([network.get("n_lstm_layers", 1), *depths])
+    if not isinstance(weights, dict) or layers > len(weights):
+        raise StateError(f"holds no policy of the {layers} layers that policy_kwargs ask for")
     try:
         with torch.device("meta"), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
             expected = _policy(model, VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, ReturnScale()))

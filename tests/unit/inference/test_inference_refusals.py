@@ -81,7 +81,7 @@ def test_a_device_that_is_not_there_is_one_clear_error(
 def test_the_second_of_one_cuda_device_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(SettingError, match=r"map_location='cuda:1'.* has 1 CUDA device for torch"):
+    with pytest.raises(SettingError, match=r"map_location='cuda:1'.* has 1 CUDA device"):
         load_policy(file, map_location="cuda:1")
 
 

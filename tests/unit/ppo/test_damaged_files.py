@@ -280,14 +280,6 @@ def test_a_setting_of_the_caller_s_is_not_called_the_file_s(healthy: Path) -> No
     for wrong in ({"n_steps": 0}, {"optimizer_kwargs": {"betas": None}}):
         with pytest.raises(SettingError):
             DistributionalPPO.load(healthy, device="cpu", **wrong)
-    with pytest.raises(SettingError, match="device"):
-        DistributionalPPO.load(healthy, device="tpu")
-
-
-def test_a_policy_of_the_caller_s_is_not_called_the_file_s(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path / "v2.pt", make_model().get_parameters(), step=0, performance=0.0)
-    with pytest.raises(SettingError, match="CnnPolicy does not take"):
-        load_policy(tmp_path / "v2.pt", make_envs(), settings={}, policy="CnnLstmPolicy")
 
 
 def test_an_unforeseen_error_keeps_its_kind_as_the_cause(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

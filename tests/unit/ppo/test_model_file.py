@@ -408,13 +408,3 @@ def test_the_folder_is_made_as_sb3_makes_it(saved: Path, tmp_path: Path) -> None
     assert (tmp_path / "a" / "b" / "model.zip").is_file()
     with pytest.raises(CheckpointError, match="folder"):
         model.save(saved / "model.zip")
-
-
-def test_an_optimizer_that_is_asked_for_in_two_places_is_refused_at_its_default_too(tmp_path: Path) -> None:
-    make_model().save(tmp_path / "model.zip")
-    with pytest.raises(SettingError, match="contradict each other"):
-        DistributionalPPO.load(
-            tmp_path / "model.zip",
-            optimizer_class="adaptive_upgd",
-            policy_kwargs={"lstm_hidden_size": 8, "net_arch": [8], "optimizer_class": "sgd"},
-        )
