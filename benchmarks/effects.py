@@ -35,8 +35,8 @@ from rlcore import DistributionalPPO, PBTConfig, ResumableEnv
 from rlcore.pbt.population import Population
 from rlverify.project.content import Project, open_project
 from rlverify.project.planting import plant
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Claim, Verdict
-from rlverify.running.runner import Crash, attempt
 from rlverify.running.time_limit import run_within
 
 SEEDS: Final = (0, 1, 2)

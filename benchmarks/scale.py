@@ -24,7 +24,7 @@ import torch
 from benchmarks import scale_page, scale_plots
 from benchmarks.scale_executors import JOBS, WORKERS, Make, overhead, time_per_task
 from benchmarks.scale_population import SIZES, one_model, simulate
-from rlverify.running.executors import InlineExecutor, ProcessExecutor, ray_executor
+from rlverify.running.executors import InlineExecutor, ProcessExecutor
 
 FOLDER: Final = Path("reports/measured")
 FIGURES: Final = FOLDER / "scale.json"
@@ -45,7 +45,9 @@ def executors() -> dict[str, Any]:
     """Each executor that is installed: what it adds to a task, and what a task takes with more workers."""
     makes: dict[str, Make] = {"processes": ProcessExecutor}
     if find_spec("ray") is not None:
-        makes["ray"] = partial(ray_executor, address="")
+        from rlverify.running.ray_executor import RayExecutor
+
+        makes["ray"] = partial(RayExecutor, address="")
     return {"inline": _executor(_inline, 1, (1,)), **{name: _executor(make) for name, make in makes.items()}}
 
 

@@ -2,7 +2,6 @@
 
 from importlib import metadata
 
-from rlcore import starting as starting  # isort: skip  # first: see there
 from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rlcore.envs import ResumableEnv
 from rlcore.errors import (

@@ -16,9 +16,8 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 from numpy.typing import ArrayLike, NDArray
 
-from rlcore.envs.attributes import LAYERS, Readers, assign, checked, count, saved
+from rlcore.envs.resumable import LAYERS, Template, assign, fitted, saved
 from rlcore.errors import SettingError, StateError
-from rlcore.state.schema import read_dict
 from rlcore.types import StateDict, StateValue
 
 Observation = NDArray[np.float32]
@@ -35,17 +34,17 @@ _REGISTERED: Final = {
 class _Saveable:
     """An environment that answers for its state (:class:`rlcore.envs.SupportsState`) by a table of attributes."""
 
-    readers: ClassVar[Readers]
+    template: ClassVar[Template]
 
     def get_state(self) -> StateDict:
         """Everything that the next steps and resets depend on."""
-        return saved(self, self.readers)
+        return saved(self, self.template)
 
     def set_state(self, state: StateDict) -> None:
         """
         :raises StateError: if ``state`` does not fit; nothing was changed
         """
-        assign(self, checked(state, self.readers, type(self).__name__))
+        assign(self, fitted(state, self.template, type(self).__name__))
 
 
 class MaskedVelocityCartPoleEnv(_Saveable, CartPoleEnv):
@@ -56,7 +55,7 @@ class MaskedVelocityCartPoleEnv(_Saveable, CartPoleEnv):
     Recurrent Policy Gradients".
     """
 
-    readers = LAYERS[CartPoleEnv]
+    template = LAYERS[CartPoleEnv]
     _VISIBLE: Final = [0, 2]
 
     def __init__(self, sutton_barto_reward: bool = False, render_mode: str | None = None) -> None:
@@ -84,7 +83,7 @@ class MaskedVelocityPendulumEnv(_Saveable, PendulumEnv):
     Stable-Baselines3 wants actions; rewards are Pendulum's.
     """
 
-    readers = LAYERS[PendulumEnv]
+    template = LAYERS[PendulumEnv]
 
     def __init__(self, render_mode: str | None = None, g: float = 10.0) -> None:
         super().__init__(render_mode, g)
@@ -117,7 +116,7 @@ class ShiftingRewardScaleEnv(_Saveable, CartPoleEnv):
     :raises SettingError: for shifts of another kind
     """
 
-    readers: ClassVar[Readers] = {**LAYERS[CartPoleEnv], "life_steps": count}
+    template: ClassVar[Template] = {**LAYERS[CartPoleEnv], "life_steps": 0}
 
     def __init__(
         self,
@@ -151,7 +150,7 @@ class ShiftingRewardScaleEnv(_Saveable, CartPoleEnv):
         """
         :raises StateError: if ``state`` does not fit or is of other shifts; nothing was changed
         """
-        rest = dict(read_dict(state, type(self).__name__))
+        rest = dict(state)
         shifts = rest.pop("shifts", None)
         own = self._plain_shifts()
         if repr(shifts) != repr(own):

@@ -13,14 +13,11 @@ from numpy.typing import NDArray
 from sb3_contrib.common.wrappers import ActionMasker
 
 from rlcore.checkpoint.refusal import unusable
-from rlcore.envs.attributes import GENERATOR, assign, checked, saved
-from rlcore.envs.resumable import ResumableEnv
+from rlcore.envs.resumable import GENERATOR, ResumableEnv, assign, fitted, saved
 from rlcore.errors import SettingError, StateError
-from rlcore.state.schema import describe, read_dict, read_number, read_record
+from rlcore.state.tree import ANY_LENGTH, FREE, Rule, fit
 from rlcore.types import StateDict
 
-_OWN = frozenset({"_inner", "observation_space", "action_space", "metadata", "render_mode", "spec"})
-"""Attributes of an InnermostEnv itself."""
 _NO_STATE: Final = ("_", "maxuse_")
 """Beginnings of the names in ``mjData`` that are no state: how much memory was in use, for one."""
 
@@ -39,64 +36,10 @@ class ResumableActionMasker(ActionMasker):
         """Do nothing."""
 
 
-class InnermostEnv(gym.Env[Any, Any]):
-    """Does everything as ``env`` does, of which :class:`rlcore.ResumableEnv` sees no layer; base of the classes below.
-
-    Attributes that are not its own, such as ``difficulty`` or ``np_random``, are those of the environment.
-    """
-
-    _inner: gym.Env[Any, Any]
-
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
-        self._inner = env
-        self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return self._inner.get_wrapper_attr(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OWN:
-            super().__setattr__(name, value)
-        else:
-            setattr(self._inner.unwrapped if hasattr(self._inner.unwrapped, name) else self._inner, name, value)
-
-    @property
-    def np_random(self) -> Any:
-        """The generator of the environment."""
-        return self._inner.unwrapped.np_random
-
-    @np_random.setter
-    def np_random(self, value: Any) -> None:
-        self._inner.unwrapped.np_random = value
-
-    def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
-        """Set an attribute of the environment."""
-        return self._inner.set_wrapper_attr(name, value, force=force)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset the environment."""
-        return self._inner.reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step the environment."""
-        return self._inner.step(action)
-
-    def render(self) -> Any:
-        """Render the environment."""
-        return self._inner.render()
-
-    def close(self) -> None:
-        """Close the environment."""
-        self._inner.close()
-
-
-class PickledEnv(InnermostEnv):
+class PickledEnv(gym.Wrapper[Any, Any, Any, Any]):
     """Gives any environment that can be pickled a state, for use inside of :class:`rlcore.ResumableEnv`.
 
-    ``ResumableEnv(PickledEnv(env))``; ``env`` has all wrappers that it needs, and is not seen from outside as a layer.
+    ``ResumableEnv(PickledEnv(env))``; ``env`` has all wrappers that it needs.
     **Who uses it trusts the files that are loaded: restoring a state executes what the pickle in it names.** Prefer
     ``get_state`` and ``set_state`` where the environment is your own.
 
@@ -105,6 +48,8 @@ class PickledEnv(InnermostEnv):
     :raises SettingError: a layer of ``env`` is a gymnasium.utils.EzPickle, as the environments of MuJoCo and Atari are:
         its pickle holds the arguments of its constructor instead of its state
     """
+
+    answers_for_all = True
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         for layer in _layers_from(env):
@@ -123,10 +68,10 @@ class PickledEnv(InnermostEnv):
         :raises StateError: the environment cannot be pickled
         """
         try:
-            content = pickle.dumps(self._inner, protocol=4)
+            content = pickle.dumps(self.env, protocol=4)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise StateError(
-                f"{type(self._inner.unwrapped).__name__} cannot be pickled: {error}; implement get_state() and "
+                f"{type(self.unwrapped).__name__} cannot be pickled: {error}; implement get_state() and "
                 "set_state(state) in it"
             ) from error
         return {"pickle": torch.from_numpy(np.frombuffer(content, np.uint8).copy())}
@@ -136,23 +81,17 @@ class PickledEnv(InnermostEnv):
 
         :raises StateError: ``state`` holds no pickle of the same classes; the environment is unchanged
         """
-        stored = read_record(state, "state", ("pickle",))["pickle"]
-        if not isinstance(stored, torch.Tensor) or stored.dtype != torch.uint8 or stored.dim() != 1:
-            raise StateError(f"state['pickle'] is no tensor of bytes but {describe(stored)}")
+        form: StateDict = {"pickle": torch.zeros(0, dtype=torch.uint8)}
+        content = fit(state, form, "state", {"pickle": ANY_LENGTH})["pickle"].numpy().tobytes()
         with unusable("state['pickle']"):
-            found = pickle.loads(stored.numpy().tobytes())  # noqa: S301  # whoever uses this class trusts it
-        before, here, there = self._inner.unwrapped, _names(self._inner), _names(found)
-        if there != here:
-            raise StateError(f"the state is of {there}, and this environment is {here}; build it as it was")
-        self._inner = found
+            found = pickle.loads(content)  # noqa: S301  # whoever uses this class trusts it
+        own, there = ([type(layer) for layer in _layers_from(env)] for env in (self.env, found))
+        if there != own:
+            raise StateError(f"the state is of {there}, and this environment is {own}; build it as it was")
         # A part of the environment may draw from a space that the model has as well.
-        base = found.unwrapped
+        base, before = found.unwrapped, self.unwrapped
         base.observation_space, base.action_space = before.observation_space, before.action_space
-
-
-def _names(env: Any) -> str:
-    """Return the classes of all layers with their modules, from the outside in."""
-    return "(".join(f"{type(layer).__module__}.{type(layer).__qualname__}" for layer in _layers_from(env))
+        self.env = found
 
 
 def _layers_from(env: Any) -> list[Any]:
@@ -169,12 +108,10 @@ def resumable_mujoco(env: gym.Env[Any, Any], *, keeps_nothing_else: bool = False
     :param keeps_nothing_else: that a class from outside ``gymnasium.envs.mujoco`` has no state but its simulation and
         its random generator, and does not change its ``MjModel``
     :raises SettingError: no environment of MuJoCo, a class from outside without ``keeps_nothing_else``, or a layer of
-        ``env`` is unknown; ``env`` is unchanged
+        ``env`` is unknown
     """
     base: Any = env.unwrapped
     name = type(base).__name__
-    if isinstance(base, SimulatedEnv):
-        raise SettingError("env", "the environment is the result of resumable_mujoco() already; use it as it is")
     if not hasattr(base, "data") or not hasattr(base, "model"):
         raise SettingError("env", f"{name} is no environment of MuJoCo, as it has no `data` and `model`")
     if not type(base).__module__.startswith("gymnasium.envs.mujoco.") and not keeps_nothing_else:
@@ -184,17 +121,12 @@ def resumable_mujoco(env: gym.Env[Any, Any], *, keeps_nothing_else: bool = False
             "with keeps_nothing_else=True",
         )
     *wrappers, _ = _layers_from(env)
-    if not wrappers:
-        return ResumableEnv(SimulatedEnv(base))
-    wrappers[-1].env = SimulatedEnv(base)
-    try:
-        return ResumableEnv(env)
-    except SettingError:
-        wrappers[-1].env = base
-        raise
+    if wrappers:
+        wrappers[-1].env = SimulatedEnv(base)
+    return ResumableEnv(env if wrappers else SimulatedEnv(base))
 
 
-class SimulatedEnv(InnermostEnv):
+class SimulatedEnv(gym.Wrapper[Any, Any, Any, Any]):
     """An environment of MuJoCo, with the fields of its simulation as its state, which is what ``mj_copyData`` copies.
 
     Those are the arrays that have one size from the start, the time, and the random generator. What has a size that
@@ -202,9 +134,11 @@ class SimulatedEnv(InnermostEnv):
     rewards of Humanoid and Ant read positions that the last step has left behind.
     """
 
+    answers_for_all = True
+
     def get_state(self) -> StateDict:
         """Return ``arrays`` by name, ``time`` in seconds, and ``generator``."""
-        base: Any = self._inner
+        base: Any = self.unwrapped
         arrays: StateDict = {name: torch.from_numpy(each.copy()) for name, each in self._arrays().items()}
         return {"arrays": arrays, "time": base.data.time, "generator": saved(base, GENERATOR)}
 
@@ -213,34 +147,19 @@ class SimulatedEnv(InnermostEnv):
 
         :raises StateError: a damaged state, or one of another model or version of MuJoCo; nothing was changed
         """
-        record = read_record(state, "state", ("arrays", "time", "generator"))
-        base: Any = self._inner
-        own, given = self._arrays(), read_dict(record["arrays"], "state['arrays']")
-        if set(own) != set(given):
-            odd = sorted(set(own) ^ set(given))[0]
-            raise StateError(f"state['arrays'] and this simulation differ in {odd!r}; use the same version of MuJoCo")
-        values = {name: _content(given[name], array, name) for name, array in own.items()}
-        time = read_number(record["time"], "state['time']")
-        generator = checked(record["generator"], GENERATOR, "state['generator']")
-        for name, array in own.items():
-            array[...] = values[name]
-        base.data.time = time
+        base: Any = self.unwrapped
+        arrays = self._arrays()
+        rules = {**dict.fromkeys(arrays, Rule(finite=False)), "generator": FREE}
+        record = fit(state, {**self.get_state(), "generator": None}, "state", rules)
+        generator = fitted(record["generator"], GENERATOR, "state['generator']")
+        for name, array in arrays.items():
+            array[...] = record["arrays"][name].numpy()
+        base.data.time = record["time"]
         assign(base, generator)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the simulation that have a size from its start on, by name."""
-        base: Any = self._inner
+        base: Any = self.unwrapped
         fresh = type(base.data)(base.model)
         found = ((name, getattr(fresh, name, None)) for name in dir(fresh) if not name.startswith(_NO_STATE))
         return {name: getattr(base.data, name) for name, each in found if isinstance(each, np.ndarray) and each.size}
-
-
-def _content(value: object, array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return the content of a tensor of an array's shape and type.
-
-    :raises StateError: ``value`` is no such tensor
-    """
-    found = value.numpy() if isinstance(value, torch.Tensor) else None
-    if found is None or found.shape != array.shape or found.dtype != array.dtype:
-        raise StateError(f"state['arrays'][{name!r}] is no {array.dtype} of shape {array.shape} but {describe(value)}")
-    return found

@@ -2,15 +2,118 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Protocol, runtime_checkable
 
 import gymnasium as gym
-from gymnasium.wrappers import TimeLimit
+import numpy as np
+import torch
+from gymnasium.envs.classic_control import (
+    AcrobotEnv,
+    CartPoleEnv,
+    Continuous_MountainCarEnv,
+    MountainCarEnv,
+    PendulumEnv,
+)
+from gymnasium.wrappers import (
+    ClipAction,
+    FlattenObservation,
+    OrderEnforcing,
+    PassiveEnvChecker,
+    RescaleAction,
+    RescaleObservation,
+    TimeLimit,
+)
+from stable_baselines3.common.monitor import Monitor
 
-from rlcore.envs.attributes import LAYERS, assign, checked, saved
+from rlcore.checkpoint.refusal import unusable
 from rlcore.errors import SettingError, StateError
-from rlcore.state.schema import describe, read_dict, read_list
-from rlcore.types import StateDict
+from rlcore.state.generators import generator_from_state, generator_state
+from rlcore.state.tree import FREE, LARGEST_COUNT, SAME, Rule, fit
+from rlcore.types import StateDict, StateValue
+
+Template = Mapping[Any, StateValue]
+"""The attributes that an object keeps between steps, each with a value of the form that it has in a saved state."""
+
+GENERATOR: Final[Template] = {"_np_random": None, "_np_random_seed": 0}
+"""What :class:`gymnasium.Env` draws from."""
+
+
+def _physics(size: int) -> Template:
+    return {"state": torch.zeros(size), **GENERATOR}
+
+
+# The keys are exact types: a subclass may keep more, so it has to answer for itself.
+LAYERS: Final[Mapping[type, Template]] = {
+    CartPoleEnv: {**_physics(4), "steps_beyond_terminated": 0},
+    PendulumEnv: {**_physics(2), "last_u": torch.zeros(())},
+    MountainCarEnv: _physics(2),
+    Continuous_MountainCarEnv: _physics(2),
+    AcrobotEnv: _physics(4),
+    TimeLimit: {"_elapsed_steps": 0},
+    OrderEnforcing: {"_has_reset": False},
+    PassiveEnvChecker: {
+        **dict.fromkeys(("checked_reset", "checked_step", "checked_data_reuse"), False),
+        "_previous_data": None,
+    },
+    Monitor: {"rewards": torch.zeros(0), "needs_reset": False, "total_steps": 0},
+    ClipAction: {},
+    FlattenObservation: {},
+    RescaleAction: {},
+    RescaleObservation: {},
+}
+_RULES: Final = {
+    **dict.fromkeys(("state", "last_u"), Rule(finite=False, optional=True)),
+    **dict.fromkeys(("returns", "episode_returns"), Rule(finite=False)),
+    **dict.fromkeys(("steps_beyond_terminated", "_elapsed_steps"), Rule(0, LARGEST_COUNT, optional=True)),
+    "rewards": Rule(finite=False, any_length=True),
+    "_np_random": FREE,
+    "_np_random_seed": Rule(-1, optional=True),
+}
+
+
+def saved(owner: object, names: Collection[str]) -> StateDict:
+    """Return the attributes of ``owner`` as plain values that share no memory with it."""
+    if isinstance(owner, PassiveEnvChecker):
+        # A restored environment steps without the reset that the checker waits for: its one-time checks count as done.
+        return {**dict.fromkeys(names, bool(owner.checked_reset)), "_previous_data": None}
+    # An attribute that a version of Gymnasium lacks is an error, except for those that the first reset creates.
+    late = {name: None for name in ("state", "last_u") if name in names and not hasattr(owner, name)}
+    return {name: None if name in late else _plain(getattr(owner, name)) for name in names}
+
+
+def fitted(state: Any, template: Template, where: str) -> dict[str, Any]:
+    """Return the values of attributes that :func:`saved` has returned, with arrays of their own.
+
+    :param where: whose attributes they are, for the error
+    :raises StateError: an attribute is missing, unknown, or has a value of the wrong type or shape
+    """
+    values: dict[str, Any] = fit(state, template, where, _RULES)
+    for name in [name for name, value in values.items() if isinstance(value, torch.Tensor)]:
+        # In its own precision, which changes between the steps of some environments.
+        values[name] = np.array(state[name].cpu().numpy())[()]
+    if values.get("_np_random") is not None:
+        values["_np_random"] = generator_from_state(values["_np_random"], f"{where}['_np_random']")
+    return values
+
+
+def assign(owner: object, values: Mapping[str, Any]) -> None:
+    """Set attributes of ``owner`` to values that :func:`fitted` has returned."""
+    for name, value in values.items():
+        is_list = isinstance(value, np.ndarray) and isinstance(getattr(owner, name, None), list)
+        setattr(owner, name, value.tolist() if is_list else value)
+
+
+def _plain(value: Any) -> StateValue:
+    if isinstance(value, np.random.Generator):
+        return generator_state(value)
+    if isinstance(value, list):
+        return torch.tensor(value, dtype=torch.float64)
+    if isinstance(value, np.bool_ | np.integer):
+        return value.item()
+    if isinstance(value, np.ndarray | np.floating | tuple):
+        return torch.from_numpy(np.array(value))
+    return value  # type: ignore[no-any-return]
 
 
 @runtime_checkable
@@ -33,9 +136,6 @@ class SupportsState(Protocol):
         ...
 
 
-_PLAIN = (bool, int, float, str)
-
-
 class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
     """Gives an environment an exact ``get_state``/``set_state``; steps and resets pass through unchanged.
 
@@ -51,7 +151,14 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         for layer in _layers_of(env):
-            _require_known(layer)
+            if type(layer) not in LAYERS and not isinstance(layer, SupportsState):
+                kind, name = "wrapper" if isinstance(layer, gym.Wrapper) else "environment", type(layer).__name__
+                raise SettingError(
+                    "env",
+                    f"ResumableEnv does not know what the {kind} {name} keeps between steps, so training could not "
+                    f"resume exactly; implement get_state() and set_state(state) in {name} "
+                    "(rlcore.envs.SupportsState; return {} if it keeps nothing)",
+                )
         super().__init__(env)
 
     def get_state(self) -> StateDict:
@@ -61,111 +168,72 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         that the constructor was given) and ``layers``, a list of ``{"layer": label, "state": {attribute: value}}``.
         Arrays are tensors of their dtype; generators plain ints.
         """
+        layers = _layers_of(self.env)
         return {
-            **_identity(self.unwrapped),
-            "layers": [{"layer": _label(layer), "state": _layer_state(layer)} for layer in _layers_of(self.env)],
+            **_identity(layers[-1]),
+            "layers": [{"layer": _label(layer), "state": _layer_state(layer)} for layer in layers],
         }
 
     def set_state(self, state: StateDict) -> None:
         """Continue bit-exactly where ``state`` was taken; the environment need not have been reset before.
 
         :param state: what :meth:`get_state` returned, of the same environment in the same wrappers
-        :raises StateError: another environment, other wrappers, or a damaged state; nothing was changed
+        :raises StateError: another environment, other wrappers, or a damaged state. Nothing was changed, unless a layer
+            with a ``set_state`` of its own refused: then reset the environment
         """
-        _require_same(_identity(self.unwrapped), read_dict(state, "state"))
         layers = _layers_of(self.env)
+        own = _identity(layers[-1])
+        form = {**own, "layers": [{"layer": _label(layer), "state": None} for layer in layers]}
+        same = dict.fromkeys(("environment", "id", "layer", *own["arguments"]), SAME)  # type: ignore[misc]
+        entries = fit(state, form, "the state of an environment", {**same, "state": FREE})["layers"]
         known: list[tuple[object, dict[str, Any]]] = []
         others: list[tuple[Any, StateDict]] = []
-        for layer, entry in zip(layers, read_list(state.get("layers"), "state['layers']", len(layers)), strict=True):
-            record, label = read_dict(entry, "state['layers']"), _label(layer)
-            if record.get("layer") != label:
-                raise StateError(
-                    f"the state has {describe(record.get('layer'))} where this environment has {label!r}; "
-                    "build the environment with the same wrappers and limits as when the state was taken"
-                )
+        for layer, entry in zip(layers, entries, strict=True):
             if type(layer) in LAYERS:
-                known.append((layer, checked(record.get("state"), LAYERS[type(layer)], label)))
+                known.append((layer, fitted(entry["state"], LAYERS[type(layer)], entry["layer"])))
             else:
-                others.append((layer, read_dict(record.get("state"), label)))
-        _set_all(others)
+                others.append((layer, entry["state"]))
+        for target, given in others:
+            target.set_state(given)
         for target, values in known:
             assign(target, values)
 
     def try_set_state(self, state: StateDict) -> str | None:
         """Like :meth:`set_state`, but returns the error's text: in a worker process an exception ends the worker."""
         try:
-            self.set_state(state)
+            with unusable("the state"):
+                self.set_state(state)
         except StateError as error:
             return str(error)
         return None
 
 
-def _set_all(states: list[tuple[Any, StateDict]]) -> None:
-    """Set every state or none: a later refusal puts the earlier ones back.
-
-    The last, the environment itself, is not asked for its state: it may have none before its first reset.
-    """
-    before = [(target, target.get_state()) for target, _ in states[:-1]]
-    for position, (target, state) in enumerate(states):
-        try:
-            target.set_state(state)
-        except StateError:
-            for changed, old in before[:position]:
-                changed.set_state(old)
-            raise
-
-
 def _layers_of(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
-    """Return ``env``, what it wraps, and so on to the bare environment; an inner ResumableEnv adds nothing."""
-    layers = []
-    while isinstance(env, gym.Wrapper):
-        layers.append(env)
-        env = env.env
-    return [layer for layer in [*layers, env] if not isinstance(layer, ResumableEnv)]
-
-
-def _require_known(layer: gym.Env[Any, Any]) -> None:
-    if type(layer) in LAYERS or isinstance(layer, SupportsState):
-        return
-    kind = "wrapper" if isinstance(layer, gym.Wrapper) else "environment"
-    raise SettingError(
-        "env",
-        f"ResumableEnv does not know what the {kind} {type(layer).__name__} keeps between steps, so training could not "
-        f"resume exactly; implement get_state() and set_state(state) in {type(layer).__name__} "
-        "(rlcore.envs.SupportsState; return {} if it keeps nothing)",
-    )
+    """Return ``env``, what it wraps, and so on to the layer that answers for all within; ResumableEnv adds nothing."""
+    layers = [env]
+    while isinstance(layers[-1], gym.Wrapper) and not getattr(type(layers[-1]), "answers_for_all", False):
+        layers.append(layers[-1].env)
+    return [layer for layer in layers if not isinstance(layer, ResumableEnv)]
 
 
 def _layer_state(layer: Any) -> StateDict:
-    readers = LAYERS.get(type(layer))
-    state: StateDict = layer.get_state() if readers is None else saved(layer, readers)
+    template = LAYERS.get(type(layer))
+    state: StateDict = layer.get_state() if template is None else saved(layer, template)
     return state
 
 
 def _label(layer: gym.Env[Any, Any]) -> str:
     """Return what a layer must have in common with the one that its state was taken from."""
-    if type(layer) is TimeLimit:
-        return f"TimeLimit({layer._max_episode_steps})"
-    return type(layer).__name__
+    limit = f"({layer._max_episode_steps})" if type(layer) is TimeLimit else ""
+    return f"{type(layer).__name__}{limit}"
 
 
 def _identity(env: gym.Env[Any, Any]) -> StateDict:
-    """Return what an environment is and what it was made with; how it is rendered changes nothing in it."""
-    given = {} if env.spec is None else env.spec.kwargs
+    """Return what the innermost layer is and was made with; how it is rendered changes nothing in it."""
+    spec = env.unwrapped.spec
     arguments: StateDict = {
-        name: value for name, value in given.items() if name != "render_mode" and isinstance(value, _PLAIN)
+        name: value
+        for name, value in ({} if spec is None else spec.kwargs).items()
+        if name != "render_mode" and isinstance(value, bool | int | float | str)
     }
-    return {"environment": type(env).__name__, "id": None if env.spec is None else env.spec.id, "arguments": arguments}
-
-
-def _require_same(own: StateDict, state: StateDict) -> None:
-    found = {name: state.get(name) for name in own}
-    if found != own:
-        raise StateError(
-            f"the state is of an environment with {_shown(found)}, this one has {_shown(own)}; restore it into the "
-            "environment that it was taken from"
-        )
-
-
-def _shown(identity: StateDict) -> str:
-    return " ".join(f"{name}={value!r:.60}" for name, value in identity.items())
+    return {"environment": type(env).__name__, "id": None if spec is None else spec.id, "arguments": arguments}

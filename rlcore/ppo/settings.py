@@ -196,7 +196,13 @@ class OwnSettings:
     stats_window_size: Count = fixed("episodes that the logged means cover", default=100)
 
 
-class PPOSettings(OwnSettings, SharedSettings, BaseModel):
+class Table(BaseModel):
+    """Settings that cannot change, each of exactly its type."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+class PPOSettings(OwnSettings, SharedSettings, Table):
     """Every setting of DistributionalPPO next to ``policy``, ``env`` and ``device``, as a user gives it.
 
     The constructor's keywords, the model's attributes, the section ``algorithm`` of a configuration file and the
@@ -207,8 +213,6 @@ class PPOSettings(OwnSettings, SharedSettings, BaseModel):
     :raises UnknownSettingError: for a name that is no setting of its level
     :raises SettingError: for a value that cannot be used
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
     def __init__(self, **given: Any) -> None:
         known, network = homes(given), given.get("policy_kwargs")

@@ -152,8 +152,7 @@ class EnvState(_Component):
 
     def restore(self, state: StateDict) -> None:
         assert self.model.env is not None, "learn() has checked that there is an environment"
-        model: Any = self.model
-        env_state.restore_env_state(model.env, state, were_reset=model._last_obs is not None)
+        env_state.restore_env_state(self.model.env, state)
 
     def check(self, state: StateDict) -> None:
         """Refuse what no environments could go on from; the rest is checked against the environments themselves."""

@@ -56,7 +56,7 @@ def restore_env(model: BaseAlgorithm, state: StateDict) -> None:
     if record["normalizer"] is not None:
         env_state.restore_normalizer(model.env, record["normalizer"])
     try:
-        env_state.restore_env_state(model.env, record["state"], were_reset=False)
+        env_state.restore_env_state(model.env, record["state"])
     except StateError:
         if before is not None:
             env_state.restore_normalizer(model.env, before)

@@ -6,6 +6,7 @@ saved.
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -14,18 +15,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rlcore.errors import CheckpointError, RLCoreError, SettingError
-from rlcore.pbt.cli import ExecutorOption, JobsOption, make_executor, result_table, train_shown
+from rlcore.errors import CheckpointError, RLCoreError
+from rlcore.pbt.cli import FAILED, INTERRUPTED, ExecutorOption, JobsOption, make_executor, result_table, train_shown
 from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
 from rlcore.pbt.workers import Executor
 from rlcore.ppo.continuing import continued
 from rlcore.ppo.model_content import with_ending
-from rlcore.run.config_file import TrainingConfig, build_model, load_config, updates_in_all
-
-FAILED = 2
-INTERRUPTED = 130
+from rlcore.run.config_file import TrainingConfig, build_model, load_config
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -49,18 +47,10 @@ def train(
     try:
         run = load_config(config)
         where = make_executor(executor, jobs)
-        if output is not None and "://" in output:
-            raise SettingError("output", f"--output {output} is a URL; give a path of this machine")
         if run.pbt is not None:
             message, interrupted = train_population(run, run.pbt, output or "population", device, where)
-        elif where.in_process:
-            message, interrupted = train_model(run, Path(output or "model.zip"), device, resume=resume)
         else:
-            raise SettingError(
-                "executor",
-                f"--executor {executor} trains the members of a population, and {config} has no section pbt; leave "
-                "--executor out",
-            )
+            message, interrupted = train_model(run, Path(output or "model.zip"), device, resume=resume)
     except RLCoreError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(FAILED) from error
@@ -69,17 +59,14 @@ def train(
 
 
 def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bool) -> tuple[str, bool]:
-    """Train one model up to the total and save it; what came of it, and whether Ctrl-C ended it early."""
+    """Train one model up to the total and save it; return what came of it, and whether Ctrl-C ended it early."""
     output = _usable(output, resume=resume)
     model = build_model(config, device=device)
     if resume:
         model = continued(output, model)
     steps, interrupted = config.total_timesteps - model.num_timesteps, False
     if steps <= 0:
-        return (
-            f"{output} has already trained {model.num_timesteps} steps, at least the {config.total_timesteps} of "
-            "total_timesteps; nothing was trained"
-        ), False
+        return f"{output} has trained its {model.num_timesteps} steps already; nothing was trained", False
     try:
         model.learn(steps, reset_num_timesteps=not resume, progress_bar=sys.stdout.isatty())
     except KeyboardInterrupt:  # the model is as its last update left it
@@ -92,9 +79,7 @@ def train_model(config: TrainingConfig, output: Path, device: str, *, resume: bo
 def train_population(
     config: TrainingConfig, pbt: PBTConfig, folder: str, device: str, executor: Executor
 ) -> tuple[str, bool]:
-    """Train every member for ``total_timesteps``; what came of it, and whether Ctrl-C ended it early."""
-
-    # The population applies the hyperparameters.
+    """Train every member for ``total_timesteps``; return what came of it, and whether Ctrl-C ended it early."""
     population = Population(
         lambda _, seed: build_model(config, seed=seed, device=device),
         pbt,
@@ -103,12 +88,13 @@ def train_population(
         executor=executor,
     )
     make_folder(population.folder)
+    rollout = config.algorithm.n_steps * config.environment.n_envs
     try:
-        result = train_shown(population, updates_in_all(config))
+        result = train_shown(population, math.ceil(config.total_timesteps / rollout))
     except KeyboardInterrupt:
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
     Console(soft_wrap=True).print(result_table(result))
-    steps = min(status.step for status in result.table) * config.algorithm.n_steps * config.environment.n_envs
+    steps = min(status.step for status in result.table) * rollout
     return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
 
 
@@ -118,13 +104,11 @@ def _usable(output: Path, *, resume: bool) -> Path:
     :raises CheckpointError: if nothing could be saved there after the training, or if another file would be lost
     """
     try:
-        if output.is_dir():
-            raise CheckpointError(output, f"is a folder; name a file, such as {output / 'model.zip'}")
         output = with_ending(output)
         if output.exists() and not resume:
             raise CheckpointError(output, "exists already and would be lost; give another --output, or move it away")
         output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=output.parent):
-            return output
+        tempfile.TemporaryFile(dir=output.parent).close()
     except OSError as error:
         raise CheckpointError(output, f"cannot be written ({error.strerror}); give another --output") from error
+    return output

@@ -17,7 +17,7 @@ from typing import Any
 from rlverify.checks.saved_pickles import SERIALIZED, imports, json_of, parts_of_json
 from rlverify.checks.session import SubjectSession
 from rlverify.checks.wrapped_pickles import unwrapped
-from rlverify.running.runner import attempt
+from rlverify.records.attempts import attempt
 
 CANARY = "canary"
 

@@ -22,7 +22,7 @@ from rlverify.checks.saved_pickles import pickles_in
 from rlverify.checks.session import OTHER_SEED
 from rlverify.checks.small_rules import Kind, SmallFault, preload_of
 from rlverify.checks.state_tree import walk
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 CUTS: Final = (0.0, 0.5, 0.99)
 """Parts of a file that are left when it is cut off."""

@@ -17,7 +17,7 @@ from rlverify.checks.rule import RULES, Rule, inconclusive
 from rlverify.checks.session import SubjectError, SubjectSession
 from rlverify.checks.subjects import Runs, Subject, subject
 from rlverify.checks.tiers import TierName
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 Progress = Callable[[str, str], None]
 

@@ -14,7 +14,7 @@ from rlverify.checks.random_state import global_state, set_global_state
 from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.session import SubjectSession, first_difference
 from rlverify.checks.state_tree import walk
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 BEFORE: Final = 7
 """Steps before the copy, so that it is made in the middle of an episode."""

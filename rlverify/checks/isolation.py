@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from rlverify.checks.descendants import adopt_orphans, descendants, end_descendants, end_own_descendants
-from rlverify.running.pool import pin_threads
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
+from rlverify.records.threads import pin_threads
 
 Result = TypeVar("Result")
 

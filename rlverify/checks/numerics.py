@@ -18,7 +18,7 @@ from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.session import SubjectSession
 from rlverify.checks.trained import named_parameters
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 FIRST: Final = 5
 EVERY: Final = 4

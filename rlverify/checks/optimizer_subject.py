@@ -13,7 +13,7 @@ import torch
 
 from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.state_tree import walk
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 SHAPES: Final = ((4, 3), (5,))
 """A matrix and a vector; only matrices for optimizers that refuse vectors."""

@@ -18,7 +18,7 @@ from rlverify.checks.optimizer_subject import OptimizerRun, OptimizerSubject, br
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.small_rules import Kind, preload_of
 from rlverify.checks.state_tree import walk
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 OPTIMIZERS: Final = Kind[OptimizerSubject]("optimizers", "check_optimizer")
 STEPS: Final = 5

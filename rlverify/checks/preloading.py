@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rlverify.checks.random_state import kept
-from rlverify.running.runner import attempt
+from rlverify.records.attempts import attempt
 
 
 def installed_modules() -> set[str]:

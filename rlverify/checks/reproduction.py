@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rlverify.checks.leaves import NUMBERS
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 LINES: Final = 5
 

@@ -20,7 +20,7 @@ from rlverify.checks.rule import failing, passing, rule
 from rlverify.checks.search import Reason, Search
 from rlverify.checks.session import SubjectSession, Trained
 from rlverify.checks.state_tree import Leaf, children, find, is_tensor, leaf_of, put, walk
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 SHOWN: Final = 8
 TIMES: Final = 3

@@ -14,7 +14,7 @@ from rlverify.checks.random_state import global_state, set_global_state
 from rlverify.checks.session import SubjectError, SubjectSession
 from rlverify.checks.state_paths import is_below, names_of
 from rlverify.checks.state_tree import Difference, differences, walk
-from rlverify.running.runner import attempt
+from rlverify.records.attempts import attempt
 
 GLOBALS: Final = "global random generators"
 UNKNOWN: Final = "unknown"

@@ -18,8 +18,8 @@ from rlverify.checks.known_failures import ExpectedFailures, KnownFailure, known
 from rlverify.checks.preloading import installed_modules, preload
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.session import SEED, SubjectError, SubjectSession
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Severity
-from rlverify.running.runner import Crash, attempt
 
 Checked = TypeVar("Checked")
 

@@ -30,7 +30,7 @@ from rlverify.checks.leaves import (
 from rlverify.checks.parts import children as parts_of
 from rlverify.checks.parts import frame, remove_part, setter
 from rlverify.checks.state_paths import is_below
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 __all__ = [
     "Difference",

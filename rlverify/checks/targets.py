@@ -16,9 +16,9 @@ from typing import Any, Final
 from rlverify.checks.subjects import Subject, subject
 from rlverify.checks.suites import Suite
 from rlverify.checks.tiers import TIERS, TierName
-from rlverify.project.suggesting import suggestion
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import UsageError
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.suggesting import suggestion
 
 FORM: Final = "name it as package.module:factory or path/to/file.py:factory"
 

@@ -14,7 +14,7 @@ from rlverify.checks.rule import failing, inconclusive, passing, rule
 from rlverify.checks.session import SubjectSession
 from rlverify.checks.state_tree import walk
 from rlverify.checks.updates import follows, is_used, rates_used, wrong_rates
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 DECLARED: Final = 1.25e-4
 """A learning rate that is nowhere a default."""

@@ -16,7 +16,7 @@ from rlverify.checks.optimizer_subject import pulled
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.small_rules import Kind, SmallFault, preload_of
 from rlverify.checks.state_tree import walk
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 SHAPES: Final = ((4, 3), (5,), (2, 2))
 STEPS: Final = 3

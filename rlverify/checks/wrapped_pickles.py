@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
 
 Wrap = Callable[[bytes], bytes]
 COMPRESSIONS: Final[dict[bytes, tuple[Wrap, Wrap]]] = {

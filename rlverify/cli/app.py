@@ -17,11 +17,9 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import figure_tables, tables
-from rlverify.cli.advice import advised, advised_outcome, advised_problems, given_paths
 from rlverify.cli.check_command import check, gate_of_suites
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
-from rlverify.cli.field_command import field_report
 from rlverify.cli.figure_commands import pilot, reproduce_all, reproduce_one
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.next_steps import next_steps
@@ -64,8 +62,10 @@ from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known
 from rlverify.gating.problem_rules import problems_of
 from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths, suites_alone
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Claim
 from rlverify.records.errors import BrokenCodeError, HarnessError, UsageError
 from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
@@ -74,9 +74,8 @@ from rlverify.reporting.json_report import as_object
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.outcome_text import lines_of
 from rlverify.reporting.record import Record
-from rlverify.running.executor import Executor
-from rlverify.running.executors import ProcessExecutor
-from rlverify.running.runner import Crash, attempt, run_claims
+from rlverify.running.executors import Executor, ProcessExecutor, in_threads
+from rlverify.running.runner import run_claims
 
 if TYPE_CHECKING:
     from rlverify.checks.check_records import CheckRecord
@@ -158,7 +157,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
     measured = replace(claim, seeds=(seed,))
     runs = run_claims(project, [measured], executor=ProcessExecutor(1), on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
-    problems = advised_problems(problems_of(record, readable_evidence(paths, claim)), paths)
+    problems = problems_of(record, readable_evidence(paths, claim))
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:
@@ -204,7 +203,7 @@ def audit_command(
         )
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
-    outcome = advised_outcome(outcome_of_audit(project, result), paths)
+    outcome = outcome_of_audit(project, result)
     write_outputs(files, outcome)
     if as_json:
         content = {"claims": [as_object(record) for record in result.records], "notes": list(outcome.notes)}
@@ -255,12 +254,12 @@ def gate(
     since = _base(project, base)
     with executor_of(where, jobs, ray_address) as executor:
         result = _run_audit(context, paths, executor, level, base=since, chosen=chosen, fail_fast=fail_fast)
-        result = _with_catalogue_and_tests(project, paths, result, chosen)
+        result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
         checks: tuple[CheckRecord, ...] = ()
         if project.settings.suites and chosen is None:
             result, checks = _with_suites(project, result)
         outcome = outcome_of_audit(project, result, _repeated(result), since, executor)
-    _answer(advised_outcome(replace(outcome, checks=checks), paths), files)
+    _answer(replace(outcome, checks=checks), files)
 
 
 def _base(project: Project, asked: str | None) -> Base | None:
@@ -293,9 +292,14 @@ def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
 
 
 def _with_catalogue_and_tests(
-    project: Project, paths: ReportPaths, result: Audit, chosen: frozenset[str] | None
+    project: Project,
+    paths: ReportPaths,
+    result: Audit,
+    chosen: frozenset[str] | None,
+    since: Base | None,
+    executor: Executor,
 ) -> Audit:
-    """The result with what is wrong with the texts of the claims, their tests and the kill matrix.
+    """Add what is wrong with the texts of the claims, their tests and the kill matrix; plant changed faults again.
 
     Of chosen claims it has only the problems of these, as the matrix is about all.
     """
@@ -303,9 +307,18 @@ def _with_catalogue_and_tests(
     kills = committed_status(matrix_plan, paths)
     found = [*_incomplete(matrix_plan), *kills.problems]
     if chosen is not None:
-        of_chosen = (problem for problem in found if problem.subject in chosen)
-        return replace(result, problems=(*result.problems, *of_chosen))
-    return replace(result, problems=(*result.problems, *found), notes=(*result.notes, *kills.notes))
+        found = [problem for problem in found if problem.subject in chosen]
+    notes = result.notes
+    if since is not None and not (result.problems or found):  # else the tests fail for the same reason
+        with alone_in(paths.working, complain), progress_bars() as bars:
+            planted, fallen = run_changed(
+                matrix_plan, since, chosen, executor=in_threads(executor), on_progress=bars.probes
+            )
+        found += fallen
+        notes += (f"note: {planted} faults were planted again, as they, their targets or their tests changed",) * bool(
+            planted
+        )
+    return replace(result, problems=(*result.problems, *found), notes=notes)
 
 
 def _with_suites(project: Project, result: Audit) -> tuple[Audit, tuple[CheckRecord, ...]]:
@@ -329,7 +342,6 @@ app.command()(repin)
 app.command()(report)
 app.command()(scan)
 app.command()(check)
-app.command("field-report")(field_report)
 
 
 def _run_audit(
@@ -392,8 +404,7 @@ def _invoke(arguments: Sequence[str] | None) -> int:
         if isinstance(exit_.__context__, BrokenPipeError):  # of which typer makes 1, as if a claim had fallen
             code = AS_EXPECTED if "--help" in (arguments or sys.argv) else HARNESS_FAILED
     except (HarnessError, OSError) as error:
-        paths = given_paths(sys.argv[1:] if arguments is None else arguments)
-        complain(str(error) if paths is None else advised(str(error), paths))
+        complain(str(error))
         return CLAIM_FELL if isinstance(error, BrokenCodeError) else HARNESS_FAILED
     except KeyboardInterrupt:
         pass

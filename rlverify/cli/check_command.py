@@ -16,8 +16,7 @@ from rlverify.cli.console import show, write
 from rlverify.cli.executing import RayAddress, executor_of
 from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
 from rlverify.records.errors import UsageError
-from rlverify.running.executor import Executor
-from rlverify.running.executors import ExecutorName
+from rlverify.running.executors import Executor, ExecutorName
 
 if TYPE_CHECKING:
     from rlverify.checks.targets import Target

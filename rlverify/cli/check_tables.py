@@ -12,8 +12,7 @@ from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.rule import RULES
 from rlverify.checks.table import details
 from rlverify.cli.tables import plain_table
-from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun, summary
-from rlverify.reporting.check_run.check_outcome_text import outcome_words
+from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun, outcome_words, summary
 
 STYLES: Final = {Status.PASS: "green", Status.FAIL: "red", Status.ERROR: "red", Status.INCONCLUSIVE: "yellow"}
 

@@ -20,9 +20,7 @@ from rlverify.checks.tiers import TierName
 from rlverify.cli.console import SECONDS_BETWEEN_LINES, mention
 from rlverify.records import interrupts
 from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun
-from rlverify.running.executor import Executor
-from rlverify.running.executors import InlineExecutor, ProcessExecutor, own_temporary_folder
-from rlverify.running.pool import Ended
+from rlverify.running.executors import Ended, Executor, InlineExecutor, ProcessExecutor, own_temporary_folder
 
 OnCheck = Callable[[str, str], None]
 

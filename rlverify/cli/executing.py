@@ -10,8 +10,7 @@ import typer
 
 from rlverify.cli.options import usable_cores
 from rlverify.records.errors import UsageError
-from rlverify.running.executor import Executor
-from rlverify.running.executors import ExecutorName, InlineExecutor, ProcessExecutor, ray_executor
+from rlverify.running.executors import Executor, ExecutorName, InlineExecutor, ProcessExecutor
 
 Jobs = Annotated[
     int | None,
@@ -45,7 +44,9 @@ def _made(where: ExecutorName, jobs: int | None, ray_address: str | None) -> Exe
     if ray_address is not None and where != "ray":
         raise UsageError(f"--ray-address {ray_address} is for --executor ray, and the executor is {where}")
     if where == "ray":
-        return ray_executor(jobs, ray_address or "")
+        from rlverify.running.ray_executor import RayExecutor
+
+        return RayExecutor(jobs, ray_address or "")
     if where == "processes":
         return ProcessExecutor(jobs or usable_cores())
     if jobs not in (None, 1):

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from rlverify.cli.advice import advised_problems
 from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.executing import Jobs
 from rlverify.cli.figure_tables import plan_table, quantities_table, verdict_lines
@@ -42,7 +41,7 @@ def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int,
     """Make one paired run, show its quantities next to what is claimed and committed, and return the exit code."""
     run = run_figure_once(project, claim.experiment, seed)
     record = _committed(project, claim, paths)
-    problems = advised_problems(_problems_of_run(record, run), paths)
+    problems = _problems_of_run(record, run)
     code = exit_code_of(problems)
     if as_json:
         show({**as_object(record), "run": _as_object(run), **outcome_of(problems)})
@@ -57,7 +56,7 @@ def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int 
     committed = _committed(project, claim, paths)
     runs = _runs(project, claim, claim.seeds, paths, jobs)
     record = Record(claim, summarise_figure(claim, runs))
-    problems = advised_problems(problems_of(record, committed.evidence), paths)
+    problems = problems_of(record, committed.evidence)
     if as_json:
         show({**as_object(record), "runs": [_as_object(run) for run in runs], **outcome_of(problems)})
     else:

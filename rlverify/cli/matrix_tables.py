@@ -51,7 +51,7 @@ def _table(rows: list[FaultResult]) -> Table:
 
 def _summary(result: MatrixResult) -> str:
     bugs, controls = kill_rate(result.matrix), false_alarm_rate(result.matrix)
-    words = {0: "nothing to report", 1: "not as expected, or not as committed", 2: "the harness failed"}
+    words = {0: "nothing to report", 1: "not as expected", 2: "the harness failed"}
     return (
         f"killed {bugs.noticed} of {bugs.of} faults ({bugs}), false alarms {controls.noticed} of {controls.of} "
         f"({controls}); {words[result.exit_code]}"

@@ -10,7 +10,6 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from rlverify.cli.advice import advised, advised_problems
 from rlverify.cli.console import complain, show, write
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
 from rlverify.cli.outputs import STDOUT, check_outputs, hand_over
@@ -80,8 +79,7 @@ def report(
         problems = [*problems, *committed_status(matrix_plan, paths).problems]
     if text is not None:
         _hand_over(_rendered(text, project, paths, records, is_all=chosen is None), output)
-    problems = advised_problems(problems, paths)
-    notes = [advised(note, paths) for note in notes_of(records, advise=not is_regression(problems))]
+    notes = notes_of(records, advise=not is_regression(problems))
     if check and as_json:
         show({**outcome_of(problems), "notes": notes})
     else:

@@ -12,8 +12,7 @@ from rlverify.checks.targets import Target, import_targets
 from rlverify.cli.checking import TargetSettings, run_checks
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.problems import Problem
-from rlverify.reporting.check_run.check_outcome import summary
-from rlverify.reporting.check_run.check_outcome_text import reason
+from rlverify.reporting.check_run.check_outcome import reason, summary
 from rlverify.running.executors import InlineExecutor
 
 

@@ -29,7 +29,7 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.reporting.record import Record
-from rlverify.running.executor import Executor
+from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import FigureProgress
 from rlverify.running.runner import Progress, no_progress
 

@@ -10,7 +10,7 @@ from rlverify.gating.git_base import Base
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import code_parts, module_closure, module_name
 from rlverify.records.claims import Claim
-from rlverify.running.executor import Executor
+from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import PairedTask
 from rlverify.running.runner import ProbeTask, tasks_of
 from rlverify.running.tracing import Traced, trace

@@ -28,7 +28,7 @@ from rlverify.records.runs import Run
 from rlverify.reporting.outcome import FallenClaim, Outcome
 from rlverify.reporting.phrasing import outcome
 from rlverify.reporting.record import Record
-from rlverify.running.executor import Executor
+from rlverify.running.executors import Executor
 from rlverify.verdicts.verdict import NOT_MEASURED, healthy_outcome
 
 WITHOUT_VALUES: Final = (Verdict.ERROR, Verdict.UNREACHED)

@@ -15,7 +15,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence
 from rlverify.records.runs import Run
 from rlverify.reporting.record import Record
-from rlverify.running.executor import Executor
+from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import FigureProgress, run_figures, seconds_of_claims, seeds_of
 from rlverify.running.runner import Progress, run_claims
 

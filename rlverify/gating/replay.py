@@ -24,7 +24,7 @@ from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Problem
 from rlverify.records.runs import PairedRun
-from rlverify.running.executor import Executor
+from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import repeat_runs, seconds_of_claims
 from rlverify.running.runner import Progress, no_progress
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlverify.evidence.files import write_files
-from rlverify.kill_matrix.digests import digest_of_test, row_digest, under_test_digest, weak_test_digest
+from rlverify.kill_matrix.changed import require_test
 from rlverify.kill_matrix.matrix_file import load
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.catalogue_entries import UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
@@ -16,7 +16,7 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import MatrixError
 from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
-from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, WeakTestResult
+from rlverify.records.matrix import FaultPlan, FaultResult, Matrix
 from rlverify.records.problems import Problem
 from rlverify.reporting.kill_matrix_page import kill_matrix
 
@@ -32,12 +32,10 @@ class CommittedStatus:
     """The committed matrix as the gate sees it.
 
     :param matrix: None where none is committed
-    :param notes: what is worth a line and no failure
     """
 
     matrix: Matrix | None
     problems: tuple[Problem, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def path_of(paths: ReportPaths) -> Path:
@@ -46,7 +44,7 @@ def path_of(paths: ReportPaths) -> Path:
 
 
 def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedStatus:
-    """Read the committed matrix and compare it with the faults and tests of today; plants and measures nothing.
+    """Read the committed matrix and compare it with the claims and tests of today; plants and measures nothing.
 
     A project whose claims name no test needs no matrix.
 
@@ -66,9 +64,7 @@ def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedSt
     if not report.is_file() or report.read_bytes() != render_page(matrix_plan.project, matrix).encode():
         sentence = "is not what the committed matrix gives"
         problems.append(Problem(REPORT, CLAIM_FELL, sentence, remedy="run `rlverify report`"))
-    note = f"note: {MATRIX} was measured of other code under test; `rlverify matrix` plants every fault again"
-    changed = matrix.under_test != under_test_digest(matrix_plan)
-    return CommittedStatus(matrix, tuple(problems), (note,) * changed)
+    return CommittedStatus(matrix, tuple(problems))
 
 
 def undetected(matrix_plan: MatrixPlan) -> Iterator[Problem]:
@@ -95,7 +91,7 @@ def unknown_tests(matrix_plan: MatrixPlan) -> Iterator[Problem]:
     for claim in matrix_plan.project.claims:
         for test in claim.killed_by:
             try:
-                digest_of_test(matrix_plan.root, test)
+                require_test(matrix_plan.root, test)
             except MatrixError as error:
                 yield Problem(claim.id, HARNESS_FAILED, f"killed_by: {error.reason}")
 
@@ -149,56 +145,28 @@ def _sentence(row: FaultResult) -> str:
 
 def _misfits(matrix: Matrix, matrix_plan: MatrixPlan) -> Iterator[str]:
     """Why the matrix is not of the faults and tests of today."""
-    was = {_role(row.plan): _asked(row) for row in matrix.rows}
-    now = {_role(plan): (plan.claims, plan.checks, row_digest(matrix_plan, plan)) for plan in matrix_plan.plans}
+    was = {_role(row.plan): _asked(row.plan) for row in matrix.rows}
+    now = {_role(plan): _asked(plan) for plan in matrix_plan.plans}
     yield from _differences(was, now)
     if matrix.suites != matrix_plan.suites:
         yield "the tests that the documents name have changed"
-    weak = [(each.weak, each.digest) for each in matrix.history]
-    if weak != [(each, weak_test_digest(matrix_plan, each)) for each in matrix_plan.weak_tests]:
+    if [each.weak for each in matrix.history] != [*matrix_plan.weak_tests]:
         yield "the weak tests have changed"
 
 
-def compare(committed: Matrix, fresh: Matrix) -> Iterator[str]:
-    """Where a fresh matrix differs from the committed one, as sentences.
-
-    The code under test may differ, and so may the tests that detect a fault without being named for it.
-    """
-    was, now = ({_role(row.plan): row for row in matrix.rows} for matrix in (committed, fresh))
-    yield from (f"{name} is new" for name in now if name not in was)
-    yield from (f"{name} is gone" for name in was if name not in now)
-    for name in (name for name in now if name in was):
-        before, row = was[name], now[name]
-        if (before.fate, before.blind) != (row.fate, row.blind):
-            yield f"{name}: {_told(row)}, committed: {_told(before)}"
-        elif _asked(before) != _asked(row):
-            yield f"{name} has changed"
-    if committed.suites != fresh.suites:
-        yield "the tests that the documents name have changed"
-    yield from _differences(*(_by_pair(matrix) for matrix in (committed, fresh)))
-
-
-def _asked(row: FaultResult) -> tuple[object, ...]:
-    """What a row was measured for."""
-    return row.plan.claims, row.plan.checks, row.digest
+def _asked(plan: FaultPlan) -> tuple[object, ...]:
+    """What a row is measured for."""
+    return plan.claims, plan.checks
 
 
 def _role(plan: FaultPlan) -> str:
     return f"{plan.fault} ({plan.kind})"
 
 
-def _by_pair(matrix: Matrix) -> dict[str, WeakTestResult]:
-    return {f"{each.weak.test} under {each.weak.fault}": each for each in matrix.history}
-
-
 def _differences(was: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
     yield from (f"{name} is new" for name in now if name not in was)
     yield from (f"{name} is gone" for name in was if name not in now)
     yield from (f"{name} has changed" for name in now if name in was and was[name] != now[name])
-
-
-def _told(row: FaultResult) -> str:
-    return f"{row.fate} by {len(row.killers)} tests" if row.killers else row.fate
 
 
 def few(sentences: Iterable[str]) -> str:

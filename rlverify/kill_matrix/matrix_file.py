@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from rlverify.evidence.reading import why_unreadable
 from rlverify.evidence.seals import sealed
 from rlverify.records.errors import MatrixError
-from rlverify.records.matrix import FaultResult, Matrix
+from rlverify.records.matrix import Matrix
 
 _MATRIX = TypeAdapter(Matrix)
 AGAIN = "measure it again with `rlverify matrix --update`"
@@ -39,38 +38,12 @@ def from_json(text: str, path: Path) -> Matrix:
     """Read what `to_json` wrote.
 
     :param path: where it stands, for the error
-    :raises MatrixError: if a field is missing, unknown or mistyped, or the fates do not follow from the killers
+    :raises MatrixError: if a field is missing, unknown or mistyped, or the file was edited
     """
     try:
         matrix = _MATRIX.validate_json(text)
     except ValidationError as error:
         raise MatrixError(path, why_unreadable(error, text, AGAIN)) from error
-    for impossible in _impossible(matrix):
-        raise MatrixError(path, f"{impossible}; {AGAIN}")
     if to_json(matrix) != text:
         raise MatrixError(path, f"holds what no measurement writes, or was edited; {AGAIN}")
     return matrix
-
-
-def _impossible(matrix: Matrix) -> Iterator[str]:
-    """What no measurement can have given."""
-    roles = [(row.plan.fault, row.plan.kind) for row in matrix.rows]
-    for fault, kind in {role for role in roles if roles.count(role) > 1}:
-        yield f"{fault} ({kind}) is in it twice"
-    for row in matrix.rows:
-        yield from (f"{row.plan.fault}: {each}" for each in _impossible_in(row, matrix))
-    unknown = {test for suite in matrix.suites for test in suite.tests} - set(matrix.tests)
-    yield from (f"{test} is named by a document and was not run" for test in sorted(unknown))
-    bad = sorted(test for test, outcome in matrix.tests.items() if outcome != "passed")
-    yield from (f"{test} {matrix.tests[test]} on healthy code" for test in bad)
-    bad = sorted(each.weak.test for each in matrix.history if each.healthy == "failed")
-    yield from (f"{test} failed on healthy code" for test in bad)
-
-
-def _impossible_in(row: FaultResult, matrix: Matrix) -> Iterator[str]:
-    if unknown := sorted(set(row.killers) - set(matrix.tests)):
-        yield f"{unknown[0]} killed it, of which nothing is known on healthy code"
-    if row.fate != "unreached" and (row.fate == "killed") != bool(row.killers):
-        yield f"{row.fate}, with {len(row.killers)} killers"
-    if row.reached != (row.fate != "unreached"):
-        yield f"{row.fate}, but {'' if row.reached else 'never '}executed"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from rlverify.kill_matrix import sessions
-from rlverify.kill_matrix.digests import row_digest, under_test_digest, weak_test_digest
 from rlverify.kill_matrix.fault_diff import difference
 from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
 from rlverify.kill_matrix.planted_tests import Kill, TestRun, run_tests, run_under_faults
@@ -26,8 +26,7 @@ from rlverify.records.matrix import (
     without_case,
 )
 from rlverify.records.problems import Problem
-from rlverify.running.executor import Executor
-from rlverify.running.pool import Ended
+from rlverify.running.executors import Ended, Executor
 from rlverify.running.runner import Progress
 
 Given = TypeVar("Given")
@@ -56,7 +55,7 @@ def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on
 
     If a test does not pass on healthy code, no fault is planted: the test would seem to detect every fault.
     """
-    done, root = 0, matrix_plan.root
+    done, root, today = 0, matrix_plan.root, datetime.now(UTC).date().isoformat()
 
     def each(run: Callable[[Given], Result], given: Sequence[Given]) -> list[Result]:
         def note(*_: object) -> None:
@@ -70,14 +69,14 @@ def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on
         runs = each(partial(_run_on_healthy_code, root), task.columns)
         unfit = [problem for tests, run in zip(task.columns, runs, strict=True) for problem in _unfit(tests, run)]
         if unfit:
-            return Measurement(Matrix(under_test_digest(matrix_plan), (), {}, task.suites), tuple(unfit))
+            return Measurement(Matrix(today, (), {}, task.suites), tuple(unfit))
         outcomes = {test: found for run in runs for test, found in _outcomes(run).items()}
         rows = each(partial(_row, matrix_plan), task.plans)
         history = each(partial(_run_weak_test, matrix_plan), task.weak_tests)
     finally:
         sessions.close()
     matrix = Matrix(
-        under_test_digest(matrix_plan),
+        today,
         tuple(each for each in rows if isinstance(each, FaultResult)),
         outcomes,
         task.suites,
@@ -137,18 +136,17 @@ def _failed(subject: str, what: str, output: str) -> Problem:
 
 
 def _row(matrix_plan: MatrixPlan, plan: FaultPlan) -> FaultResult | Problem:
-    digest = row_digest(matrix_plan, plan)
     if not plan.tests:
-        return FaultResult(plan, "unreached", reached=False, digest=digest)
+        return FaultResult(plan, "unreached", reached=False)
     kill: Kill = run_under_faults([plan.fault], plan.tests, root=matrix_plan.root)
     if kill.fate == "error":
         return _failed(plan.fault, "its session did not come to its end", kill.output)
     if kill.fate == "unreached":
-        return FaultResult(plan, "unreached", reached=False, digest=digest)
+        return FaultResult(plan, "unreached", reached=False)
     killers = tuple(sorted({without_case(test) for test in kill.failed}))
     shown = kill.fate == "survived" and plan.kind != "null"
     diff = difference(matrix_plan.project.fault(plan.fault)) if shown else ""
-    return FaultResult(plan, kill.fate, True, killers, digest, diff)
+    return FaultResult(plan, kill.fate, True, killers, diff)
 
 
 def _run_weak_test(matrix_plan: MatrixPlan, weak: WeakTest) -> WeakTestResult | Problem:
@@ -165,7 +163,7 @@ def _run_weak_test(matrix_plan: MatrixPlan, weak: WeakTest) -> WeakTestResult | 
     if after is None or faulty.outcome is None:
         return _failed(weak.test, "its session did not come to its end", faulty.output)
     reached = sum(faulty.outcome.executions.values()) > 0
-    return WeakTestResult(weak, before, after, reached, weak_test_digest(matrix_plan, weak))
+    return WeakTestResult(weak, before, after, reached)
 
 
 def _outcome_of(run: TestRun) -> TestOutcome | None:

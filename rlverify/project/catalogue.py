@@ -34,7 +34,6 @@ from rlverify.project.catalogue_entries import (
     UntestedEntry,
 )
 from rlverify.project.citations import Documents
-from rlverify.project.suggesting import suggestion
 from rlverify.project.toml_file import toml_of
 from rlverify.records.claims import (
     Cause,
@@ -47,6 +46,7 @@ from rlverify.records.claims import (
     UntestedLines,
 )
 from rlverify.records.errors import CatalogueError
+from rlverify.records.suggesting import suggestion
 
 SCHEMA_VERSION: Final = 1
 """Of the files; one without ``schema_version`` has this one."""

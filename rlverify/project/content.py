@@ -18,13 +18,13 @@ from rlverify.project.citations import Documents
 from rlverify.project.experiments import EXPERIMENTS, Experiment
 from rlverify.project.faults import FAULTS, Fault
 from rlverify.project.fingerprint import is_within, module_digests, module_path
-from rlverify.project.importing import names_what_is_gone, places_of
+from rlverify.project.importing import names_what_is_gone
 from rlverify.project.pages import PAGES, Page
 from rlverify.project.plots import FIGURE_PLOTS, FigurePlot
 from rlverify.project.probes import PROBES, Probe
 from rlverify.project.registry import Registry
 from rlverify.project.settings import FILE, ReportPaths, Settings, find_root, load_settings
-from rlverify.project.suggesting import suggestion
+from rlverify.records.attempts import places_of
 from rlverify.records.claims import Claim
 from rlverify.records.errors import (
     BrokenCodeError,
@@ -35,6 +35,7 @@ from rlverify.records.errors import (
     UnknownNameError,
 )
 from rlverify.records.printing import stdout_sent_to_stderr
+from rlverify.records.suggesting import suggestion
 
 Entry = TypeVar("Entry")
 

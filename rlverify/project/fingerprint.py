@@ -126,15 +126,6 @@ def first_lines(path: Path) -> dict[str, int]:
     return lines
 
 
-def has_bases(path: Path, qualified_name: str) -> bool:
-    """Whether a class in a file inherits from another, so that it can have members which the file does not define."""
-    try:
-        found = definitions(ast.parse(path.read_bytes()), qualified_name)
-    except LookupError:
-        return False
-    return any(isinstance(node, ast.ClassDef) and bool(node.bases) for node in found)
-
-
 def member_digest(function: Any) -> str:
     """Digest of a function's or method's own source, as it is written in the module that defines it.
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from rlverify.project.faults import Fault, get_fault
 from rlverify.project.fingerprint import member_digest
-from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import FaultError, StaleFaultError
+from rlverify.records.suggesting import suggestion
 
 MISTAKES = (NameError, AttributeError, ImportError, TypeError)
 """What an error is that a fault raises by mistake; healthy code that it calls may raise them on purpose."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from rlverify.project.suggesting import suggestion
 from rlverify.records.claims import Claim
 from rlverify.records.errors import UnknownNameError
+from rlverify.records.suggesting import suggestion
 
 
 def select_claims(claims: Sequence[Claim], patterns: Sequence[str], areas: Sequence[str]) -> tuple[Claim, ...]:

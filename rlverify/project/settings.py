@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from rlverify.project.suggesting import suggestion
 from rlverify.project.toml_file import toml_of
 from rlverify.records.errors import SettingsError
+from rlverify.records.suggesting import suggestion
 
 FILE: Final = "pyproject.toml"
 TABLE: Final = "tool.rlverify"

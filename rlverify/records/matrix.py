@@ -51,7 +51,6 @@ class FaultResult:
     :param fate: ``unreached`` if no test ran it, else ``killed`` if a test failed and ``survived`` if none did
     :param reached: whether it was executed
     :param killers: the tests that failed, cases of one test as one
-    :param digest: of the fault and of the tests that must detect it; in another case it is to be measured again
     :param diff: the fault next to the healthy member, where it survived and is more than a null fault
     """
 
@@ -59,7 +58,6 @@ class FaultResult:
     fate: Fate
     reached: bool
     killers: tuple[str, ...] = ()
-    digest: str = ""
     diff: str = ""
 
     @property
@@ -110,14 +108,12 @@ class WeakTestResult:
     :param healthy: its outcome without the fault
     :param faulty: its outcome with it
     :param reached: whether it executed the fault
-    :param digest: of the fault and of the weak test
     """
 
     weak: WeakTest
     healthy: TestOutcome
     faulty: TestOutcome
     reached: bool
-    digest: str = ""
 
     @property
     def missed(self) -> bool:
@@ -129,18 +125,18 @@ class WeakTestResult:
 class Matrix:
     """Which tests detect which faults.
 
-    :param under_test: digest of the packages under test, which may change without making the matrix worthless
+    :param measured: the day, as in 2026-11-27
     :param tests: what became of each test on healthy code, by id
     :param suites: the tests that the documents name
     :param history: what became of the weak tests under their faults
     """
 
-    under_test: str
+    measured: str
     rows: tuple[FaultResult, ...]
     tests: Mapping[str, TestOutcome]
     suites: tuple[NamedSuite, ...] = ()
     history: tuple[WeakTestResult, ...] = ()
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
 
     def killers_of(self, fault: str) -> tuple[str, ...]:
         """Every test that fails under a fault, in whatever role it was planted."""

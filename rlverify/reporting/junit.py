@@ -38,7 +38,7 @@ def junit_of_run(outcome: Outcome) -> str:
 def _check_cases(outcome: Outcome) -> list[Case]:
     if not outcome.checks:
         return []
-    from rlverify.reporting.check_run.check_junit import case_of  # imports NumPy, which other commands do without
+    from rlverify.reporting.check_run.check_formats import case_of  # imports NumPy, which other commands do without
 
     return [case_of(record) for record in outcome.checks]
 

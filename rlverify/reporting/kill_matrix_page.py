@@ -54,6 +54,7 @@ def kill_matrix(
         .render(
             matrix=matrix,
             command=command,
+            measured=matrix.measured,
             kill_rate=kill_rate(matrix),
             false_alarm_rate=false_alarm_rate(matrix),
             survivors=[row for row in must_die if not row.as_expected],

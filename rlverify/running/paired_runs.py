@@ -15,14 +15,14 @@ from time import perf_counter
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
 from rlverify.project.experiments import EXPERIMENTS, Experiment
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Claim
 from rlverify.records.errors import ProbeError
 from rlverify.records.runs import PairedRun
-from rlverify.running.executor import Executor
-from rlverify.running.executors import ProcessExecutor
-from rlverify.running.pool import Ended, pin_threads
+from rlverify.records.threads import pin_threads
+from rlverify.running.executors import Ended, Executor, ProcessExecutor
 from rlverify.running.run_store import RunStore
-from rlverify.running.runner import Crash, Progress, attempt, how_it_died
+from rlverify.running.runner import Progress, how_it_died
 from rlverify.running.time_limit import run_within
 
 RUN_LIMIT = 900.0

@@ -1,53 +1,36 @@
-"""Runs probes: one process a task, every crash turned into a record. Holds the only broad ``except`` of the project."""
+"""Runs probes: one process a task, every crash turned into a record."""
 
 from __future__ import annotations
 
-import inspect
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, TypeVar
 
 from rlverify.project.content import Project
 from rlverify.project.faults import FAULTS
-from rlverify.project.importing import place_of, places_of
 from rlverify.project.planting import plant
 from rlverify.project.probes import PROBES, Probe
 from rlverify.project.reaching import unreached_hint
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Claim
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
 from rlverify.records.runs import Observation, Run, Variant
-from rlverify.running.executor import Executor
-from rlverify.running.pool import Ended, pin_threads
+from rlverify.records.threads import pin_threads
+from rlverify.running.executors import Ended, Executor
 from rlverify.running.time_limit import TIME_LIMIT, hard_limit, run_within
 
 Result = TypeVar("Result")
-ENGINE: Final = Path(__file__).parents[1]
 UNWRITTEN: Final = ("what you look at", "what it should be")
 """What the probe of `rlverify new` observes until somebody writes it."""
 Progress = Callable[[int, int], None]
-About = Callable[[BaseException], Callable[..., object] | None]
 
 
 def no_progress(_done: int, _total: int) -> None:
     """Report nothing."""
-
-
-@dataclass(frozen=True)
-class Crash:
-    """An unexpected exception, as text.
-
-    :param line: type, message and place in one line
-    """
-
-    line: str
-    traceback: str
-    error: BaseException
 
 
 class _EnoughError(Exception):
@@ -70,31 +53,6 @@ class ProbeTask:
     seed: int
     limit: float
     variant: Variant = field(compare=False)
-
-
-def attempt(action: Callable[[], Result], about: About = lambda _: None) -> Result | Crash:
-    """Whatever the action returns, or its crash as a record.
-
-    :param about: the function of the content package that an error is about which the engine raises
-    """
-    try:
-        return action()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a probe throws is a finding about it
-        file, number = _place(error, about(error))
-        message = " ".join(str(error).split())
-        line = f"{type(error).__name__}: {message} ({'/'.join(file.parts[-2:])}:{number})"
-        return Crash(line, "".join(traceback.format_exception(error)), error)
-
-
-def _place(error: BaseException, about: Callable[..., object] | None) -> tuple[Path, int]:
-    """Where an error was raised; where the engine raised it, the last call that led to it or the function itself."""
-    place = place_of(error)
-    code = getattr(inspect.unwrap(about), "__code__", None) if about is not None else None
-    if code is None or not place[0].is_relative_to(ENGINE):
-        return place
-    own = Path(code.co_filename)
-    calls = (each for each in places_of(error) if each[0] == own)
-    return next(calls, (own, code.co_firstlineno))
 
 
 def run_task(task: ProbeTask) -> Run:

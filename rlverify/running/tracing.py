@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import module_name
+from rlverify.records.attempts import attempt
+from rlverify.records.threads import pin_threads
 from rlverify.running.paired_runs import PairedTask, run_paired
-from rlverify.running.pool import pin_threads
-from rlverify.running.runner import ProbeTask, attempt, run_task
+from rlverify.running.runner import ProbeTask, run_task
 
 STARTS_A_PROCESS: Final = (multiprocessing.process.BaseProcess.start.__code__, subprocess.Popen.__init__.__code__)
 

@@ -13,7 +13,7 @@ from rlverify.records.errors import UsageError
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_unknown_file
 from rlverify.scan.python_source import MAX_SOURCE_BYTES, findings_of_source
-from rlverify.scan.unpacking import HEAD_BYTES, findings_of_content, is_checkpoint
+from rlverify.scan.unpacking import HEAD_BYTES, ends_like_a_zip, findings_of_content, is_checkpoint
 
 SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 _SOURCE_SUFFIXES: Final = frozenset({".py", ".pyw", ".pyi"})
@@ -69,7 +69,7 @@ def _findings_of_open_file(content: BinaryIO, path: Path, place: Place) -> Itera
     content.seek(0)
     if path.suffix.lower() in _SOURCE_SUFFIXES or _has_python_shebang(head):
         yield from findings_of_source(content.read(MAX_SOURCE_BYTES + 1), place.path)
-    elif is_checkpoint(path.name, head):
+    elif is_checkpoint(path.name, head) or ends_like_a_zip(content):
         yield from findings_of_content(content, place)
     else:
         yield from findings_of_unknown_file(content, place)

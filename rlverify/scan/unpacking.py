@@ -107,7 +107,7 @@ def findings_of_content(
             NotScannedError("scan-limit", f"lies in more than {MAX_DEPTH} archives; it was not scanned")
         )
         return
-    is_zip = head.startswith(_ZIP) or _ends_like_a_zip(content)
+    is_zip = head.startswith(_ZIP) or ends_like_a_zip(content)
     if is_zip:
         yield from _findings_of_zip(content, place, budget, depth)
     if not head.startswith(_ZIP):
@@ -115,11 +115,14 @@ def findings_of_content(
         yield from _findings_by_start(content, head, place, budget, depth, is_expected=not is_zip)
 
 
-def _ends_like_a_zip(content: BinaryIO) -> bool:
+def ends_like_a_zip(content: BinaryIO) -> bool:
+    """Say whether a file is an archive by its end, whatever comes before; the file is at its start afterwards."""
     try:
         return zipfile.is_zipfile(content)
     except DAMAGE:
         return False
+    finally:
+        content.seek(0)
 
 
 def _findings_by_start(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.field.algorithms import ALGORITHMS
 from rlverify.checks import Status, check_algorithm
 from rlverify.checks.tiers import TIERS, TierName
-from rlverify.field.algorithms import ALGORITHMS
 
 LIMITS = {"smoke": 10, "default": 60}
 COLUMNS = ["algorithm", "seconds", "checks that were run", "faults planted"]

@@ -119,13 +119,6 @@ MISUSES = {
     "a population in a file": (SMALL_POPULATION, ["--output", "{folder}/run.yaml"], "cannot be made a folder"),
     "a policy": (f"{SMALL_RUN}policy: MlpPolicy\n", [], r"line 6: policy='MlpPolicy' is not known; use one of"),
     "nothing to go on with": (SMALL_RUN, ["--resume", "--output", "{folder}/none.zip"], "none.zip: "),
-    "what is explored": (
-        SMALL_POPULATION.replace("n_epochs: 1", "n_epochs: 1, gamma: 0.9").replace(
-            "1}", "1, hyperparams: [{name: gamma, values: [0.9, 0.99]}]}"
-        ),
-        [],
-        "gamma=0.9 is given and pbt.hyperparams explores gamma",
-    ),
     "what a population measures": (
         SMALL_POPULATION.replace("1}", "1, metric_name: x}"),
         ["--output", "{folder}/new"],
@@ -143,14 +136,6 @@ MISUSES = {
         f"n_steps={10**15} in n_envs=2 environments needs more memory",
     ),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
-    "an output where no file can be made": (SMALL_RUN, ["--output", "/proc/m.zip"], "/proc/m.zip: cannot be written"),
-    "an output of an impossible name": (
-        SMALL_RUN,
-        ["--output", "{folder}/" + "m" * 300 + ".zip"],
-        "cannot be written .File name too long.; give another --output",
-    ),
-    "an output that is a folder": (SMALL_RUN, ["--output", "{folder}"], "is a folder; name a file, such as"),
-    "a model to go on with that is a folder": (SMALL_RUN, ["--resume", "--output", "{folder}"], "is a folder; name"),
     "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "m.zip: cannot be written"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +16,15 @@ from rlverify.cli.executing import executor_of
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
-from rlverify.running import executors
-from rlverify.running.executor import Executor
-from rlverify.running.executors import ExecutorName, InlineExecutor, ProcessExecutor
+from rlverify.running.executors import (
+    Executor,
+    ExecutorName,
+    InlineExecutor,
+    ProcessExecutor,
+    ThreadExecutor,
+    in_threads,
+)
 from rlverify.running.runner import run_claims
-from rlverify.running.thread_executor import ThreadExecutor, in_threads
 from tests.meta.project_folders import write_settings, write_toy_tests
 
 EXECUTORS = [InlineExecutor(), ProcessExecutor(2), ThreadExecutor(2)]
@@ -105,9 +110,11 @@ def test_options_that_contradict_each_other_are_refused(
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "find_spec", lambda name: None if name == "ray" else pytest.fail(name))
-    with pytest.raises(UsageError, match=r"Ray is not installed, .*; run `pip install 'rlverify\[ray\]'`"):
-        executors.ray_executor(2, "")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "rlverify.running.ray_executor", raising=False)
+    message = r"Ray is not installed, .*; run `pip install 'rlverify\[ray\]'`"
+    with pytest.raises(UsageError, match=message), executor_of("ray", 2, None):
+        pytest.fail("nothing may run")
 
 
 def test_an_executor_is_closed_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,7 @@ from troubleproject.tasks import act
 
 from rlverify.project.content import Project
 from rlverify.records.errors import HarnessError, UsageError
-from rlverify.running import ray_executor as ray_executor_module
-from rlverify.running.executors import ProcessExecutor, ray_executor
-from rlverify.running.pool import Ended
+from rlverify.running.executors import Ended, ProcessExecutor
 from rlverify.running.ray_executor import RayExecutor
 from rlverify.running.runner import how_it_died, run_claims
 from tests.support.processes import commands_of
@@ -43,7 +39,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def executor() -> Iterator[RayExecutor]:
     """On a cluster of this machine."""
-    made = ray_executor(2, "")
+    made = RayExecutor(2, "")
     yield made
     made.close()
 
@@ -72,7 +68,7 @@ def test_a_task_whose_process_died_has_its_exit_code_and_the_others_go_on(
 
 
 def kill_grandparent(folder: str, task: str) -> str:
-    """Kill the actor above the worker process, at the first two times for ``twice`` and every time for ``always``."""
+    """Kill the process of Ray above the worker, at the first two times for ``twice`` and every time for ``always``."""
     marks = Path(folder)
     tries = len(list(marks.glob(f"{task}-*")))
     (marks / f"{task}-{tries}").touch()
@@ -82,14 +78,14 @@ def kill_grandparent(folder: str, task: str) -> str:
     return task
 
 
-def test_a_lost_actor_costs_a_try_and_after_three_the_task_is_reported(tmp_path: Path, executor: RayExecutor) -> None:
+def test_a_lost_process_of_ray_costs_a_try_and_three_are_reported(tmp_path: Path, executor: RayExecutor) -> None:
     noted: list[str] = []
     tasks = ["a", "twice", "always", "b"]
     function = partial(kill_grandparent, str(tmp_path))
     ended = executor.map(function, tasks, note=lambda task, _: noted.append(task))
     assert [each.result for each in ended] == ["a", "twice", None, "b"]
     assert sorted(noted) == sorted(tasks)
-    assert ended[2].reason.startswith("the node or the actor of this run was lost 3 times")
+    assert ended[2].reason.startswith("Ray lost this run 3 times; the last time: ")
     assert how_it_died(ended[2], 60.0) == ended[2].reason
     assert len(list(tmp_path.glob("always-*"))) == 3
 
@@ -129,10 +125,10 @@ def large(size: int) -> bytes:
 def test_results_larger_than_the_object_store_arrive() -> None:
     script = """
 import ray
-from rlverify.running.executors import ray_executor
+from rlverify.running.ray_executor import RayExecutor
 ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20)
 from tests.meta.test_executors_on_ray import large
-ended = ray_executor(2, '').map(large, [60 * 2**20] * 4)
+ended = RayExecutor(2, '').map(large, [60 * 2**20] * 4)
 print([len(each.result or b"") for each in ended])
 """
     done = in_a_process(script)
@@ -161,7 +157,7 @@ def test_what_note_raises_ends_the_map_and_the_executor_can_be_used_again(execut
 
 
 def test_a_cluster_that_is_not_there_is_one_clear_error() -> None:
-    script = "from rlverify.running.executors import ray_executor; ray_executor(1, 'ray://127.0.0.1:1')"
+    script = "from rlverify.running.ray_executor import RayExecutor; RayExecutor(1, 'ray://127.0.0.1:1')"
     done = in_a_process(script)
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(f"{UsageError.__module__}.UsageError: no Ray cluster could be used at ray://127.0.0.1:1: ")
@@ -172,7 +168,7 @@ def test_a_closed_port_is_one_clear_error_within_seconds() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        done = in_a_process(f"from rlverify.running.executors import ray_executor; ray_executor(1, {address!r})", 30)
+        done = in_a_process(f"from rlverify.running.ray_executor import RayExecutor; RayExecutor(1, {address!r})", 30)
     last = done.stderr.strip().splitlines()[-1]
     assert f"UsageError: no Ray cluster could be used at {address}: " in last
     assert "Connection refused" in last
@@ -184,8 +180,13 @@ def test_the_cluster_that_the_environment_names_and_that_is_not_there_is_one_cle
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        script = f"import os; os.environ['RAY_ADDRESS'] = {address!r}\n"
-        done = in_a_process(script + "from rlverify.running.executors import ray_executor; ray_executor(1, 'auto')", 30)
+        script = f"""
+import os
+os.environ["RAY_ADDRESS"] = {address!r}
+from rlverify.running.ray_executor import RayExecutor
+RayExecutor(1, "auto")
+"""
+        done = in_a_process(script, 30)
     last = done.stderr.strip().splitlines()[-1]
     assert "UsageError: no Ray cluster could be used at auto: " in last
     assert "Connection refused" in last
@@ -199,10 +200,10 @@ def nap(number: int) -> int:
 def test_more_jobs_than_cpus_end_all_tasks() -> None:
     script = """
 import ray
-from rlverify.running.executors import ray_executor
+from rlverify.running.ray_executor import RayExecutor
 from tests.meta.test_executors_on_ray import nap
 ray.init("local", num_cpus=1, include_dashboard=False)
-print([each.result for each in ray_executor(4, '').map(nap, range(3))])
+print([each.result for each in RayExecutor(4, '').map(nap, range(3))])
 """
     done = in_a_process(script, 90)
     assert "[0, 1, 2]" in done.stdout.splitlines(), done.stderr
@@ -216,13 +217,13 @@ def nap_until_removed(folder: str, number: int) -> tuple[int, str]:
     return number, node
 
 
-def test_a_lost_actor_that_cannot_be_placed_again_holds_no_task(tmp_path: Path) -> None:
+def test_a_lost_node_loses_no_task(tmp_path: Path) -> None:
     script = f"""
 import threading, time
 from functools import partial
 from pathlib import Path
 from ray.cluster_utils import Cluster
-from rlverify.running.executors import ray_executor
+from rlverify.running.ray_executor import RayExecutor
 from tests.meta.test_executors_on_ray import nap_until_removed
 folder = Path({str(tmp_path)!r})
 cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "include_dashboard": False}})
@@ -233,7 +234,7 @@ def remove():
         time.sleep(0.1)
     cluster.remove_node(second, allow_graceful=False)
 threading.Thread(target=remove, daemon=True).start()
-executor = ray_executor(2, cluster.address)
+executor = RayExecutor(2, cluster.address)
 noted = []
 ended = executor.map(partial(nap_until_removed, str(folder)), range(4), note=lambda task, _: noted.append(task))
 print([each.result[0] for each in ended], sorted(noted), {{each.result[1] for each in ended}})
@@ -245,202 +246,15 @@ cluster.shutdown()
     assert list(tmp_path.glob("started-*-second"))
 
 
-def test_a_head_node_that_is_lost_is_one_error() -> None:
-    """Ray itself would end the process after a minute, with the exit code of a claim that fell."""
-    script = """
-from ray.cluster_utils import Cluster
-from rlverify.running import ray_executor as module
-from rlverify.running.executors import ray_executor
-from tests.meta.test_executors_on_ray import nap
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-module.HEAD_TIMEOUT, module.CONNECT_TIMEOUT = 3, 1
-executor = ray_executor(1, cluster.address)
-try:
-    executor.map(nap, range(300), note=lambda *_: cluster.head_node.kill_gcs_server(check_alive=False))
-finally:
-    executor.close()
-    cluster.shutdown()
-"""
-    done = in_a_process(script, 150)
-    last = done.stderr.strip().splitlines()[-1]
-    assert "HarnessError: the Ray cluster was lost: its head node at " in last, done.stderr
-    assert "Connection refused); start one with `ray start --head`" in last
-
-
-def record_grandparent(folder: str, task: str) -> str:
-    """Write the pid of the actor; the first time, ``lost`` kills its actor and all those written before."""
-    marks = Path(folder)
-    (marks / f"actor-{os.getppid()}").touch()
-    if task == "lost":
-        with (marks / "tries").open("a") as file:
-            file.write(".")
-        until(lambda: len(list(marks.glob("actor-*"))) >= 4)
-        time.sleep(2)  # the other actors are idle by then
-        if (marks / "tries").read_text() == ".":
-            for path in marks.glob("actor-*"):
-                with suppress(ProcessLookupError):  # an actor without a task is ended
-                    os.kill(int(path.name.partition("-")[2]), signal.SIGKILL)
-            time.sleep(60)
-    else:
-        until(lambda: len(list(marks.glob("actor-*"))) >= 4)
-    return task
-
-
-def test_actors_lost_together_cost_a_task_one_try(tmp_path: Path) -> None:
-    script = f"""
-from functools import partial
-from rlverify.running.executors import ray_executor
-from tests.meta.test_executors_on_ray import record_grandparent
-ended = ray_executor(4, '').map(partial(record_grandparent, {str(tmp_path)!r}), ["lost", "a", "b", "c"])
-print([each.result or each.reason for each in ended])
-"""
-    done = in_a_process(script)
-    assert "['lost', 'a', 'b', 'c']" in done.stdout.splitlines(), done.stderr
-    assert (tmp_path / "tries").read_text() == ".."
-
-
-def test_actors_lost_after_their_tasks_do_not_lose_the_next_task(tmp_path: Path) -> None:
-    script = f"""
-import os, signal
-from functools import partial
-from pathlib import Path
-from rlverify.running.executors import ray_executor
-from tests.meta.test_executors_on_ray import record_grandparent
-folder, noted = Path({str(tmp_path)!r}), []
-def kill_all(*_):
-    noted.append(None)
-    if len(noted) == 1:
-        import time
-        time.sleep(3)  # the answers of the others have come
-        for path in folder.glob("actor-*"):
-            os.kill(int(path.name.partition("-")[2]), signal.SIGKILL)
-        time.sleep(1)
-ended = ray_executor(4, '').map(partial(record_grandparent, str(folder)), [*"abcd", "last"], note=kill_all)
-print([each.result or each.reason for each in ended])
-"""
-    done = in_a_process(script)
-    assert "['a', 'b', 'c', 'd', 'last']" in done.stdout.splitlines(), done.stderr
-
-
-def lose_the_actor_once(folder: str, task: str) -> str:
-    """The pid of the actor; ``lost`` kills its first one, and the other task ends just after that."""
-    tries = Path(folder) / "tries"
-    if task == "lost" and not tries.exists():
-        until((Path(folder) / "other").exists)
-        tries.touch()
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(60)
-    elif task == "other":
-        (Path(folder) / "other").touch()
-        until(tries.exists)
-        time.sleep(3)
-    return str(os.getppid())
-
-
-def test_a_lost_task_is_started_again_on_a_new_actor(
-    executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if that one needs longer than the others' tasks."""
-
-    class StartsSlowlyOnceOneIsLost(ray_executor_module._Slot[str, str]):
-        def __init__(self) -> None:
-            if (tmp_path / "tries").exists():
-                time.sleep(6)
-            super().__init__()
-
-    monkeypatch.setattr(ray_executor_module, "_Slot", StartsSlowlyOnceOneIsLost)
-    ended = executor.map(partial(lose_the_actor_once, str(tmp_path)), ["lost", "other"])
-    assert [each.reason for each in ended] == ["", ""]
-    assert ended[0].result != ended[1].result
-
-
-class DiesAtOnce:
-    """An actor that no node can start."""
-
-    def __init__(self) -> None:
-        raise ModuleNotFoundError("not on this node")
-
-    def ready(self) -> None:
-        """Never called."""
-
-
-def test_actors_that_cannot_start_are_one_clear_error(executor: RayExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_executor_module, "_Slot", DiesAtOnce)
-    with pytest.raises(HarnessError, match=r"no actor could be started on Ray: ActorDiedError.*nodes need the same"):
-        executor.map(act, ["a", "b"])
-
-
-def lose_the_first_actor(folder: str, task: str) -> str:
-    """``lost`` kills its actor; ``other`` ends once four further actors could not be started."""
-    path = Path(folder) / "lost"
-    if task == "lost" and not path.exists():
-        until((Path(folder) / "other").exists)
-        path.touch()
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(60)
-    elif task == "other":
-        (Path(folder) / "other").touch()
-        until(lambda: len(list(Path(folder).glob("failed-*"))) >= 4)
-        time.sleep(3)
-    return task
-
-
-def test_an_actor_that_lives_is_used_again_where_no_new_one_can_start(
-    executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class DiesOnceOneIsLost(ray_executor_module._Slot[str, str]):
-        def __init__(self) -> None:
-            if (tmp_path / "lost").exists():
-                (tmp_path / f"failed-{os.getpid()}").touch()
-                raise ModuleNotFoundError("not on this node")
-            super().__init__()
-
-    monkeypatch.setattr(ray_executor_module, "_Slot", DiesOnceOneIsLost)
-    monkeypatch.setattr(ray_executor_module, "MOST_TRIES", 2)
-    ended = executor.map(partial(lose_the_first_actor, str(tmp_path)), ["lost", "other"])
-    assert [each.result for each in ended] == ["lost", "other"]
-
-
-def leave_a_file(folder: str, task: str) -> str:
-    """Leave a file in the folder for temporary files; ``dead`` kills the actor of the other task, which has ended."""
-    marks = Path(folder)
-    (marks / f"{task}-{os.getppid()}").touch()
-    (Path(tempfile.mkdtemp()) / "left").touch()
-    until(lambda: len(list(marks.glob("*-*"))) >= 3)
-    if task == "killer":
-        time.sleep(2)
-        (dead,) = marks.glob("dead-*")
-        with suppress(ProcessLookupError):  # an actor without a task is ended
-            os.kill(int(dead.name.partition("-")[2]), signal.SIGKILL)
-        time.sleep(2)
-    return task
-
-
-def test_a_dead_actor_keeps_no_other_from_removing_its_folder(tmp_path: Path) -> None:
-    marks, temporary = tmp_path / "marks", tmp_path / "temporary"
-    script = f"""
-from functools import partial
-from rlverify.running.executors import ray_executor
-from tests.meta.test_executors_on_ray import leave_a_file
-ended = ray_executor(3, '').map(partial(leave_a_file, {str(marks)!r}), ["dead", "other", "killer"])
-print([each.result for each in ended])
-"""
-    marks.mkdir()
-    temporary.mkdir()
-    done = in_a_process(script, temporary=temporary)
-    assert "['dead', 'other', 'killer']" in done.stdout.splitlines(), done.stderr
-    until(lambda: not list(temporary.glob("rlverify-*")))
-
-
-def test_ctrl_c_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     marks, temporary = tmp_path / "marks", tmp_path / "temporary"
     marks.mkdir()
     temporary.mkdir()
     script = f"""
 from functools import partial
-from rlverify.running.executors import ray_executor
+from rlverify.running.ray_executor import RayExecutor
 from tests.meta.test_executors_on_ray import write_pid_and_sleep
-executor = ray_executor(2, '')
+executor = RayExecutor(2, '')
 try:
     executor.map(partial(write_pid_and_sleep, {str(marks)!r}), range(4))
 except KeyboardInterrupt:
@@ -455,11 +269,10 @@ except KeyboardInterrupt:
     assert output == "interrupted\n"
     pids = [int(pid) for file in marks.iterdir() for pid in json.loads(file.read_text())]
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
-    assert not list(temporary.glob("rlverify-*"))
 
 
 def test_ctrl_c_while_ray_starts_leaves_no_process(tmp_path: Path) -> None:
-    script = "from rlverify.running.executors import ray_executor; ray_executor(1, ''); print('not interrupted')"
+    script = "from rlverify.running.ray_executor import RayExecutor; RayExecutor(1, ''); print('not interrupted')"
     variables = environment() | {"TEST_MARK": str(tmp_path)}
     command = [sys.executable, "-c", script]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
@@ -472,7 +285,7 @@ def test_ctrl_c_while_ray_starts_leaves_no_process(tmp_path: Path) -> None:
 
 
 def write_pid_and_sleep(folder: str, number: int) -> None:
-    """Write the pids of this worker and of the actor above it."""
+    """Write the pids of this worker and of the process of Ray above it."""
     path = Path(folder) / str(number)
     path.with_suffix(".pending").write_text(json.dumps([os.getpid(), os.getppid()]))
     path.with_suffix(".pending").rename(path)

@@ -26,7 +26,7 @@ from rlverify.records.claims import Verdict
 from rlverify.records.errors import HarnessError
 from rlverify.records.runs import PairedRun
 from rlverify.running import paired_runs
-from rlverify.running.executors import ProcessExecutor
+from rlverify.running.executors import Ended, ProcessExecutor
 from rlverify.running.paired_runs import (
     PairedTask,
     ended_run,
@@ -38,7 +38,6 @@ from rlverify.running.paired_runs import (
     seeds_of,
     time_left,
 )
-from rlverify.running.pool import Ended
 from rlverify.running.run_store import RunStore
 from tests.meta.project_folders import project_in
 

@@ -114,7 +114,6 @@ def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> N
         "  reproduce: bin/rlverify reproduce TOY-02",
         "  for the same reason: TOY-03",
         "",
-        "note: matrix.json was measured of other code under test; `rlverify matrix` plants every fault again",
         "3 of 6 claims as expected; 3 claims fell",
     ]
     assert crash[0].startswith("  healthy, seed 0: NameError: name 'lower' is not defined (toyproject/target.py:")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlverify.evidence.files import canonical_json
-from rlverify.kill_matrix.committed import compare, few, problems_of, undetected
-from rlverify.kill_matrix.digests import digest_of_test
+from rlverify.kill_matrix.changed import require_test
+from rlverify.kill_matrix.committed import few, problems_of, undetected
 from rlverify.kill_matrix.matrix_file import from_json, load, to_json
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project, open_project
@@ -34,14 +34,14 @@ PATH = Path("matrix.json")
 BUG = FaultPlan("forgets", "defect", ("TOY-1",), "state", ("t.py::test_a",), ("t.py::test_a", "t.py::test_b"))
 NULL = FaultPlan("null-forgets", "null", ("NULL-1",), "state", (), ("t.py::test_a", "t.py::test_b"))
 KILLED = FaultResult(BUG, "killed", True, ("t.py::test_a",), "1")
-SURVIVED = FaultResult(NULL, "survived", reached=True, digest="2")
+SURVIVED = FaultResult(NULL, "survived", reached=True)
 WEAK = WeakTest("w.py::test_w", "forgets", "told", "blind")
 MATRIX = Matrix(
     "core",
     (KILLED, SURVIVED),
     {"t.py::test_a": "passed", "t.py::test_b": "passed"},
     (NamedSuite("002", "t.py", ("t.py::test_b",)),),
-    (WeakTestResult(WEAK, "passed", "passed", reached=False, digest="3"),),
+    (WeakTestResult(WEAK, "passed", "passed", reached=False),),
 )
 
 
@@ -132,31 +132,12 @@ def test_a_file_says_what_was_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        (replace(MATRIX, rows=(replace(KILLED, killers=()), SURVIVED)), "forgets: killed, with 0 killers"),
-        (replace(MATRIX, rows=(KILLED, replace(SURVIVED, killers=("t.py::test_b",)))), "survived, with 1 killers"),
-        (replace(MATRIX, rows=(KILLED, replace(SURVIVED, reached=False))), "survived, but never executed"),
-        (replace(MATRIX, rows=(KILLED, KILLED)), "forgets (defect) is in it twice"),
-        (replace(MATRIX, tests={"t.py::test_b": "passed"}), "of which nothing is known on healthy code"),
-        (replace(MATRIX, tests={"t.py::test_a": "passed"}), "t.py::test_b is named by a document and was not run"),
-        (replace(MATRIX, tests={**MATRIX.tests, "t.py::test_c": "skipped"}), "test_c skipped on healthy code"),
-        (replace(MATRIX, history=(replace(MATRIX.history[0], healthy="failed"),)), "w.py::test_w failed on healthy"),
-    ],
-)
-def test_what_no_measurement_gives_is_not_believed(changed: Matrix, words: str) -> None:
-    with pytest.raises(MatrixError, match=r"matrix\.json") as error:
-        from_json(to_json(changed), PATH)
-    assert words in str(error.value)
-
-
-@pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ('"fate": "killed"', '"fate": "died"', "fate"),
-        ('"schema_version": 2', '"schema_version": 1', "schema_version"),
+        ('"schema_version": 3', '"schema_version": 1', "schema_version"),
         ('"reached": true', '"reached": 1', "or was edited"),
-        ('"under_test": "core"', '"under_test": "core", "host": "here"', "holds what no measurement writes"),
+        ('"measured": "core"', '"measured": "core", "host": "here"', "holds what no measurement writes"),
         ("{", "", "Invalid JSON"),
     ],
 )
@@ -231,48 +212,13 @@ def test_checks_that_stay_silent_are_told_by_name() -> None:
     assert row.blind == ("t.py::test_b",)
 
 
-@pytest.mark.parametrize(
-    ("fresh", "words"),
-    [
-        (MATRIX, []),
-        (replace(MATRIX, under_test="another"), []),
-        (replace(MATRIX, rows=(replace(KILLED, digest="9"), SURVIVED)), ["forgets (defect) has changed"]),
-        (
-            replace(MATRIX, rows=(replace(KILLED, plan=replace(BUG, claims=("TOY-2",))), SURVIVED)),
-            ["forgets (defect) has changed"],
-        ),
-        (
-            replace(MATRIX, rows=(replace(KILLED, fate="survived", killers=()), SURVIVED)),
-            ["forgets (defect): survived, committed: killed by 1 tests"],
-        ),
-        (
-            replace(MATRIX, rows=(replace(KILLED, digest="9"), replace(SURVIVED, digest="9"))),
-            ["forgets (defect) has changed", "null-forgets (null) has changed"],
-        ),
-        (replace(MATRIX, rows=(KILLED,)), ["null-forgets (null) is gone"]),
-        (replace(MATRIX, tests={**MATRIX.tests, "t.py::test_c": "passed"}), []),
-        (replace(MATRIX, suites=()), ["the tests that the documents name have changed"]),
-        (
-            replace(MATRIX, history=(replace(MATRIX.history[0], faulty="failed"),)),
-            ["w.py::test_w under forgets has changed"],
-        ),
-        (
-            replace(MATRIX, history=(replace(MATRIX.history[0], digest="9"),)),
-            ["w.py::test_w under forgets has changed"],
-        ),
-    ],
-)
-def test_a_fresh_matrix_is_compared_in_all_but_the_code_under_test(fresh: Matrix, words: list[str]) -> None:
-    assert [*compare(MATRIX, fresh)] == words
-
-
 def test_long_lists_are_cut() -> None:
     assert few("abcd") == "a, b, c, d"
     assert few("abcde") == "a, b, c, and 2 more"
 
 
 def test_json_keeps_no_times_and_no_paths() -> None:
-    fields = {"digest", "history", "rows", "schema_version", "suites", "tests", "under_test"}
+    fields = {"digest", "history", "measured", "rows", "schema_version", "suites", "tests"}
     assert set(json.loads(to_json(MATRIX))) == fields
 
 
@@ -330,7 +276,8 @@ def test_every_confirmed_claim_of_this_repository_names_tests_that_exist() -> No
     assert {"BUG-06", "PPO-06-2"} <= {
         claim for plan in REAL.plans if plan.kind == "never a bug" for claim in plan.claims
     }
-    assert all(digest_of_test(ROOT, test) for test in REAL.columns)
+    for test in REAL.columns:
+        require_test(ROOT, test)
     assert all(plan.checks for plan in REAL.plans if not plan.must_survive)
     assert all(plan.tests for plan in REAL.plans)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -122,8 +123,7 @@ def test_the_committed_matrix_holds_every_role_and_the_history(committed: Path) 
     }
     (told,) = content["history"]
     assert (told["faulty"], told["reached"]) == ("passed", True)
-    digests = [row["digest"] for row in content["rows"]] + [told["digest"], content["under_test"]]
-    assert len(set(digests)) == len(digests) == 9
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", content["measured"])
 
 
 def test_the_gate_believes_the_committed_matrix(committed: Path) -> None:
@@ -137,9 +137,6 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
     code, lines = gate(checkout)
     assert code == 1
     assert "matrix.json: which tests detect which faults was never measured; run `rlverify matrix --update`" in lines
-    done = rlverify(checkout, "matrix")
-    assert done.returncode == 1
-    assert "matrix.json: is not there to compare with; run `rlverify matrix --update`" in done.stdout
     shutil.rmtree(checkout / "tests")
     gone = "TOY-02: killed_by: tests/test_toy.py is not a test: no such file; correct the id"
     code, lines = gate(checkout)
@@ -153,8 +150,6 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
 @pytest.mark.parametrize(
     ("path", "old", "new", "words"),
     [
-        ("tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) <= 0", "clip-one-sided (defect) has changed"),
-        ("toyproject/weak_tests/clipping.py", "== 3", ">= 3", "the weak tests have changed"),
         ("toyproject/weak_tests/history.toml", "other end", "upper end", "the weak tests have changed"),
         (
             "toyproject/named_tests.toml",
@@ -162,10 +157,9 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
             '["mean-of-nothing", "add-twice"]',
             "add-twice (defect)",
         ),
-        ("toyproject/faults/arithmetic.py", "return 0.0", "return 1.0", "restored-forgets (defect) has changed"),
     ],
 )
-def test_the_gate_does_not_believe_a_matrix_of_other_faults_or_tests(
+def test_the_gate_does_not_believe_a_matrix_of_other_tests(
     checkout: Path, path: str, old: str, new: str, words: str
 ) -> None:
     edit(checkout / path, old, new)
@@ -174,6 +168,19 @@ def test_the_gate_does_not_believe_a_matrix_of_other_faults_or_tests(
     (line,) = (line for line in lines if line.startswith("matrix.json: "))
     assert line.startswith("matrix.json: measured of other faults or tests: ")
     assert words in line
+
+
+@pytest.mark.parametrize(
+    ("new", "code", "told"),
+    [
+        ("clip(-5, 0, 3) <= 0", 1, "clip-one-sided: (defect) SURVIVED: tests/test_toy.py should have detected it"),
+        ("0 == clip(-5, 0, 3)", 0, "faults were planted again, as they, their targets or their tests changed"),
+    ],
+)
+def test_the_gate_plants_the_faults_of_an_edited_test_again(checkout: Path, new: str, code: int, told: str) -> None:
+    edit(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", new)
+    ended, lines = gate(checkout)
+    assert (ended, any(told in line for line in lines)) == (code, True), lines
 
 
 @pytest.mark.slow
@@ -195,16 +202,6 @@ def test_the_gate_reports_a_claim_that_names_no_test_and_one_that_names_a_test_t
     code, lines = gate(checkout)
     said = "tests/test_toy.py::test_gone is not a test: no definition of test_gone; correct the id"
     assert (code, f"TOY-01: killed_by: {said}" in lines) == (2, True)
-
-
-@pytest.mark.slow
-def test_other_code_under_test_is_noted_and_leaves_the_matrix_valid(checkout: Path) -> None:
-    edit(checkout / "toyproject/target.py", "limit = 10", "limit = 11")
-    done = rlverify(checkout, "gate", "--json", "-", "--jobs", "1")
-    content = json.loads(done.stdout)
-    assert {problem["subject"] for problem in content["problems"]} & {"matrix.json", "kill-matrix.md"} == set()
-    (matrix,) = content["notes"]
-    assert matrix.startswith("note: matrix.json was measured of other code under test")
 
 
 def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path) -> None:
@@ -276,7 +273,7 @@ def test_a_fault_that_cannot_be_measured_is_one_line(committed: Path) -> None:
 @pytest.mark.slow
 def test_a_broken_matrix_is_one_line(checkout: Path) -> None:
     edit(checkout / "reports" / "matrix.json", '"fate": "killed"', '"fate": "survived"')
-    for command in (["gate"], ["report"], ["matrix"]):
+    for command in (["gate"], ["report"]):
         done = rlverify(checkout, *command)
         assert done.returncode == 2
         said = [line for line in done.stderr.splitlines() if line != "a probe may print"]

@@ -14,9 +14,7 @@ from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
 from rlverify.project.content import open_project
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultPlan, FaultResult, WeakTest, WeakTestResult
-from rlverify.running.executor import Executor
-from rlverify.running.executors import InlineExecutor, ProcessExecutor
-from rlverify.running.thread_executor import ThreadExecutor
+from rlverify.running.executors import Executor, InlineExecutor, ProcessExecutor, ThreadExecutor
 from tests.meta.project_folders import project_in
 
 TESTS = """

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from troubleproject.tasks import act
 
-from rlverify.running import pool
-from rlverify.running.pool import Ended, run_each
+from rlverify.running import executors
+from rlverify.running.executors import Ended, ProcessExecutor
 from rlverify.running.runner import how_it_died
 
 
 def _run(*tasks: str, processes: int = 1) -> list[tuple[str, Ended[str]]]:
     noted: list[tuple[str, Ended[str]]] = []
-    run_each(act, tasks, processes=processes, note=lambda task, ended: noted.append((task, ended)))
+    ProcessExecutor(processes).map(act, tasks, note=lambda task, ended: noted.append((task, ended)))
     assert multiprocessing.active_children() == []
     return noted
 
@@ -48,11 +48,11 @@ def test_a_process_that_a_dead_worker_started_does_not_hide_its_death(
 
 
 def test_waiting_is_reported_while_a_task_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "POLL", 0.01)
+    monkeypatch.setattr(executors, "POLL", 0.01)
     waited: list[bool] = []
     noted: list[str] = []
-    run_each(
-        act, ["a"], processes=1, note=lambda task, _: noted.append(task), on_wait=lambda: waited.append(bool(noted))
+    ProcessExecutor(1).map(
+        act, ["a"], note=lambda task, _: noted.append(task), on_wait=lambda: waited.append(bool(noted))
     )
     assert waited[0] is False
 
@@ -65,7 +65,7 @@ def test_what_runs_at_the_same_time_is_not_run_again() -> None:
 
 def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TROUBLEPROJECT_LEFT", str(tmp_path / "left"))
-    monkeypatch.setattr(pool, "GRACE", 0.1)
+    monkeypatch.setattr(executors, "GRACE", 0.1)
     ((_, ended),) = _run("leave a thread")
     assert ended.exit_code is None
     assert not (tmp_path / "left").exists()
@@ -91,7 +91,7 @@ def leave_a_folder(_: int) -> str:
 
 def test_what_tasks_leave_in_the_folder_for_temporary_files_is_removed() -> None:
     left: list[Ended[str]] = []
-    run_each(leave_a_folder, [1, 2, 3], processes=2, note=lambda _, ended: left.append(ended))
+    ProcessExecutor(2).map(leave_a_folder, [1, 2, 3], note=lambda _, ended: left.append(ended))
     folders = [Path(each.result or "") for each in left]
     assert len({folder.parent for folder in folders}) == 1
     assert folders[0].parent != Path(tempfile.gettempdir())

@@ -18,11 +18,12 @@ from rlverify.gating.audit import audit
 from rlverify.gating.committed_evidence import check_ours, check_report, committed_records
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.runs import Run
 from rlverify.running.executors import ProcessExecutor
-from rlverify.running.runner import Crash, attempt, run_claims, run_here
+from rlverify.running.runner import run_claims, run_here
 
 ONE = ProcessExecutor(1)
 TWO = ProcessExecutor(2)

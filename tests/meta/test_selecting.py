@@ -14,12 +14,11 @@ import pytest
 from rlverify.evidence.seals import sealed
 from rlverify.project.content import Project
 from rlverify.project.selecting import select_claims
-from rlverify.project.suggesting import suggestion
 from rlverify.records.errors import UnknownNameError
 from rlverify.records.runs import Run
+from rlverify.records.suggesting import suggestion
 from rlverify.running import runner
-from rlverify.running.executors import InlineExecutor
-from rlverify.running.pool import run_each
+from rlverify.running.executors import InlineExecutor, ProcessExecutor
 from tests.meta.project_folders import project_in, toy_catalogue, write_toy_tests
 
 Command = Callable[..., tuple[int, str, str]]
@@ -223,7 +222,7 @@ def test_tasks_that_have_not_started_never_start_once_one_was_enough(tmp_path: P
 
     tasks = [(str(tmp_path), number) for number in range(200)]
     with pytest.raises(KeyError, match="enough"):
-        run_each(_touch, tasks, processes=1, note=note)
+        ProcessExecutor(1).map(_touch, tasks, note=note)
     assert 1 <= len(list(tmp_path.iterdir())) < len(tasks)
 
 

@@ -17,9 +17,8 @@ from rlverify.checks.known_failures import KnownFailure
 from rlverify.checks.rule import RULES
 from rlverify.checks.subjects import Subject
 from rlverify.checks.targets import Target
-from rlverify.reporting.check_run.check_formats import CHECK_FORMATS
+from rlverify.reporting.check_run.check_formats import CHECK_FORMATS, LEVELS
 from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun, summary
-from rlverify.reporting.check_run.check_sarif import LEVELS
 from tests.support.repository_copy import ROOT
 
 FOLDER = Path("/project")

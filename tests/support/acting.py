@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlcore import DistributionalPPO
-from tests.support.training import SMALL
 
-NETWORK = {name: SMALL[name] for name in ("n_quantiles", "policy_kwargs")}
 STEPS = 40
 STARTS = np.arange(STEPS) % 15 == 0
 RAW = np.random.default_rng(0).normal([1.0, -20.0, 300.0], [0.1, 5.0, 40.0], (STEPS, 3)).astype(np.float32)

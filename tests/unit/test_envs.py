@@ -33,32 +33,24 @@ IDS = ["CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0
 
 @pytest.mark.parametrize("env_id", IDS)
 @pytest.mark.parametrize("steps", [0, 1, 37])
-def test_a_fresh_environment_continues_bit_exactly(env_id: str, steps: int) -> None:
-    env = make(env_id)
+@pytest.mark.parametrize("used", [False, True])
+def test_an_environment_continues_bit_exactly(env_id: str, steps: int, used: bool) -> None:
+    env, other = make(env_id), make(env_id)
     actions = actions_for(env.action_space, steps + 500)
     env.reset(seed=3)
     run(env, actions[:steps])
     state = through_file(env.get_state())
+    before = bits_of_state(state)
     expected = run(env, actions[steps:])
     assert env_id == "MountainCarContinuous-v0" or len(expected) > 500, "an episode ends on the way"
+    assert bits_of_state(state) == before
+    if used:
+        other.reset(seed=99)
+        run(other, actions[:60])
 
-    fresh = make(env_id)
-    fresh.set_state(state)
-
-    assert run(fresh, actions[steps:]) == expected
-
-
-def test_a_used_environment_of_another_seed_continues_bit_exactly() -> None:
-    env, other = make("CartPole-v1"), make("CartPole-v1")
-    actions = actions_for(env.action_space, 200)
-    env.reset(seed=3)
-    run(env, actions[:5])
-    other.reset(seed=99)
-    run(other, actions[:60])
-
-    other.set_state(env.get_state())
-
-    assert run(other, actions) == run(env, actions)
+    for _ in range(2):
+        other.set_state(state)
+        assert run(other, actions[steps:]) == expected
 
 
 def test_a_state_taken_after_an_episode_end_asks_for_a_reset() -> None:
@@ -76,45 +68,18 @@ def test_a_state_taken_after_an_episode_end_asks_for_a_reset() -> None:
     assert bits(fresh.reset()) == bits(env.reset())
 
 
-def test_the_last_torque_of_pendulum_is_restored() -> None:
+def test_a_number_keeps_its_precision() -> None:
     env, fresh = make("Pendulum-v1"), make("Pendulum-v1")
     env.reset(seed=1)
     env.step(np.array([0.3], np.float32))
-
     fresh.set_state(env.get_state())
-
-    assert fresh.unwrapped.last_u == np.float32(0.3)  # type: ignore[attr-defined]
-    assert type(fresh.unwrapped.last_u) is np.float32  # type: ignore[attr-defined]
-
-
-def test_a_later_step_does_not_change_a_state_that_was_taken() -> None:
-    env = make("MountainCarContinuous-v0")
-    env.reset(seed=1)
-    env.step(np.array([0.5], np.float32))
-    state = env.get_state()
-    before = bits_of_state(state)
-
-    env.step(np.array([0.5], np.float32))
-
-    assert bits_of_state(state) == before
-
-
-def test_one_state_can_be_set_twice() -> None:
-    env = make("Acrobot-v1")
-    actions = actions_for(env.action_space, 50)
-    env.reset(seed=1)
-    state = env.get_state()
-
-    first = run(env, actions)
-    env.set_state(state)
-
-    assert run(env, actions) == first
+    last: Any = fresh.get_wrapper_attr("last_u")
+    assert (last, type(last)) == (np.float32(0.3), np.float32)
 
 
 def test_an_environment_that_was_never_reset_keeps_needing_its_reset() -> None:
     env = make("Pendulum-v1")
     env.set_state(make("Pendulum-v1").get_state())
-
     with pytest.raises(RuntimeError, match="needs reset"):
         env.step(np.zeros(1, np.float32))
     env.reset(seed=1)
@@ -138,12 +103,8 @@ def test_the_monitor_reports_the_whole_episode_after_a_restore() -> None:
     env, fresh = make("MountainCar-v0"), make("MountainCar-v0")
     env.reset(seed=1)
     run(env, [0] * 150)
-
     fresh.set_state(env.get_state())
-    info: dict[str, Any] = {}
-    for _ in range(50):
-        info = fresh.step(0)[4]
-
+    info = [fresh.step(0)[4] for _ in range(50)][-1]
     assert (info["episode"]["r"], info["episode"]["l"]) == (-200.0, 200)
     assert fresh.get_wrapper_attr("get_total_steps")() == 200
 
@@ -152,9 +113,7 @@ def test_wrappers_and_environments_that_answer_for_themselves_are_asked() -> Non
     env, fresh = ResumableEnv(Halving(Custom())), ResumableEnv(Halving(Custom()))
     env.reset(seed=1)
     run(env, [0, 1, 1])
-
     fresh.set_state(through_file(env.get_state()))
-
     assert isinstance(env, SupportsState)
     assert run(fresh, [1, 0, 1]) == run(env, [1, 0, 1])
 
@@ -172,7 +131,6 @@ def test_an_unknown_layer_is_refused_by_name(build: Callable[[], gym.Env[Any, An
         ResumableEnv(build())
 
 
-# layers: 0 Monitor, 1 TimeLimit, 2 OrderEnforcing, 3 PassiveEnvChecker, 4 CartPole
 def beyond_its_keys() -> np.random.Generator:
     """A generator that would read the next number from the memory behind its keys."""
     generator = np.random.Generator(np.random.MT19937(0))
@@ -182,17 +140,18 @@ def beyond_its_keys() -> np.random.Generator:
     return generator
 
 
+# layers: 0 Monitor, 1 TimeLimit, 2 OrderEnforcing, 3 PassiveEnvChecker, 4 CartPole
 BAD: list[tuple[list[str | int], Any, str]] = [
-    (["environment"], "PendulumEnv", "'PendulumEnv'.*this one has environment='CartPoleEnv'"),
-    (["id"], "CartPole-v0", "'CartPole-v0'.*'CartPole-v1'"),
+    (["environment"], "PendulumEnv", "'CartPoleEnv'.*'PendulumEnv'"),
+    (["id"], "CartPole-v0", "'CartPole-v1'.*'CartPole-v0'"),
     (["layers"], [], "a list of 5 entries"),
     (["layers"], None, "a list of 5 entries"),
-    (["layers", 1, "layer"], "TimeLimit(200)", r"'TimeLimit\(200\)' where this environment has 'TimeLimit\(500\)'"),
+    (["layers", 1, "layer"], "TimeLimit(200)", r"'TimeLimit\(500\)'.*'TimeLimit\(200\)'"),
     (["layers", 1, "state"], None, "TimeLimit.* must be a dict"),
     (["layers", 1, "state"], {}, "_elapsed_steps"),
-    (["layers", 1, "state", "_elapsed_steps"], -1, "at least 0"),
+    (["layers", 1, "state", "_elapsed_steps"], -1, "-1"),
     (["layers", 1, "state", "_elapsed_steps"], True, "True"),
-    (["layers", 0, "state", "rewards"], torch.zeros(2), "torch.float64"),
+    (["layers", 0, "state", "rewards"], torch.zeros(2, 2), "rewards"),
     (["layers", 0, "state", "needs_reset"], 1, "True or False"),
     (["layers", 0, "state", "unknown"], 1, "unknown"),
     (["layers", 3, "state", "_previous_data"], 1, "None"),
@@ -201,7 +160,7 @@ BAD: list[tuple[list[str | int], Any, str]] = [
     (["layers", 4, "state", "state"], [0.0] * 4, "a list of 4 entries"),
     (["layers", 4, "state", "_np_random"], {"bit_generator": "os.system"}, "os.system"),
     (["layers", 4, "state", "_np_random", "state"], {}, "inc"),
-    (["layers", 4, "state", "_np_random", "state", "inc"], 2**128, "from 0 to 340282366920938463463374607431768211455"),
+    (["layers", 4, "state", "_np_random", "state", "inc"], 2**128, "inc"),
     (["layers", 4, "state", "_np_random", "uinteger"], "x", "'x'"),
     (["layers", 4, "state", "_np_random"], generator_state(beyond_its_keys()), "a position in the key"),
 ]
@@ -211,29 +170,11 @@ BAD: list[tuple[list[str | int], Any, str]] = [
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
     path: list[str | int], value: Any, message: str
 ) -> None:
-    env = make("CartPole-v1")
+    env, other = make("CartPole-v1"), make("CartPole-v1")
     env.reset(seed=1)
     run(env, [0, 1, 0])
-    other = make("CartPole-v1")
     other.reset(seed=2)
     before = snapshot(env)
-
     with pytest.raises(StateError, match=message):
         env.set_state(edit(other.get_state(), path, value))
-
-    assert snapshot(env) == before
-
-
-def test_a_refusal_of_an_inner_layer_changes_no_outer_one() -> None:
-    env = ResumableEnv(Halving(gym.wrappers.TimeLimit(Custom(), 50)))
-    env.reset(seed=1)
-    run(env, [0, 1])
-    before = snapshot(env)
-    state = edit(env.get_state(), ["layers", 0, "state", "scale"], 0.125)
-    state = edit(state, ["layers", 1, "state", "_elapsed_steps"], 7)
-    state = edit(state, ["layers", 2, "state", "count"], None)
-
-    with pytest.raises(StateError, match="an integer is needed"):
-        env.set_state(state)
-
     assert snapshot(env) == before

@@ -54,7 +54,7 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
     return checked
 
 
-@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="2306cd1d49207db2")
+@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="12329b12b2abc5de")
 def yaml_1_1(path: str | Path) -> Document:
     """Read the file with PyYAML, that is YAML 1.1, where 3e-4 is a string because it has no point."""
     return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), None)

@@ -1,15 +1,134 @@
-"""The formats of a run of the checks, by the name of the option."""
+"""A run of the checks as JSON, JUnit's XML and SARIF."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from rlverify.reporting.check_run.check_json_text import json_of_checks
-from rlverify.reporting.check_run.check_junit import junit_of_checks
-from rlverify.reporting.check_run.check_outcome import CheckRun
-from rlverify.reporting.check_run.check_sarif import sarif_of_checks
+from rlverify.checks.check_records import CheckRecord, Status
+from rlverify.checks.rule import Rule
+from rlverify.checks.table import details
+from rlverify.checks.targets import Target
+from rlverify.evidence.files import canonical_json
+from rlverify.records.claims import Severity
+from rlverify.records.sarif import SarifResult, SarifRule
+from rlverify.records.sarif import document as sarif_document
+from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun, reason, summary
+from rlverify.reporting.claim_status import ClaimStatus
+from rlverify.reporting.json_report import SCHEMA_VERSION
+from rlverify.reporting.junit_xml import Case, document
+
+LEVELS: Final[dict[Severity, str]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
+
+
+def shown_path(path: Path, folder: Path) -> str:
+    """A path relative to a folder if it is inside, otherwise the absolute path; with slashes everywhere."""
+    resolved, root = path.resolve(), folder.resolve()
+    return (resolved.relative_to(root) if resolved.is_relative_to(root) else resolved).as_posix()
+
+
+def json_of_checks(run: CheckRun, folder: Path) -> str:
+    """The exit code, a summary, and for each subject its place and records.
+
+    :param folder: that paths are relative to
+    """
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "exit_code": run.exit_code,
+        "summary": summary(run),
+        "subjects": [_subject(each, folder) for each in run.subjects],
+    }
+    return canonical_json(content)
+
+
+def _subject(checked: CheckedSubject, folder: Path) -> dict[str, Any]:
+    target = checked.target
+    return {
+        "name": target.subject.name,
+        "target": target.text,
+        "file": shown_path(target.file, folder),
+        "line": target.line,
+        "checks": [_record(each) for each in checked.records],
+    }
+
+
+def _record(record: CheckRecord) -> dict[str, Any]:
+    content = asdict(record)
+    finding = content.pop("finding")
+    del content["subject"], content["known"]
+    return {
+        **content,
+        **finding,
+        "status": record.status.value,
+        "outcome": record.outcome,
+        "as_expected": not record.is_unexpected,
+        "expected_failure": record.expected_failure,
+        "expected_causes": record.known.causes if record.known else (),
+    }
+
+
+def junit_of_checks(run: CheckRun, _folder: Path) -> str:
+    """The whole file. What does not apply, is inconclusive or fails as expected is skipped, with its reason."""
+    return document([case_of(record) for record in run.records])
+
+
+def case_of(record: CheckRecord) -> Case:
+    """The test case of one check."""
+    status = _status(record)
+    if status is ClaimStatus.PASSED:
+        return Case(record.subject, record.check, status, text=record.outcome)
+    return Case(record.subject, record.check, status, reason(record), details(record))
+
+
+def _status(record: CheckRecord) -> ClaimStatus:
+    if record.status is Status.ERROR:
+        return ClaimStatus.ERROR
+    if record.is_unexpected:
+        return ClaimStatus.FAILED
+    return ClaimStatus.PASSED if record.status is Status.PASS else ClaimStatus.SET_ASIDE
+
+
+def sarif_of_checks(run: CheckRun, folder: Path) -> str:
+    """Return the whole file: a result for each check that is not as expected, where its factory is defined.
+
+    A check that could not be run is a notification.
+
+    :param folder: the root of the repository, that locations are relative to
+    """
+    found = [(each.target, record) for each in run.subjects for record in each.records if _is_result(record)]
+    used = {record.check: target.subject.rule(record.check) for target, record in found}
+    errors = [each for each in run.records if each.status is Status.ERROR]
+    return sarif_document(
+        [_rule(rule) for rule in used.values()],
+        [_result(target, record, folder) for target, record in found],
+        exit_code=run.exit_code,
+        successful=not errors,
+        notifications=map(details, errors),
+    )
+
+
+def _is_result(record: CheckRecord) -> bool:
+    return record.is_unexpected and record.status is not Status.ERROR
+
+
+def _rule(rule: Rule) -> SarifRule:
+    text = f"Family {rule.family}, severity {rule.severity}. {rule.expected}"
+    return SarifRule(rule.name, rule.expected, rule.rationale, text, LEVELS[rule.severity])
+
+
+def _result(target: Target, record: CheckRecord, folder: Path) -> SarifResult:
+    return SarifResult(
+        record.check,
+        LEVELS[record.severity],
+        details(record),
+        shown_path(target.file, folder),
+        target.line,
+        f"{target.text} {record.check}",
+        scheme="check/v1",
+    )
+
 
 CHECK_FORMATS: Final[Mapping[str, Callable[[CheckRun, Path], str]]] = {
     "json": json_of_checks,

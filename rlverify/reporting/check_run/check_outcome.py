@@ -1,4 +1,4 @@
-"""A run of the checks on some subjects, and what follows from its records."""
+"""A run of the checks on some subjects, what follows from its records, and its records in words."""
 
 from __future__ import annotations
 
@@ -51,3 +51,22 @@ def summary(run: CheckRun) -> str:
     parts = [f"{found[status]} {words.get(status, status.value)}" for status in Status if found[status]]
     number = len(run.records)
     return f"{number} check{'s' * (number != 1)}: {', '.join(parts) or 'none'}"
+
+
+def outcome_words(record: CheckRecord) -> str:
+    """What is to be said next to the status: the proof of a pass, what a failure saw, the reason of all others."""
+    if record.status is Status.PASS:
+        unexpected = f"though it was expected to fail: {record.expected_failure}; " if record.expected_failure else ""
+        return unexpected + record.outcome.removeprefix("pass, ")
+    if record.status is Status.FAIL and record.expected_failure:
+        other, known = record.other_causes, record.expected_failure
+        return f"{other} (known failure: {known})" if other else f"as expected: {known}"
+    return record.finding.seen
+
+
+def reason(record: CheckRecord) -> str:
+    """Status and outcome in one line."""
+    words = outcome_words(record)
+    if record.status is Status.FAIL and record.expected_failure:
+        return f"fail, {words}"
+    return f"{record.status.value}: {words}" if words else record.status.value

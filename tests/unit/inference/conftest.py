@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from rlcore import DistributionalPPO
 from tests.support.training import make_envs, make_model
@@ -28,8 +26,3 @@ def file(model: DistributionalPPO, tmp_path_factory: pytest.TempPathFactory) -> 
     path = tmp_path_factory.mktemp("inference") / "model.zip"
     model.save(path)
     return path
-
-
-@pytest.fixture(scope="package")
-def box(model: DistributionalPPO) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    return model.observation_space, model.action_space

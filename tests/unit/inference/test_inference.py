@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -17,8 +16,9 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import (
+    CheckpointError,
     DistributionalPPO,
-    StateError,
+    SettingError,
     infer_signals,
     load_policy,
     save_checkpoint,
@@ -26,8 +26,8 @@ from rlcore import (
 from rlcore.checkpoint import load_container, save_container
 from rlcore.ppo import construction
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from tests.support.acting import NETWORK, RAW, STARTS, STEPS, expected_actions
-from tests.support.environments import Parts
+from tests.support.acting import RAW, STARTS, STEPS, expected_actions
+from tests.support.environments import Parts, edit
 from tests.support.space_cases import Echo
 from tests.support.training import SMALL, make_envs, make_model
 
@@ -79,67 +79,26 @@ def test_discrete_actions_without_a_normaliser_are_the_models_own(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "settings", [{"clip_obs": 0.5}, {"epsilon": 2.0}, {"norm_obs": False}, {"norm_reward": False}], ids=str
+    "settings",
+    [{"clip_obs": 0.5}, {"epsilon": 2.0}, {"norm_obs": False}, {"norm_reward": False}, {"inner": True}, {"off": True}],
+    ids=str,
 )
 def test_the_wrappers_own_settings_are_followed(settings: dict[str, Any], tmp_path: Path) -> None:
-    model = make_model(VecNormalize(make_envs("Pendulum-v1"), **settings))
+    given = {name: value for name, value in settings.items() if name not in ("inner", "off")}
+    envs = make_envs("Pendulum-v1", normalize="inner" in settings)
+    model = make_model(VecNormalize(envs, **{"epsilon": 0.5, **given}))
     model.learn(48)
-    model.save(tmp_path / "model.zip")
-    observations = RAW / [1.0, 20.0, 40.0]
-    actions = infer_signals(tmp_path / "model.zip", observations.astype(np.float32), STARTS)
-    np.testing.assert_array_equal(actions, expected_actions(model, observations.astype(np.float32)))
-    assert load_policy(tmp_path / "model.zip").normalizes == settings.get("norm_obs", True)
-
-
-def test_a_normaliser_that_was_switched_off_is_not_followed(tmp_path: Path) -> None:
-    model = make_model(make_envs("Pendulum-v1", normalize=True))
-    model.learn(48)
-    model.get_vec_normalize_env().norm_obs = False  # type: ignore[union-attr]
-    model.save(tmp_path / "model.zip")
-    assert not load_policy(tmp_path / "model.zip").normalizes
-
-
-def test_of_two_normalisers_the_inner_one_comes_first(tmp_path: Path) -> None:
-    model = make_model(VecNormalize(make_envs("Pendulum-v1", normalize=True), epsilon=0.5))
-    model.learn(48)
+    outer: Any = model.get_env()
+    outer.norm_obs &= "off" not in settings
     model.save(tmp_path / "model.zip")
     observations = RAW / np.float32([1.0, 20.0, 40.0])
-    actions = infer_signals(tmp_path / "model.zip", observations)
-    np.testing.assert_array_equal(actions, expected_nested(model, observations))
-
-
-def expected_nested(model: DistributionalPPO, observations: Any) -> Any:
-    outer: Any = model.get_env()
     actions, state = [], None
     for observation in observations:
-        seen = outer.normalize_obs(outer.venv.normalize_obs(observation))
+        seen = outer.normalize_obs(outer.venv.normalize_obs(observation) if "inner" in settings else observation)
         action, state = model.predict(seen, state, deterministic=True)
         actions.append(action)
-    return np.stack(actions)
-
-
-def test_a_v2_checkpoint_acts_the_same_with_spaces_and_settings(
-    model: DistributionalPPO, box: Any, tmp_path: Path
-) -> None:
-    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
-    expected = expected_actions(model, RAW)
-    for options in ({"spaces": box}, {"env": gym.make("Pendulum-v1")}, {"env": make_envs("Pendulum-v1")}):
-        actions = infer_signals(tmp_path / "v2.pt", RAW, STARTS, settings=NETWORK, **options)
-        np.testing.assert_array_equal(actions, expected)
-
-
-def test_a_file_that_does_not_say_whether_it_saw_normalised_observations_brings_a_warning(
-    model: DistributionalPPO, box: Any, tmp_path: Path
-) -> None:
-    torch.save(dict(model.policy.state_dict()), tmp_path / "v1.pt")
-    without = {name: part for name, part in model.get_parameters().items() if name != "normalizer_state"}
-    save_checkpoint(tmp_path / "v2.pt", without, step=48, performance=0.0)
-    normalised = model.get_vec_normalize_env().normalize_obs(RAW)  # type: ignore[union-attr]
-    for name in ("v1.pt", "v2.pt"):
-        with pytest.warns(UserWarning, match="does not say whether") as caught:
-            actions = infer_signals(tmp_path / name, normalised, STARTS, spaces=box, settings=NETWORK)
-        assert len(caught) == 1
-        np.testing.assert_array_equal(actions, expected_actions(model, RAW))
+    np.testing.assert_array_equal(infer_signals(tmp_path / "model.zip", observations), np.stack(actions))
+    assert load_policy(tmp_path / "model.zip").normalizes == outer.norm_obs
 
 
 def test_statistics_without_the_wrappers_settings_take_its_defaults(
@@ -170,24 +129,22 @@ def test_loading_and_acting_leave_the_generators_alone_and_build_nothing_for_tra
     assert (policy.device.type, policy.action_space.shape, policy.observation_space.shape) == ("cpu", (1,), (3,))
 
 
-def test_the_network_is_put_where_map_location_says(
-    model: DistributionalPPO, box: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_network_is_put_where_map_location_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent_to: list[str] = []
 
-    class Staying(DistributionalRecurrentPolicy):
-        def to(self, device: Any) -> Self:  # type: ignore[override]  # of torch's overloads the one that is used
-            sent_to.append(str(device))
-            return self
+    def sent(policy: Any, device: Any) -> Any:
+        sent_to.append(str(device))
+        return policy
 
-    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
+    monkeypatch.setattr(DistributionalRecurrentPolicy, "to", sent)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    options: dict[str, Any] = {"spaces": box, "settings": NETWORK, "policy": Staying}
     for given in ("cuda:1", torch.device("cuda:0"), "cpu"):
-        load_policy(tmp_path / "v2.pt", map_location=given, **options)
-    load_policy(tmp_path / "v2.pt", **options)
+        load_policy(file, map_location=given)
+    load_policy(file)
     assert sent_to == ["cuda:1", "cuda:0", "cpu", "cpu"]
+    with pytest.raises(SettingError, match=r"map_location='cuda:2'.* has 2 CUDA device"):
+        load_policy(file, map_location="cuda:2")
 
 
 @pytest.mark.cuda
@@ -207,14 +164,6 @@ def test_actions_can_be_drawn_instead(file: Path) -> None:
     assert len({policy.predict(RAW[0])[0].item() for _ in range(3)}) == 1
 
 
-def test_a_restore_leaves_an_environments_own_limits(model: DistributionalPPO) -> None:
-    other = make_model(VecNormalize(make_envs("Pendulum-v1"), clip_obs=0.5))
-    other.set_parameters(model.get_parameters())
-    assert other.get_vec_normalize_env().clip_obs == 0.5  # type: ignore[union-attr]
-    with pytest.raises(StateError):
-        make_model(make_envs("Pendulum-v1")).set_parameters(model.get_parameters())
-
-
 def test_of_named_observations_those_are_normalised_that_training_normalised(tmp_path: Path) -> None:
     envs = make_vec_env("Pendulum-v1", 2, seed=0, wrapper_class=Parts)
     settings = {**SMALL, "policy_kwargs": {"lstm_hidden_size": 8}}
@@ -228,28 +177,96 @@ def test_of_named_observations_those_are_normalised_that_training_normalised(tmp
     )
 
 
-CHANNELS_LAST = spaces.Box(0, 255, (36, 40, 3), np.uint8)
-
-
 @pytest.mark.parametrize("named", [False, True])
-def test_images_are_taken_as_the_environment_has_them(named: bool, tmp_path: Path) -> None:
-    seen: spaces.Space[Any] = spaces.Dict({"camera": CHANNELS_LAST}) if named else CHANNELS_LAST
-    env = Echo(seen, spaces.Box(-1.0, 1.0, (1,)))
+def test_images_may_have_their_channels_first_or_last(named: bool, tmp_path: Path) -> None:
+    space = spaces.Box(0, 255, (36, 40, 3), np.uint8)
+    env = Echo(spaces.Dict({"camera": space}) if named else space, spaces.Box(-1.0, 1.0, (1,)))
     settings = {**{name: SMALL[name] for name in ("n_steps", "seed")}, "policy_kwargs": {"lstm_hidden_size": 8}}
     model = DistributionalPPO("MultiInputLstmPolicy" if named else "CnnLstmPolicy", env, **settings)
     model.save(tmp_path / "model.zip")
-    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=0, performance=0.0)
-    images = np.random.default_rng(0).integers(0, 255, (6, *CHANNELS_LAST.shape), np.uint8)
+    images = np.random.default_rng(0).integers(0, 255, (6, *space.shape), np.uint8)
     steps = [{"camera": image} if named else image for image in images]
-    starts = np.zeros(len(images), bool)
-    expected = expected_actions(model, steps, starts)
-    sequence = {"camera": images} if named else images
+    expected = expected_actions(model, steps, np.zeros(len(images), bool))
     assert np.ptp(expected) > 1e-4
-    turned = {"camera": images.transpose(0, 3, 1, 2)} if named else images.transpose(0, 3, 1, 2)
-    checkpoint = {"env": env, "policy": type(model.policy), "settings": settings}
-    for given, options, file in (
-        (sequence, {"env": env}, "model.zip"),
-        (turned, {}, "model.zip"),
-        (sequence, checkpoint, "v2.pt"),
-    ):
-        np.testing.assert_allclose(infer_signals(tmp_path / file, given, **options), expected, atol=1e-6)
+    for given in (images, images.transpose(0, 3, 1, 2)):
+        found = infer_signals(tmp_path / "model.zip", {"camera": given} if named else given)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+class Payload:
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.marker,)
+
+
+def test_a_file_that_would_run_code_is_refused_and_nothing_runs(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    for content in ({"format_version": "model_v1", "settings": Payload(marker)}, Payload(marker)):
+        torch.save(content, tmp_path / "x.pt")
+        with pytest.raises(CheckpointError, match="could run code"):
+            load_policy(tmp_path / "x.pt")
+    assert not marker.exists()
+    torch.load(tmp_path / "x.pt", weights_only=False)
+    assert marker.exists(), "the payload is real"
+
+
+def test_a_damaged_or_missing_or_foreign_file_is_one_error_with_its_name(
+    model: DistributionalPPO, file: Path, tmp_path: Path
+) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "damaged.zip").write_bytes(content)
+    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
+    (tmp_path / "text.zip").write_text("text")
+    cases = {"damaged": "digest", "missing": "cannot be read", "v2.pt": r"set_parameters\(path\)", "text": "truncated"}
+    for name, words in cases.items():
+        with pytest.raises(CheckpointError, match=f"{name}.*: .*{words}"):
+            load_policy(tmp_path / name)
+
+
+def test_without_a_digest_a_warning_or_a_refusal(file: Path, tmp_path: Path) -> None:
+    torch.save(load_container(file), tmp_path / "plain.zip")
+    with pytest.warns(UserWarning, match="carries no digest"):
+        load_policy(tmp_path / "plain.zip")
+    with pytest.raises(CheckpointError, match="carries no digest"):
+        load_policy(tmp_path / "plain.zip", require_digest=True)
+
+
+LAYER: list[str | int] = ["state", "normalizer_state", "layers", 0]
+MOMENTS = [*LAYER, "observation", 0]
+BAD: list[tuple[list[str | int], Any, str]] = [
+    (["state", "policy"], None, "holds no policy"),
+    (["state", "normalizer_state", "layers"], 1, "cannot be used"),
+    ([*LAYER, "observation"], None, "cannot be used"),
+    ([*LAYER, "clip_obs"], 0.0, "clip_obs.* 0.0"),
+    ([*LAYER, "epsilon"], "x", "epsilon.*'x'"),
+    ([*LAYER, "norm_obs"], 1, "norm_obs.* 1"),
+    ([*MOMENTS, "key"], "x", "cannot be used"),
+    ([*MOMENTS, "mean"], torch.zeros(4, dtype=torch.float64), r"shape \(3,\)"),
+    ([*MOMENTS, "mean"], torch.tensor([0.0, 0.0, np.nan], dtype=torch.float64), "NaN"),
+    ([*MOMENTS, "var"], -torch.ones(3, dtype=torch.float64), "number below 0"),
+    ([*MOMENTS, "var"], torch.ones(3, dtype=torch.int64), "float64"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), BAD, ids=lambda value: repr(value)[-40:])
+def test_statistics_that_cannot_be_right_are_refused(
+    path: list[str | int], value: Any, message: str, file: Path, tmp_path: Path
+) -> None:
+    save_container(tmp_path / "bad.zip", edit(load_container(file), path, value))
+    with pytest.raises(CheckpointError, match=rf"bad\.zip: .*{message}"):
+        load_policy(tmp_path / "bad.zip")
+
+
+@pytest.mark.parametrize("given", [np.zeros(4), np.zeros((2, 4)), [[0, 1, 2], [0, 1]], [0, np.nan, 0], ["a", "b", "c"]])
+def test_what_the_policy_cannot_act_on_raises(given: Any, file: Path) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        load_policy(file).predict(given)
+
+
+@pytest.mark.parametrize(("observations", "starts"), [(RAW[:0], None), (RAW, STARTS[1:]), (RAW[1:], STARTS)])
+def test_a_sequence_without_steps_or_with_other_starts_raises(observations: Any, starts: Any, file: Path) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # NumPy's and Python's own
+        infer_signals(file, observations, starts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -94,33 +95,26 @@ def test_another_class_is_refused_until_the_caller_gives_his_word() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda arrays: arrays.pop("qpos"), "differ in 'qpos'; use the same version of MuJoCo"),
-        (lambda arrays: arrays.update(qpos=torch.zeros(3)), r"\['qpos'\] is no float64 of shape \(6,\) but"),
-        (lambda arrays: arrays.update(qpos=arrays["qpos"].float()), r"\['qpos'\] is no float64 of shape \(6,\) but"),
-        (lambda arrays: arrays.update(qpos=None), r"\['qpos'\] is no float64 of shape \(6,\) but"),
+        (lambda arrays: arrays.pop("qpos"), "'qpos'"),
+        (lambda arrays: arrays.update(qpos=torch.zeros(3)), r"qpos.* with shape \(6,\)"),
+        (lambda arrays: arrays.update(qpos=None), r"qpos.* with shape \(6,\)"),
     ],
 )
 def test_a_damaged_state_is_refused_and_changes_nothing(change: Any, reason: str) -> None:
-    env: Any = resumable_mujoco(gym.make("Hopper-v5")).unwrapped
+    env = resumable_mujoco(gym.make("Hopper-v5"))
     env.reset(seed=0)
-    state = env.get_state()
+    state: Any = env.get_state()
     before = stepped(env, 5, 0)
     env.set_state(state)
-    damaged = {**state, "arrays": dict(state["arrays"]), "time": 9.0}
-    change(damaged["arrays"])
+    damaged = copy.deepcopy(state)
+    damaged["layers"][-1]["state"]["time"] = 9.0
+    change(damaged["layers"][-1]["state"]["arrays"])
     with pytest.raises(StateError, match=reason):
         env.set_state(damaged)
-    assert env._inner.data.time == state["time"]
+    assert env.unwrapped.data.time == state["layers"][-1]["state"]["time"]  # type: ignore[attr-defined]
     assert stepped(env, 5, 0) == before
 
 
-def test_a_refusal_changes_nothing() -> None:
-    env = gym.wrappers.RecordEpisodeStatistics(gym.make("Hopper-v5"))
-    base = env.unwrapped
-    for _ in range(2):
-        with pytest.raises(SettingError, match="RecordEpisodeStatistics"):
-            resumable_mujoco(env)
-        assert env.unwrapped is base
-    done = resumable_mujoco(gym.make("Hopper-v5"))
-    with pytest.raises(SettingError, match="is the result of resumable_mujoco\\(\\) already"):
-        resumable_mujoco(done)
+def test_an_unknown_wrapper_is_refused() -> None:
+    with pytest.raises(SettingError, match="RecordEpisodeStatistics"):
+        resumable_mujoco(gym.wrappers.RecordEpisodeStatistics(gym.make("Hopper-v5")))

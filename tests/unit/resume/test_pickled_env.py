@@ -102,35 +102,26 @@ def test_what_cannot_be_pickled_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("pickled", "reason"),
     [
         (b"nonsense", "state\\['pickle'\\] cannot be used"),
-        (
-            b"\x80\x04N.",
-            r"is of builtins.NoneType, and this environment is gymnasium\S+TimeLimit\(tests\S+Drifting",
-        ),
+        (b"\x80\x04N.", r"is of .*NoneType.*, and this environment is .*TimeLimit.*Drifting"),
+        (None, "tensor of torch.uint8"),
     ],
 )
-def test_another_pickle_is_refused_and_changes_nothing(content: bytes, reason: str) -> None:
+def test_another_pickle_is_refused_and_changes_nothing(pickled: bytes | None, reason: str) -> None:
     env = PickledEnv(gym.wrappers.TimeLimit(Drifting(), 9))
     before, _ = env.reset(seed=0)
+    content = None if pickled is None else torch.tensor(list(pickled), dtype=torch.uint8)
     with pytest.raises(StateError, match=reason):
-        env.set_state({"pickle": torch.tensor(list(content), dtype=torch.uint8)})
-    assert np.array_equal(env.observation(), before)
-
-
-@pytest.mark.parametrize("value", [None, torch.zeros(3), torch.zeros(2, 2, dtype=torch.uint8)])
-def test_a_state_that_is_no_bytes_is_refused(value: object) -> None:
-    with pytest.raises(StateError, match="is no tensor of bytes but"):
-        PickledEnv(Drifting()).set_state({"pickle": value})  # type: ignore[dict-item]
+        env.set_state({"pickle": content})
+    assert np.array_equal(env.unwrapped.observation(), before)  # type: ignore[attr-defined]
 
 
 def test_it_has_what_the_environment_has() -> None:
     env = PickledEnv(gym.wrappers.TimeLimit(Drifting(), 9))
     env.reset(seed=0)
-    assert env.action_masks().tolist() == [True, False]
-    with pytest.raises(AttributeError, match="_hidden"):
-        env._hidden  # noqa: B018
+    assert env.get_wrapper_attr("action_masks")().tolist() == [True, False]
 
 
 class Sampling(Drifting):
@@ -157,19 +148,6 @@ def test_an_environment_that_draws_from_its_space_of_actions_continues_exactly(t
     loaded = load_exact(tmp_path / "half.zip", other.get_env())  # type: ignore[arg-type]
     continue_learning(loaded, 80)
     assert all(one.equal(other) for one, other in zip(parameters(model), parameters(loaded), strict=True))
-
-
-def test_what_is_set_on_it_is_set_in_the_environment() -> None:
-    inner = Drifting()
-    env = PickledEnv(inner)
-    env.reset(seed=0)
-    env.seen = [7.0]
-    assert inner.seen == [7.0]
-    assert env.np_random is inner.np_random
-    env.np_random = np.random.default_rng(5)
-    assert inner.np_random is env.np_random
-    env.set_wrapper_attr("seen", [8.0])
-    assert inner.seen == [8.0]
 
 
 def test_a_restored_environment_draws_from_the_space_that_the_model_has() -> None:

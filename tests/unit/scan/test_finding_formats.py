@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from rlverify.scan.finding_formats import FINDING_FORMATS
+from rlverify.scan.finding_formats import FINDING_FORMATS, json_of, sarif_of, text_of
 from rlverify.scan.findings import RULES, ScanFinding
-from rlverify.scan.findings_json import json_of
-from rlverify.scan.findings_sarif import sarif_of
-from rlverify.scan.findings_text import text_of
 from tests.meta.test_sarif_schema import faults_of
 
 CALL = ScanFinding("a b/x.py", "torch-load", "warning", "torch.load is called", "pass weights_only=True", line=7)
@@ -50,7 +47,8 @@ def test_sarif_follows_the_schema(findings: tuple[ScanFinding, ...]) -> None:
     content = json.loads(sarif_of(findings))
     assert faults_of(content) == []
     (run,) = content["runs"]
-    assert run["invocations"] == [{"executionSuccessful": True, "exitCode": 1 if findings else 0}]
+    (invocation,) = run["invocations"]
+    assert (invocation["executionSuccessful"], invocation["exitCode"]) == (True, 1 if findings else 0)
     assert len(run["results"]) == len(findings)
 
 

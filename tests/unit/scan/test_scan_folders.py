@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,13 @@ def test_an_old_pickle_is_found_under_any_name(tmp_path: Path) -> None:
     write(tmp_path / "b.txt", b"cats and dogs\nare here\n.")
     write(tmp_path / "c.txt", b"cposix\nsystem\n(S'x'\ntR and so on\xff")
     assert rules(tmp_path) == [("a.dat", "pickle-dangerous-import")]
+
+
+def test_an_archive_with_bytes_before_it_is_found_under_any_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.sh", b"#!/bin/sh\n")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("data.pkl", HOSTILE)
+    assert rules(path) == [("run.sh", "pickle-dangerous-import")]
 
 
 BROKEN: dict[str, str | bytes] = {

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.field.explanations import EXPLANATIONS
+from benchmarks.field.findings import LEGEND, counts, findings, matrix
+from benchmarks.field.page import HEADER, effect_rows
+from benchmarks.field.records import Shown
 from rlverify.checks.check_records import CheckRecord, Status
-from rlverify.field.explanations import EXPLANATIONS
-from rlverify.field.field_records import Shown
-from rlverify.reporting.field_report.effects_text import HEADER, effect_rows
-from rlverify.reporting.field_report.field_findings import LEGEND, counts, findings, matrix
-from tests.report.field_example import EFFECT, checked, fail, field_example, proven, record
+from tests.report.field.field_example import EFFECT, checked, fail, field_example, proven, record
 
 DESIGNED = "learning_rate_zero_freezes"
 """Fails for TRPO by design."""

@@ -11,21 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module, metadata, resources
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
+from benchmarks.field.algorithms import ALGORITHMS, OFF_POLICY, ROLLOUT
+from benchmarks.field.effects import effect_of
+from benchmarks.field.records import Checked, Effect, FieldReport, Shown
 from rlverify.checks.check_records import Status
 from rlverify.checks.engine import check_algorithm
 from rlverify.checks.optimizers import check_optimizer
-from rlverify.field.algorithms import ALGORITHMS, OFF_POLICY, ROLLOUT
-from rlverify.field.effects import effect_of
-from rlverify.field.field_records import Checked, Effect, FieldReport, Shown
-from rlverify.running.executor import Executor
-from rlverify.running.pool import Ended
-from rlverify.running.runner import Crash, attempt
+from rlverify.records.attempts import Crash, attempt
+from rlverify.running.executors import Ended, Executor
 
 LIBRARIES: Final = ("stable-baselines3", "sb3-contrib", "torch", "gymnasium", "numpy", "rlverify")
 DEFAULTS: Final = "defaults"
@@ -138,7 +137,7 @@ def _failed(checked: Sequence[Checked]) -> list[str]:
 
 
 def _script(check: str) -> Path:
-    return Path(str(resources.files("rlverify.field") / "reproductions" / f"{check}.py"))
+    return Path(__file__).parent / "reproductions" / f"{check}.py"
 
 
 def _shown(check: str) -> Shown:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
+from benchmarks.field.explanations import BY_DESIGN, EXPLANATIONS, OF_OPTIMIZERS, Explanation
+from benchmarks.field.records import Checked, Effect, Shown
 from rlverify.checks.check_records import CheckRecord, Status
-from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS, OF_OPTIMIZERS, Explanation
-from rlverify.field.field_records import Checked, Effect, Shown
 from rlverify.records.claims import Severity
 
 MARKS: Final = {

@@ -13,11 +13,11 @@ import torch
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from benchmarks.field import effects
+from benchmarks.field.effects import MEASURED, effect_of
+from benchmarks.field.records import Effect
 from rlverify.checks.rule import RULES
 from rlverify.checks.sb3 import SB3Adapter
-from rlverify.field import effects
-from rlverify.field.effects import MEASURED, effect_of
-from rlverify.field.field_records import Effect
 
 STEPS = 16
 RETURNS = (1.0, 500.0)

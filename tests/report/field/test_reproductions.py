@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-import rlverify.field.reproductions as scripts_of_the_report
+import benchmarks.field.reproductions as scripts_of_the_report
+from benchmarks.field import measuring
+from benchmarks.field.algorithms import ALGORITHMS
+from benchmarks.field.explanations import BY_DESIGN, EXPLANATIONS
+from benchmarks.field.measuring import _shown, optimizer_tasks
 from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers the rules
 from rlverify.checks.rule import RULES
-from rlverify.field import field_measuring
-from rlverify.field.algorithms import ALGORITHMS
-from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS
-from rlverify.field.field_measuring import _shown, optimizer_tasks
 
 FOLDER = next(Path(each) for each in scripts_of_the_report.__path__)
 SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
@@ -109,7 +109,7 @@ def test_a_script_without_its_cause_shows_the_opposite(
     cause, harmless = CONTROLS[name]
     assert text.count(cause) == 1
     (tmp_path / f"{name}.py").write_text(text.replace(cause, harmless), encoding="utf-8")
-    monkeypatch.setattr(field_measuring, "_script", lambda check: tmp_path / f"{check}.py")
+    monkeypatch.setattr(measuring, "_script", lambda check: tmp_path / f"{check}.py")
     output = _shown(name).output
     assert "True" in output
     assert "False" not in output

@@ -1,22 +1,20 @@
-"""The pages of the field report: complete, escaped, with links that lead somewhere, and nothing from outside."""
+"""The page of the field report: complete, escaped, with links that lead somewhere."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from dataclasses import replace
-from html import unescape
 
 import pytest
 
-from rlverify.field.effects import EPISODES, MEASURED, SEEDS
-from rlverify.field.explanations import BY_DESIGN, EXPLANATIONS, OF_OPTIMIZERS
-from rlverify.field.field_file import read_field_report, text_of
-from rlverify.reporting.field_report.effects_text import EFFECT_OF
-from rlverify.reporting.field_report.field_findings import LEGEND
-from rlverify.reporting.field_report.field_pages import FIELD_FORMATS, render_field_report, reproduction
-from tests.report.field_example import HOSTILE, PRINTED, WHERE, checked, field_example, optimizer
-from tests.report.test_html_report import check, part
+from benchmarks.field.effects import EPISODES, MEASURED, SEEDS
+from benchmarks.field.explanations import BY_DESIGN, EXPLANATIONS, OF_OPTIMIZERS
+from benchmarks.field.findings import LEGEND
+from benchmarks.field.page import EFFECT_OF, render_field_report, reproduction
+from benchmarks.field.records import read_field_report, text_of
+from tests.report.field.field_example import PRINTED, WHERE, checked, field_example, optimizer
+from tests.report.test_html_report import part
 from tests.report.test_links import anchors, links
 from tests.support.repository_copy import ROOT
 
@@ -31,17 +29,7 @@ DESIGNED = "learning_rate_zero_freezes"
 
 @pytest.fixture(scope="module")
 def markdown() -> str:
-    return render_field_report(field_example(), "md")
-
-
-@pytest.fixture(scope="module")
-def html() -> str:
-    return render_field_report(field_example(), "html")
-
-
-def test_the_same_report_gives_the_same_bytes(markdown: str, html: str) -> None:
-    assert [render_field_report(field_example(), form) for form in FIELD_FORMATS] == [markdown, html]
-    assert html.endswith("</html>\n")
+    return render_field_report(field_example())
 
 
 def test_the_findings_are_listed_by_rank_with_severity_and_extent(markdown: str) -> None:
@@ -116,12 +104,12 @@ def test_the_findings_about_optimizers(markdown: str) -> None:
 def test_what_could_not_be_checked(markdown: str) -> None:
     assert "\n## Not checked\n\n- SAC, defaults: its process &lt;ended> with exit code -11\n" in markdown
     fine = replace(field_example(), algorithms=field_example().algorithms[:-1])
-    assert all("Not checked" not in render_field_report(fine, form) for form in FIELD_FORMATS)
+    assert "Not checked" not in render_field_report(fine)
 
 
 def test_a_check_can_be_run_again(markdown: str) -> None:
     again = (
-        "from rlverify.field.algorithms import ppo\n"
+        "from benchmarks.field.algorithms import ppo\n"
         "from rlverify.checks import check_algorithm\n\n"
         f'(record,) = check_algorithm(ppo, checks=["{SHARED}"])\n'
     )
@@ -147,31 +135,18 @@ def test_every_link_of_the_markdown_leads_to_one_place(markdown: str) -> None:
     assert set(headings.values()) == {1}
 
 
-def test_the_html_is_the_markdown_escaped_and_whole(markdown: str, html: str) -> None:
-    check(html)
-    assert html.count("<code>c|&lt;d&gt;</code>") == markdown.count("c|<d>")
-    seen = "a|b &lt;img src=x&gt; _lead <code>c|&lt;d&gt;</code> *e* snake_case &amp; done"
-    assert html.count(seen) == markdown.count(ESCAPED) == 4  # of PPO twice, TRPO, LBFGS
-    assert unescape(re.sub(r"</?code>", "`", seen)) == HOSTILE
-    assert f'<td><a href="#{SHARED}">' in html
-    assert f'<h3 id="{SHARED}">' in html
-    assert EXPLANATIONS[SHARED].headline in unescape(re.sub(r"</?code>", "`", html))
-
-
-@pytest.mark.parametrize("form", FIELD_FORMATS)
-def test_a_report_about_one_kind_has_no_empty_table(form: str) -> None:
+def test_a_report_about_one_kind_has_no_empty_table() -> None:
     found = field_example()
-    only_algorithms = render_field_report(replace(found, optimizers=()), form)
-    only_optimizers = render_field_report(replace(found, algorithms=(), reproductions=()), form)
+    only_algorithms = render_field_report(replace(found, optimizers=()))
+    only_optimizers = render_field_report(replace(found, algorithms=(), reproductions=()))
     assert ("Optimizers of torch" in only_algorithms, "Algorithms by checks" in only_algorithms) == (False, True)
     assert ("Optimizers of torch" in only_optimizers, "Algorithms by checks" in only_optimizers) == (True, False)
 
 
-@pytest.mark.parametrize("form", FIELD_FORMATS)
-def test_the_committed_page_is_what_the_committed_data_render_to(form: str) -> None:
+def test_the_committed_page_is_what_the_committed_data_render_to() -> None:
     data = COMMITTED / "field-report.json"
     report = read_field_report(data)
     assert text_of(report) == data.read_text(encoding="utf-8")
-    page = COMMITTED / f"field-report.{form}"
-    command = f"rlverify field-report --from {data.relative_to(ROOT)} --output {COMMITTED.relative_to(ROOT)}"
-    assert page.read_text(encoding="utf-8") == render_field_report(report, form), f"run `{command}`"
+    page = COMMITTED / "field-report.md"
+    command = "python -m benchmarks.field report"
+    assert page.read_text(encoding="utf-8") == render_field_report(report), f"run `{command}`"

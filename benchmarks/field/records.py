@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, TypeAdapter
 
 from rlverify.checks.check_records import CheckRecord
-
-SCHEMA_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -80,6 +79,22 @@ class FieldReport:
     algorithms: tuple[Checked, ...]
     optimizers: tuple[Checked, ...]
     reproductions: tuple[Shown, ...]
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1
 
     __pydantic_config__ = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+
+_FIELD_REPORT: Final = TypeAdapter(FieldReport)
+
+
+def text_of(report: FieldReport) -> str:
+    """Return the report as JSON."""
+    return _FIELD_REPORT.dump_json(report, indent=1).decode() + "\n"
+
+
+def read_field_report(path: Path) -> FieldReport:
+    """Return the report of a file.
+
+    :raises pydantic.ValidationError: if it holds something else
+    """
+    return _FIELD_REPORT.validate_json(path.read_bytes())

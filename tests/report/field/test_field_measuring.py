@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.field import measuring
+from benchmarks.field.algorithms import ALGORITHMS
+from benchmarks.field.measuring import AWKWARD, DEFAULTS, FieldTask, algorithm_tasks, measure, optimizer_tasks
+from benchmarks.field.records import FieldReport
 from rlverify.checks.check_records import CheckFinding, CheckRecord, Status
-from rlverify.field import field_measuring
-from rlverify.field.algorithms import ALGORITHMS
-from rlverify.field.field_measuring import AWKWARD, DEFAULTS, FieldTask, algorithm_tasks, measure, optimizer_tasks
-from rlverify.field.field_records import FieldReport
 from rlverify.running.executors import ProcessExecutor
 
 KILLED = "import os, signal\n\nos.kill(os.getpid(), signal.SIGKILL)\n"
@@ -58,7 +58,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., F
 
     def run(**code: str) -> FieldReport:
         tasks = tasks_of(tmp_path, **code)
-        monkeypatch.setattr(field_measuring, "algorithm_tasks", lambda _names: tasks)
+        monkeypatch.setattr(measuring, "algorithm_tasks", lambda _names: tasks)
         monkeypatch.syspath_prepend(tmp_path)
         return measure(["SGD"], executor=ProcessExecutor(1))
 
@@ -126,7 +126,7 @@ def test_subjects_that_cannot_be_checked_are_problems_and_the_others_are_there(
 
 def test_each_task_that_ended_is_reported_with_its_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = tasks_of(tmp_path, exits=EXITS, raises=RAISES)
-    monkeypatch.setattr(field_measuring, "algorithm_tasks", lambda _names: tasks)
+    monkeypatch.setattr(measuring, "algorithm_tasks", lambda _names: tasks)
     monkeypatch.syspath_prepend(tmp_path)
     done: list[tuple[str, float]] = []
     report = measure(
@@ -170,9 +170,9 @@ def test_a_script_that_shows_a_finding_is_run_in_an_empty_folder(
     code: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "it.py").write_text(f"{code}\n", encoding="utf-8")
-    monkeypatch.setattr(field_measuring, "_script", lambda check: tmp_path / f"{check}.py")
-    monkeypatch.setattr(field_measuring, "SECONDS", 1.0 if "sleep" in code else 60.0)
-    shown = field_measuring._shown("it")
+    monkeypatch.setattr(measuring, "_script", lambda check: tmp_path / f"{check}.py")
+    monkeypatch.setattr(measuring, "SECONDS", 1.0 if "sleep" in code else 60.0)
+    shown = measuring._shown("it")
     assert (shown.check, shown.code, shown.output) == ("it", code, output)
 
 
@@ -182,9 +182,9 @@ def test_an_effect_that_cannot_be_measured_loses_no_record(monkeypatch: pytest.M
     def diverges(_check: str, _make: object) -> None:
         raise ValueError("the parameters are NaN")
 
-    monkeypatch.setattr(field_measuring, "check_algorithm", lambda *_, **__: [failed])
-    monkeypatch.setattr(field_measuring, "effect_of", diverges)
+    monkeypatch.setattr(measuring, "check_algorithm", lambda *_, **__: [failed])
+    monkeypatch.setattr(measuring, "effect_of", diverges)
     (task, _) = algorithm_tasks(["PPO"])
-    subject = field_measuring._run(task)
+    subject = measuring._run(task)
     assert (subject.records, subject.effects) == ((failed,), {})
     assert subject.problem.startswith("the effect of resume_is_exact: ValueError: the parameters are NaN")

@@ -14,11 +14,11 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
+from benchmarks.field.records import Effect
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.sb3 import SB3Adapter
 from rlverify.checks.session import OTHER_SEED, first_difference
 from rlverify.checks.trained import named_parameters
-from rlverify.field.field_records import Effect
 
 SEEDS: Final = (0, 1, 2)
 EPISODES: Final = 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from benchmarks.field.records import Checked, Effect, FieldReport, Shown
 from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
-from rlverify.field.field_records import Checked, Effect, FieldReport, Shown
 from rlverify.records.claims import Severity
 
 HOSTILE: Final = "a|b <img src=x> _lead `c|<d>` *e* snake_case & done"
@@ -40,7 +40,7 @@ def checked(name: str, *records: CheckRecord, **more: Any) -> Checked:
     usual: dict[str, Any] = {
         "library": "stable-baselines3",
         "variant": "defaults",
-        "factory": f"rlverify.field.algorithms:{name.lower()}",
+        "factory": f"benchmarks.field.algorithms:{name.lower()}",
         "source": f"def {name.lower()}(): ...",
         "effects": {},
     }

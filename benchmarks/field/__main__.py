@@ -1,0 +1,44 @@
+"""Check the installed libraries, and write reports/measured/field-report.json and .md; about half an hour of one core.
+
+python -m benchmarks.field run [NAME...]    measures all algorithms and optimizers, or some
+python -m benchmarks.field report           writes the page of the last run again
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from benchmarks.field.measuring import FieldTask, algorithm_tasks, measure, optimizer_tasks
+from benchmarks.field.page import render_field_report
+from benchmarks.field.records import read_field_report, text_of
+from rlverify.running.executors import ProcessExecutor
+
+FOLDER: Final = Path("reports/measured")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.field", description=__doc__)
+    parser.add_argument("action", choices=("run", "report"))
+    known = sorted({each.name for each in (*algorithm_tasks(), *optimizer_tasks())})
+    parser.add_argument("names", nargs="*", choices=[*known, []], metavar="NAME")
+    parser.add_argument("--output", type=Path, default=FOLDER)
+    arguments = parser.parse_args()
+    data = arguments.output / "field-report.json"
+    if arguments.action == "run":
+        executor = ProcessExecutor(os.cpu_count() or 1)
+        report = measure(arguments.names, executor=executor, on_done=_say)
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        data.write_text(text_of(report), encoding="utf-8")
+    data.with_suffix(".md").write_text(render_field_report(read_field_report(data)), encoding="utf-8")
+
+
+def _say(task: FieldTask, seconds: float) -> None:
+    print(f"{task.name}, {task.variant}: {seconds:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
