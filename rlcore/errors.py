@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 
+TOP = "the top level"
+
+
 def shortened(text: str, limit: int) -> str:
     """Return a text of at most ``limit`` characters, without its middle if it is longer."""
     if len(text) <= limit:
@@ -45,15 +48,11 @@ class SettingError(RLCoreError, ValueError):
 
 
 class UnknownSettingError(SettingError, TypeError):
-    """A setting is misspelt or stands in the wrong place; the message names the right one where there is one."""
+    """A setting is misspelt or in the wrong place; the message names the right one where there is one."""
 
 
 def refused_value(
-    error: ValidationError,
-    table: type[BaseModel],
-    given: Mapping[str, Any],
-    place: str = "{}",
-    level: str = "the top level",
+    error: ValidationError, table: type[BaseModel], given: Mapping[str, Any], place: str = "{}", level: str = TOP
 ) -> SettingError:
     """Turn pydantic's report into one sentence about the first setting that cannot be used.
 
@@ -66,8 +65,8 @@ def refused_value(
         if isinstance(cause := problem.get("ctx", {}).get("error"), SettingError):
             return cause
     path = problems[0]["loc"]
-    name = str(path[0])
-    setting, meaning = place.format(name), table.model_fields[name].description
+    name, setting = str(path[0]), place.format(path[0])
+    meaning = table.model_fields[name].description
     explained = f" ({meaning})" if meaning else ""
     if problems[0]["type"] == "missing":
         return SettingError(level, f"{level} lacks {name!r}{explained}; give it")
@@ -82,9 +81,8 @@ OTHER_NAMES = {"use_twin_critics": "n_critics", "vgs_enabled": "variance_gradien
 
 
 def reject_unknown(given: Iterable[str], where: str, homes: Mapping[str, Sequence[str]]) -> None:
-    """Refuse the first name that does not belong ``where`` it was written.
+    """Refuse the first name that is given at a level where it does not belong.
 
-    :param given: the names written there
     :param where: the level, a key of ``homes``
     :param homes: for every level, the names that belong to it
     :raises UnknownSettingError: naming the right place or the nearest name
@@ -150,9 +148,7 @@ class StateError(RLCoreError, ValueError):
 
 
 class CheckpointError(RLCoreError, ValueError):
-    """A file cannot be read as a checkpoint (truncated, foreign, unknown, mistyped, tampered with) or not be written.
-
-    The message has at most 500 characters: the middle of a longer text is left out.
+    """A file cannot be read as a checkpoint or not be written; the message has at most 500 characters.
 
     :param path: the file, or None for a file object
     :param reason: what is wrong with it

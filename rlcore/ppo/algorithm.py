@@ -23,13 +23,13 @@ from rlcore.ppo import adapted_state, construction, logging, losses, returns, st
 from rlcore.ppo.buffer import Samples
 from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
 from rlcore.ppo.construction import ConfiguredPPO
-from rlcore.ppo.live import assign
+from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.logging import UpdateLog
 from rlcore.ppo.model_content import STATISTICS_APART, writes_statistics_apart
 from rlcore.ppo.model_file import ModelFile
 from rlcore.ppo.observations import CheckedObservations
 from rlcore.ppo.policy import POLICIES, set_learning_rate
-from rlcore.ppo.settings import MARKS, check_schedule, described, whole_number
+from rlcore.ppo.settings import MARKS, check_schedule, described, require_effect, whole_number
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
 from rlcore.warn import warn_caller
 
@@ -52,7 +52,8 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
     def __setattr__(self, name: str, value: Any) -> None:
         """Assign to an attribute; a setting changes what trains, or raises SettingError if it cannot change."""
         if name in MARKS and self._is_set_up:
-            assign(self, name, value)
+            require_effect(name, value, self)
+            set_hyperparameters(self, {name: value})
         else:
             super().__setattr__(name, value)
 

@@ -20,7 +20,6 @@ from rlcore.ppo.settings import (
     group_options,
     optimizer_options,
     part_of,
-    require_effect,
     resolve_together,
 )
 from rlcore.state.optimizer_state import missing_moments
@@ -47,23 +46,22 @@ class SettingsChange:
     def warn_of_losses(self, model: ConfiguredPPO, state: Mapping[str, Any]) -> None:
         """Warn of moments and statistics that cannot go on and start fresh.
 
-        :param state: parts of a training state by key, of the model or about to be restored into it; a part that is
-            missing or damaged is ignored
+        :param state: parts of a training state by key, of the model or about to be restored into it
         :raises ResumeWarning: where a filter makes an error of it
         """
         moments, statistics = state.get("policy.optimizer"), state.get("vgs_state")
         if "optimizer_kwargs" in self.names and isinstance(moments, Mapping):
             missing = missing_moments(moments.get("state"), model.policy.optimizer, self.optimizer_options)
             if missing:
-                warn_caller(
-                    f"the optimizer has no {', '.join(missing)} for its new options: it starts fresh", ResumeWarning
-                )
+                fresh = f"the optimizer has no {', '.join(missing)} for its new options: it starts fresh"
+                warn_caller(fresh, ResumeWarning)
         estimator = self.settings.vgs_estimator
         if isinstance(statistics, Mapping) and statistics.get("estimator") == model.vgs_estimator != estimator:
-            steps = statistics.get("step_count")
-            if steps != 0:
-                words = f"vgs_state: the gradient statistics of {steps} steps start fresh"
-                warn_caller(f"{words}, as vgs_estimator={estimator!r} measures something else", ResumeWarning)
+            fresh = f"the gradient statistics of {statistics.get('step_count')} steps start fresh"
+            if statistics.get("step_count") != 0:
+                warn_caller(
+                    f"vgs_state: {fresh}, as vgs_estimator={estimator!r} measures something else", ResumeWarning
+                )
 
     def apply(self, model: ConfiguredPPO) -> None:
         """Write the settings to everything that holds a copy, without a warning."""
@@ -114,12 +112,6 @@ def set_hyperparameters(model: ConfiguredPPO, hyperparams: Mapping[str, Any]) ->
     change.apply(model)
 
 
-def assign(model: ConfiguredPPO, name: str, value: Any) -> None:
-    """Change the setting that a user assigns to as an attribute, and which must have an effect."""
-    require_effect(name, value, model)
-    set_hyperparameters(model, {name: value})
-
-
 def plan_change(present: Any, hyperparams: Mapping[str, Any]) -> SettingsChange:
     """Check a change without making it; raises as :func:`set_hyperparameters`.
 
@@ -145,9 +137,8 @@ def _placed(hyperparams: Mapping[str, Any], present: Any) -> dict[str, Any]:
     before = present.optimizer_kwargs or {}
     given = changes.get("optimizer_kwargs", before if options else None)
     if isinstance(given, Mapping):  # any other value is refused as optimizer_kwargs
-        seed = {name: before[name] for name in before if name == "seed"}
-        merged = {**given, **options, **seed}
-        changes["optimizer_kwargs"] = merged if seed else {name: merged[name] for name in merged if name != "seed"}
+        merged = {**{name: given[name] for name in given if name != "seed"}, **options}
+        changes["optimizer_kwargs"] = {**merged, "seed": before["seed"]} if "seed" in before else merged
     return changes
 
 

@@ -42,12 +42,9 @@ def check_schedule(setting: str, schedule: Callable[[float], Any], remaining: fl
     :raises SettingError: the value is no finite number of at least 0
     """
     value = plain(schedule(remaining))
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-        raise SettingError(
-            setting,
-            f"{setting} gives {value!r} at remaining progress {remaining:g}; a schedule must give a finite number of "
-            "at least 0",
-        )
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        found = f"{setting} gives {value!r} at remaining progress {remaining:g}"
+        raise SettingError(setting, f"{found}; a schedule must give a finite number of at least 0")
     return float(value)
 
 
@@ -345,10 +342,11 @@ def resolve_settings(given: Mapping[str, Any], asked: Collection[str] | None = N
     """Check every level, and write each setting in one place.
 
     ``optimizer_class`` and ``optimizer_kwargs`` may be in ``policy_kwargs``, as in Stable-Baselines3, and ``lr`` in
-    ``optimizer_kwargs``, where they take precedence. The result has them at the top and in ``learning_rate``, and
-    ``ent_coef_initial`` in ``ent_coef``.
+    ``optimizer_kwargs``, where they take precedence.
 
     :param asked: settings that must have an effect where they differ from their default; None for all
+    :return: with ``optimizer_class``, ``optimizer_kwargs`` and ``learning_rate`` at the top, ``ent_coef_initial`` in
+        ``ent_coef``, and every default filled in
     :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
     :raises SettingError: for a value that cannot be used, and for a setting that would do nothing
     """

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FunctionType
@@ -15,7 +14,6 @@ import pytest
 
 import rlcore
 from rlcore import ResumeWarning
-from rlcore.ppo.live import set_hyperparameters
 from rlcore.warn import warn_caller
 from tests.support.training import make_model
 
@@ -59,19 +57,6 @@ def test_the_innermost_line_of_another_package_is_named(modules: list[str], name
     assert places(function) == [named]
 
 
-def warned() -> Iterator[None]:
-    warn_caller("words", ResumeWarning)
-    yield
-
-
-def test_a_context_manager_of_this_package_is_looked_through() -> None:
-    def enter() -> None:
-        with contextmanager(moved(warned, "rlcore.somewhere"))():
-            pass
-
-    assert places(enter) == [Path(__file__).name]
-
-
 def test_a_filter_makes_an_error_of_it() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -91,10 +76,3 @@ def test_what_starts_fresh_is_said_at_the_line_that_gave_the_parameters() -> Non
     model.learn(48)
     parameters = {key: state for key, state in model.get_parameters().items() if key != "vgs_state"}
     assert places(lambda: model.set_parameters(parameters)) == [Path(__file__).name]
-
-
-def test_what_an_optimizer_lacks_is_said_at_the_line_that_changed_its_options() -> None:
-    model = make_model(optimizer_class="adam")
-    model.learn(48)
-    changes = {"optimizer_kwargs": {"amsgrad": True}}
-    assert places(lambda: set_hyperparameters(model, changes)) == [Path(__file__).name]

@@ -236,12 +236,6 @@ def test_the_noise_of_an_optimizer_keeps_its_seed() -> None:
     assert {group["seed"] for group in model.policy.optimizer.param_groups} == {3}
 
 
-def test_a_rate_among_the_options_of_the_optimizer_takes_precedence() -> None:
-    model = make_model()
-    set_hyperparameters(model, {"lr": 0.1, "learning_rate": 0.2})
-    assert (model.learning_rate, model.optimizer_kwargs) == (0.1, {})
-
-
 def test_bounds_of_the_penalty_that_were_narrow_for_a_while_bring_nothing_back(saved: bytes) -> None:
     model = again(saved)
     assert model.kl_penalty.coefficient > 0.3

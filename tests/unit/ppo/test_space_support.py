@@ -71,8 +71,7 @@ def test_images_that_are_normalised_already_are_read_when_told_so() -> None:
     options = {"features_extractor_kwargs": {"features_dim": 4}}
     policy_kwargs = {"normalize_images": False, "lstm_hidden_size": 4, **options}
     model = make_model(Echo(spaces.Box(0, 1, (3, 40, 40)), TWO), "CnnLstmPolicy", policy_kwargs=policy_kwargs)
-    model.learn(16)
-    assert model.num_timesteps == 16
+    assert model.learn(16).num_timesteps == 16
     assert options == {"features_extractor_kwargs": {"features_dim": 4}}
     assert model.policy.critic_arch == []
 
