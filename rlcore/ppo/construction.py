@@ -169,11 +169,12 @@ def _is_supported(space: Any, *, as_action: bool) -> bool:
     """Return True for a space of the table in README.md."""
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return space.shape != (0,) and len(space.shape) <= 1 and not np.any(space.start)
-    if not isinstance(space, spaces.Box | spaces.MultiBinary) or 0 in space.shape:
-        return False
-    if isinstance(space, spaces.Box) and as_action:
-        return space.dtype.kind == "f" and space.is_bounded()
-    return isinstance(space.n, int) if as_action else space.shape != ()
+    if isinstance(space, spaces.Box):
+        floats = space.dtype.kind == "f" and space.is_bounded()
+        return 0 not in space.shape and (floats if as_action else space.shape != ())
+    if isinstance(space, spaces.MultiBinary):
+        return 0 not in space.shape and (isinstance(space.n, int) if as_action else space.shape != ())
+    return False
 
 
 def require_spaces(

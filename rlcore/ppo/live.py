@@ -23,6 +23,7 @@ from rlcore.ppo.settings import (
     resolve_together,
 )
 from rlcore.state.optimizer_state import missing_moments
+from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
 SCALER_SETTINGS = part_of(SCALER)
@@ -87,7 +88,7 @@ class SettingsChange:
         if scaler.settings.estimator != model.vgs_estimator:
             model.variance_gradient_scaler = construction.make_scaler(model)
         else:
-            changed = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS}
+            changed: StateDict = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS}
             scaler.load_state_dict({**scaler.state_dict(), **changed})
 
 

@@ -351,7 +351,7 @@ def resolve_settings(given: Mapping[str, Any], asked: Collection[str] | None = N
     :raises SettingError: for a value that cannot be used, and for a setting that would do nothing
     """
     settings = PPOSettings(**given)
-    network = dict(settings.policy_kwargs or {})
+    network: dict[str, Any] = dict(settings.policy_kwargs or {})
     lifted = {name: network.pop(name) for name in ("optimizer_class", "optimizer_kwargs") if name in network}
     if lifted:
         settings = PPOSettings(**{**given, **lifted, "policy_kwargs": network})
